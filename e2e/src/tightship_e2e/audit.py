@@ -1,0 +1,52 @@
+"""The API server's audit log, one event per answered request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+
+class User(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class ObjectRef(msgspec.Struct, frozen=True):
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    api_group: str = msgspec.field(default="", name="apiGroup")
+
+
+class ResponseStatus(msgspec.Struct, frozen=True):
+    code: int = 0
+    reason: str = ""
+
+
+class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """A request and its answer. Times are RFC 3339 with microseconds."""
+
+    verb: str
+    request_uri: str = msgspec.field(name="requestURI")
+    user: User = User()
+    user_agent: str = ""
+    object_ref: ObjectRef = ObjectRef()
+    response_status: ResponseStatus = ResponseStatus()
+    request_received_timestamp: str = ""
+    stage: str = ""
+
+    @property
+    def code(self) -> int:
+        """The HTTP status answered."""
+        return self.response_status.code
+
+
+def read(path: Path, offset: int = 0) -> tuple[list[AuditEvent], int]:
+    """Events from a byte offset on, and the offset after the last whole line."""
+    with path.open("rb") as log:
+        log.seek(offset)
+        data = log.read()
+    whole = data[: data.rfind(b"\n") + 1]
+    decoder = msgspec.json.Decoder(AuditEvent)
+    return [decoder.decode(line) for line in whole.splitlines()], offset + len(whole)

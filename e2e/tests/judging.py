@@ -1,0 +1,52 @@
+"""From Lists read off a control plane to plans, all gates off."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from tightship.cluster import Snapshot, from_objects
+from tightship.disruption import DisruptionLedger
+from tightship.evictability import Evictability, EvictionRules, Fate
+from tightship.nodes import judge_node
+from tightship.objects import KINDS, decode
+from tightship.plan import Candidate, Judgement, Planner
+from tightship.reasons import Refusal
+
+Json = dict[str, Any]
+
+NOW = time.time()
+
+
+class NoGates:
+    """Gates of a controller that asks for nothing."""
+
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        return []
+
+
+def snapshot_of(cluster: Json) -> Snapshot:
+    """Return the snapshot of a List."""
+    items = [item for item in cluster["items"] if item["kind"] in KINDS]
+    return from_objects((item["kind"], decode(item["kind"], msgspec.json.encode(item))) for item in items)
+
+
+def judge(snapshot: Snapshot) -> Judgement:
+    """Every node whose pods may all be evicted is a candidate, whatever its utilization."""
+    evictability = Evictability(snapshot, EvictionRules(), NOW, DisruptionLedger(snapshot).covers)
+    candidates: list[Candidate] = []
+    refusals: dict[str, tuple[Refusal, ...]] = {}
+    for name, view in snapshot.nodes.items():
+        verdicts = [(pod, evictability.judge(pod)) for pod in view.pods]
+        found = [*judge_node(view, NOW), *(refusal for _, verdict in verdicts for refusal in verdict.refusals)]
+        if found:
+            refusals[name] = tuple(found)
+            continue
+        evict = tuple(pod for pod, verdict in verdicts if verdict.fate is Fate.EVICT)
+        cpu = view.node.allocatable["cpu"]
+        ratio = view.usage.requested.get("cpu", 0) / cpu
+        stays = len(verdicts) - len(evict)
+        candidates.append(Candidate(name=name, pool="", ratio=ratio, evict=evict, stays=stays))
+    return Judgement(tuple(candidates), refusals, NoGates())

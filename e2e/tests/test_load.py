@@ -1,0 +1,169 @@
+"""Loading a saved cluster: it rests as the file says, under real owners."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+from clusters import as_list, budget, node, owner, pod, replicas
+
+from tightship_e2e import Client, ControlPlane, load, reset, settle, wait_for
+from tightship_e2e.client import Json
+from tightship_e2e.owners import OWNER_LABEL
+
+NODES = [f"n{i}" for i in range(8)]
+DEADLINE = 60.0
+
+
+def full_cluster() -> Json:
+    """Every kind of owner, a naked pod, a mirror pod, one of an unknown kind, one unbound."""
+    web = replicas("web", NODES, app="web")
+    twin = replicas("twin", NODES[:3], app="web")  # the same labels as web
+    old = [pod(f"old-{i}", "n0", owner("ReplicationController", "old")) for i in range(2)]
+    db = [pod(f"db-{i}", f"n{i}", owner("StatefulSet", "db"), {"app": "db"}) for i in (1, 2, 3)]
+    agent = [pod(f"agent-{n}", n, owner("DaemonSet", "agent"), {"app": "agent"}) for n in NODES[:5]]
+    job = [
+        pod(f"job-{i}", "n7", owner("Job", "job"), {"job-name": "job"}, restartPolicy="Never")
+        for i in range(2)
+    ]
+    mirror = pod("static-n0", "n0", {**owner("Node", "n0"), "apiVersion": "v1"})
+    custom = pod("custom", "n1", {**owner("Rollout", "r"), "apiVersion": "example.com/v1"})
+    urgent = pod("urgent", "n2", priority=1000, priorityClassName="gone")
+    done = pod("done", "n2", owner("Job", "job"))
+    done["status"]["phase"] = "Succeeded"
+    huge = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "64"}}}]}
+    pending = pod("web-8", None, owner("ReplicaSet", "web"), {"app": "web"}, **huge)
+    single = [pod("naked", "n3", labels={"app": "naked"}), mirror, custom, urgent, done, pending]
+    tainted = node("n8", taints=[{"key": "k", "effect": "NoSchedule"}], unschedulable=True)
+    return as_list(
+        *map(node, NODES), tainted, *web, *twin, *old, *db, *agent, *job, *single,
+        budget("web", 10, app="web"), {"kind": "Rollout", "metadata": {"name": "r"}},
+    )  # fmt: skip
+
+
+def uids(pods: list[Json]) -> dict[str, str]:
+    return {p["metadata"]["name"]: p["metadata"]["uid"] for p in pods}
+
+
+def test_a_loaded_cluster_rests_as_the_file_says(empty_plane: ControlPlane) -> None:
+    cluster = full_cluster()
+
+    async def work(api: Client) -> None:
+        report = await load(api, cluster)
+        assert report.problems == []
+        assert (report.nodes, report.bound, report.unbound, report.finished) == (9, 27, 1, 1)
+        assert report.owners == {
+            "ReplicaSet": 2, "ReplicationController": 1, "StatefulSet": 1, "DaemonSet": 1, "Job": 1,
+        }  # fmt: skip
+        assert report.ignored == {"Rollout": 1}
+        pods = await api.list("Pod", "shop")
+        given = {p["metadata"]["name"]: p for p in cluster["items"] if p["kind"] == "Pod"}
+        for live in pods:
+            name = live["metadata"]["name"]
+            assert live["spec"].get("nodeName") == given[name]["spec"].get("nodeName")
+            for reference in live["metadata"].get("ownerReferences", []):
+                key = (reference["kind"], "shop", reference["name"])
+                if key in report.uids:
+                    assert reference["uid"] == report.uids[key]
+                    assert reference["controller"]
+        by_name = {live["metadata"]["name"]: live for live in pods}
+        assert "ownerReferences" not in by_name["naked"]["metadata"]
+        assert by_name["custom"]["metadata"]["ownerReferences"][0]["kind"] == "Rollout"
+        assert by_name["urgent"]["spec"]["priority"] == 1000
+        node_uid = (await api.get("Node", "n0"))["metadata"]["uid"]
+        assert by_name["static-n0"]["metadata"]["ownerReferences"][0]["uid"] == node_uid
+        assert OWNER_LABEL in by_name["twin-0"]["metadata"]["labels"]
+        # Nothing is made or deleted once every controller has looked at everything.
+        await settle.pods_seen(api)
+        await settle.owners_seen(api, report.owners)
+        assert uids(await api.list("Pod", "shop")) == uids(pods)
+
+    empty_plane.run(work)
+
+
+def test_nodes_keep_what_the_file_says_and_stay_ready(empty_plane: ControlPlane) -> None:
+    async def work(api: Client) -> None:
+        await load(api, full_cluster())
+        leases = await api.list("Lease", "kube-node-lease")
+        assert {lease["metadata"]["name"] for lease in leases} == {*NODES, "n8"}
+        for live in await api.list("Node"):
+            given = node(live["metadata"]["name"])
+            assert live["status"]["allocatable"] == given["status"]["allocatable"]
+            assert live["status"]["capacity"] == given["status"]["capacity"]
+            assert live["metadata"]["labels"] == given["metadata"]["labels"]
+            ready = [c["status"] for c in live["status"]["conditions"] if c["type"] == "Ready"]
+            assert ready == ["True"]
+            keys = {taint["key"] for taint in live["spec"].get("taints", [])}
+            wanted = {"k"} if live["metadata"]["name"] == "n8" else set()
+            assert keys - {"node.kubernetes.io/unschedulable"} == wanted
+
+    empty_plane.run(work)
+
+
+def test_a_budget_lets_one_go_and_the_owner_replaces_it(empty_plane: ControlPlane) -> None:
+    cluster = as_list(
+        *map(node, NODES), *replicas("web", NODES, app="web"), budget("web", 7, app="web")
+    )
+
+    async def work(api: Client) -> None:
+        await load(api, cluster)
+        before = uids(await api.list("Pod", "shop"))
+        # A budget counts a pod that is not Ready; the replacement must not be so at once.
+        await api.patch("Node", "n0", {"spec": {"unschedulable": True}})
+        with empty_plane.paused("kube-scheduler"):
+            assert await api.evict("shop", "web-0") == 201
+
+            async def one_left() -> bool:
+                status = (await api.get("PodDisruptionBudget", "web", "shop"))["status"]
+                return bool(status["currentHealthy"] == 7)
+
+            await wait_for(one_left, DEADLINE, "the budget counts seven")
+            assert await api.evict("shop", "web-1") == 429
+
+        async def replaced() -> list[Json]:
+            pods = await api.list("Pod", "shop", fieldSelector="status.phase=Running")
+            return pods if len(pods) == 8 else []
+
+        after = await wait_for(replaced, DEADLINE, "the pod is replaced")
+        made = [p for p in after if p["metadata"]["uid"] not in before.values()]
+        assert len(made) == 1
+        assert made[0]["spec"]["nodeName"] != "n0"
+
+    empty_plane.run(work)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".yaml"])
+def test_files_are_read(empty_plane: ControlPlane, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"cluster{suffix}"
+    text = json.dumps(as_list(node("n0"), *replicas("web", ["n0"]))).encode()
+    path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
+    report = empty_plane.run(lambda api: load(api, path))
+    assert (report.nodes, report.bound) == (1, 1)
+
+
+def test_unbound_pods_can_be_held_or_left_out(empty_plane: ControlPlane) -> None:
+    cluster = as_list(node("n0"), pod("a", None), pod("b", "n0"))
+
+    async def work(api: Client) -> None:
+        assert (await load(api, cluster, pending="gate")).unbound == 1
+        assert (await api.get("Pod", "a", "shop"))["spec"]["schedulingGates"]
+        await reset(api)
+        assert (await load(api, cluster, pending="skip")).unbound == 0
+
+    empty_plane.run(work)
+
+
+def test_many_clusters_follow_each_other_on_one_plane(empty_plane: ControlPlane) -> None:
+    cluster = full_cluster()
+
+    async def work(api: Client) -> None:
+        for _ in range(int(os.environ.get("TIGHTSHIP_E2E_ROUNDS", "5"))):
+            await load(api, cluster)
+            await reset(api)
+            for kind in ("Pod", "Node", "ReplicaSet", "StatefulSet", "PodDisruptionBudget"):
+                assert await api.list(kind) == []
+
+    empty_plane.run(work)
