@@ -1,0 +1,99 @@
+"""One moment of a cluster, immutable: what every judgement starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from tightship.objects import (
+    CSINode,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    StorageClass,
+    Workload,
+)
+from tightship.resources import NOTHING, Resources
+
+OPTIONAL_KINDS = (
+    "PodDisruptionBudget",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "StorageClass",
+    "CSINode",
+    "Namespace",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+    "DaemonSet",
+    "Job",
+)
+"""Kinds a snapshot can do without; what depends on an absent one is not judged, or blocks."""
+
+
+class Usage(Struct, frozen=True, gc=False):
+    """Sums over the pods bound to one node, finished pods left out; amounts as in :mod:`tightship.resources`.
+
+    *daemon* and *mirror* are the parts of *requested* that DaemonSet and mirror pods take. *terminating* are the pods
+    being deleted: they count until their grace period has ended, which only the judgement, given a time, can tell.
+    """
+
+    requested: Resources = NOTHING
+    daemon: Resources = NOTHING
+    mirror: Resources = NOTHING
+    terminating: tuple[Pod, ...] = ()
+
+
+class NodeView(Struct, frozen=True, gc=False):
+    """A node with the pods bound to it (finished ones left out, ordered by namespace and name)."""
+
+    node: Node
+    pods: tuple[Pod, ...]
+    usage: Usage
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+class Unreadable(Struct, frozen=True, order=True, gc=False):
+    """An object whose JSON can't be right: what depends on it is blocked. *node* is where an unreadable pod runs."""
+
+    kind: str
+    namespace: str
+    name: str
+    problem: str
+    node: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or just the name of a cluster-wide object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Snapshot(Struct, frozen=True):
+    """A cluster at one moment. Mappings are ordered by key, so that equal clusters iterate equally.
+
+    *missing* names each kind that could not be read, with why ("forbidden", "not in the file").
+    """
+
+    nodes: Mapping[str, NodeView]
+    unscheduled: tuple[Pod, ...] = ()
+    budgets: tuple[PodDisruptionBudget, ...] = ()
+    claims: Mapping[str, PersistentVolumeClaim] = {}
+    volumes: Mapping[str, PersistentVolume] = {}
+    storage_classes: Mapping[str, StorageClass] = {}
+    csi_nodes: Mapping[str, CSINode] = {}
+    namespaces: Mapping[str, Namespace] = {}
+    workloads: Mapping[tuple[str, str, str], Workload] = {}
+    missing: Mapping[str, str] = {}
+    unreadable: tuple[Unreadable, ...] = ()
+
+    @property
+    def pod_count(self) -> int:
+        """Pods bound to nodes, finished ones left out."""
+        return sum(len(view.pods) for view in self.nodes.values())

@@ -1,0 +1,199 @@
+"""The mutable image of a cluster that lists and watches feed, and from which snapshots are cut.
+
+A change marks the one node it concerns; only marked nodes are summed anew when the next snapshot is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from tightship.cluster.snapshot import NodeView, Snapshot, Unreadable, Usage
+from tightship.objects import (
+    ApiObject,
+    CSINode,
+    Namespace,
+    Node,
+    ObjectError,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    StorageClass,
+    Workload,
+)
+from tightship.resources import NOTHING, Resources
+
+_T = TypeVar("_T", bound=ApiObject)
+
+Key = tuple[str, str]
+"""(namespace, name); the namespace is empty for cluster-wide objects."""
+
+
+class ClusterState:
+    """Objects by kind and key. Not thread-safe: one task feeds it and cuts snapshots."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[Key, ApiObject]] = {}
+        self._pods_on: dict[str, dict[Key, Pod]] = {}
+        self._unscheduled: dict[Key, Pod] = {}
+        self._unreadable: dict[tuple[str, Key], Unreadable] = {}
+        self._views: dict[str, NodeView] = {}
+        self._dirty: set[str] = set()
+        self._missing: dict[str, str] = {}
+
+    def upsert(self, kind: str, thing: ApiObject) -> None:
+        """Take in a new or changed object; a finished pod is taken out, since it holds nothing any more."""
+        key = _key(thing)
+        self._unreadable.pop((kind, key), None)
+        if isinstance(thing, Pod):
+            self._remove_pod(key)
+            if not thing.finished:
+                self._add_pod(key, thing)
+            return
+        if isinstance(thing, Node):
+            self._dirty.add(thing.name)
+        self._objects.setdefault(kind, {})[key] = thing
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        """Forget an object; one that is not known is no error."""
+        key = (namespace, name)
+        self._unreadable.pop((kind, key), None)
+        if kind == "Pod":
+            self._remove_pod(key)
+        else:
+            if kind == "Node":
+                self._dirty.add(name)
+            self._objects.get(kind, {}).pop(key, None)
+
+    def mark_unreadable(self, error: ObjectError, node: str = "") -> None:
+        """Remember an object that can't be read, in place of what was known of it. *node* is where a pod is bound."""
+        key = (error.namespace, error.name)
+        self.delete(error.kind, *key)
+        self._unreadable[error.kind, key] = Unreadable(error.kind, *key, error.problem, node)
+
+    def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
+        """Make *things* (and *errors*, each with the node of a pod) all there is of *kind*: the result of a list."""
+        for known, key in [entry for entry in self._unreadable if entry[0] == kind]:
+            del self._unreadable[known, key]
+        if kind == "Pod":
+            self._dirty.update(self._pods_on)
+            self._pods_on.clear()
+            self._unscheduled.clear()
+        else:
+            if kind == "Node":
+                self._dirty.update(name for _, name in self._objects.get(kind, {}))
+            self._objects[kind] = {}
+        self._missing.pop(kind, None)
+        for thing in things:
+            self.upsert(kind, thing)
+        for error, node in errors:
+            self.mark_unreadable(error, node)
+
+    def mark_missing(self, kind: str, why: str) -> None:
+        """Say that *kind* can't be read, and why ("forbidden", "not in the file")."""
+        self._missing[kind] = why
+
+    def snapshot(self) -> Snapshot:
+        """Cut an immutable snapshot; its cost is that of what changed since the last one, plus one pass over nodes."""
+        for name in self._dirty:
+            self._refresh(name)
+        self._dirty.clear()
+        return Snapshot(
+            nodes={name: self._views[name] for name in sorted(self._views)},
+            unscheduled=tuple(pod for _, pod in sorted(self._unscheduled.items(), key=lambda item: item[0])),
+            budgets=tuple(self._sorted("PodDisruptionBudget", PodDisruptionBudget)),
+            claims={each.key: each for each in self._sorted("PersistentVolumeClaim", PersistentVolumeClaim)},
+            volumes={each.name: each for each in self._sorted("PersistentVolume", PersistentVolume)},
+            storage_classes={each.name: each for each in self._sorted("StorageClass", StorageClass)},
+            csi_nodes={each.name: each for each in self._sorted("CSINode", CSINode)},
+            namespaces={each.name: each for each in self._sorted("Namespace", Namespace)},
+            workloads={
+                (each.kind, each.namespace, each.name): each
+                for kind in ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job")
+                for each in self._sorted(kind, Workload)
+            },
+            missing=dict(sorted(self._missing.items())),
+            unreadable=tuple(sorted(self._unreadable.values())),
+        )
+
+    def _sorted(self, kind: str, of: type[_T]) -> list[_T]:
+        known = self._objects.get(kind, {})
+        return [thing for _, thing in sorted(known.items(), key=lambda item: item[0]) if isinstance(thing, of)]
+
+    def _add_pod(self, key: Key, pod: Pod) -> None:
+        if pod.node:
+            self._pods_on.setdefault(pod.node, {})[key] = pod
+            self._dirty.add(pod.node)
+        else:
+            self._unscheduled[key] = pod
+        self._objects.setdefault("Pod", {})[key] = pod
+
+    def _remove_pod(self, key: Key) -> None:
+        known = self._objects.get("Pod", {}).pop(key, None)
+        if not isinstance(known, Pod):
+            return
+        if known.node:
+            self._dirty.add(known.node)
+            on_node = self._pods_on.get(known.node)
+            if on_node is not None:
+                on_node.pop(key, None)
+                if not on_node:
+                    del self._pods_on[known.node]
+        else:
+            self._unscheduled.pop(key, None)
+
+    def _refresh(self, name: str) -> None:
+        node = self._objects.get("Node", {}).get(("", name))
+        if not isinstance(node, Node):
+            self._views.pop(name, None)
+            return
+        pods = self._pods_on.get(name, {})
+        ordered = tuple(pod for _, pod in sorted(pods.items(), key=lambda item: item[0]))
+        self._views[name] = NodeView(node, ordered, sum_up(ordered))
+
+
+def sum_up(pods: Iterable[Pod]) -> Usage:
+    """Return the sums over *pods* of one node."""
+    requested: dict[str, int] = {}
+    daemon: dict[str, int] = {}
+    mirror: dict[str, int] = {}
+    terminating: list[Pod] = []
+    for pod in pods:
+        add(requested, pod.requests)
+        owner = pod.template.owner
+        if owner is not None and owner.kind in ("DaemonSet", "Node"):
+            if pod.daemon:
+                add(daemon, pod.requests)
+            elif pod.mirror:
+                add(mirror, pod.requests)
+        if pod.deletion is not None:
+            terminating.append(pod)
+    return Usage(requested, daemon or NOTHING, mirror or NOTHING, tuple(terminating))
+
+
+def add(total: dict[str, int], more: Resources, sign: int = 1) -> None:
+    """Add *more* (times *sign*) to *total* in place."""
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + sign * amount
+
+
+def _key(thing: ApiObject) -> Key:
+    match thing:
+        case Pod() | PodDisruptionBudget() | PersistentVolumeClaim() | Workload():
+            return thing.namespace, thing.name
+        case _:
+            return "", thing.name
+
+
+def from_objects(things: Iterable[tuple[str, ApiObject]], missing: Iterable[tuple[str, str]] = ()) -> Snapshot:
+    """Return the snapshot of a cluster that consists of *things* ((kind, object) pairs), *missing* (kind, why)."""
+    state = ClusterState()
+    for kind, thing in things:
+        state.upsert(kind, thing)
+    for kind, why in missing:
+        state.mark_missing(kind, why)
+    return state.snapshot()
+
+
+__all__ = ["ClusterState", "Key", "add", "from_objects", "sum_up"]

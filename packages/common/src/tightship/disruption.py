@@ -1,0 +1,140 @@
+"""PodDisruptionBudgets as a ledger: what each still allows, spent as a plan grows.
+
+The verdicts are those of the eviction subresource (``pkg/registry/core/pod/storage/eviction.go``): a pod that is
+Pending needs no budget, an unhealthy one needs none where its PDB's policy or health says so, two PDBs on one pod are
+never evictable, and a status that is older than its spec allows nothing.
+
+One allowance is enough to start on a node: when a node holds more pods of a budget than it allows at once, the drain
+waits for replacements to become Ready between them. Such a node takes all that is left of the budget, so that the next
+node of the same plan has to wait for a later round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from tightship.cluster import Snapshot
+from tightship.objects import Pod, PodDisruptionBudget, PodTemplate
+from tightship.reasons import Reason, Refusal
+
+
+class Charge(Struct, frozen=True):
+    """What draining a node takes: *taken* by budget key, and budgets whose pods have to leave one after another."""
+
+    taken: dict[str, int] = {}
+    waits: tuple[str, ...] = ()
+
+
+class DisruptionLedger:
+    """Allowances of all budgets of a snapshot. :meth:`charge` judges a node's pods together, :meth:`take` spends."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+        for budget in snapshot.budgets:
+            self._by_namespace.setdefault(budget.namespace, []).append(budget)
+        self._unreadable: dict[str, str] = {
+            each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
+        }
+        self._left: dict[str, int] = {}
+        self._matches: dict[PodTemplate, tuple[PodDisruptionBudget, ...]] = {}
+
+    def budgets_of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
+        """Return the budgets whose selector matches pods of *template*; in policy/v1 the empty one matches all."""
+        found = self._matches.get(template)
+        if found is None:
+            found = self._matches[template] = tuple(
+                budget
+                for budget in self._by_namespace.get(template.namespace, ())
+                if budget.selector is not None and budget.selector.matches(template.labels)
+            )
+        return found
+
+    def covers(self, pod: Pod) -> bool:
+        """Whether any budget speaks of *pod*."""
+        return bool(self.budgets_of(pod.template))
+
+    def left(self, budget: PodDisruptionBudget) -> int:
+        """Disruptions *budget* still allows after what has been taken."""
+        return self._left.get(budget.key, budget.disruptions_allowed)
+
+    def charge(self, pods: Sequence[Pod]) -> tuple[Charge, list[Refusal]]:
+        """Judge evicting all of *pods* from one node: what it takes, and **all** refusals."""
+        need: dict[str, int] = {}
+        budgets: dict[str, PodDisruptionBudget] = {}
+        refusals: list[Refusal] = []
+        for pod in pods:
+            if pod.phase == "Pending":
+                continue
+            if pod.namespace in self._unreadable:
+                unreadable = self._unreadable[pod.namespace]
+                detail = f"PodDisruptionBudget {unreadable} can't be read and may cover it"
+                refusals.append(Refusal(Reason.PDB_UNREADABLE, pod.key, detail, f"mend {unreadable}"))
+                continue
+            matching = self.budgets_of(pod.template)
+            if not matching:
+                continue
+            if len(matching) > 1:
+                names = ", ".join(budget.name for budget in matching)
+                detail = f"{len(matching)} PodDisruptionBudgets match it ({names}), which the eviction API refuses"
+                refusals.append(Refusal(Reason.MULTIPLE_PDBS, pod.key, detail, f"make only one of {names} select it"))
+                continue
+            budget = matching[0]
+            refusal = self._standing(budget, pod)
+            if refusal is not None:
+                refusals.append(refusal)
+            elif not _needs_no_allowance(budget, pod):
+                need[budget.key] = need.get(budget.key, 0) + 1
+                budgets[budget.key] = budget
+                if self.left(budget) < 1:
+                    refusals.append(self._exhausted(budget, pod))
+        taken = {key: min(count, max(0, self.left(budgets[key]))) for key, count in sorted(need.items())}
+        waits = tuple(key for key, count in sorted(need.items()) if count > taken[key])
+        return Charge(taken, waits), refusals
+
+    def take(self, charge: Charge) -> None:
+        """Spend what *charge* takes."""
+        known = {each.key: each for group in self._by_namespace.values() for each in group} if charge.taken else {}
+        for key, count in charge.taken.items():
+            self._left[key] = self.left(known[key]) - count
+
+    def _standing(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal | None:
+        if budget.sync_failed:
+            detail = f"PDB {budget.name} can't be computed: {budget.sync_failed}"
+            return Refusal(Reason.PDB_SYNC_FAILED, pod.key, detail, f"mend what PDB {budget.key} selects")
+        if budget.observed_generation < budget.generation:
+            detail = (
+                f"the status of PDB {budget.name} is of generation {budget.observed_generation}, "
+                f"its spec of {budget.generation}"
+            )
+            return Refusal(Reason.PDB_NOT_CURRENT, pod.key, detail, "wait for the disruption controller")
+        return None
+
+    def _exhausted(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal:
+        health = f"{budget.current_healthy} healthy of {budget.expected_pods}, {budget.desired_healthy} wanted"
+        if budget.disruptions_allowed > 0:
+            detail = f"PDB {budget.name} allows {budget.disruptions_allowed}, all taken by nodes planned before"
+            return Refusal(Reason.PDB_SPENT_BY_PLAN, pod.key, detail, "a later round, when the moved pods are Ready")
+        if budget.never_allows:
+            detail = f"PDB {budget.name} ({budget.rule}) can never allow an eviction: {health}"
+            return Refusal(Reason.PDB_NEVER_ALLOWS, pod.key, detail, _loosen(budget, pod))
+        detail = f"PDB {budget.name} ({budget.rule}) allows no eviction now: {health}"
+        missing = max(1, budget.desired_healthy + 1 - budget.current_healthy)
+        return Refusal(Reason.PDB_EXHAUSTED, pod.key, detail, f"{missing} more healthy pod(s) under PDB {budget.key}")
+
+
+def _needs_no_allowance(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """KEP-3017: an unhealthy pod may go without spending where the policy, or the others' health, permits it."""
+    if pod.ready:
+        return False
+    return budget.always_allow_unhealthy or 0 < budget.desired_healthy <= budget.current_healthy
+
+
+def _loosen(budget: PodDisruptionBudget, pod: Pod) -> str:
+    if budget.max_unavailable is not None:
+        return f"set maxUnavailable of PDB {budget.key} to 1 or more"
+    lower = f"lower minAvailable of PDB {budget.key}"
+    if isinstance(budget.min_available, str):
+        return lower
+    return f"raise the replicas of {pod.owner or pod.key} to {budget.desired_healthy + 1} or more, or {lower}"

@@ -1,0 +1,174 @@
+"""May this node be drained at all? The rules that need no controller's settings.
+
+Opt-outs of Cluster Autoscaler, Karpenter and our own, the marks of others that own the node, and the node's state. Each
+rule has its own :class:`~tightship.reasons.Reason`; who reacts to what is in ``docs/how-it-decides.md``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from tightship.cluster import NodeView
+from tightship.durations import format_duration
+from tightship.evictability import DO_NOT_DISRUPT, DO_NOT_DRAIN
+from tightship.objects import Node
+from tightship.reasons import Reason, Refusal
+
+DRAIN_ANNOTATION = "tightship.dev/drain"
+DRAINING_TAINT_KEY = "tightship.dev/draining"
+SEED_STATE = "estafette.io/node-compactor-state"
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+KARPENTER_DISRUPTED = "karpenter.sh/disrupted"
+KARPENTER_POOL = "karpenter.sh/nodepool"
+CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+
+
+class NodeRules(Struct, frozen=True):
+    """Which rules apply; *disabled* holds the reasons of rules switched off."""
+
+    disabled: frozenset[Reason] = frozenset()
+
+
+SWITCHABLE = frozenset(
+    {
+        Reason.CONTROL_PLANE,
+        Reason.NODE_DO_NOT_DRAIN,
+        Reason.SCALE_DOWN_DISABLED,
+        Reason.NODE_DO_NOT_DISRUPT,
+        Reason.KARPENTER_MANAGED,
+    }
+)
+"""Reasons that :class:`NodeRules` can disable. What others are doing to the node right now is never overruled."""
+
+
+class DrainMark(Struct, frozen=True, rename="camel"):
+    """What ``tightship.dev/drain`` says, as far as planning looks at it; times are seconds since 1970."""
+
+    phase: str = ""
+    controller: str = ""
+    reason: str = ""
+    next_try: float | None = None
+
+
+class SeedState(Struct, frozen=True):
+    """What ``estafette.io/node-compactor-state`` of the older controller says; *marked_since* in seconds since 1970."""
+
+    scale_down_in_progress: bool = False
+    marked_since: float | None = None
+
+
+def drain_mark(node: Node) -> DrainMark | None:
+    """Return the node's drain annotation; one that can't be decoded counts as a drain in an unknown phase."""
+    text = node.annotations.get(DRAIN_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=DrainMark)
+    except msgspec.DecodeError as error:
+        return DrainMark(phase="Unknown", reason=f"annotation {DRAIN_ANNOTATION} can't be read: {error}")
+
+
+def seed_state(node: Node) -> SeedState | None:
+    """Return the older controller's state annotation, ``None`` where it is absent or can't be read.
+
+    The older controller writes it when it marks a node and when it starts a removal, each time with ``lastUpdated``; a
+    flag about marking that is false takes the mark back.
+    """
+    text = node.annotations.get(SEED_STATE)
+    if text is None:
+        return None
+    try:
+        state = msgspec.json.decode(text, type=dict[str, bool | str | None])
+    except msgspec.DecodeError:
+        return None
+    if state.get("scaleDownInProgress") is True:
+        return SeedState(scale_down_in_progress=True)
+    if any(value is False and "mark" in name.lower() for name, value in state.items()):
+        return SeedState()
+    updated = state.get("lastUpdated")
+    try:
+        since = datetime.fromisoformat(updated).timestamp() if isinstance(updated, str) else None
+    except ValueError:
+        since = None
+    return SeedState(marked_since=since)
+
+
+_IDLE_PHASES = frozenset({"", "Marked", "Backoff"})
+
+
+def draining(node: Node) -> bool:
+    """Whether a drain of ours, or of the older controller, is under way or done and waiting for the autoscaler."""
+    mark = drain_mark(node)
+    if mark is not None and mark.phase not in _IDLE_PHASES:
+        return True
+    if any(taint.key == DRAINING_TAINT_KEY for taint in node.taints):
+        return True
+    state = seed_state(node)
+    return state is not None and state.scale_down_in_progress
+
+
+def judge_node(view: NodeView, now: float, rules: NodeRules = NodeRules()) -> list[Refusal]:
+    """Return everything about the node itself that stands against draining it at *now* (seconds since 1970)."""
+    node = view.node
+    found = [*_opt_outs(node), *_taken_by_others(node), *_state(node, now)]
+    return [refusal for refusal in found if refusal.reason not in rules.disabled]
+
+
+def _opt_outs(node: Node) -> list[Refusal]:
+    found: list[Refusal] = []
+    role = next((label for label in CONTROL_PLANE_LABELS if label in node.labels), None)
+    if role is not None:
+        found.append(Refusal(Reason.CONTROL_PLANE, node.name, f"carries the label {role}"))
+    for annotation, reason, says_no in (
+        (DO_NOT_DRAIN, Reason.NODE_DO_NOT_DRAIN, node.annotations.get(DO_NOT_DRAIN, "false") != "false"),
+        (SCALE_DOWN_DISABLED, Reason.SCALE_DOWN_DISABLED, node.annotations.get(SCALE_DOWN_DISABLED) == "true"),
+        (DO_NOT_DISRUPT, Reason.NODE_DO_NOT_DISRUPT, node.annotations.get(DO_NOT_DISRUPT, "false") != "false"),
+    ):
+        if says_no:
+            detail = f"annotation {annotation}={node.annotations[annotation]}"
+            fix = f"kubectl annotate node {node.name} {annotation}-"
+            found.append(Refusal(reason, node.name, detail, fix))
+    return found
+
+
+def _taken_by_others(node: Node) -> list[Refusal]:
+    found: list[Refusal] = []
+    if KARPENTER_POOL in node.labels:
+        detail = f"belongs to Karpenter's NodePool {node.labels[KARPENTER_POOL]}, which consolidates it itself"
+        found.append(Refusal(Reason.KARPENTER_MANAGED, node.name, detail))
+    keys = {taint.key for taint in node.taints}
+    if TO_BE_DELETED in keys:
+        found.append(Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting it"))
+    if KARPENTER_DISRUPTED in keys:
+        found.append(Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting it"))
+    if node.deletion is not None:
+        found.append(Refusal(Reason.NODE_TERMINATING, node.name, "its Node object is being deleted"))
+    if draining(node):
+        mark = drain_mark(node)
+        detail = "a drain is under way"
+        if mark is not None and mark.phase:
+            by = f" by {mark.controller}" if mark.controller else ""
+            detail = f"a drain{by} is in phase {mark.phase}" + (f": {mark.reason}" if mark.reason else "")
+        found.append(Refusal(Reason.DRAIN_IN_PROGRESS, node.name, detail))
+    elif node.unschedulable:
+        detail = "cordoned by someone else, and so never touched"
+        found.append(Refusal(Reason.CORDONED, node.name, detail, f"kubectl uncordon {node.name}"))
+    return found
+
+
+def _state(node: Node, now: float) -> list[Refusal]:
+    found: list[Refusal] = []
+    if not node.ready:
+        found.append(Refusal(Reason.NOT_READY, node.name, "its Ready condition is not True"))
+    if node.allocatable.get("cpu", 0) <= 0:
+        found.append(Refusal(Reason.NO_ALLOCATABLE, node.name, "its status names no allocatable CPU"))
+    mark = drain_mark(node)
+    if mark is not None and mark.phase == "Backoff" and mark.next_try is not None and mark.next_try > now:
+        why = f" ({mark.reason})" if mark.reason else ""
+        detail = f"the last drain failed{why}; next try in {format_duration(mark.next_try - now)}"
+        found.append(Refusal(Reason.BACKOFF, node.name, detail))
+    return found

@@ -1,0 +1,131 @@
+"""From the bytes of one API object to its judged form, or to an error that names the object and the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from tightship.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
+from tightship.objects.node import Node, NodeWire
+from tightship.objects.pod import Pod, PodWire
+from tightship.objects.storage import (
+    CSINode,
+    CSINodeWire,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimWire,
+    PersistentVolumeWire,
+    StorageClass,
+    StorageClassWire,
+)
+from tightship.objects.workloads import WORKLOAD_KINDS, Namespace, NamespaceWire, Workload, WorkloadWire
+from tightship.quantity import QuantityError
+
+ApiObject: TypeAlias = (
+    Node
+    | Pod
+    | PodDisruptionBudget
+    | PersistentVolumeClaim
+    | PersistentVolume
+    | StorageClass
+    | CSINode
+    | Namespace
+    | Workload
+)
+"""Any object the judgement knows."""
+
+
+class ObjectError(ValueError):
+    """An API object that can't be read: *kind*, *namespace*, *name* (as far as they can be told) and *problem*."""
+
+    def __init__(self, kind: str, namespace: str, name: str, problem: str) -> None:
+        where = "/".join(part for part in (namespace, name) if part) or "(no name)"
+        super().__init__(f"{kind} {where}: {problem}")
+        self.kind = kind
+        self.namespace = namespace
+        self.name = name
+        self.problem = problem
+
+
+_JSON = bytes | bytearray | memoryview | msgspec.Raw
+
+
+def _decoders() -> dict[str, Callable[[_JSON], ApiObject]]:
+    node = msgspec.json.Decoder(NodeWire)
+    pod = msgspec.json.Decoder(PodWire)
+    budget = msgspec.json.Decoder(PodDisruptionBudgetWire)
+    claim = msgspec.json.Decoder(PersistentVolumeClaimWire)
+    volume = msgspec.json.Decoder(PersistentVolumeWire)
+    storage_class = msgspec.json.Decoder(StorageClassWire)
+    csi_node = msgspec.json.Decoder(CSINodeWire)
+    namespace = msgspec.json.Decoder(NamespaceWire)
+    workload = msgspec.json.Decoder(WorkloadWire)
+
+    def workload_of(kind: str) -> Callable[[_JSON], ApiObject]:
+        return lambda raw: workload.decode(raw).workload(kind)
+
+    return {
+        "Node": lambda raw: node.decode(raw).node(),
+        "Pod": lambda raw: pod.decode(raw).pod(),
+        "PodDisruptionBudget": lambda raw: budget.decode(raw).budget(),
+        "PersistentVolumeClaim": lambda raw: claim.decode(raw).claim(),
+        "PersistentVolume": lambda raw: volume.decode(raw).volume(),
+        "StorageClass": lambda raw: storage_class.decode(raw).storage_class(),
+        "CSINode": lambda raw: csi_node.decode(raw).csi_node(),
+        "Namespace": lambda raw: namespace.decode(raw).namespace(),
+        **{kind: workload_of(kind) for kind in sorted(WORKLOAD_KINDS)},
+    }
+
+
+_DECODERS = _decoders()
+
+KINDS = frozenset(_DECODERS)
+"""Kinds :func:`decode` knows; everything else in a file is passed over."""
+
+
+def decode(kind: str, raw: _JSON) -> ApiObject:
+    """Return the judged form of the object of *kind* in *raw* (JSON bytes).
+
+    Unknown fields are skipped. Raises :class:`ObjectError` where a known field has a value that can't be right.
+    """
+    try:
+        return _DECODERS[kind](raw)
+    except (msgspec.DecodeError, QuantityError, UnicodeDecodeError) as error:
+        namespace, name = identity(raw)
+        problem = _locate(raw, error) if isinstance(error, QuantityError) else str(error)
+        raise ObjectError(kind, namespace, name, problem) from error
+
+
+def identity(raw: _JSON) -> tuple[str, str]:
+    """Return (namespace, name) of a possibly malformed object, empty where they can't be told."""
+    try:
+        found = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "", ""
+    meta = found.get("metadata") if isinstance(found, dict) else None
+    if not isinstance(meta, dict):
+        return "", ""
+    namespace, name = meta.get("namespace"), meta.get("name")
+    return namespace if isinstance(namespace, str) else "", name if isinstance(name, str) else ""
+
+
+def _locate(raw: _JSON, error: QuantityError) -> str:
+    """Add the path of the offending quantity: the parser itself has seen only the text."""
+
+    def walk(value: object, path: str) -> str | None:
+        if value == error.text and isinstance(value, str):
+            return path
+        if isinstance(value, dict):
+            parts = [(f"{path}.{key}", each) for key, each in value.items()]
+        elif isinstance(value, list):
+            parts = [(f"{path}[{index}]", each) for index, each in enumerate(value)]
+        else:
+            return None
+        return next((found for at, each in parts if (found := walk(each, at))), None)
+
+    document = msgspec.json.decode(raw)
+    places = [section for section in ("spec", "status") if isinstance(document, dict) and section in document]
+    path = next((found for section in places if (found := walk(document[section], section))), "")
+    return f"{path}: {error}" if path else str(error)

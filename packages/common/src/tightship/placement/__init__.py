@@ -1,0 +1,18 @@
+"""Where pods can go, by kube-scheduler's filters, and where they are likely to go, by a model of its scoring."""
+
+from tightship.placement.fitting import Fit, certain, fit_all
+from tightship.placement.scoring import aligned, best_fit, scheduler_choice, scheduler_scores
+from tightship.placement.space import Ask, Space, fit_to_receive
+
+__all__ = [
+    "Ask",
+    "Fit",
+    "Space",
+    "aligned",
+    "best_fit",
+    "certain",
+    "fit_all",
+    "fit_to_receive",
+    "scheduler_choice",
+    "scheduler_scores",
+]

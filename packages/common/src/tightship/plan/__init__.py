@@ -1,0 +1,24 @@
+"""Plans: what would be removed, in what order, and why the rest stays."""
+
+from tightship.plan.engine import Forecast, Judge, Judgement, after, forecast, make_plan
+from tightship.plan.model import Move, Placement, Plan, Removal
+from tightship.plan.planner import Candidate, Planner
+from tightship.plan.strategies import STRATEGIES, Gates, Strategy
+
+__all__ = [
+    "STRATEGIES",
+    "Candidate",
+    "Forecast",
+    "Gates",
+    "Judge",
+    "Judgement",
+    "Move",
+    "Placement",
+    "Plan",
+    "Planner",
+    "Removal",
+    "Strategy",
+    "after",
+    "forecast",
+    "make_plan",
+]

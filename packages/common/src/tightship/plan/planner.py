@@ -1,0 +1,199 @@
+"""Tries removals one after another on one space: what is taken stays taken, what fails leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from tightship.cluster import Snapshot
+from tightship.disruption import DisruptionLedger
+from tightship.objects import Pod
+from tightship.objects.pod import DEFAULT_SCHEDULER
+from tightship.placement.explain import why_nowhere
+from tightship.placement.fitting import RETRIES, Fit, certain, fit_all
+from tightship.placement.scoring import Choice, best_fit, scheduler_choice
+from tightship.placement.space import Ask, Space
+from tightship.plan.model import Move, Placement, Removal
+from tightship.reasons import Reason, Refusal
+
+
+class Candidate(Struct, frozen=True):
+    """A node that passed every rule and gate that does not depend on the plan itself.
+
+    *evict* are the pods a drain would evict, *stays* how many pods go with the node, *ratio* its CPU requests over
+    allocatable CPU, *pool* its pool.
+    """
+
+    name: str
+    pool: str
+    ratio: float
+    evict: tuple[Pod, ...]
+    stays: int = 0
+
+
+class Guest(Struct, frozen=True):
+    """A pod somewhere in the space: where it ran at first, and what it asks."""
+
+    pod: Pod
+    ask: Ask
+    origin: str
+
+
+class Planner:
+    """One round of planning over one snapshot.
+
+    *choose* picks targets where several nodes are feasible; it is the scheduler's model unless *placement* is
+    ``possible``.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        ledger: DisruptionLedger,
+        candidates: Sequence[Candidate],
+        placement: Placement,
+        *,
+        choose: Choice = best_fit,
+        round_number: int = 1,
+    ) -> None:
+        self.snapshot = snapshot
+        self.ledger = ledger
+        self.placement: Placement = placement
+        self.round = round_number
+        self.space = Space(snapshot)
+        self.candidates = {candidate.name: candidate for candidate in candidates}
+        self.removals: list[Removal] = []
+        self._choose = choose if placement == "possible" else scheduler_choice
+        self._retries = RETRIES if placement == "possible" else 0
+        self._arrived: dict[int, list[Guest]] = {}
+        self._received: dict[str, int] = {}
+        self.waiting: dict[int, list[Guest]] = {}
+        self._reserve_pending()
+        self._baseline: Space | None = None
+
+    def ratio(self, name: str) -> float:
+        """Return the CPU ratio of a candidate with what was moved onto its node in this round."""
+        return self.candidates[name].ratio + self.received_ratio(name)
+
+    def received_ratio(self, name: str) -> float:
+        """Return the milli-CPU moved onto node *name* in this round, over its allocatable milli-CPU."""
+        received = self._received.get(name)
+        return received / max(1, self.snapshot.nodes[name].node.allocatable.get("cpu", 0)) if received else 0.0
+
+    def attempt(self, candidate: Candidate) -> list[Refusal]:
+        """Plan the removal of *candidate*'s node, with the pods it was given earlier in the round.
+
+        Return an empty list when it is planned, else **all** refusals found, the space and the ledger untouched.
+        """
+        space, node = self.space, self.space.index[candidate.name]
+        guests = [Guest(pod, space.ask(pod), candidate.name) for pod in candidate.evict] + self._arrived.get(node, [])
+        charge, refusals = self.ledger.charge([guest.pod for guest in guests])
+        refusals += self._unjudgeable(guests)
+        if refusals:
+            return refusals
+        waiting = self.waiting.get(node, [])
+        mark = space.mark()
+        space.close(node)
+        for guest in (*guests, *waiting):
+            space.lift(guest.ask, node)
+        asks = [guest.ask for guest in (*guests, *waiting)]
+        if self.placement == "certain" and not certain(space, asks):
+            refusals = self._homeless(candidate, guests, waiting, fit_all(space, asks, best_fit), strand=True)
+            space.rollback(mark)
+            return refusals
+        fit = fit_all(space, asks, self._choose, self._retries)
+        if not fit.complete:
+            refusals = self._homeless(candidate, guests, waiting, fit, strand=False)
+            space.rollback(mark)
+            return refusals
+        self.ledger.take(charge)
+        self._settle(candidate, guests, waiting, fit, charge.waits)
+        return []
+
+    def _settle(
+        self, candidate: Candidate, guests: list[Guest], waiting: list[Guest], fit: Fit, waits: tuple[str, ...]
+    ) -> None:
+        moves: list[Move] = []
+        for guest, target in zip((*guests, *waiting), fit.nodes, strict=True):
+            # A pending pod is no eviction: it only needs room elsewhere.
+            if guest.pod.node:
+                name = self.space.names[target]
+                budgets = self.ledger.budgets_of(guest.pod.template)
+                waits_for = budgets[0].key if budgets and budgets[0].key in waits else ""
+                moves.append(Move(guest.pod, guest.origin, name, waits_for))
+                self._arrived.setdefault(target, []).append(Guest(guest.pod, guest.ask, name))
+                self._received[name] = self._received.get(name, 0) + guest.pod.requests.get("cpu", 0)
+            else:
+                self.waiting.setdefault(target, []).append(guest)
+        node = self.space.index[candidate.name]
+        self._arrived.pop(node, None)
+        self.waiting.pop(node, None)
+        self.removals.append(Removal(candidate.name, self.round, tuple(moves), candidate.stays))
+
+    def _unjudgeable(self, guests: Sequence[Guest]) -> list[Refusal]:
+        return [
+            Refusal(guest.ask.unknown[0], guest.pod.key, guest.ask.unknown[1])
+            for guest in guests
+            if guest.ask.unknown is not None
+        ]
+
+    def _homeless(
+        self, candidate: Candidate, guests: list[Guest], waiting: list[Guest], fit: Fit, *, strand: bool
+    ) -> list[Refusal]:
+        """Say which pods of the node find no place; the space still has the node closed and its pods lifted."""
+        everyone = (*guests, *waiting)
+        found: list[Refusal] = []
+        for position in fit.unplaced:
+            guest = everyone[position]
+            detail, fix = why_nowhere(self.space, guest.ask)
+            if not guest.pod.node:
+                detail = f"pending pod {guest.pod.key} could only run here"
+                found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, candidate.name, detail, fix))
+            elif position not in fit.alone:
+                detail = f"there is room for it alone, not for all {len(everyone)} pods of the node together"
+                found.append(Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail))
+            elif self.removals and self._fits_without_plan(guest, candidate.name):
+                detail = f"the {len(self.removals)} removals planned before leave no place; it {detail}"
+                found.append(Refusal(Reason.NO_PLACE_AFTER_PLAN, guest.pod.key, detail, fix))
+            else:
+                found.append(Refusal(Reason.NO_PLACE, guest.pod.key, detail, fix))
+        if not found and strand:
+            detail = "all its pods fit elsewhere, but kube-scheduler's own choices could leave one without a place"
+            found.append(Refusal(Reason.SCHEDULER_MAY_STRAND, candidate.name, detail, "accept likely places"))
+        return sorted(found)
+
+    def _fits_without_plan(self, guest: Guest, origin: str) -> bool:
+        if self._baseline is None:
+            self._baseline = Space(self.snapshot)
+        space = self._baseline
+        mark = space.mark()
+        space.close(space.index[origin])
+        if guest.origin == origin:
+            space.lift(space.ask(guest.pod), space.index[origin])
+        fits = bool(space.feasible(space.ask(guest.pod)).any())
+        space.rollback(mark)
+        return fits
+
+    def _reserve_pending(self) -> None:
+        """Give every pending pod that could run somewhere its room, so that nobody else is moved into it (M8).
+
+        One that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678).
+        """
+        space = self.space
+        queue = [pod for pod in self.snapshot.unscheduled if not pod.gated and pod.spec.scheduler == DEFAULT_SCHEDULER]
+        for pod in sorted(queue, key=lambda each: (-each.spec.priority, each.created, each.key)):
+            ask = space.ask(pod)
+            if ask.unknown is not None:
+                continue
+            nominated = space.index.get(pod.nominated_node)
+            if nominated is not None and space.accepts(ask, nominated):
+                target = nominated
+            else:
+                feasible = np.flatnonzero(space.feasible(ask))
+                if not len(feasible):
+                    continue
+                target = scheduler_choice(space, ask, feasible)
+            space.place(ask, target)
+            self.waiting.setdefault(target, []).append(Guest(pod, ask, ""))

@@ -1,0 +1,93 @@
+"""Every reason Tightship can give, by one name each.
+
+A member's value is, verbatim, the metric label, the Event reason, the word the CLI prints and the anchor in
+``docs/reasons.md`` (a test holds the page against this enum).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Reason(StrEnum):
+    """Why a node stays, or a pod cannot leave it. Closed: a new rule adds its own member."""
+
+    # The node is not ours to take, or not in a state to be taken.
+    CONTROL_PLANE = "ControlPlane"
+    POOL_NOT_CONFIGURED = "PoolNotConfigured"
+    POOL_DISABLED = "PoolDisabled"
+    NODE_DO_NOT_DRAIN = "NodeDoNotDrain"
+    SCALE_DOWN_DISABLED = "ScaleDownDisabled"
+    NODE_DO_NOT_DISRUPT = "NodeDoNotDisrupt"
+    KARPENTER_MANAGED = "KarpenterManaged"
+    KARPENTER_DISRUPTED = "KarpenterDisrupted"
+    TO_BE_DELETED = "ToBeDeleted"
+    NODE_TERMINATING = "NodeTerminating"
+    CORDONED = "Cordoned"
+    DRAIN_IN_PROGRESS = "DrainInProgress"
+    BACKOFF = "Backoff"
+    NOT_READY = "NotReady"
+    NO_ALLOCATABLE = "NoAllocatable"
+    UNREADABLE = "Unreadable"
+
+    # The gates of the controller.
+    NOT_UNDERUTILIZED = "NotUnderutilized"
+    TOO_YOUNG = "TooYoung"
+    NOT_MARKED_LONG_ENOUGH = "NotMarkedLongEnough"
+    REQUIRED_COUNT_NOT_REACHED = "RequiredCountNotReached"
+    POOL_MIN_SIZE = "PoolMinSize"
+    BUDGET_EXHAUSTED = "BudgetExhausted"
+    MAX_NODES_REACHED = "MaxNodesReached"
+
+    # A pod on the node must not be evicted.
+    POD_DO_NOT_DRAIN = "PodDoNotDrain"
+    NOT_SAFE_TO_EVICT = "NotSafeToEvict"
+    SAFE_TO_EVICT_ON_COMPLETION = "SafeToEvictOnCompletion"
+    POD_DO_NOT_DISRUPT = "PodDoNotDisrupt"
+    PREFER_NO_EVICTION = "PreferNoEviction"
+    NOT_REPLICATED = "NotReplicated"
+    CUSTOM_CONTROLLER = "CustomController"
+    CONTROLLER_NOT_FOUND = "ControllerNotFound"
+    LOCAL_STORAGE = "LocalStorage"
+    KUBE_SYSTEM_POD = "KubeSystemPod"
+    JOB_RUNNING = "JobRunning"
+    TOLERATES_CORDON = "ToleratesCordon"
+    OTHER_SCHEDULER = "OtherScheduler"
+    POD_UNREADABLE = "PodUnreadable"
+
+    # A PodDisruptionBudget stands against it.
+    PDB_NEVER_ALLOWS = "PdbNeverAllows"
+    PDB_EXHAUSTED = "PdbExhausted"
+    PDB_SPENT_BY_PLAN = "PdbSpentByPlan"
+    PDB_NOT_CURRENT = "PdbNotCurrent"
+    PDB_SYNC_FAILED = "PdbSyncFailed"
+    MULTIPLE_PDBS = "MultiplePdbs"
+    PDB_UNREADABLE = "PdbUnreadable"
+
+    # There is no place for it elsewhere, or it cannot be known.
+    NO_PLACE = "NoPlace"
+    NO_PLACE_AFTER_PLAN = "NoPlaceAfterPlan"
+    NO_PLACE_TOGETHER = "NoPlaceTogether"
+    SCHEDULER_MAY_STRAND = "SchedulerMayStrand"
+    PENDING_POD_NEEDS_NODE = "PendingPodNeedsNode"
+    RESOURCE_CLAIMS = "ResourceClaims"
+    UNKNOWN_VOLUME = "UnknownVolume"
+    UNKNOWN_NAMESPACE_LABELS = "UnknownNamespaceLabels"
+
+
+class Refusal(Struct, frozen=True, order=True, gc=False):
+    """One thing that keeps a node: the *reason*, what it is about, and a sentence with the numbers.
+
+    *subject* is a node name, ``namespace/pod`` or a pool name. *fix* is the smallest change that would remove this
+    one blocker, in words a platform engineer can act on; empty where there is none to suggest.
+    """
+
+    reason: Reason
+    subject: str
+    detail: str = ""
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason} {self.subject}: {self.detail}" if self.detail else f"{self.reason} {self.subject}"

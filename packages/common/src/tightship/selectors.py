@@ -1,0 +1,149 @@
+"""Label selectors, node selector terms, taints and tolerations, matched as the API machinery and kube-scheduler do.
+
+Wire structs (decoded by msgspec from API JSON, field names as in the API) that can match: a selector is a value.
+Sources: ``k8s.io/apimachinery/pkg/labels``, ``k8s.io/component-helpers/scheduling/corev1`` (node affinity, taints).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+Labels = Mapping[str, str]
+"""Labels of one object. Shared between objects and never changed."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+class Requirement(Struct, frozen=True, gc=False):
+    """One ``matchExpressions`` or ``matchFields`` entry."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether *labels* meet this requirement; an unknown operator matches nothing."""
+        have = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return have is not None and have in self.values
+            case "NotIn":
+                return have is None or have not in self.values
+            case "Exists":
+                return have is not None
+            case "DoesNotExist":
+                return have is None
+            case "Gt" | "Lt":
+                return have is not None and len(self.values) == 1 and self._compares(have, self.values[0])
+            case _:
+                return False
+
+    def _compares(self, have: str, want: str) -> bool:
+        # Both sides must be 64-bit integers, or the requirement matches nothing (labels.Requirement.Matches).
+        if not (_INTEGER.fullmatch(have) and _INTEGER.fullmatch(want)):
+            return False
+        left, right = int(have), int(want)
+        if not all(-(2**63) <= number < 2**63 for number in (left, right)):
+            return False
+        return left > right if self.operator == "Gt" else left < right
+
+
+class LabelSelector(Struct, frozen=True, rename="camel", gc=False):
+    """``metav1.LabelSelector``. The empty selector matches everything; an absent one (``None``) matches nothing."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[Requirement, ...] | None = None
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether *labels* meet every part of the selector."""
+        for key, want in (self.match_labels or {}).items():
+            if labels.get(key) != want:
+                return False
+        return all(requirement.matches(labels) for requirement in self.match_expressions or ())
+
+    @property
+    def empty(self) -> bool:
+        """Whether the selector has no requirement at all."""
+        return not self.match_labels and not self.match_expressions
+
+    def __hash__(self) -> int:
+        return hash((tuple(sorted((self.match_labels or {}).items())), self.match_expressions))
+
+
+class NodeSelectorTerm(Struct, frozen=True, rename="camel", gc=False):
+    """One term of required node affinity; an empty term matches no node."""
+
+    match_expressions: tuple[Requirement, ...] | None = None
+    match_fields: tuple[Requirement, ...] | None = None
+
+    def matches(self, name: str, labels: Labels) -> bool:
+        """Whether the node *name* with *labels* meets every expression and field of the term."""
+        if not self.match_expressions and not self.match_fields:
+            return False
+        if not all(requirement.matches(labels) for requirement in self.match_expressions or ()):
+            return False
+        fields = {"metadata.name": name}
+        return all(requirement.matches(fields) for requirement in self.match_fields or ())
+
+
+class NodeSelector(Struct, frozen=True, rename="camel", gc=False):
+    """Terms joined by OR; no terms match no node."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+    def matches(self, name: str, labels: Labels) -> bool:
+        """Whether any term matches the node *name* with *labels*."""
+        return any(term.matches(name, labels) for term in self.node_selector_terms)
+
+
+class Taint(Struct, frozen=True, gc=False):
+    """A node taint."""
+
+    key: str
+    effect: str
+    value: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class Toleration(Struct, frozen=True, gc=False):
+    """A pod toleration. ``Lt``/``Gt`` (a gated operator) tolerate nothing here, which errs to the safe side."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this toleration tolerates *taint* (``Toleration.ToleratesTaint``)."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        match self.operator or "Equal":
+            case "Exists":
+                return True
+            case "Equal":
+                return bool(self.key) and (self.value or "") == (taint.value or "")
+            case _:
+                return False
+
+
+def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: frozenset[str]) -> Taint | None:
+    """Return the first taint with one of *effects* that no toleration tolerates, or ``None``."""
+    tolerations = tuple(tolerations)
+    for taint in taints:
+        if taint.effect in effects and not any(toleration.tolerates(taint) for toleration in tolerations):
+            return taint
+    return None
+
+
+HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+"""Effects that keep kube-scheduler from a node."""
+
+SOFT_EFFECTS = frozenset({"PreferNoSchedule"})
+"""Effects that only lower a node's score."""

@@ -1,0 +1,219 @@
+"""Plans: cumulative, explained, and no surer than they say."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from cluster_builder import HOST, affinity, anti_affinity, node, pod, snapshot
+
+from tightship.cluster import Snapshot
+from tightship.plan import STRATEGIES, Candidate, Judgement, Placement, Plan, Planner, forecast, make_plan
+from tightship.reasons import Reason, Refusal
+
+
+class NoGates:
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        return []
+
+
+def judge(seen: Snapshot, only: Sequence[str] | None = None) -> Judgement:
+    """Every node a candidate, or only some."""
+    candidates = tuple(
+        Candidate(
+            name,
+            "",
+            view.usage.requested.get("cpu", 0) / view.node.allocatable["cpu"],
+            tuple(each for each in view.pods if not each.daemon),
+        )
+        for name, view in seen.nodes.items()
+        if only is None or name in only
+    )
+    return Judgement(candidates, {}, NoGates())
+
+
+def plan(
+    things: list[dict[str, Any]],
+    strategy: str = "least-utilized",
+    placement: Placement = "possible",
+    only: Sequence[str] | None = None,
+    *,
+    until_stable: bool = False,
+) -> Plan:
+    seen = snapshot(things)
+    return make_plan(seen, lambda each: judge(each, only), STRATEGIES[strategy], placement, until_stable=until_stable)
+
+
+def reasons(result: Plan, name: str) -> set[Reason]:
+    return {refusal.reason for refusal in result.refusals[name]}
+
+
+def test_of_two_half_full_nodes_that_fit_only_one_exactly_one_goes() -> None:
+    things = [node("a"), node("b"), node("c"), pod("p1", "a", "2"), pod("p2", "b", "2"), pod("p3", "c", "2")]
+    result = plan(things, only=["a", "b"])
+    assert [removal.node for removal in result.removals] == ["a"]
+    assert [(move.pod.name, move.target) for move in result.removals[0].moves] == [("p1", "b")]
+
+
+def test_a_planned_node_is_no_destination() -> None:
+    things = [node("a"), node("b", "8"), node("c", "1"), pod("p1", "a", "2"), pod("p2", "b", "1")]
+    result = plan(things)
+    gone = {removal.node for removal in result.removals}
+    assert gone
+    assert not gone & {move.target for removal in result.removals for move in removal.moves}
+
+
+def test_each_pod_is_sent_straight_to_where_it_ends_up() -> None:
+    things = [node(f"n{i}", cpu) for i, cpu in enumerate(["2", "4", "8", "16"])]
+    things += [pod(f"p{i}", f"n{i}", "1") for i in range(4)]
+    result = plan(things, "fewest-nodes")
+    assert [removal.node for removal in result.removals] == ["n0", "n1", "n2"]
+    assert [move.target for removal in result.removals for move in removal.moves] == ["n3"] * 3
+
+
+def test_a_pod_that_fits_nowhere_is_named_with_the_shortage_and_the_smallest_change() -> None:
+    things = [node("a"), node("b", "4"), pod("big", "a", "3"), pod("other", "b", "2")]
+    (refusal,) = plan(things, only=["a"]).refusals["a"]
+    assert refusal.reason is Reason.NO_PLACE
+    assert refusal.subject == "default/big"
+    assert "1 insufficient cpu" in refusal.detail
+    assert refusal.fix == "free 1 more cpu on b"
+
+
+def test_all_pods_without_a_place_are_named_not_only_the_first() -> None:
+    things = [node("a", "16"), node("b", "1"), pod("x", "a", "3"), pod("y", "a", "4"), pod("z", "a", "500m")]
+    assert {each.subject for each in plan(things, only=["a"]).refusals["a"]} == {"default/x", "default/y"}
+
+
+def test_pods_that_fit_alone_but_not_together_say_so() -> None:
+    things = [node("a"), node("b", "3"), pod("x", "a", "2"), pod("y", "a", "2")]
+    assert reasons(plan(things, only=["a"]), "a") == {Reason.NO_PLACE_TOGETHER}
+
+
+def test_a_joint_placement_that_greed_misses_is_found() -> None:
+    """Best fit puts the 2-CPU pod where only the 3 fits beside nothing; the search turns it round."""
+    things = [node("a", "16"), node("b", "5"), node("c", "4")]
+    things += [pod("w", "a", "3"), pod("x", "a", "2"), pod("y", "a", "2"), pod("z", "a", "2")]
+    result = plan(things, only=["a"])
+    assert [removal.node for removal in result.removals] == ["a"]
+
+
+def test_what_no_longer_fits_because_of_the_plan_says_so() -> None:
+    things = [node("a"), node("b"), node("c"), pod("p1", "a", "2"), pod("p2", "b", "3"), pod("p3", "c", "1")]
+    result = plan(things, only=["a", "b"])
+    assert [removal.node for removal in result.removals] == ["a"]
+    assert reasons(result, "b") == {Reason.NO_PLACE_AFTER_PLAN}
+
+
+def test_a_pending_pod_that_could_only_use_the_node_vetoes_it() -> None:
+    things = [node("a"), node("b", "1"), pod("waiting", cpu="3")]
+    assert reasons(plan(things, only=["a"]), "a") == {Reason.PENDING_POD_NEEDS_NODE}
+
+
+def test_a_pending_pod_that_fits_nowhere_blocks_nothing() -> None:
+    things = [node("a"), node("b"), pod("impossible", cpu="64"), pod("p", "a")]
+    assert [removal.node for removal in plan(things, only=["a"]).removals] == ["a"]
+
+
+def test_a_pending_pod_holds_its_room() -> None:
+    things = [node("a"), node("b"), pod("waiting", cpu="3", nodeSelector={HOST: "b"}), pod("p", "a", "2")]
+    assert reasons(plan(things, only=["a"]), "a") == {Reason.NO_PLACE}
+
+
+def test_a_gated_pod_holds_nothing() -> None:
+    gated = pod("gated", cpu="3", nodeSelector={HOST: "b"}, schedulingGates=[{"name": "later"}])
+    assert plan([node("a"), node("b"), gated, pod("p", "a", "2")], only=["a"]).removals
+
+
+def budget(allowed: int, **status: Any) -> dict[str, Any]:
+    return {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1},
+        "status": {
+            "observedGeneration": 1,
+            "disruptionsAllowed": allowed,
+            "currentHealthy": 3,
+            "desiredHealthy": 2,
+            "expectedPods": 3,
+            **status,
+        },
+    }
+
+
+THREE_BY_ONE = [node("a"), node("b"), node("c"), node("d"), *(pod(f"p{n}", n) for n in "abc")]
+
+
+def test_a_budget_of_one_lets_one_node_go_a_round() -> None:
+    result = plan([*THREE_BY_ONE, budget(1)], only=["a", "b", "c"])
+    assert [removal.node for removal in result.removals] == ["a"]
+    assert reasons(result, "b") == {Reason.PDB_SPENT_BY_PLAN}
+
+
+def test_until_stable_goes_on_in_further_rounds() -> None:
+    result = plan([*THREE_BY_ONE, budget(1)], until_stable=True)
+    assert [(removal.node, removal.round) for removal in result.removals] == [("d", 1), ("a", 1), ("c", 2)]
+    assert result.rounds == 2
+
+
+def test_more_pods_of_a_budget_on_one_node_wait_for_each_other() -> None:
+    result = plan([node("a"), node("b"), pod("x", "a"), pod("y", "a"), budget(1)], only=["a"])
+    assert {move.waits_for for move in result.removals[0].moves} == {"default/web"}
+
+
+def test_the_same_cluster_in_another_order_gives_the_same_plan() -> None:
+    things = [node(f"n{i}", str(2 + i % 3)) for i in range(9)]
+    things += [pod(f"p{i}", f"n{i % 9}", "500m", affinity=anti_affinity() if i % 2 else {}) for i in range(8)]
+    for strategy in STRATEGIES:
+        assert plan(things, strategy).removals == plan(things[::-1], strategy).removals
+
+
+def test_a_failed_attempt_leaves_no_trace() -> None:
+    things = [
+        node("a"),
+        node("b"),
+        pod("x", "a", "2"),
+        pod("y", "a", "2"),
+        pod("z", "b", "1", affinity=anti_affinity()),
+    ]
+    seen = snapshot(things)
+    from tightship.disruption import DisruptionLedger
+
+    planner = Planner(seen, DisruptionLedger(seen), judge(seen).candidates, "possible")
+    free, opened = planner.space.free.copy(), planner.space.open.copy()
+    assert planner.attempt(planner.candidates["a"])
+    assert (planner.space.free == free).all()
+    assert (planner.space.open == opened).all()
+    assert planner.removals == []
+
+
+@pytest.mark.parametrize(("placement", "goes"), [("possible", True), ("likely", True), ("certain", False)])
+def test_only_certain_refuses_what_another_choice_of_the_scheduler_would_strand(
+    placement: Placement, *, goes: bool
+) -> None:
+    """The small pod may be put where only the large one fits; least-allocated scoring would not do it, but could."""
+    things = [node("a", "16"), node("b", "3"), node("c", "8"), pod("large", "a", "3"), pod("small", "a", "1")]
+    things += [pod("there", "c", "6")]
+    result = plan(things, only=["a"], placement=placement)
+    assert bool(result.removals) is goes
+    if not goes:
+        assert reasons(result, "a") == {Reason.SCHEDULER_MAY_STRAND}
+
+
+def test_certain_accepts_where_room_is_ample() -> None:
+    things = [*(node(f"n{i}") for i in range(5)), pod("x", "n0"), pod("y", "n0", affinity=anti_affinity())]
+    assert plan(things, only=["n0"], placement="certain").removals
+
+
+def test_certain_knows_that_the_first_of_a_group_ties_the_others_to_its_domain() -> None:
+    together = affinity(HOST)
+    things = [node("a"), node("b", "1"), node("c", "4"), *(pod(f"p{i}", "a", "1", affinity=together) for i in range(2))]
+    assert reasons(plan(things, only=["a"], placement="certain"), "a") == {Reason.SCHEDULER_MAY_STRAND}
+    assert plan(things, only=["a"], placement="possible").removals
+
+
+def test_the_forecast_says_where_the_scheduler_would_put_a_pod() -> None:
+    things = [node("a"), node("full"), node("empty"), pod("x", "a"), pod("y", "full", "2")]
+    seen = snapshot(things)
+    made = plan(things, only=["a"])
+    assert [move.target for move in made.removals[0].moves] == ["full"]
+    assert forecast(seen, made, judge(seen, ["a"]).candidates).targets == {"default/x": "empty"}
