@@ -18,6 +18,7 @@ from msgspec import Struct
 from tightship.cluster import Snapshot
 from tightship.objects import Pod, PodDisruptionBudget, PodTemplate
 from tightship.reasons import Reason, Refusal
+from tightship.selectors import SelectorIndex
 
 
 class Charge(Struct, frozen=True):
@@ -31,9 +32,10 @@ class DisruptionLedger:
     """Allowances of all budgets of a snapshot. :meth:`charge` judges a node's pods together, :meth:`take` spends."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+        self._selecting: SelectorIndex[PodDisruptionBudget] = SelectorIndex()
         for budget in snapshot.budgets:
-            self._by_namespace.setdefault(budget.namespace, []).append(budget)
+            self._selecting.add(budget.namespace, budget.selector, budget)
+        self._budgets = {budget.key: budget for budget in snapshot.budgets}
         self._unreadable: dict[str, str] = {
             each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
         }
@@ -44,11 +46,8 @@ class DisruptionLedger:
         """Return the budgets whose selector matches pods of *template*; in policy/v1 the empty one matches all."""
         found = self._matches.get(template)
         if found is None:
-            found = self._matches[template] = tuple(
-                budget
-                for budget in self._by_namespace.get(template.namespace, ())
-                if budget.selector is not None and budget.selector.matches(template.labels)
-            )
+            matching = self._selecting.find(template.namespace, template.labels)
+            found = self._matches[template] = tuple(sorted(matching, key=lambda budget: budget.key))
         return found
 
     def covers(self, pod: Pod) -> bool:
@@ -95,9 +94,8 @@ class DisruptionLedger:
 
     def take(self, charge: Charge) -> None:
         """Spend what *charge* takes."""
-        known = {each.key: each for group in self._by_namespace.values() for each in group} if charge.taken else {}
         for key, count in charge.taken.items():
-            self._left[key] = self.left(known[key]) - count
+            self._left[key] = self.left(self._budgets[key]) - count
 
     def _standing(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal | None:
         if budget.sync_failed:

@@ -111,7 +111,7 @@ class Evictability:
         owner = pod.owner
         if owner is None or owner.kind in self._snapshot.missing:
             return True
-        known = self._snapshot.workloads.get((owner.kind, pod.namespace, owner.name))
+        known = self._snapshot.workloads.get(owner.kind, {}).get(f"{pod.namespace}/{owner.name}")
         return known is not None and (not owner.uid or known.uid == owner.uid)
 
     def _opt_outs(self, pod: Pod) -> list[Refusal]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -71,6 +72,41 @@ class LabelSelector(Struct, frozen=True, rename="camel", gc=False):
 
     def __hash__(self) -> int:
         return hash((tuple(sorted((self.match_labels or {}).items())), self.match_expressions))
+
+
+_T = TypeVar("_T")
+
+
+class SelectorIndex(Generic[_T]):
+    """Things found by the labels they select, without asking each of them.
+
+    A selector with ``matchLabels`` is filed under one of its pairs, so that a look-up asks only those filed under a
+    pair the labels have, and the few that require no pair.
+    """
+
+    def __init__(self) -> None:
+        self._by_pair: dict[tuple[str | None, str, str], list[tuple[LabelSelector, _T]]] = {}
+        self._others: dict[str | None, list[tuple[LabelSelector, _T]]] = {}
+
+    def add(self, namespace: str | None, selector: LabelSelector | None, thing: _T) -> None:
+        """File *thing* under *selector* in *namespace* (``None``: every namespace). No selector selects nothing."""
+        if selector is None:
+            return
+        if selector.match_labels:
+            # The pair that sorts last is as good as any, and the same in every run.
+            key, value = max(selector.match_labels.items())
+            self._by_pair.setdefault((namespace, key, value), []).append((selector, thing))
+        else:
+            self._others.setdefault(namespace, []).append((selector, thing))
+
+    def find(self, namespace: str, labels: Labels) -> list[_T]:
+        """Return what selects objects with *labels* in *namespace*, in the order of filing for each pair."""
+        found: list[_T] = []
+        for where in (namespace, None):
+            groups = [self._by_pair.get((where, key, value)) for key, value in labels.items()]
+            for group in (*groups, self._others.get(where)):
+                found += [thing for selector, thing in group or () if selector.matches(labels)]
+        return found
 
 
 class NodeSelectorTerm(Struct, frozen=True, rename="camel", gc=False):

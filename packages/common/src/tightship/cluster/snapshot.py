@@ -78,6 +78,7 @@ class Unreadable(Struct, frozen=True, order=True, gc=False):
 class Snapshot(Struct, frozen=True):
     """A cluster at one moment. Mappings are ordered by key, so that equal clusters iterate equally.
 
+    Keys are ``namespace/name``, or the name of cluster-wide objects; *workloads* are by kind first.
     *missing* names each kind that could not be read, with why ("forbidden", "not in the file").
     """
 
@@ -89,7 +90,7 @@ class Snapshot(Struct, frozen=True):
     storage_classes: Mapping[str, StorageClass] = {}
     csi_nodes: Mapping[str, CSINode] = {}
     namespaces: Mapping[str, Namespace] = {}
-    workloads: Mapping[tuple[str, str, str], Workload] = {}
+    workloads: Mapping[str, Mapping[str, Workload]] = {}
     missing: Mapping[str, str] = {}
     unreadable: tuple[Unreadable, ...] = ()
 

@@ -5,11 +5,12 @@ A change marks the one node it concerns; only marked nodes are summed anew when 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TypeVar, cast
 
 from tightship.cluster.snapshot import NodeView, Snapshot, Unreadable, Usage
 from tightship.objects import (
+    WORKLOAD_KINDS,
     ApiObject,
     CSINode,
     Namespace,
@@ -40,6 +41,7 @@ class ClusterState:
         self._unreadable: dict[tuple[str, Key], Unreadable] = {}
         self._views: dict[str, NodeView] = {}
         self._dirty: set[str] = set()
+        self._ordered: dict[str, Mapping[str, ApiObject]] = {}
         self._missing: dict[str, str] = {}
 
     def upsert(self, kind: str, thing: ApiObject) -> None:
@@ -53,6 +55,7 @@ class ClusterState:
             return
         if isinstance(thing, Node):
             self._dirty.add(thing.name)
+        self._ordered.pop(kind, None)
         self._objects.setdefault(kind, {})[key] = thing
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
@@ -64,6 +67,7 @@ class ClusterState:
         else:
             if kind == "Node":
                 self._dirty.add(name)
+            self._ordered.pop(kind, None)
             self._objects.get(kind, {}).pop(key, None)
 
     def mark_unreadable(self, error: ObjectError, node: str = "") -> None:
@@ -83,6 +87,7 @@ class ClusterState:
         else:
             if kind == "Node":
                 self._dirty.update(name for _, name in self._objects.get(kind, {}))
+            self._ordered.pop(kind, None)
             self._objects[kind] = {}
         self._missing.pop(kind, None)
         for thing in things:
@@ -102,24 +107,26 @@ class ClusterState:
         return Snapshot(
             nodes={name: self._views[name] for name in sorted(self._views)},
             unscheduled=tuple(pod for _, pod in sorted(self._unscheduled.items(), key=lambda item: item[0])),
-            budgets=tuple(self._sorted("PodDisruptionBudget", PodDisruptionBudget)),
-            claims={each.key: each for each in self._sorted("PersistentVolumeClaim", PersistentVolumeClaim)},
-            volumes={each.name: each for each in self._sorted("PersistentVolume", PersistentVolume)},
-            storage_classes={each.name: each for each in self._sorted("StorageClass", StorageClass)},
-            csi_nodes={each.name: each for each in self._sorted("CSINode", CSINode)},
-            namespaces={each.name: each for each in self._sorted("Namespace", Namespace)},
-            workloads={
-                (each.kind, each.namespace, each.name): each
-                for kind in ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job")
-                for each in self._sorted(kind, Workload)
-            },
+            budgets=tuple(self._all("PodDisruptionBudget", PodDisruptionBudget).values()),
+            claims=self._all("PersistentVolumeClaim", PersistentVolumeClaim),
+            volumes=self._all("PersistentVolume", PersistentVolume),
+            storage_classes=self._all("StorageClass", StorageClass),
+            csi_nodes=self._all("CSINode", CSINode),
+            namespaces=self._all("Namespace", Namespace),
+            workloads={kind: self._all(kind, Workload) for kind in sorted(WORKLOAD_KINDS) if self._objects.get(kind)},
             missing=dict(sorted(self._missing.items())),
             unreadable=tuple(sorted(self._unreadable.values())),
         )
 
-    def _sorted(self, kind: str, of: type[_T]) -> list[_T]:
-        known = self._objects.get(kind, {})
-        return [thing for _, thing in sorted(known.items(), key=lambda item: item[0]) if isinstance(thing, of)]
+    def _all(self, kind: str, of: type[_T]) -> Mapping[str, _T]:
+        """All objects of *kind* by ``namespace/name`` (or name), ordered; made anew only when one has changed."""
+        kept = self._ordered.get(kind)
+        if kept is None:
+            known = self._objects.get(kind, {})
+            kept = self._ordered[kind] = {
+                (f"{key[0]}/{key[1]}" if key[0] else key[1]): known[key] for key in sorted(known)
+            }
+        return cast(Mapping[str, _T], kept)
 
     def _add_pod(self, key: Key, pod: Pod) -> None:
         if pod.node:

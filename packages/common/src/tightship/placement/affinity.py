@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tightship.objects import Namespace, PodAffinityTerm, PodTemplate
 from tightship.placement.topology import DomainCounter, NodeMask, Topology
-from tightship.selectors import LabelSelector
+from tightship.selectors import LabelSelector, SelectorIndex
 
 
 class Term(Struct, frozen=True):
@@ -136,15 +136,14 @@ class AffinityIndex:
         self.unknown: set[PodTemplate] = set()
         for template in templates:
             self._register(template, namespaces)
-        self._by_namespace: dict[str | None, list[AntiTerm]] = {}
+        self._anti_by: SelectorIndex[AntiTerm] = SelectorIndex()
         for anti in self._anti.values():
-            for name in anti.term.namespaces if anti.term.namespaces is not None else (None,):
-                self._by_namespace.setdefault(name, []).append(anti)
-        self._groups_in: dict[str | None, list[Group]] = {}
+            for name in _namespaces(anti.term):
+                self._anti_by.add(name, anti.term.selector, anti)
+        self._group_by: SelectorIndex[Group] = SelectorIndex()
         for group in self._groups.values():
-            spaces = group.terms[0].namespaces
-            for name in spaces if spaces is not None else (None,):
-                self._groups_in.setdefault(name, []).append(group)
+            for name in _namespaces(group.terms[0]):
+                self._group_by.add(name, group.terms[0].selector, group)
 
     @property
     def empty(self) -> bool:
@@ -155,14 +154,14 @@ class AffinityIndex:
         """Return what *template* has to do with the terms registered."""
         if self.empty:
             return _NO_RULES
-        near = (*self._by_namespace.get(template.namespace, ()), *self._by_namespace.get(None, ()))
-        groups = (*self._groups_in.get(template.namespace, ()), *self._groups_in.get(None, ()))
         group = self._group_of.get(template)
         return AffinityRules(
             own=self._own.get(template, ()),
-            against=tuple(anti for anti in near if anti.term.matches(template)),
+            against=tuple(self._anti_by.find(template.namespace, template.labels)),
             group=group,
-            joins=tuple(each for each in groups if each.counts(template)),
+            joins=tuple(
+                each for each in self._group_by.find(template.namespace, template.labels) if each.counts(template)
+            ),
             starts_group=group is not None and group.counts(template),
         )
 
@@ -201,6 +200,10 @@ class AffinityIndex:
             counters = tuple(DomainCounter(self._topologies[term.topology_key]) for term in terms)
             found = self._groups[terms] = Group(terms, counters)
         return found
+
+
+def _namespaces(term: Term) -> Iterable[str | None]:
+    return (None,) if term.namespaces is None else sorted(term.namespaces)
 
 
 def topology_keys(templates: Sequence[PodTemplate]) -> set[str]:

@@ -22,6 +22,7 @@ from tightship.placement.topology import NodeMask, Topology
 from tightship.placement.volumes import Attachments, VolumeIndex, VolumeUnknownError
 from tightship.reasons import Reason
 from tightship.resources import POD_COUNT, Resources
+from tightship.selectors import SelectorIndex
 
 CPU, MEMORY, PODS = 0, 1, 2
 """Rows of the resource matrix that every space has; other resources follow in name order."""
@@ -76,6 +77,8 @@ class Space:
         self._asks: dict[tuple[PodTemplate, int], Ask] = {}
         self.filters = NodeFilters(self.nodes)
         self._journal: list[tuple[Ask | None, int, int]] = []
+        self._lengths: NDArray[np.float64] | None = None
+        self._changed: set[int] = set()
         self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
         self._volumes = VolumeIndex(snapshot, self.nodes)
         self._sum_up()
@@ -120,9 +123,10 @@ class Space:
         known = None if "Namespace" in self.snapshot.missing else self.snapshot.namespaces
         self._affinity = AffinityIndex(templates, known, self._topologies)
         self._spread_own = {template: self._spread_counters(template) for template in templates if template.spec.spread}
-        self._spread: dict[str, list[SpreadCounter]] = {}
+        self._spread: SelectorIndex[SpreadCounter] = SelectorIndex()
         for template, counters in self._spread_own.items():
-            self._spread.setdefault(template.namespace, []).extend(counters)
+            for counter, constraint in zip(counters, template.spec.spread, strict=True):
+                self._spread.add(template.namespace, constraint.label_selector, counter)
         self._ghostless = [
             counter for counters in self._spread_own.values() for counter in counters if not counter.ghosts_count
         ]
@@ -147,7 +151,8 @@ class Space:
     def _count_rules(self, template: PodTemplate) -> tuple[AffinityRules | None, tuple[SpreadCounter, ...]]:
         rules = self._affinity.rules(template)
         idle = not (rules.own or rules.against or rules.joins)
-        spread = tuple(each for each in self._spread.get(template.namespace, ()) if each.matches(template))
+        near = self._spread.find(template.namespace, template.labels)
+        spread = tuple(counter for counter in near if counter.matches(template))
         return (None if idle else rules), spread
 
     def _spread_counters(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:
@@ -261,6 +266,16 @@ class Space:
         scale: NDArray[np.float64] = 1.0 / np.maximum(self.capacity.max(axis=1, initial=1), 1)
         return scale
 
+    def free_lengths(self) -> NDArray[np.float64]:
+        """Return the Euclidean length of each node's free amounts, each in shares of the largest node."""
+        if self._lengths is None:
+            self._lengths = np.sqrt(((self.free * self.scale[:, None]) ** 2).sum(axis=0))
+        elif self._changed:
+            columns = sorted(self._changed)
+            self._lengths[columns] = np.sqrt(((self.free[:, columns] * self.scale[:, None]) ** 2).sum(axis=0))
+        self._changed.clear()
+        return self._lengths
+
     def sizes(self) -> list[float]:
         """Return each node's share of the cluster's capacity, summed over CPU, memory and extended resources."""
         rows = [row for name, row in self._rows.items() if name not in (POD_COUNT, "ephemeral-storage")]
@@ -306,6 +321,7 @@ class Space:
             self.free[row, node] -= step * amount
         self.assumed[0, node] += step * ask.scoring[0]
         self.assumed[1, node] += step * ask.scoring[1]
+        self._changed.add(node)
         if ask.plain:
             return
         ask.affinity.add(node, step)

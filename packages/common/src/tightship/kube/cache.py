@@ -1,0 +1,203 @@
+"""All kinds of a cluster: read once (:func:`read_cluster`), or kept up to date (:class:`ClusterCache`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+
+from msgspec import Struct
+
+from tightship.cluster import ClusterState, Snapshot
+from tightship.kube.connection import Connection
+from tightship.kube.errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
+from tightship.kube.listing import Listing, list_all
+from tightship.kube.reflector import FORBIDDEN, NOT_SERVED, Reflector, Timing
+from tightship.kube.resources import RESOURCES, Resource
+
+
+class KindStats(Struct, frozen=True):
+    """Counts of one kind since the start, for metrics.
+
+    *relists* are lists after the first; *age* is the seconds since its last list, event or bookmark, ``None`` before
+    the first; *last_error* is empty while all is well.
+    """
+
+    lists: int
+    pages: int
+    relists: int
+    watches: int
+    events: int
+    bookmarks: int
+    errors: int
+    unreadable: int
+    age: float | None
+    synced: bool
+    last_error: str
+
+
+async def read_cluster(
+    connection: Connection,
+    *,
+    progress: Callable[[str, int], None] | None = None,
+    resources: Sequence[Resource] = RESOURCES,
+) -> Snapshot:
+    """Return the cluster as it is now: all kinds listed at the same time, none watched.
+
+    *progress* is told a kind and its objects read so far, after each page. An optional kind that is forbidden or not
+    served is missing from the snapshot. Raises :class:`~tightship.kube.errors.AccessDenied` when a required one is
+    forbidden, naming all of them, else the first error of any list.
+    """
+    state = ClusterState()
+    denied: dict[str, Forbidden] = {}
+
+    async def read(resource: Resource) -> None:
+        listing: Listing
+        try:
+            listing = await list_all(connection, resource, progress=progress)
+        except Forbidden as error:
+            if resource.required:
+                denied[resource.kind] = error
+            else:
+                state.mark_missing(resource.kind, FORBIDDEN)
+        except NotFound:
+            if resource.required:
+                raise
+            state.mark_missing(resource.kind, NOT_SERVED)
+        else:
+            state.replace(resource.kind, listing.things, listing.problems)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for resource in resources:
+                group.create_task(read(resource))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    if denied:
+        raise AccessDenied(denied, connection.identity)
+    return state.snapshot()
+
+
+class ClusterCache:
+    """A cluster kept up to date by one task for each kind, while the asynchronous context lasts.
+
+    Snapshots are cut on the event loop; they can then go to another thread. *revision* grows with every change taken
+    in. An outage of the API server makes no difference here but to the ages in :meth:`stats`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        resources: Sequence[Resource] = RESOURCES,
+        timing: Timing = Timing(),
+    ) -> None:
+        self.revision = 0
+        self._connection = connection
+        self._timing = timing
+        self._state = ClusterState()
+        self._reflectors = [Reflector(connection, resource, self._state, self._touch, timing) for resource in resources]
+        self._tasks: list[asyncio.Task[None]] = []
+        self._touched = asyncio.Event()
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every kind is wholly known, or known to be out of reach where it is optional."""
+        return all(each.settled for each in self._reflectors)
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """Optional kinds that can't be had, and why: "forbidden" or "not served"."""
+        return {each.resource.kind: each.withheld for each in self._reflectors if each.withheld}
+
+    def snapshot(self) -> Snapshot:
+        """Cut a snapshot. It says nothing about whether the cache has synced."""
+        self._raise_crash()
+        return self._state.snapshot()
+
+    async def synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - raises a typed error
+        """Wait until :attr:`has_synced`.
+
+        Raises :class:`~tightship.kube.errors.AccessDenied` as soon as a required kind turns out to be forbidden, and
+        :class:`~tightship.kube.errors.NotSynced` after *timeout* seconds; the cache keeps trying in either case.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while not self.has_synced:
+                    self._raise_crash()
+                    self._raise_denied()
+                    await self._touched.wait()
+        except TimeoutError:
+            waiting = {
+                each.resource.kind: one_line(each.failure) if each.failure else "not listed yet"
+                for each in self._reflectors
+                if not each.settled
+            }
+            raise NotSynced(waiting, timeout or 0) from None
+
+    async def changed(self, since: int, timeout: float) -> bool:  # noqa: ASYNC109 - its end is a value
+        """Wait until :attr:`revision` is above *since*: true then, false after *timeout* seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                while self.revision <= since:
+                    self._raise_crash()
+                    await self._touched.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def stats(self) -> Mapping[str, KindStats]:
+        """Return the counts of every kind."""
+        now = self._timing.clock()
+        return {each.resource.kind: _stats(each, now) for each in self._reflectors}
+
+    def _touch(self) -> None:
+        self.revision += 1
+        touched, self._touched = self._touched, asyncio.Event()
+        touched.set()
+
+    def _raise_denied(self) -> None:
+        required = [each for each in self._reflectors if each.resource.required]
+        denied = {each.resource.kind: each.failure for each in required if isinstance(each.failure, Forbidden)}
+        # All that are denied are named at once, so each must have had its answer.
+        if denied and all(each.synced or each.failure for each in required):
+            raise AccessDenied(denied, self._connection.identity)
+
+    def _raise_crash(self) -> None:
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()):
+                raise error
+
+    async def __aenter__(self) -> ClusterCache:
+        for each in self._reflectors:
+            task = asyncio.create_task(each.run(), name=f"reflector of {each.resource.name}")
+            task.add_done_callback(lambda _: self._touch())
+            self._tasks.append(task)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _stats(reflector: Reflector, now: float) -> KindStats:
+    counters = reflector.counters
+    return KindStats(
+        lists=counters.lists,
+        pages=counters.pages,
+        relists=counters.relists,
+        watches=counters.watches,
+        events=counters.events,
+        bookmarks=counters.bookmarks,
+        errors=counters.errors,
+        unreadable=counters.unreadable,
+        age=None if counters.seen is None else now - counters.seen,
+        synced=reflector.synced,
+        last_error=one_line(reflector.failure) if reflector.failure else "",
+    )
+
+
+__all__ = ["ClusterCache", "KindStats", "Timing", "read_cluster"]

@@ -1,0 +1,262 @@
+"""Requests to one API server: bytes in, bytes out, with one retry layer and a timeout on everything.
+
+No compression is asked for: in a cluster or on a loopback the network is faster than gzip, which would cost CPU on the
+API server for every page and on our side again. Bodies are never decoded here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from types import TracebackType
+
+import aiohttp
+from msgspec import Struct
+from multidict import CIMultiDict
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from tightship import __version__
+from tightship.kube import credentials
+from tightship.kube.credentials import Access, Credentials
+from tightship.kube.errors import (
+    ConnectionFailed,
+    KubeError,
+    TooManyRequests,
+    Unavailable,
+    api_error,
+    one_line,
+)
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds for the TCP and TLS handshakes."""
+
+_IDLE = 60.0
+_READ_BUFFER = 1 << 20
+
+
+class RetryPolicy(Struct, frozen=True, kw_only=True):
+    """How a request is repeated: *attempts* in all, waits jittered and doubling from *first* up to *longest* seconds.
+
+    A ``Retry-After`` is waited for, but for no more than *longest_retry_after* seconds.
+    """
+
+    attempts: int = 5
+    first: float = 0.25
+    longest: float = 10.0
+    longest_retry_after: float = 60.0
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def wait(self, state: RetryCallState) -> float:
+        """Return the seconds before the next attempt."""
+        error = state.outcome.exception() if state.outcome else None
+        asked = getattr(error, "retry_after", None)
+        if isinstance(asked, float):
+            # All clients that were sent away together must not come back together.
+            return min(asked, self.longest_retry_after) + random.uniform(0, self.first)  # noqa: S311
+        return wait_random_exponential(multiplier=self.first, max=self.longest)(state)
+
+
+NO_RETRY = RetryPolicy(attempts=1)
+
+
+def transient(error: BaseException) -> bool:
+    """Whether the same request may well succeed a moment later."""
+    return isinstance(error, ConnectionFailed | TooManyRequests | Unavailable)
+
+
+class _Request(Struct, frozen=True):
+    method: str
+    path: str
+    params: Mapping[str, str] | None
+    body: bytes | None = None
+    content_type: str = ""
+
+
+class Connection:
+    """One API server under one account. An asynchronous context manager; safe for any number of tasks of one loop."""
+
+    def __init__(self, source: Credentials, access: Access, *, retry: RetryPolicy, timeout: float) -> None:
+        self.context = source.context
+        self.server = access.origin
+        self._source = source
+        self._retry = retry
+        self._timeout = timeout
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=_READ_BUFFER,
+            headers={
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"tightship/{__version__}",
+            },
+        )
+
+    @property
+    def identity(self) -> str:
+        """Context and server, for display."""
+        return f"context {self.context} at {self.server}"
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout: float | None = None,  # noqa: ASYNC109 - of each attempt, not of all
+        retry: bool | None = None,
+        on_head: Callable[[bytes], None] | None = None,
+    ) -> bytes:
+        """Return the body of a 2xx answer.
+
+        *timeout* is in seconds and for each attempt. With *retry* ``None`` only a GET is repeated: a write whose
+        answer was lost may have been carried out, and an eviction's 429 is a verdict. *on_head* is given the first
+        bytes of the body as soon as they are there, once more for each attempt. Raises
+        :class:`~tightship.kube.errors.ApiError` by status, or :class:`ConnectionFailed`.
+        """
+        limits = aiohttp.ClientTimeout(total=timeout or self._timeout, sock_connect=CONNECT_TIMEOUT)
+
+        sent = _Request(method, path, params, body, content_type)
+
+        async def once() -> bytes:
+            with self._translated(method, path):
+                async with await self._open(sent, limits) as response:
+                    if on_head is None:
+                        return await response.read()
+                    head = await response.content.readany()
+                    on_head(head)
+                    return head + await response.read()
+
+        if not (method == "GET" if retry is None else retry):
+            return await once()
+        policy = self._retry
+        return await AsyncRetrying(
+            stop=stop_after_attempt(policy.attempts),
+            wait=policy.wait,
+            retry=retry_if_exception(transient),
+            sleep=policy.sleep,
+            reraise=True,
+        )(once)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Mapping[str, str], silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a GET whose answer arrives bit by bit, and yield its chunks as they come.
+
+        *silence* is how many seconds may pass without a byte before it counts as broken
+        (:class:`ConnectionFailed`). Never retried: a watch goes on from another resource version.
+        """
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence)
+        with self._translated("WATCH", path):
+            response = await self._open(_Request("GET", path, params), limits)
+
+        transport = response.connection.transport if response.connection else None
+
+        async def chunks() -> AsyncIterator[bytes]:
+            with self._translated("WATCH", path):
+                async for chunk in response.content.iter_any():
+                    yield chunk
+
+        try:
+            yield chunks()
+        finally:
+            # Not returned to the pool: the rest of the stream would have to be read first. Nor closed politely: TLS
+            # would wait half a minute for the farewell of a server that has just been found silent.
+            response.close()
+            if transport is not None:
+                transport.abort()
+
+    async def _open(self, request: _Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        access = await self._source.access()
+        response = await self._send(access, request, limits)
+        if response.status == 401:
+            # Tokens rotate, and a plugin's expire: once more with what is in the files now.
+            response.release()
+            access = await self._source.access(refused=access)
+            response = await self._send(access, request, limits)
+        if 200 <= response.status < 300:
+            return response
+        async with response:
+            raise api_error(
+                response.status,
+                await response.read(),
+                retry_after=response.headers.get("Retry-After"),
+                verb=request.method,
+                path=request.path,
+                server=self.server,
+            )
+
+    async def _send(self, access: Access, request: _Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        headers = CIMultiDict(access.headers)
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        return await self._session.request(
+            request.method,
+            access.server + request.path,
+            params=request.params,
+            data=request.body,
+            headers=headers,
+            timeout=limits,
+            ssl=access.tls if access.tls is not None else True,
+            server_hostname=access.tls_server_name,
+            proxy=access.proxy,
+            allow_redirects=False,
+        )
+
+    @contextmanager
+    def _translated(self, verb: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except KubeError:
+            raise
+        except TimeoutError as error:  # also aiohttp's, which say which of the timeouts it was
+            problem = one_line(error) if str(error) else "no answer in time"
+            raise ConnectionFailed(verb, path, self.server, problem) from error
+        except aiohttp.ClientProxyConnectionError as error:
+            # Its text holds the proxy's address, which may hold a password.
+            raise ConnectionFailed(verb, path, self.server, "cannot connect to the proxy") from error
+        except aiohttp.ClientHttpProxyError as error:
+            problem = f"the proxy answered {error.status}"
+            raise ConnectionFailed(verb, path, self.server, problem) from error
+        except aiohttp.ClientResponseError as error:
+            problem = "broken HTTP: " + " ".join(error.message.split())
+            raise ConnectionFailed(verb, path, self.server, problem) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise ConnectionFailed(verb, path, self.server, one_line(error)) from error
+
+    async def aclose(self) -> None:
+        """Close all connections; open streams end."""
+        await self._session.close()
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+async def connect(
+    kubeconfig: str | os.PathLike[str] | None = None,
+    context: str | None = None,
+    *,
+    retry: RetryPolicy = RetryPolicy(),
+    timeout: float = 30.0,  # noqa: ASYNC109 - of later requests
+) -> Connection:
+    """Return a connection for *kubeconfig* and *context*; see :func:`tightship.kube.credentials.find` for defaults.
+
+    *timeout* is the seconds each request may take. Nothing is sent yet. Raises
+    :class:`~tightship.kube.errors.ConfigError`.
+    """
+    source = credentials.find(kubeconfig, context)
+    return Connection(source, await source.access(), retry=retry, timeout=timeout)
+
+
+__all__ = ["NO_RETRY", "Connection", "RetryPolicy", "connect", "transient"]

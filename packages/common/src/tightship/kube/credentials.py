@@ -1,0 +1,344 @@
+"""Where the API server is and who we are to it: from kubeconfig files, or from the pod we run in.
+
+``kubernetes.aio`` does the reading; it is imported only when a cluster is to be reached. What its loader gets wrong is
+put right here: with several files in ``KUBECONFIG`` the first ``current-context`` counts (as for kubectl), a token
+file wins over a token written beside it and loses its line end, a failing exec plugin is an error rather than an
+anonymous request, impersonation is honoured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import yaml
+from msgspec import Struct
+
+from tightship.kube.errors import ConfigError, one_line
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import Configuration
+
+_log = logging.getLogger(__name__)
+
+TOKEN_FILE_PERIOD = 60.0
+"""Seconds after which a token file is read again; the kubelet rotates it at 80 % of its life of an hour or less."""
+
+EXPIRY_MARGIN = 60.0
+"""Seconds before its expiry at which a token of an exec plugin is replaced."""
+
+IN_CLUSTER = "in-cluster"
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class Access(Struct, frozen=True, eq=False):
+    """What one request needs. *server* has no trailing slash; *tls* is ``None`` for plain HTTP."""
+
+    server: str
+    headers: tuple[tuple[str, str], ...] = ()
+    tls: ssl.SSLContext | None = None
+    tls_server_name: str | None = None
+    proxy: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host, port and path of the server, without user name or password."""
+        parts = urlsplit(self.server)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class Loaded(Struct, frozen=True):
+    """An access and the seconds for which it is good; ``None`` is until it is refused."""
+
+    access: Access
+    valid_for: float | None = None
+
+
+class Credentials:
+    """The present access to one cluster, loaded anew when it ages or is refused."""
+
+    def __init__(
+        self, context: str, load: Callable[[], Awaitable[Loaded]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.context = context
+        self._load = load
+        self._clock = clock
+        self._access: Access | None = None
+        self._expires: float | None = None
+        self._lock = asyncio.Lock()
+
+    async def access(self, refused: Access | None = None) -> Access:
+        """Return the access to use now.
+
+        *refused* is one the server answered with 401: it is replaced, unless another task has done so already. Raises
+        :class:`ConfigError` when there is none; once there was one, it is kept when a later loading fails.
+        """
+        if self._access is not None and not self._outdated(refused):
+            return self._access
+        async with self._lock:
+            if self._access is None or self._outdated(refused):
+                await self._renew()
+            assert self._access is not None
+            return self._access
+
+    def _outdated(self, refused: Access | None) -> bool:
+        aged = self._expires is not None and self._clock() >= self._expires
+        return aged or (refused is not None and refused is self._access)
+
+    async def _renew(self) -> None:
+        try:
+            loaded = await self._load()
+        except ConfigError as error:
+            if self._access is None:
+                raise
+            # A file that is being replaced right now, or a plugin that is out for a moment.
+            _log.warning("keeping the present credentials: %s", error)
+            self._expires = self._clock() + TOKEN_FILE_PERIOD
+            return
+        self._access = loaded.access
+        self._expires = None if loaded.valid_for is None else self._clock() + loaded.valid_for
+
+
+def find(
+    kubeconfig: str | os.PathLike[str] | None = None,
+    context: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Credentials:
+    """Return the credentials for *kubeconfig*, else ``$KUBECONFIG``, else ``~/.kube/config``, else those of our pod.
+
+    Raises :class:`ConfigError` where there is none of these, or the file or *context* does not exist.
+    """
+    if kubeconfig is not None:
+        return _from_files([Path(kubeconfig).expanduser()], context, must_exist=True)
+    named = [Path(part).expanduser() for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    files = named or [Path("~/.kube/config").expanduser()]
+    if any(path.exists() for path in files):
+        return _from_files(files, context, must_exist=False)
+    if environ.get("KUBERNETES_SERVICE_HOST") and context is None and not named:
+        return in_cluster(environ=environ)
+    looked = os.pathsep.join(str(path) for path in files)
+    raise ConfigError(f"no cluster to talk to: {looked} does not exist and this is not a pod; name one by --kubeconfig")
+
+
+def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Credentials:
+    """Return the credentials of the service account *mount*-ed into our pod."""
+
+    async def load() -> Loaded:
+        from kubernetes.aio.client import Configuration
+        from kubernetes.aio.config.config_exception import ConfigException
+        from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+
+        configuration = Configuration()
+        loader = InClusterConfigLoader(
+            str(mount / "token"), str(mount / "ca.crt"), try_refresh_token=False, environ=environ
+        )
+        try:
+            loader.load_and_set(configuration)
+        except (ConfigException, OSError) as error:
+            raise ConfigError(f"{mount}: {one_line(error)}") from error
+        return Loaded(builder.access(configuration), TOKEN_FILE_PERIOD)
+
+    builder = _AccessBuilder(str(mount))
+    return Credentials(IN_CLUSTER, load)
+
+
+def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> Credentials:
+    documents = _read(files, must_exist=must_exist)
+    if context is None:
+        named = (document.get("current-context") for _, document in documents)
+        context = next((name for name in named if isinstance(name, str) and name), None)
+    where = os.pathsep.join(str(path) for path, _ in documents)
+    if context is None:
+        raise ConfigError(f"{where}: no current-context is set; name one by --context")
+    chosen = context
+    builder = _AccessBuilder(where)
+
+    async def load() -> Loaded:
+        return await _load(_read(files, must_exist=must_exist), chosen, where, builder)
+
+    return Credentials(chosen, load)
+
+
+_Document = dict[str, object]
+
+
+def _read(files: list[Path], *, must_exist: bool) -> list[tuple[Path, _Document]]:
+    documents: list[tuple[Path, _Document]] = []
+    for path in files:
+        if not must_exist and not path.exists():
+            continue
+        try:
+            document = yaml.safe_load(path.read_bytes())
+        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ConfigError(f"kubeconfig {path}: {one_line(error)}") from error
+        if not isinstance(document, dict):
+            raise ConfigError(f"kubeconfig {path}: holds no configuration")
+        documents.append((path, document))
+    if not documents:
+        raise ConfigError(f"kubeconfig {os.pathsep.join(map(str, files))}: no such file")
+    return documents
+
+
+def _named(documents: list[tuple[Path, _Document]], section: str, name: object) -> tuple[Path, _Document] | None:
+    """Return the first entry of *section* called *name*, and the file it is in: kubectl's rule for several files."""
+    singular = section.removesuffix("s")
+    for path, document in documents:
+        entries = document.get(section)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and entry.get("name") == name:
+                found = entry.get(singular)
+                return path, dict(found) if isinstance(found, dict) else {}
+    return None
+
+
+async def _load(documents: list[tuple[Path, _Document]], context: str, where: str, builder: _AccessBuilder) -> Loaded:
+    from kubernetes.aio.client import Configuration
+    from kubernetes.aio.config.config_exception import ConfigException
+    from kubernetes.aio.config.kube_config import KubeConfigLoader
+
+    chosen = _named(documents, "contexts", context)
+    if chosen is None:
+        raise ConfigError(f"kubeconfig {where}: there is no context {context!r}")
+    cluster = _named(documents, "clusters", chosen[1].get("cluster"))
+    if cluster is None or not cluster[1].get("server"):
+        raise ConfigError(f"kubeconfig {where}: context {context!r} names no cluster with a server")
+    user_path, user = _named(documents, "users", chosen[1].get("user")) or (cluster[0], {})
+    plugin = user.get("exec")
+    if isinstance(plugin, dict):
+        user["exec"] = plugin = {**plugin, "command": _command(plugin.get("command"), user_path)}
+    if user.get("tokenFile"):
+        user.pop("token", None)
+    # One context with absolute paths: the loader knows one base directory only when it is handed a dictionary.
+    merged = {
+        "current-context": context,
+        "contexts": [{"name": context, "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": _absolute(*cluster, ("certificate-authority",))}],
+        "users": [
+            {"name": "it", "user": _absolute(user_path, user, ("client-certificate", "client-key", "tokenFile"))}
+        ],
+    }
+    configuration = Configuration()
+    with _Complaints() as complaints:
+        try:
+            loader = KubeConfigLoader(merged)
+            await loader.load_and_set(configuration)
+        except (ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+            raise ConfigError(f"kubeconfig {where}, context {context!r}: {one_line(error)}") from error
+    if plugin and not configuration.api_key and not configuration.cert_file:
+        told = "; ".join(complaints.texts) or "it gave neither a token nor a certificate"
+        raise ConfigError(f"kubeconfig {where}, context {context!r}: exec plugin: {told}")
+    valid_for = TOKEN_FILE_PERIOD if user.get("tokenFile") else None
+    expiry = getattr(loader, "exec_plugin_expiry", None)
+    if expiry is not None:
+        valid_for = max(expiry.timestamp() - time.time() - EXPIRY_MARGIN, EXPIRY_MARGIN / 6)
+    return Loaded(builder.access(configuration, _impersonation(user)), valid_for)
+
+
+def _absolute(path: Path, section: _Document, keys: tuple[str, ...]) -> _Document:
+    """Return *section* with the paths under *keys* taken as relative to the kubeconfig they stand in."""
+    return {
+        key: str(path.resolve().parent / text) if key in keys and isinstance(text, str) and text else text
+        for key, text in section.items()
+        if text is not None
+    }
+
+
+def _command(command: object, path: Path) -> object:
+    """Return an exec plugin's command; like client-go, one with a slash is relative to the kubeconfig."""
+    if isinstance(command, str) and os.sep in command:
+        return str(path.resolve().parent / command)
+    return command
+
+
+def _impersonation(user: _Document) -> tuple[tuple[str, str], ...]:
+    names = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))
+    headers = [(name, str(user[key])) for key, name in names if user.get(key)]
+    groups = user.get("as-groups")
+    headers += [("Impersonate-Group", str(group)) for group in (groups if isinstance(groups, list) else ())]
+    return tuple(headers)
+
+
+class _Complaints(logging.Handler):
+    """Collects what the loader only logs: it swallows the failure of an exec plugin and goes on without credentials."""
+
+    _logger = logging.getLogger("kubernetes.aio.config.kube_config")
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(" ".join(record.getMessage().split()))
+
+    def __enter__(self) -> _Complaints:
+        self._propagate, self._logger.propagate = self._logger.propagate, False
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = self._propagate
+
+
+class _AccessBuilder:
+    """Makes accesses of configurations; the TLS context, and with it open connections, lasts until a file changes."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._key: bytes | None = None
+        self._tls: ssl.SSLContext | None = None
+
+    def access(self, configuration: Configuration, headers: tuple[tuple[str, str], ...] = ()) -> Access:
+        """Return the access *configuration* describes. Raises :class:`ConfigError` for unusable certificates."""
+        server = str(configuration.host).rstrip("/")
+        parts = urlsplit(server)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"{self._where}: server {server!r} is no http or https address")
+        written = configuration.api_key.get("BearerToken")
+        if written:
+            # The loaders leave the line end of a token file in place; a header can't hold one.
+            scheme, _, token = written.strip().partition(" ")
+            headers = (("Authorization", f"{scheme.capitalize()} {token.strip()}"), *headers)
+        return Access(
+            server=server,
+            headers=headers,
+            tls=self._context(configuration) if parts.scheme == "https" else None,
+            tls_server_name=configuration.tls_server_name or None,
+            proxy=configuration.proxy or _proxy(parts.scheme, parts.netloc.rpartition("@")[2]),
+        )
+
+    def _context(self, configuration: Configuration) -> ssl.SSLContext:
+        from kubernetes.aio.client.rest import RESTClientObject
+
+        # Python 3.13 refuses CA certificates without a key identifier by default; kubectl and old clusters do not.
+        configuration.disable_strict_ssl_verification = True
+        configuration.retries = None
+        files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+        try:
+            digest = hashlib.sha256(repr((files, configuration.verify_ssl)).encode())
+            for name in files:
+                digest.update(Path(name).read_bytes() if name else b"")
+            if self._tls is None or digest.digest() != self._key:
+                self._tls = RESTClientObject(configuration).ssl_context
+                self._key = digest.digest()
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise ConfigError(f"{self._where}: certificates: {one_line(error)}") from error
+        return self._tls
+
+
+def _proxy(scheme: str, host: str) -> str | None:
+    # Asked here rather than by aiohttp's trust_env, which would also let an entry of ~/.netrc for the host replace
+    # the Authorization header.
+    return None if proxy_bypass(host) else getproxies().get(scheme)
+
+
+__all__ = ["IN_CLUSTER", "Access", "Credentials", "Loaded", "find", "in_cluster"]

@@ -1,0 +1,144 @@
+"""From the bytes of a file to JSON documents: gzip, byte order marks, concatenated JSON, YAML.
+
+What the bytes are is told by the bytes, never by a name. YAML is read by the rules of JSON's types: an unquoted time
+or ``10:30`` stays the text it is in the API, only ``true``, ``false``, ``null`` and plain numbers are more than text,
+and a number in a map of quantities (``cpu: 1``) becomes the text the API server would make of it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+
+import msgspec
+import yaml
+
+_GZIP = b"\x1f\x8b"
+_UTF8_MARK = codecs.BOM_UTF8
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_BLOCK = 1 << 20
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+class DocumentError(ValueError):
+    """Bytes that hold no readable documents; the text says where."""
+
+
+def unpack(raw: bytes) -> bytes:
+    """Return *raw* as UTF-8 without a byte order mark, decompressed. Raises :class:`DocumentError`."""
+    if raw.startswith(_GZIP):
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DocumentError(f"damaged gzip data: {error}") from error
+    if raw.startswith(_UTF16_MARKS):
+        # What redirection in Windows PowerShell writes.
+        try:
+            return raw.decode("utf-16").encode()
+        except UnicodeDecodeError as error:
+            raise DocumentError(f"byte {error.start}: not UTF-16: {error.reason}") from error
+    raw = raw.removeprefix(_UTF8_MARK)
+    _check_utf8(raw)
+    if not raw.strip():
+        raise DocumentError("is empty")
+    return raw
+
+
+def documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
+    """Yield each document of *raw* (from :func:`unpack`) as JSON. Raises :class:`DocumentError`."""
+    if raw.lstrip()[:1] in (b"{", b"["):
+        return _json_documents(raw)
+    return _yaml_documents(raw)
+
+
+def _check_utf8(raw: bytes) -> None:
+    """Decode in blocks: the text of a large dump is not needed, and would take its size again."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    view = memoryview(raw)
+    for start in range(0, len(raw), _BLOCK):
+        pending = len(decoder.getstate()[0])
+        try:
+            decoder.decode(view[start : start + _BLOCK], final=start + _BLOCK >= len(raw))
+        except UnicodeDecodeError as error:
+            raise DocumentError(f"byte {start - pending + error.start}: not UTF-8: {error.reason}") from error
+
+
+def _json_documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
+    try:
+        whole = msgspec.json.decode(raw, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        # Several documents, or broken: the standard parser knows where one ends, and line and column of an error.
+        yield from _one_by_one(raw.decode())
+    else:
+        yield whole
+
+
+def _one_by_one(text: str) -> Iterator[bytes]:
+    at = 0
+    parser = json.JSONDecoder()
+    while (at := _after_blank(text, at)) < len(text):
+        try:
+            _, end = parser.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            raise DocumentError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
+        except RecursionError as error:
+            raise DocumentError("nested too deeply") from error
+        yield text[at:end].encode()
+        at = end
+
+
+def _after_blank(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    return match.end() if match else at
+
+
+class _Loader(yaml.CSafeLoader):
+    """libyaml's parser with JSON's idea of which plain scalars are no text."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own form
+
+
+for _tag, _form, _first in (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", ("t", "T", "f", "F")),
+    ("null", r"^(?:~|null|Null|NULL|)$", ("~", "n", "N", "")),
+    ("int", r"^-?(?:0|[1-9][0-9]*)$", tuple("-0123456789")),
+    ("float", r"^-?(?:0|[1-9][0-9]*)\.[0-9]+$", tuple("-0123456789")),
+    ("merge", r"^<<$", ("<",)),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_form), _first)
+
+_QUANTITIES = frozenset({"requests", "limits", "allocatable", "capacity", "allocatedResources", "overhead"})
+
+
+def _yaml_documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
+    try:
+        for document in yaml.load_all(raw, Loader=_Loader):
+            if document is None:
+                continue
+            _quote_quantities(document)
+            yield msgspec.json.encode(document)
+    except yaml.MarkedYAMLError as error:
+        mark, problem = error.problem_mark, " ".join(str(error.problem or error.context).split())
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise DocumentError(f"{where}not YAML: {problem}") from error
+    except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
+        raise DocumentError("not YAML: " + " ".join(str(error).split())) from error
+
+
+def _quote_quantities(node: object) -> None:
+    """Turn numbers in maps of quantities into text, in place; a CSINode's ``allocatable.count`` is a real number."""
+    if isinstance(node, list):
+        for each in node:
+            _quote_quantities(each)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            if key in _QUANTITIES and isinstance(value, dict):
+                for name, amount in value.items():
+                    if isinstance(amount, int | float) and not isinstance(amount, bool) and name != "count":
+                        value[name] = str(amount)
+            else:
+                _quote_quantities(value)

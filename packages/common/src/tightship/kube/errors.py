@@ -1,0 +1,218 @@
+"""What can go wrong between us and an API server, in types of our own.
+
+The transport's exceptions end here: they are chained as causes, never let through. ``str()`` of each error is one line
+for people that names verb, path and server; it never holds a token, a query string or a proxy's password.
+"""
+
+# ruff: noqa: N818 - named as the API names them: NotFound, Conflict, Gone
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+
+class KubeError(Exception):
+    """Anything that went wrong at the cluster's edge."""
+
+
+class ConfigError(KubeError):
+    """A kubeconfig, or the set-up inside a pod, that can't be used."""
+
+
+class ConnectionFailed(KubeError):
+    """No answer: the network, TLS or a timeout. The request may or may not have been carried out."""
+
+    def __init__(self, verb: str, path: str, server: str, problem: str) -> None:
+        super().__init__(f"{verb} {path} at {server}: {problem}")
+        self.problem = problem
+
+
+class BadAnswer(KubeError):
+    """An answer that no API server gives: broken JSON, or a page of something else on the same address."""
+
+    def __init__(self, verb: str, path: str, server: str, problem: str) -> None:
+        super().__init__(f"{verb} {path} at {server}: {problem}; is this an API server?")
+        self.problem = problem
+
+
+class Cause(Struct, frozen=True):
+    """One entry of ``details.causes`` of a ``Status``: a PDB that refuses an eviction is told by its reason."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class ApiError(KubeError):
+    """An answer with an HTTP *status* outside 2xx.
+
+    *reason* and *message* are those of the ``Status`` object (the reason may be empty); *retry_after* is in seconds,
+    ``None`` where the server named no time.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str = "",
+        message: str = "",
+        retry_after: float | None = None,
+        *,
+        causes: tuple[Cause, ...] = (),
+        verb: str = "",
+        path: str = "",
+        server: str = "",
+    ) -> None:
+        where = f"{verb} {path} at {server}: " if verb else ""
+        super().__init__(f"{where}{status} {reason or 'without a reason'}: {message or 'no message'}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+        self.causes = causes
+        self.verb = verb
+        self.path = path
+        self.server = server
+
+
+class BadRequest(ApiError):
+    """400: the request makes no sense to the server."""
+
+
+class Unauthorized(ApiError):
+    """401: the credentials are not, or no longer, accepted."""
+
+
+class Forbidden(ApiError):
+    """403: known, but not allowed."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or a kind this server does not serve."""
+
+
+class Conflict(ApiError):
+    """409: another write came first, or a precondition does not hold."""
+
+
+class Gone(ApiError):
+    """410: a resource version or a continue token that is too old; list anew."""
+
+
+class Invalid(ApiError):
+    """422: the object was refused by validation."""
+
+
+class TooManyRequests(ApiError):
+    """429: priority and fairness, or, for an eviction, a disruption budget."""
+
+
+class Unavailable(ApiError):
+    """Any 5xx."""
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+class AccessDenied(KubeError):
+    """Kinds without which nothing can be judged may not be read. *kinds* names them."""
+
+    def __init__(self, denied: Mapping[str, Forbidden], identity: str) -> None:
+        refused = "; ".join(f"{kind}: {error.message or 'forbidden'}" for kind, error in sorted(denied.items()))
+        super().__init__(
+            f"{identity} does not allow reading {', '.join(sorted(denied))} ({refused}). "
+            "Bind the ClusterRole in docs/permissions.md (list and watch of these resources) to this account"
+        )
+        self.kinds = tuple(sorted(denied))
+
+
+class NotSynced(KubeError):
+    """The cache did not hold every required kind in time. *waiting* says, by kind, what was last in the way."""
+
+    def __init__(self, waiting: Mapping[str, str], timeout: float) -> None:
+        reasons = "; ".join(f"{kind}: {why}" for kind, why in sorted(waiting.items()))
+        super().__init__(f"not synced after {timeout:g} s ({reasons})")
+        self.waiting = dict(waiting)
+
+
+class _Details(Struct):
+    retry_after_seconds: float | None = msgspec.field(default=None, name="retryAfterSeconds")
+    causes: tuple[Cause, ...] | None = None
+
+
+class Status(Struct):
+    """``metav1.Status``, the body of an error and the object of a watch's ``ERROR`` event."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+_status = msgspec.json.Decoder(Status)
+_LONGEST_TEXT = 300
+
+
+def api_error(
+    status: int,
+    body: bytes | msgspec.Raw,
+    *,
+    retry_after: str | None = None,
+    verb: str = "",
+    path: str = "",
+    server: str = "",
+) -> ApiError:
+    """Return the typed error of an answer with *status* and *body*; *retry_after* is the header of that name."""
+    try:
+        told = _status.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # A proxy or load balancer in between answers in plain text or HTML.
+        text = " ".join(bytes(body)[:_LONGEST_TEXT].decode("utf-8", "replace").split())
+        told = Status(message=text)
+    code = status or told.code
+    seconds = told.details.retry_after_seconds if told.details else None
+    if retry_after is not None and retry_after.strip().isdigit():
+        seconds = float(retry_after.strip())
+    kind = _BY_STATUS.get(code) or (Unavailable if code >= 500 else ApiError)
+    causes = (told.details.causes if told.details else None) or ()
+    return kind(code, told.reason, told.message, seconds or None, causes=causes, verb=verb, path=path, server=server)
+
+
+def one_line(error: BaseException) -> str:
+    """Return the text of *error* on one line, its type's name where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+__all__: Sequence[str] = (
+    "AccessDenied",
+    "ApiError",
+    "BadAnswer",
+    "BadRequest",
+    "Cause",
+    "ConfigError",
+    "Conflict",
+    "ConnectionFailed",
+    "Forbidden",
+    "Gone",
+    "Invalid",
+    "KubeError",
+    "NotFound",
+    "NotSynced",
+    "Status",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unavailable",
+    "api_error",
+    "one_line",
+)

@@ -1,0 +1,222 @@
+"""Lists in pages, decoded object by object, so that one that can't be read costs itself only.
+
+While a page is decoded the next ones are on their way, and a decoded page's bytes are dropped. Objects are cut out of
+the page as raw JSON first: decoding whole pages as typed lists would save 1 of 16 microseconds a pod (measured), and
+need a second way for a page with a malformed object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from tightship.kube.connection import Connection
+from tightship.kube.errors import BadAnswer, Gone
+from tightship.kube.resources import Resource
+from tightship.objects import ApiObject, ObjectError, decode
+
+_log = logging.getLogger(__name__)
+
+PAGE_SIZE = 500
+"""Objects in a page, as in client-go and kubectl."""
+
+PAGE_TIMEOUT = 60.0
+"""Seconds for one page."""
+
+_BATCH = 100
+"""Objects decoded before other tasks get their turn: 2 ms or so."""
+
+_PAGES_AHEAD = 3
+"""Pages on the way at once: each takes its bytes of memory, and on the server."""
+
+_LONGEST_META = 8192
+"""Bytes within which the metadata of a list must end for its token to be found ahead of the items."""
+
+_TOKEN = re.compile(rb'"continue"\s*:\s*"([A-Za-z0-9_=+/.~-]+)"')
+
+_PAGED_TRIES = 2
+"""Tries in pages before a list that expires each time is asked for in one piece, as client-go does."""
+
+Problem = tuple[ObjectError, str]
+"""An object that can't be read, and the node of an unreadable pod, empty where it can't be told."""
+
+
+class _ListMeta(Struct):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    next_page: str = msgspec.field(default="", name="continue")
+
+
+class _Page(Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _PodSpec(Struct):
+    node: str = msgspec.field(default="", name="nodeName")
+
+
+class _PodPlace(Struct):
+    spec: _PodSpec
+
+
+class Listing(Struct):
+    """All there is of one kind at *resource_version*; *restarts* counts the expired continue tokens on the way."""
+
+    things: list[ApiObject]
+    problems: list[Problem]
+    resource_version: str
+    pages: int = 0
+    restarts: int = 0
+
+
+_pages = msgspec.json.Decoder(_Page)
+_places = msgspec.json.Decoder(_PodPlace)
+
+
+async def list_all(
+    connection: Connection,
+    resource: Resource,
+    *,
+    page_size: int = PAGE_SIZE,
+    progress: Callable[[str, int], None] | None = None,
+) -> Listing:
+    """Return everything of *resource*, in all namespaces.
+
+    *progress* is told the kind and the objects read so far, after each page. A list whose continue token expires on
+    the way (410) is begun anew. Raises what :meth:`Connection.request` raises, and
+    :class:`~tightship.kube.errors.BadAnswer`.
+    """
+    restarts = 0
+    while True:
+        limit = page_size if restarts < _PAGED_TRIES else 0
+        try:
+            listing = await _list_once(connection, resource, limit, progress)
+        except Gone:
+            if not limit:
+                raise
+            restarts += 1
+            _log.info("the list of %s expired on the way; beginning anew", resource.name)
+        else:
+            listing.restarts = restarts
+            return listing
+
+
+async def _list_once(
+    connection: Connection, resource: Resource, limit: int, progress: Callable[[str, int], None] | None
+) -> Listing:
+    listing = Listing([], [], "")
+    bodies = _Bodies(connection, resource, limit)
+    try:
+        while True:
+            page = _decoded(await bodies.next(), connection, resource)
+            token = page.metadata.next_page
+            bodies.follow(token)
+            await _take(listing, resource.kind, page.items or [])
+            listing.pages += 1
+            # The same on every page: continue tokens hold on to the version of the first.
+            listing.resource_version = page.metadata.resource_version
+            del page
+            if progress is not None:
+                progress(resource.kind, len(listing.things) + len(listing.problems))
+            if not token:
+                return listing
+    finally:
+        bodies.cancel()
+
+
+class _Bodies:
+    """The pages' bodies in order, a few of them on the way at once.
+
+    The continue token stands before the items. So the next page is asked for as soon as the first bytes of this one
+    are there, and the server encodes one while another is on the wire and a third is decoded.
+    """
+
+    def __init__(self, connection: Connection, resource: Resource, limit: int) -> None:
+        self._connection = connection
+        self._resource = resource
+        self._limit = limit
+        self._coming: deque[asyncio.Task[bytes]] = deque()
+        self._token = ""  # of the first page not asked for yet, empty where it is not known
+        self._start("")
+
+    async def next(self) -> bytes:
+        """Return the next body; :meth:`follow` must have been told of the page before it."""
+        body = await self._coming[0]
+        self._coming.popleft()
+        return body
+
+    def follow(self, token: str) -> None:
+        """Take note of what the page just decoded names as the next, empty for the last."""
+        if not self._coming and token:
+            self._start(token)
+        elif self._token and len(self._coming) < _PAGES_AHEAD:
+            self._start(self._token)
+
+    def cancel(self) -> None:
+        """Give up what is still on the way."""
+        for task in self._coming:
+            task.cancel()
+
+    def _start(self, token: str) -> None:
+        self._token = ""
+        params = {"limit": str(self._limit)} if self._limit else {}
+        if self._resource.field_selector:
+            params["fieldSelector"] = self._resource.field_selector
+        if token:
+            params["continue"] = token
+        told = False
+
+        def on_head(head: bytes) -> None:
+            nonlocal told
+            # A request that is repeated must not be followed twice.
+            if not told and (following := _token_in(head)):
+                told = True
+                self._token = following
+                if len(self._coming) < _PAGES_AHEAD:
+                    self._start(following)
+
+        request = self._connection.request(
+            "GET", self._resource.path, params=params, timeout=PAGE_TIMEOUT, on_head=on_head
+        )
+        self._coming.append(asyncio.create_task(request))
+
+
+def _token_in(head: bytes) -> str:
+    """Return the continue token at the beginning of a list, empty where it is not there."""
+    meta, found, _ = head[:_LONGEST_META].partition(b'"items"')
+    match = _TOKEN.search(meta) if found else None
+    return match[1].decode() if match else ""
+
+
+def _decoded(body: bytes, connection: Connection, resource: Resource) -> _Page:
+    try:
+        return _pages.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadAnswer("GET", resource.path, connection.server, f"not a list: {error}") from error
+
+
+async def _take(listing: Listing, kind: str, items: list[msgspec.Raw]) -> None:
+    for start in range(0, len(items), _BATCH):
+        # Requests leave and answers are taken in between batches.
+        await asyncio.sleep(0)
+        for raw in items[start : start + _BATCH]:
+            try:
+                listing.things.append(decode(kind, raw))
+            except ObjectError as error:
+                listing.problems.append((error, node_of(kind, raw)))
+
+
+def node_of(kind: str, raw: bytes | msgspec.Raw) -> str:
+    """Return the node to which an unreadable pod is bound, empty where that can't be told either."""
+    if kind != "Pod":
+        return ""
+    try:
+        return _places.decode(raw).spec.node
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""

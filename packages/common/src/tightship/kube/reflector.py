@@ -1,0 +1,227 @@
+"""One kind, kept up to date: list, then watch from there, for ever, whatever the API server does meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from tightship.cluster import ClusterState
+from tightship.kube.connection import Connection
+from tightship.kube.errors import BadAnswer, Forbidden, Gone, KubeError, NotFound
+from tightship.kube.listing import PAGE_SIZE, list_all, node_of
+from tightship.kube.resources import Resource
+from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver, WatchEvent
+from tightship.objects import ObjectError, decode
+
+_log = logging.getLogger(__name__)
+
+FORBIDDEN = "forbidden"
+NOT_SERVED = "not served"
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """How long things take, in seconds; the defaults are those of a real cluster.
+
+    *silence*: a stream without event or bookmark for that long is dead; the API server sends a bookmark a minute.
+    *server_timeout*: after one to two times this the server ends a watch. *first*, *longest*: of the jittered,
+    doubling wait after an error. *recheck*: between two tries of a kind that is forbidden or not served.
+    """
+
+    silence: float = 120.0
+    server_timeout: float = 300.0
+    first: float = 0.5
+    longest: float = 30.0
+    recheck: float = 600.0
+    page_size: int = PAGE_SIZE
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    clock: Callable[[], float] = time.monotonic
+
+
+class Backoff:
+    """Waits that double up to a bound, each shortened by up to a half at random."""
+
+    def __init__(self, first: float, longest: float, spread: Callable[[], float] = random.random) -> None:
+        self._first = first
+        self._longest = longest
+        self._spread = spread
+        self._next = first
+
+    def next(self) -> float:
+        """Return the seconds to wait now."""
+        wait, self._next = self._next, min(self._next * 2, self._longest)
+        return wait * (1 - self._spread() / 2)
+
+    def reset(self) -> None:
+        """Begin again: something worked."""
+        self._next = self._first
+
+
+class Counters(Struct):
+    """What happened to one kind since the start. *relists* are lists after the first, *seen* the last sign of life."""
+
+    lists: int = 0
+    pages: int = 0
+    relists: int = 0
+    watches: int = 0
+    events: int = 0
+    bookmarks: int = 0
+    errors: int = 0
+    unreadable: int = 0
+    seen: float | None = None
+
+
+class Reflector:
+    """Feeds all objects of *resource* into *state*; *changed* is called after each change of either.
+
+    *synced* is whether the state holds a whole list. *withheld* is why an optional kind can't be had, else empty.
+    *failure* is the present trouble, ``None`` while all is well.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        resource: Resource,
+        state: ClusterState,
+        changed: Callable[[], None],
+        timing: Timing,
+    ) -> None:
+        self.resource = resource
+        self.counters = Counters()
+        self.synced = False
+        self.withheld = ""
+        self.failure: KubeError | None = None
+        self._connection = connection
+        self._state = state
+        self._changed = changed
+        self._timing = timing
+        self._backoff = Backoff(timing.first, timing.longest)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known what there is of this kind, or that it can't be known."""
+        return self.synced or bool(self.withheld)
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                await self._follow(await self._list())
+            except (Forbidden, NotFound) as error:
+                await self._refused(error)
+            except KubeError as error:
+                await self._failed(error)
+            else:
+                # Even a list anew is not begun at once: every client of a restarted API server wants one.
+                await self._timing.sleep(self._backoff.next())
+
+    async def _list(self) -> str:
+        counters, kind = self.counters, self.resource.kind
+        listing = await list_all(self._connection, self.resource, page_size=self._timing.page_size)
+        counters.relists += bool(counters.lists)
+        counters.lists += 1
+        counters.pages += listing.pages
+        counters.unreadable += len(listing.problems)
+        for problem, _ in listing.problems:
+            _log.warning("unreadable object: %s", problem)
+        self._state.replace(kind, listing.things, listing.problems)
+        if self.withheld:
+            _log.info("%s can be read now", self.resource.qualified)
+        self.synced, self.withheld, self.failure = True, "", None
+        self._alive()
+        return listing.resource_version
+
+    async def _follow(self, resource_version: str) -> None:
+        """Watch from *resource_version*, over as many connections as it takes; return when a new list is needed."""
+        timing = self._timing
+        driver = WatchDriver(
+            self.resource, resource_version, server=self._connection.server, server_timeout=timing.server_timeout
+        )
+        while True:
+            began, events = timing.clock(), self.counters.events + self.counters.bookmarks
+            try:
+                if not await self._watch_once(driver):
+                    return
+            except Gone:
+                return
+            except (Forbidden, NotFound):
+                raise
+            except KubeError as error:
+                await self._failed(error)
+                continue
+            self.failure = None
+            if events == self.counters.events + self.counters.bookmarks and timing.clock() - began < 1:
+                # Something in between ends watches as soon as they are opened.
+                await timing.sleep(self._backoff.next())
+
+    async def _watch_once(self, driver: WatchDriver) -> bool:
+        """Take in one connection's events; return whether the next can go on where this one ended."""
+        request, splitter = driver.request(), LineSplitter()
+        self.counters.watches += 1
+        async with self._connection.stream(request.path, params=request.params, silence=self._timing.silence) as chunks:
+            async for chunk in chunks:
+                try:
+                    lines = splitter.feed(chunk)
+                except ValueError as error:
+                    raise BadAnswer("WATCH", request.path, self._connection.server, str(error)) from error
+                for line in lines:
+                    event = driver.take(line)
+                    if isinstance(event, Expired):
+                        return False
+                    self._apply(event)
+                if lines:
+                    self.failure = None
+                    self._backoff.reset()
+                    self._alive()
+        return True
+
+    def _apply(self, event: WatchEvent) -> None:
+        counters, kind = self.counters, self.resource.kind
+        match event:
+            case Applied(raw):
+                counters.events += 1
+                try:
+                    self._state.upsert(kind, decode(kind, raw))
+                except ObjectError as error:
+                    counters.unreadable += 1
+                    _log.warning("unreadable object: %s", error)
+                    self._state.mark_unreadable(error, node_of(kind, raw))
+            case Removed(namespace, name):
+                counters.events += 1
+                self._state.delete(kind, namespace, name)
+            case _:
+                counters.bookmarks += 1
+
+    def _alive(self) -> None:
+        self.counters.seen = self._timing.clock()
+        self._changed()
+
+    async def _refused(self, error: Forbidden | NotFound) -> None:
+        if self.resource.required:
+            self.synced = False
+            await self._failed(error)
+            return
+        why = FORBIDDEN if isinstance(error, Forbidden) else NOT_SERVED
+        if self.withheld != why:
+            _log.warning("doing without %s: %s (%s)", self.resource.qualified, why, error)
+        self.counters.errors += 1
+        # What was known of it would grow old unnoticed.
+        self._state.replace(self.resource.kind, ())
+        self._state.mark_missing(self.resource.kind, why)
+        self.synced, self.withheld, self.failure = False, why, None
+        self._changed()
+        await self._timing.sleep(self._timing.recheck)
+
+    async def _failed(self, error: KubeError) -> None:
+        self.counters.errors += 1
+        if self.failure is None:
+            _log.warning("%s; trying again", error)
+        else:
+            _log.debug("%s; trying again", error)
+        self.failure = error
+        self._changed()
+        await self._timing.sleep(self._backoff.next())

@@ -1,0 +1,259 @@
+"""The cache and the single read, against a server that misbehaves."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from tightship.kube.cache import ClusterCache, Timing, read_cluster
+from tightship.kube.connection import Connection
+from tightship.kube.errors import AccessDenied, NotSynced, Unavailable
+from tightship.kube.reflector import Backoff
+
+from .conftest import FakeApi, Responder, Sleeper, bad_pod, bookmark, event, node, page, pod, status, stream, until
+
+pytestmark = pytest.mark.asyncio
+
+LIST, WATCH = "LIST /api/v1/pods", "WATCH /api/v1/pods"
+NODES = "LIST /api/v1/nodes"
+JOBS = "LIST /apis/batch/v1/jobs"
+BUDGETS = "LIST /apis/policy/v1/poddisruptionbudgets"
+FORBIDDEN = status(403, "Forbidden", "viewer cannot list it")
+
+
+@pytest.fixture
+def cache(api: FakeApi, connection: Connection, sleeper: Sleeper) -> ClusterCache:
+    api.on(NODES, page([node("n1"), node("n2")]))
+    return ClusterCache(connection, timing=Timing(sleep=sleeper))
+
+
+def pods(cache: ClusterCache) -> list[str]:
+    return [f"{each.name}@{name}" for name, view in cache.snapshot().nodes.items() for each in view.pods]
+
+
+async def test_lists_then_watches_from_the_version_of_the_list(api: FakeApi, cache: ClusterCache) -> None:
+    api.on(LIST, page([pod("a"), pod("b")], "10"))
+    added, changed = event("ADDED", pod("c", "n2", "11")), event("MODIFIED", pod("a", "n2", "12"))
+    api.on(
+        WATCH, stream(added, changed, event("DELETED", pod("b", version="13")), bookmark("20"), end="close"), stream()
+    )
+    async with cache:
+        await cache.synced(10)
+        await until(lambda: pods(cache) == ["a@n2", "c@n2"])
+        await until(lambda: api.count("WATCH", "/api/v1/pods") == 2)
+        stats = cache.stats()["Pod"]
+    watches = [
+        each.params["resourceVersion"] for each in api.seen if (each.verb, each.path) == ("WATCH", "/api/v1/pods")
+    ]
+    assert watches == ["10", "20"], "the bookmark's version is where the next watch goes on"
+    assert (stats.lists, stats.relists, stats.events, stats.bookmarks, stats.errors) == (1, 0, 3, 1, 0)
+    assert stats.age is not None
+    assert cache.has_synced
+    assert cache.missing == {}
+
+
+@pytest.mark.parametrize(
+    "expired",
+    [
+        pytest.param(stream(event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})), id="ERROR event"),
+        pytest.param(status(410, "Expired", "too old"), id="answer"),
+    ],
+)
+async def test_an_expired_version_is_listed_anew(api: FakeApi, cache: ClusterCache, expired: Responder) -> None:
+    api.on(LIST, page([pod("a")], "10"), page([pod("b")], "30"))
+    api.on(WATCH, expired, stream())
+    async with cache:
+        await until(lambda: pods(cache) == ["b@n1"])
+        assert cache.stats()["Pod"].relists == 1
+    assert cache.stats()["Pod"].last_error == ""
+
+
+async def test_a_line_cut_by_a_reset_is_forgotten_and_sent_again(api: FakeApi, cache: ClusterCache) -> None:
+    api.on(LIST, page([], "10"))
+    whole, cut = event("ADDED", pod("a", version="11")), event("ADDED", pod("b", version="12"))
+    api.on(WATCH, stream(whole[:40], whole[40:] + cut[:50], end="reset"), stream(cut[:9], cut[9:]))
+    async with cache:
+        await until(lambda: pods(cache) == ["a@n1", "b@n1"])
+        assert cache.stats()["Pod"].lists == 1
+    again = [each for each in api.seen if (each.verb, each.path) == ("WATCH", "/api/v1/pods")]
+    # The reset may overtake the first line; then it is sent again too.
+    assert again[1].params["resourceVersion"] in ("10", "11")
+
+
+async def test_a_silent_watch_is_opened_again(api: FakeApi, connection: Connection, sleeper: Sleeper) -> None:
+    api.on(WATCH, stream(), stream(event("ADDED", pod("a", version="11"))))
+    api.on(NODES, page([node("n1")]))
+    async with ClusterCache(connection, timing=Timing(sleep=sleeper, silence=0.05)) as cache:
+        await until(lambda: pods(cache) == ["a@n1"])
+        assert cache.stats()["Pod"].lists == 1
+        assert cache.stats()["Pod"].errors >= 1
+
+
+async def test_an_unreadable_object_of_a_watch_takes_the_place_of_the_readable(
+    api: FakeApi, cache: ClusterCache
+) -> None:
+    api.on(LIST, page([pod("a"), bad_pod("z", "n2")], "10"))
+    api.on(WATCH, stream(event("MODIFIED", bad_pod("a", "n2"))))
+    async with cache:
+        await until(lambda: len(cache.snapshot().unreadable) == 2)
+        assert pods(cache) == []
+        assert {(each.name, each.node) for each in cache.snapshot().unreadable} == {("a", "n2"), ("z", "n2")}
+        assert cache.stats()["Pod"].unreadable == 2
+
+
+async def test_server_errors_are_waited_out_with_growing_jittered_pauses(
+    api: FakeApi, cache: ClusterCache, sleeper: Sleeper
+) -> None:
+    api.on(WATCH, *[status(500, "InternalError", "etcd")] * 4, stream(event("ADDED", pod("a", version="11"))))
+    async with cache:
+        await until(lambda: pods(cache) == ["a@n1"])
+    longest = [0.5, 1, 2, 4]
+    assert len(sleeper.waits) == 4
+    assert all(most / 2 <= wait <= most for wait, most in zip(sleeper.waits, longest, strict=True))
+
+
+async def test_watches_that_end_at_once_are_not_opened_in_a_tight_loop(
+    api: FakeApi, cache: ClusterCache, sleeper: Sleeper
+) -> None:
+    api.on(WATCH, *[stream(end="close")] * 3, stream())
+    async with cache:
+        await until(lambda: api.count("WATCH", "/api/v1/pods") == 4)
+    assert len(sleeper.waits) == 3
+
+
+async def test_an_error_event_other_than_410_goes_on_from_the_same_version(api: FakeApi, cache: ClusterCache) -> None:
+    api.on(
+        WATCH, stream(event("ERROR", {"code": 500, "message": "etcd"})), stream(event("ADDED", pod("a", version="11")))
+    )
+    async with cache:
+        await until(lambda: pods(cache) == ["a@n1"])
+        assert cache.stats()["Pod"].lists == 1
+        assert cache.stats()["Pod"].errors == 1
+
+
+async def test_a_forbidden_optional_kind_is_missing_and_told_once(
+    api: FakeApi, connection: Connection, sleeper: Sleeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    api.on(NODES, page([node("n1")]))
+    api.on(JOBS, FORBIDDEN, FORBIDDEN, page([]))
+    api.on("LIST /apis/storage.k8s.io/v1/csinodes", status(404, "NotFound", "no such resource"))
+    async with ClusterCache(connection, timing=Timing(sleep=sleeper, recheck=600)) as cache:
+        await until(lambda: api.count("LIST", "/apis/batch/v1/jobs") == 3 and cache.has_synced)
+        await until(lambda: "Job" not in cache.missing)
+        assert cache.missing == {"CSINode": "not served"}
+        assert cache.snapshot().missing == {"CSINode": "not served"}
+    told = [each.getMessage() for each in caplog.records if "jobs.batch" in each.getMessage()]
+    assert len(told) == 2
+    assert told[0].startswith("doing without jobs.batch: forbidden")
+    assert told[1] == "jobs.batch can be read now"
+    assert 600 in sleeper.waits
+
+
+async def test_a_kind_withdrawn_later_is_forgotten(api: FakeApi, connection: Connection) -> None:
+    budget = {"metadata": {"name": "j", "namespace": "default", "uid": "u"}}
+    api.on(NODES, page([node("n1")]))
+    api.on(JOBS, page([budget], "10"), FORBIDDEN)
+    api.on("WATCH /apis/batch/v1/jobs", FORBIDDEN)
+
+    async def forever(seconds: float) -> None:
+        await until(lambda: False, seconds)
+
+    async with ClusterCache(connection, timing=Timing(sleep=forever)) as cache:
+        await until(lambda: cache.missing == {"Job": "forbidden"})
+        assert cache.snapshot().workloads == {}
+
+
+async def test_forbidden_required_kinds_are_named_with_the_way_out(
+    api: FakeApi, cache: ClusterCache, connection: Connection
+) -> None:
+    api.on(LIST, FORBIDDEN)
+    api.on(BUDGETS, FORBIDDEN)
+    wanted = r"does not allow reading Pod, PodDisruptionBudget \(.*cannot list it.*docs/permissions\.md"
+    async with cache:
+        with pytest.raises(AccessDenied, match=wanted) as caught:
+            await cache.synced(10)
+        assert caught.value.kinds == ("Pod", "PodDisruptionBudget")
+        assert not cache.has_synced
+        api.on(LIST, page([pod("a")]))
+        api.on(BUDGETS, page([]))
+        await until(lambda: cache.has_synced)
+    api.on(LIST, FORBIDDEN)
+    api.on(BUDGETS, FORBIDDEN)
+    with pytest.raises(AccessDenied, match=wanted):
+        await read_cluster(connection)
+
+
+async def test_not_synced_in_time_says_what_is_in_the_way(api: FakeApi, cache: ClusterCache) -> None:
+    api.on(LIST, status(500, "InternalError", "etcd is away"))
+    async with cache:
+        with pytest.raises(
+            NotSynced, match=r"not synced after 0\.2 s \(Pod: .*(etcd is away|not listed yet)"
+        ) as caught:
+            await cache.synced(0.2)
+    assert set(caught.value.waiting) == {"Pod"}
+
+
+async def test_changed_tells_of_every_change(api: FakeApi, cache: ClusterCache) -> None:
+    api.on(WATCH, stream(event("ADDED", pod("a", version="11"))))
+    async with cache:
+        await cache.synced(10)
+        await until(lambda: pods(cache) == ["a@n1"])
+        seen = cache.revision
+        assert seen > 0
+        assert await cache.changed(seen - 1, 1)
+        assert not await cache.changed(seen + 1000, 0.01)
+
+
+async def test_a_crash_in_a_task_is_not_lost(cache: ClusterCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def crash(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("tightship.kube.reflector.list_all", crash)
+    async with cache:
+        with pytest.raises(ZeroDivisionError):
+            await cache.synced(10)
+        with pytest.raises(ZeroDivisionError):
+            cache.snapshot()
+
+
+async def test_the_single_read_lists_without_watching(api: FakeApi, connection: Connection) -> None:
+    api.on(NODES, page([node("n1")]))
+    api.on(LIST, page([pod("a")], "1", "t"), page([bad_pod("b")], "1"))
+    api.on(JOBS, FORBIDDEN)
+    told: dict[str, int] = {}
+    snapshot = await read_cluster(connection, progress=told.__setitem__)
+    assert snapshot.pod_count == 1
+    assert [each.name for each in snapshot.unreadable] == ["b"]
+    assert snapshot.missing == {"Job": "forbidden"}
+    assert told["Pod"] == 2
+    assert not any(each.verb == "WATCH" for each in api.seen)
+
+
+async def test_the_single_read_raises_the_first_other_error(api: FakeApi, connection: Connection) -> None:
+    api.on(NODES, status(500, "InternalError", "etcd"))
+    with pytest.raises(Unavailable):
+        await read_cluster(connection)
+
+
+def _grow(backoff: Backoff, times: int) -> list[float]:
+    return [backoff.next() for _ in range(times)]
+
+
+async def test_backoff_doubles_up_to_a_bound_and_begins_again() -> None:
+    backoff = Backoff(1, 5, spread=lambda: 0)
+    assert _grow(backoff, 5) == [1, 2, 4, 5, 5]
+    backoff.reset()
+    assert _grow(backoff, 1) == [1]
+    assert _grow(Backoff(1, 5, spread=lambda: 1), 2) == [0.5, 1]
+
+
+async def test_a_long_line_in_many_chunks(api: FakeApi, cache: ClusterCache) -> None:
+    big = pod("big", version="11", annotations={"tightship.dev/x": "y" * 3_000_000})
+    raw = event("ADDED", big)
+    assert len(json.dumps(big)) > 3_000_000
+    api.on(WATCH, stream(*(raw[at : at + 100_000] for at in range(0, len(raw), 100_000))))
+    async with cache:
+        await until(lambda: pods(cache) == ["big@n1"])

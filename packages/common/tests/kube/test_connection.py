@@ -1,0 +1,291 @@
+"""Requests: who we say we are, what is repeated, what an error says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tightship.kube import credentials
+from tightship.kube.connection import Connection, RetryPolicy, connect
+from tightship.kube.credentials import Access, Credentials, Loaded, find, in_cluster
+from tightship.kube.errors import (
+    ApiError,
+    ConfigError,
+    Conflict,
+    ConnectionFailed,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+)
+
+from .conftest import FakeApi, Json, Responder, Sleeper, page, status
+
+pytestmark = pytest.mark.asyncio
+
+NODES = "LIST /api/v1/nodes"
+
+
+def kubeconfig(path: Path, server: str, user: Json, **more: object) -> Path:
+    document = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+        **more,
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+def accepting(token: str) -> Responder:
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Authorization") == f"Bearer {token}":
+            return await page([])(request)
+        return await status(401, "Unauthorized", "who are you?")(request)
+
+    return respond
+
+
+async def test_a_token_is_really_sent(api: FakeApi, tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", api.url, {"token": "s3cret"})
+    async with await connect(path) as connection:
+        await connection.request("GET", "/api/v1/nodes")
+        assert connection.identity == f"context here at {api.url}"
+    assert api.seen[0].headers["Authorization"] == "Bearer s3cret"
+
+
+async def test_a_rotated_token_file_is_read_again_after_401_and_the_request_repeated(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    path = kubeconfig(tmp_path / "config", api.url, {"tokenFile": "token", "token": "written beside"})
+    api.on(NODES, accepting("old"))
+    async with await connect(path) as connection:
+        await connection.request("GET", "/api/v1/nodes")
+        token.write_text("new\n")
+        api.on(NODES, accepting("new"))
+        await connection.request("GET", "/api/v1/nodes")
+    sent = [each.headers["Authorization"] for each in api.seen]
+    assert sent == ["Bearer old", "Bearer old", "Bearer new"]
+
+
+async def test_a_second_401_is_an_error_that_does_not_tell_the_token(api: FakeApi, tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", api.url, {"token": "s3cret"})
+    api.on(NODES, status(401, "Unauthorized", "Unauthorized"))
+    async with await connect(path) as connection:
+        with pytest.raises(Unauthorized) as caught:
+            await connection.request("GET", "/api/v1/nodes", params={"continue": "hidden"})
+    assert str(caught.value) == f"GET /api/v1/nodes at {api.url}: 401 Unauthorized: Unauthorized"
+    assert len(api.seen) == 2
+
+
+async def test_a_token_file_is_read_again_as_it_ages(tmp_path: Path) -> None:
+    loads = 0
+    now = 0.0
+
+    async def load() -> Loaded:
+        nonlocal loads
+        loads += 1
+        if loads == 3:
+            raise ConfigError("being replaced")
+        return Loaded(Access(f"http://{loads}"), 60)
+
+    source = Credentials("c", load, clock=lambda: now)
+    assert (await source.access()).server == "http://1"
+    now = 59
+    assert (await source.access()).server == "http://1"
+    now = 60
+    assert (await source.access()).server == "http://2"
+    now = 120
+    assert (await source.access()).server == "http://2", "kept when loading fails"
+    assert (await source.access(refused=Access("http://another"))).server == "http://2"
+
+
+async def test_an_exec_plugin_gives_the_token(api: FakeApi, tmp_path: Path) -> None:
+    answer = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "plugged"},
+    }
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": ["-c", f"print({json.dumps(json.dumps(answer))})"],
+    }
+    path = kubeconfig(tmp_path / "config", api.url, {"exec": plugin})
+    async with await connect(path) as connection:
+        await connection.request("GET", "/api/v1/nodes")
+    assert api.seen[0].headers["Authorization"] == "Bearer plugged"
+
+
+async def test_a_failing_exec_plugin_is_an_error_and_not_an_anonymous_request(tmp_path: Path) -> None:
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": ["-c", "import sys; sys.exit('please log in first')"],
+    }
+    path = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", {"exec": plugin})
+    with pytest.raises(ConfigError, match=r"exec plugin.*please log in first"):
+        await connect(path)
+
+
+async def test_impersonation_is_honoured(api: FakeApi, tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", api.url, {"token": "t", "as": "viewer", "as-groups": ["readers"]})
+    async with await connect(path) as connection:
+        await connection.request("GET", "/api/v1/nodes")
+    assert api.seen[0].headers["Impersonate-User"] == "viewer"
+    assert api.seen[0].headers["Impersonate-Group"] == "readers"
+
+
+async def test_several_kubeconfigs_are_merged_and_the_first_current_context_counts(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "token").write_text("from-file")
+    one = tmp_path / "one"
+    one.write_text(
+        json.dumps({"current-context": "far", "contexts": [{"name": "far", "context": {"cluster": "c", "user": "u"}}]})
+    )
+    two = kubeconfig(tmp_path / "sub" / "two", "http://far:1/k8s/", {"tokenFile": "token"})
+    source = find(environ={"KUBECONFIG": f"{one}:{tmp_path / 'absent'}:{two}"})
+    access = await source.access()
+    assert (source.context, access.server) == ("far", "http://far:1/k8s")
+    assert access.headers == (("Authorization", "Bearer from-file"),)
+    assert find(context="here", environ={"KUBECONFIG": f"{one}:{two}"}).context == "here"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("", "holds no configuration", id="empty"),
+        pytest.param("{a: [", "kubeconfig .*config", id="not YAML"),
+        pytest.param("{contexts: []}", "no current-context", id="no context"),
+        pytest.param("{current-context: x}", "no context 'x'", id="unknown context"),
+        pytest.param(
+            "{current-context: x, contexts: [{name: x, context: {cluster: c}}]}",
+            "no cluster with a server",
+            id="no cluster",
+        ),
+        pytest.param(
+            "{current-context: x, contexts: [{name: x, context: {cluster: c}}], clusters: [{name: c, cluster: {server: 'ftp://a'}}]}",
+            "no http or https address",
+            id="strange server",
+        ),
+        pytest.param(
+            "{current-context: x, contexts: [{name: x, context: {cluster: c}}], clusters: [{name: c, cluster: "
+            "{server: 'https://a', certificate-authority: nowhere.crt}}]}",
+            "nowhere.crt",
+            id="no such certificate",
+        ),
+    ],
+)
+async def test_an_unusable_kubeconfig_is_one_clear_error(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=problem) as caught:
+        await find(path).access()
+    assert "\n" not in str(caught.value)
+
+
+async def test_no_configuration_anywhere_names_the_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"\.kube/config does not exist and this is not a pod"):
+        find(environ={})
+    with pytest.raises(ConfigError, match=r"no such file|No such file"):
+        find(tmp_path / "absent")
+
+
+async def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert find(environ=environ).context == "in-cluster"
+    (tmp_path / "token").write_text("mounted\n")
+    (tmp_path / "ca.crt").write_text("not a certificate")
+    with pytest.raises(ConfigError, match="certificates"):
+        await in_cluster(tmp_path, environ).access()
+    monkeypatch.setattr(credentials._AccessBuilder, "_context", lambda *_: None)
+    access = await in_cluster(tmp_path, environ).access()
+    assert (access.server, access.headers) == ("https://[fd00::1]:443", (("Authorization", "Bearer mounted"),))
+
+
+async def test_retry_after_is_waited_for(api: FakeApi, connection: Connection, sleeper: Sleeper) -> None:
+    api.on(NODES, status(429, "TooManyRequests", "slow down", {"Retry-After": "7"}), page([]))
+    await connection.request("GET", "/api/v1/nodes")
+    assert len(sleeper.waits) == 1
+    assert 7 <= sleeper.waits[0] < 8
+
+
+async def test_retries_are_bounded_and_the_last_error_is_raised(
+    api: FakeApi, connection: Connection, sleeper: Sleeper
+) -> None:
+    api.on(NODES, status(503, "ServiceUnavailable", "starting"))
+    with pytest.raises(Unavailable, match="503 ServiceUnavailable: starting"):
+        await connection.request("GET", "/api/v1/nodes")
+    assert (len(api.seen), len(sleeper.waits)) == (3, 2)
+    assert all(wait <= 10 for wait in sleeper.waits)
+
+
+async def test_a_write_is_sent_once_unless_asked_otherwise(api: FakeApi, connection: Connection) -> None:
+    blocked = status(
+        429, "TooManyRequests", "budget", details={"causes": [{"reason": "DisruptionBudget", "message": "needs 2"}]}
+    )
+    api.on("POST /api/v1/namespaces/a/pods/b/eviction", blocked)
+    with pytest.raises(TooManyRequests) as caught:
+        await connection.request("POST", "/api/v1/namespaces/a/pods/b/eviction", body=b"{}")
+    assert caught.value.retry_after is None
+    assert caught.value.causes[0].reason == "DisruptionBudget"
+    assert len(api.seen) == 1
+    assert api.seen[0].headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(404, NotFound), (409, Conflict), (500, Unavailable), (418, ApiError), (302, ApiError)]
+)
+async def test_errors_are_typed_by_status(
+    api: FakeApi, connection: Connection, code: int, kind: type[ApiError]
+) -> None:
+    api.on("DELETE /x", status(code, "", "what it says", {"Location": "/elsewhere"}))
+    with pytest.raises(kind, match=rf"DELETE /x at .*: {code} without a reason: what it says") as caught:
+        await connection.request("DELETE", "/x")
+    assert type(caught.value) is kind
+    assert len(api.seen) == 1, "redirects are not followed"
+
+
+async def test_plain_text_errors_are_cut_to_one_line(api: FakeApi, connection: Connection) -> None:
+    async def proxy(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=502, text="<html>\n" + "bad gateway " * 100)
+
+    api.on("PATCH /x", proxy)
+    with pytest.raises(Unavailable) as caught:
+        await connection.request("PATCH", "/x")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+async def test_nobody_listening_is_told_without_a_status(sleeper: Sleeper, tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", "http://user:pass@127.0.0.1:1", {})
+    async with await connect(path, retry=RetryPolicy(attempts=2, sleep=sleeper)) as connection:
+        with pytest.raises(ConnectionFailed) as caught:
+            await connection.request("GET", "/version")
+    assert str(caught.value).startswith("GET /version at http://127.0.0.1:1: ")
+    assert "pass" not in str(caught.value)
+    assert len(sleeper.waits) == 1
+
+
+async def test_a_server_that_never_answers_times_out(api: FakeApi, connection: Connection) -> None:
+    api.on("POST /x", never)
+    began = time.monotonic()
+    with pytest.raises(ConnectionFailed, match=r"POST /x at .*: no answer in time|[Tt]imeout"):
+        await connection.request("POST", "/x", timeout=0.05)
+    assert time.monotonic() - began < 5
+
+
+async def never(_: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError

@@ -1,0 +1,220 @@
+"""Files in place of a cluster: every form kubectl prints, and every way to be wrong."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tightship.kube.files import FileError, load_file, parse, read_file
+from tightship.objects import KINDS
+
+from .conftest import Json, bad_pod, node, pod
+
+NODE: Json = {"apiVersion": "v1", "kind": "Node", **node("n1")}
+POD: Json = {"apiVersion": "v1", "kind": "Pod", **pod("a")}
+BUDGET: Json = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "b", "namespace": "default"},
+}
+
+
+def listed(*items: Json, kind: str = "List", version: str = "v1") -> Json:
+    return {"apiVersion": version, "kind": kind, "items": list(items), "metadata": {"resourceVersion": ""}}
+
+
+def dump(*documents: Any, **options: Any) -> bytes:
+    return "\n".join(json.dumps(each, **options) for each in documents).encode()
+
+
+def dump_yaml(*documents: Any) -> bytes:
+    return yaml.safe_dump_all(documents).encode()
+
+
+FORMS = [
+    pytest.param(dump(listed(NODE, POD)), id="List"),
+    pytest.param(dump(listed(NODE, POD), indent=4), id="List, indented"),
+    pytest.param(dump([NODE, POD]), id="array"),
+    pytest.param(dump(NODE, POD), id="objects after one another"),
+    pytest.param(dump(listed(NODE), listed(POD), indent=2), id="Lists after one another"),
+    pytest.param(dump(listed(node("n1"), kind="NodeList"), listed(pod("a"), kind="PodList")), id="typed lists"),
+    pytest.param(dump(listed(listed(NODE), listed(POD))), id="List of Lists"),
+    pytest.param(gzip.compress(dump(listed(NODE, POD))), id="gzip"),
+    pytest.param(gzip.compress(dump(NODE)) + gzip.compress(dump(POD)), id="gzip members"),
+    pytest.param(b"\xef\xbb\xbf" + dump(listed(NODE, POD)), id="UTF-8 mark"),
+    pytest.param(dump(listed(NODE, POD)).decode().encode("utf-16"), id="UTF-16, as PowerShell writes it"),
+    pytest.param(b"\n\n  " + dump(listed(NODE, POD)) + b"\n", id="blank around"),
+    pytest.param(dump_yaml(listed(NODE, POD)), id="YAML List"),
+    pytest.param(dump_yaml(NODE, POD), id="YAML documents"),
+    pytest.param(b"---\n---\n" + dump_yaml(NODE) + b"---\n" + dump_yaml(POD), id="YAML with empty documents"),
+]
+
+
+@pytest.mark.parametrize("raw", FORMS)
+def test_every_form_gives_the_same_snapshot(raw: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "anything.bin"
+    path.write_bytes(raw)
+    contents = load_file(path)
+    assert contents.counts == {"Node": 1, "Pod": 1}
+    view = contents.snapshot.nodes["n1"]
+    assert [each.key for each in view.pods] == ["default/a"]
+    assert view.usage.requested["cpu"] == 1000
+    assert view.node.allocatable["memory"] == 16 << 30
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(dump(listed(NODE)))))
+    assert list(read_file("-").nodes) == ["n1"]
+
+
+def test_kinds_that_are_absent_are_missing_and_an_empty_typed_list_is_not_absent() -> None:
+    empty = listed(kind="PodDisruptionBudgetList", version="policy/v1")
+    snapshot = parse(dump(listed(NODE, POD), empty), "f").snapshot
+    assert set(snapshot.missing) == KINDS - {"Node", "Pod", "PodDisruptionBudget"}
+    assert set(snapshot.missing.values()) == {"not in the file"}
+
+
+def test_other_kinds_are_passed_over_and_counted_even_where_the_name_is_known() -> None:
+    rancher = {"apiVersion": "management.example.io/v3", "kind": "Node", "metadata": {"name": "n1"}, "spec": 5}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    old = {**BUDGET, "apiVersion": "policy/v1beta1"}
+    contents = parse(dump(listed(NODE, service, service, rancher, old)), "f")
+    assert contents.passed_over == {"Service": 2, "Node": 1}
+    assert contents.counts == {"Node": 1, "PodDisruptionBudget": 1}
+
+
+def test_the_later_of_two_with_one_key_counts() -> None:
+    other = {**POD, "metadata": {**POD["metadata"], "namespace": "other"}}
+    moved = {**POD, "spec": {**POD["spec"], "nodeName": "n2"}}
+    second = {**NODE, "metadata": {"name": "n2"}}
+    nodes = parse(dump(listed(NODE, second, POD, other, moved)), "f").snapshot.nodes
+    assert [each.key for each in nodes["n1"].pods] == ["other/a"]
+    assert [each.key for each in nodes["n2"].pods] == ["default/a"]
+
+
+def test_finished_pods_are_left_out() -> None:
+    done = {**POD, "status": {"phase": "Succeeded"}}
+    assert parse(dump(listed(NODE, done)), "f").snapshot.pod_count == 0
+
+
+def test_yaml_keeps_text_as_text_and_takes_plain_quantities() -> None:
+    raw = b"""
+kind: Node
+apiVersion: v1
+metadata: {name: n1, creationTimestamp: 2026-11-21T10:00:00Z, labels: {since: 2026-11-21, at: 10:30, on: yes, x: 0x1F}}
+status:
+  allocatable: {cpu: 4, memory: 16Gi, pods: 110}
+---
+kind: Pod
+apiVersion: v1
+metadata: {name: a, namespace: default}
+spec:
+  nodeName: n1
+  priority: 7
+  hostNetwork: true
+  containers: [{name: c, resources: {requests: {cpu: 0.5, memory: 1e3}}}]
+status: {phase: Running}
+---
+kind: CSINode
+apiVersion: storage.k8s.io/v1
+metadata: {name: n1}
+spec: {drivers: [{name: d, nodeID: n1, allocatable: {count: 24}}]}
+"""
+    snapshot = parse(raw, "f").snapshot
+    view = snapshot.nodes["n1"]
+    assert view.node.labels == {"since": "2026-11-21", "at": "10:30", "on": "yes", "x": "0x1F"}
+    assert view.node.created == 1795255200
+    assert view.node.allocatable == {"cpu": 4000, "memory": 16 << 30, "pods": 110}
+    assert (view.usage.requested["cpu"], view.usage.requested["memory"]) == (500, 1000)
+    assert view.pods[0].spec.priority == 7
+    assert snapshot.csi_nodes["n1"].limits == {"d": 24}
+
+
+def test_all_malformed_objects_are_reported_with_the_field() -> None:
+    nameless = {"apiVersion": "v1", "kind": "Pod", "spec": {}}
+    late = {**NODE, "metadata": {"name": "n9", "labels": {"a": 1}}}
+    raw = dump(listed(NODE, {"kind": "Pod", **bad_pod("x")}, nameless, late, {"metadata": {}}, 5))
+    with pytest.raises(FileError) as caught:
+        parse(raw, "dump.json")
+    one, two, three, four, five = caught.value.problems
+    assert one.startswith(
+        "dump.json: Pod default/x: spec.containers[0].resources.requests.cpu: 'a lot' is not a quantity"
+    )
+    assert two.startswith("dump.json: document 1, item 3: Pod (no name): ")
+    assert three.startswith("dump.json: Node n9: ")
+    assert "$.metadata.labels" in three
+    assert four == "dump.json: document 1, item 5: has no kind"
+    assert five.startswith("dump.json: document 1, item 6: not an API object: ")
+    assert all("\n" not in each for each in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        pytest.param(b"", "is empty", id="empty"),
+        pytest.param(b" \n\t\n", "is empty", id="blank"),
+        pytest.param(gzip.compress(b""), "is empty", id="empty gzip"),
+        pytest.param(gzip.compress(dump(NODE))[:-12], "damaged gzip data", id="cut gzip"),
+        pytest.param(b"\x1f\x8bnonsense", "damaged gzip data", id="no gzip at all"),
+        pytest.param(b'{"kind": "List",\n "items": [}', "line 2, column 12: not JSON", id="broken JSON"),
+        pytest.param(dump(listed(NODE))[:-40], "not JSON", id="cut JSON"),
+        pytest.param(dump(NODE) + b"\n{]", "line 2, column 2: not JSON", id="broken second document"),
+        pytest.param(b"[" * 100_000, "nested too deeply", id="deep JSON"),
+        pytest.param(b"kind: Node\nmetadata: {name: [}\n", "line 2, column 19: not YAML", id="broken YAML"),
+        pytest.param(b"error: the server doesn't have it: no\n", "not YAML", id="kubectl's error text"),
+        pytest.param(b"just words\n", "document 1: not an API object", id="words"),
+        pytest.param(b"kind: Node\nname: \xff\xfe\n", "byte 17: not UTF-8", id="encoding"),
+        pytest.param(
+            dump(listed(POD)), "holds no Node (only 1 Pod); write it by: kubectl get nodes,pods,", id="no node"
+        ),
+        pytest.param(dump(listed()), "holds no Node (only empty lists)", id="empty list"),
+        pytest.param(b'{"kind": "List", "items": 5}', "document 1: not a list of API objects", id="items is no list"),
+    ],
+)
+def test_an_unusable_file_is_one_clear_line(raw: bytes, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "dump"
+    path.write_bytes(raw)
+    with pytest.raises(FileError) as caught:
+        read_file(path)
+    [line] = caught.value.problems
+    assert line.startswith(f"{path}: ")
+    assert problem in line
+    assert "\n" not in line
+
+
+def test_encoding_errors_are_located_across_blocks() -> None:
+    for before in (0, 5, (1 << 20) - 1, (1 << 20) + 3):
+        with pytest.raises(FileError, match=f"byte {before}: not UTF-8"):
+            parse(b"#" * before + b"\xe2\x28", "f")
+
+
+def test_an_absent_file_and_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="absent: No such file"):
+        read_file(tmp_path / "absent")
+    with pytest.raises(FileError, match="Is a directory"):
+        read_file(tmp_path)
+
+
+def test_reading_a_file_imports_no_client() -> None:
+    code = "import sys, tightship.kube.files; sys.exit(bool({'kubernetes', 'aiohttp', 'asyncio'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_real_cluster() -> None:
+    root = Path(__file__).resolve().parents[4]
+    path = Path(os.environ.get("TIGHTSHIP_DATA", root.parent / "shared" / "data")) / "openb_cluster.json.gz"
+    if not path.exists():
+        pytest.skip("openb_cluster.json.gz is absent: let TIGHTSHIP_DATA name the folder that holds it")
+    contents = load_file(path)
+    assert contents.counts == {"Node": 1523, "Pod": 2693}
+    assert contents.snapshot.pod_count == 2693
+    assert sum(1 for view in contents.snapshot.nodes.values() if not view.pods) == 245

@@ -1,0 +1,155 @@
+"""Lists in pages, against a server that misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+
+from tightship.kube.connection import Connection
+from tightship.kube.errors import BadAnswer, Forbidden, Gone
+from tightship.kube.listing import list_all
+from tightship.kube.resources import BY_KIND
+
+from .conftest import FakeApi, Json, Responder, Sleeper, bad_pod, page, pod, status
+
+pytestmark = pytest.mark.asyncio
+
+PODS = "LIST /api/v1/pods"
+POD = BY_KIND["Pod"]
+
+
+async def test_pages_are_followed_and_the_selector_is_sent_with_each(api: FakeApi, connection: Connection) -> None:
+    api.on(PODS, page([pod("a")], "5", "t1"), page([pod("b")], "5", "t2"), page([pod("c")], "5"))
+    told: list[tuple[str, int]] = []
+    listing = await list_all(connection, POD, page_size=1, progress=lambda kind, count: told.append((kind, count)))
+    assert [each.name for each in listing.things] == ["a", "b", "c"]
+    assert (listing.resource_version, listing.pages, listing.restarts) == ("5", 3, 0)
+    assert told == [("Pod", 1), ("Pod", 2), ("Pod", 3)]
+    assert [each.params.get("continue") for each in api.seen] == [None, "t1", "t2"]
+    assert {each.params["fieldSelector"] for each in api.seen} == {POD.field_selector}
+    assert {each.params["limit"] for each in api.seen} == {"1"}
+    assert {each.headers["Accept-Encoding"] for each in api.seen} == {"identity"}
+
+
+async def test_an_expired_continue_token_begins_the_list_anew(api: FakeApi, connection: Connection) -> None:
+    gone = status(410, "Expired", "too old")
+    api.on(PODS, page([pod("old")], "5", "t1"), gone, page([pod("a")], "8", "t2"), page([pod("b")], "8"))
+    listing = await list_all(connection, POD)
+    assert [each.name for each in listing.things] == ["a", "b"]
+    assert (listing.resource_version, listing.pages, listing.restarts) == ("8", 2, 1)
+    assert [each.params.get("continue") for each in api.seen] == [None, "t1", None, "t2"]
+
+
+async def test_a_list_that_expires_again_is_asked_for_in_one_piece(api: FakeApi, connection: Connection) -> None:
+    gone, first = status(410, "Expired"), page([pod("old")], "5", "t1")
+    api.on(PODS, first, gone, first, gone, page([pod("a")], "9"))
+    assert (await list_all(connection, POD)).restarts == 2
+    assert "limit" not in api.seen[-1].params
+
+
+async def test_a_list_gone_even_in_one_piece_is_an_error(api: FakeApi, connection: Connection) -> None:
+    api.on(PODS, status(410, "Expired"))
+    with pytest.raises(Gone):
+        await list_all(connection, POD)
+    assert len(api.seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("broken", "where"),
+    [
+        pytest.param(bad_pod("broken", "n7"), "n7", id="quantity"),
+        pytest.param({**pod("broken"), "spec": {"nodeName": 5, "containers": []}}, "", id="node name"),
+        pytest.param({"metadata": {"name": "broken", "namespace": "default"}}, "", id="no spec"),
+    ],
+)
+async def test_one_malformed_object_costs_itself_only(
+    api: FakeApi, connection: Connection, broken: Json, where: str
+) -> None:
+    api.on(PODS, page([pod("a"), broken, pod("b")]))
+    listing = await list_all(connection, POD)
+    assert [each.name for each in listing.things] == ["a", "b"]
+    [(error, node)] = listing.problems
+    assert (error.namespace, error.name, node) == ("default", "broken", where)
+
+
+async def test_no_items_at_all(api: FakeApi, connection: Connection) -> None:
+    async def null_items(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"metadata": {"resourceVersion": "3"}, "items": None})
+
+    api.on(PODS, null_items)
+    listing = await list_all(connection, POD)
+    assert (listing.things, listing.resource_version) == ([], "3")
+
+
+async def test_a_page_that_is_no_list_is_a_bad_answer(api: FakeApi, connection: Connection) -> None:
+    async def login(_: web.Request) -> web.StreamResponse:
+        return web.Response(text="<html>please log in</html>", content_type="text/html")
+
+    api.on(PODS, login)
+    with pytest.raises(BadAnswer, match=r"GET /api/v1/pods at http://127\.0\.0\.1:\d+: not a list.*API server\?"):
+        await list_all(connection, POD)
+
+
+async def test_a_server_error_on_the_way_repeats_that_page_only(
+    api: FakeApi, connection: Connection, sleeper: Sleeper
+) -> None:
+    api.on(PODS, page([pod("a")], "5", "t1"), status(500, "InternalError"), page([pod("b")], "5"))
+    assert len((await list_all(connection, POD)).things) == 2
+    assert len(sleeper.waits) == 1
+
+
+async def test_forbidden_is_not_repeated(api: FakeApi, connection: Connection) -> None:
+    api.on(PODS, status(403, "Forbidden", "no"))
+    with pytest.raises(Forbidden):
+        await list_all(connection, POD)
+    assert len(api.seen) == 1
+
+
+async def test_the_next_page_is_asked_for_before_this_one_has_ended(api: FakeApi, connection: Connection) -> None:
+    asked = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"metadata":{"resourceVersion":"5","continue":"t1"},"items":[')
+        async with asyncio.timeout(10):
+            await asked.wait()
+        await response.write(json.dumps(pod("a")).encode() + b"]}")
+        return response
+
+    async def second(request: web.Request) -> web.StreamResponse:
+        asked.set()
+        return await page([pod("b")], "5")(request)
+
+    api.on(PODS, slow, second)
+    listing = await list_all(connection, POD)
+    assert [each.name for each in listing.things] == ["a", "b"]
+    assert len(api.seen) == 2
+
+
+async def test_no_more_than_a_few_pages_are_asked_for_ahead(api: FakeApi, connection: Connection) -> None:
+    flying = most = 0
+
+    def numbered(number: int, token: str) -> Responder:
+        async def respond(request: web.Request) -> web.StreamResponse:
+            nonlocal flying, most
+            flying += 1
+            most = max(most, flying)
+            response = web.StreamResponse()
+            await response.prepare(request)
+            meta = json.dumps({"resourceVersion": "5", "continue": token})
+            await response.write(f'{{"metadata":{meta},"items":['.encode())
+            await asyncio.sleep(0.01)
+            flying -= 1
+            await response.write(json.dumps(pod(f"p{number:02}")).encode() + b"]}")
+            return response
+
+        return respond
+
+    api.on(PODS, *(numbered(n, f"t{n}" if n < 19 else "") for n in range(20)))
+    listing = await list_all(connection, POD)
+    assert [each.name for each in listing.things] == [f"p{n:02}" for n in range(20)]
+    assert 1 < most <= 3
