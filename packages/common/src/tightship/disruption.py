@@ -18,7 +18,6 @@ from msgspec import Struct
 from tightship.cluster import Snapshot
 from tightship.objects import Pod, PodDisruptionBudget, PodTemplate
 from tightship.reasons import Reason, Refusal
-from tightship.selectors import SelectorIndex
 
 
 class Charge(Struct, frozen=True):
@@ -32,23 +31,15 @@ class DisruptionLedger:
     """Allowances of all budgets of a snapshot. :meth:`charge` judges a node's pods together, :meth:`take` spends."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._selecting: SelectorIndex[PodDisruptionBudget] = SelectorIndex()
-        for budget in snapshot.budgets:
-            self._selecting.add(budget.namespace, budget.selector, budget)
-        self._budgets = {budget.key: budget for budget in snapshot.budgets}
+        self._budgets = snapshot.budgets
         self._unreadable: dict[str, str] = {
             each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
         }
         self._left: dict[str, int] = {}
-        self._matches: dict[PodTemplate, tuple[PodDisruptionBudget, ...]] = {}
 
     def budgets_of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
-        """Return the budgets whose selector matches pods of *template*; in policy/v1 the empty one matches all."""
-        found = self._matches.get(template)
-        if found is None:
-            matching = self._selecting.find(template.namespace, template.labels)
-            found = self._matches[template] = tuple(sorted(matching, key=lambda budget: budget.key))
-        return found
+        """Return the budgets whose selector matches pods of *template*."""
+        return self._budgets.of(template)
 
     def covers(self, pod: Pod) -> bool:
         """Whether any budget speaks of *pod*."""
@@ -80,6 +71,8 @@ class DisruptionLedger:
                 refusals.append(Refusal(Reason.MULTIPLE_PDBS, pod.key, detail, f"make only one of {names} select it"))
                 continue
             budget = matching[0]
+            if budget.always_allow_unhealthy and not pod.ready:
+                continue  # asked before anything else of the budget, its status included
             refusal = self._standing(budget, pod)
             if refusal is not None:
                 refusals.append(refusal)
@@ -95,7 +88,7 @@ class DisruptionLedger:
     def take(self, charge: Charge) -> None:
         """Spend what *charge* takes."""
         for key, count in charge.taken.items():
-            self._left[key] = self.left(self._budgets[key]) - count
+            self._left[key] = self.left(self._budgets.by_key[key]) - count
 
     def _standing(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal | None:
         if budget.sync_failed:
@@ -123,10 +116,8 @@ class DisruptionLedger:
 
 
 def _needs_no_allowance(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """KEP-3017: an unhealthy pod may go without spending where the policy, or the others' health, permits it."""
-    if pod.ready:
-        return False
-    return budget.always_allow_unhealthy or 0 < budget.desired_healthy <= budget.current_healthy
+    """An unhealthy pod may go without spending while enough others are healthy (KEP-3017, ``IfHealthyBudget``)."""
+    return not pod.ready and 0 < budget.desired_healthy <= budget.current_healthy
 
 
 def _loosen(budget: PodDisruptionBudget, pod: Pod) -> str:

@@ -33,6 +33,7 @@ class Reason(StrEnum):
     UNREADABLE = "Unreadable"
 
     # The gates of the controller.
+    NOT_SELECTED = "NotSelected"
     NOT_UNDERUTILIZED = "NotUnderutilized"
     TOO_YOUNG = "TooYoung"
     NOT_MARKED_LONG_ENOUGH = "NotMarkedLongEnough"

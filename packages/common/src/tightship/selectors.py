@@ -85,7 +85,7 @@ class SelectorIndex(Generic[_T]):
     """
 
     def __init__(self) -> None:
-        self._by_pair: dict[tuple[str | None, str, str], list[tuple[LabelSelector, _T]]] = {}
+        self._by_pair: dict[str | None, dict[tuple[str, str], list[tuple[LabelSelector, _T]]]] = {}
         self._others: dict[str | None, list[tuple[LabelSelector, _T]]] = {}
 
     def add(self, namespace: str | None, selector: LabelSelector | None, thing: _T) -> None:
@@ -94,18 +94,24 @@ class SelectorIndex(Generic[_T]):
             return
         if selector.match_labels:
             # The pair that sorts last is as good as any, and the same in every run.
-            key, value = max(selector.match_labels.items())
-            self._by_pair.setdefault((namespace, key, value), []).append((selector, thing))
+            pair = max(selector.match_labels.items())
+            self._by_pair.setdefault(namespace, {}).setdefault(pair, []).append((selector, thing))
         else:
             self._others.setdefault(namespace, []).append((selector, thing))
 
     def find(self, namespace: str, labels: Labels) -> list[_T]:
-        """Return what selects objects with *labels* in *namespace*, in the order of filing for each pair."""
+        """Return what selects objects with *labels* in *namespace*, in no particular order."""
         found: list[_T] = []
         for where in (namespace, None):
-            groups = [self._by_pair.get((where, key, value)) for key, value in labels.items()]
-            for group in (*groups, self._others.get(where)):
-                found += [thing for selector, thing in group or () if selector.matches(labels)]
+            pairs = self._by_pair.get(where)
+            if pairs:
+                for pair in labels.items():
+                    for selector, thing in pairs.get(pair, ()):
+                        if selector.matches(labels):
+                            found.append(thing)
+            for selector, thing in self._others.get(where, ()):
+                if selector.matches(labels):
+                    found.append(thing)
         return found
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
 
+from tightship.cluster.budgets import Budgets
 from tightship.objects import (
     CSINode,
     Namespace,
@@ -13,7 +15,6 @@ from tightship.objects import (
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
-    PodDisruptionBudget,
     StorageClass,
     Workload,
 )
@@ -84,7 +85,7 @@ class Snapshot(Struct, frozen=True):
 
     nodes: Mapping[str, NodeView]
     unscheduled: tuple[Pod, ...] = ()
-    budgets: tuple[PodDisruptionBudget, ...] = ()
+    budgets: Budgets = msgspec.field(default_factory=Budgets)
     claims: Mapping[str, PersistentVolumeClaim] = {}
     volumes: Mapping[str, PersistentVolume] = {}
     storage_classes: Mapping[str, StorageClass] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar, cast
 
+from tightship.cluster.budgets import Budgets
 from tightship.cluster.snapshot import NodeView, Snapshot, Unreadable, Usage
 from tightship.objects import (
     WORKLOAD_KINDS,
@@ -43,6 +44,7 @@ class ClusterState:
         self._dirty: set[str] = set()
         self._ordered: dict[str, Mapping[str, ApiObject]] = {}
         self._missing: dict[str, str] = {}
+        self._budgets: tuple[object, Budgets] = (None, Budgets())
 
     def upsert(self, kind: str, thing: ApiObject) -> None:
         """Take in a new or changed object; a finished pod is taken out, since it holds nothing any more."""
@@ -107,7 +109,7 @@ class ClusterState:
         return Snapshot(
             nodes={name: self._views[name] for name in sorted(self._views)},
             unscheduled=tuple(pod for _, pod in sorted(self._unscheduled.items(), key=lambda item: item[0])),
-            budgets=tuple(self._all("PodDisruptionBudget", PodDisruptionBudget).values()),
+            budgets=self._all_budgets(),
             claims=self._all("PersistentVolumeClaim", PersistentVolumeClaim),
             volumes=self._all("PersistentVolume", PersistentVolume),
             storage_classes=self._all("StorageClass", StorageClass),
@@ -118,7 +120,13 @@ class ClusterState:
             unreadable=tuple(sorted(self._unreadable.values())),
         )
 
-    def _all(self, kind: str, of: type[_T]) -> Mapping[str, _T]:
+    def _all_budgets(self) -> Budgets:
+        current = self._all("PodDisruptionBudget", PodDisruptionBudget)
+        if self._budgets[0] is not current:
+            self._budgets = (current, Budgets(current.values()))
+        return self._budgets[1]
+
+    def _all(self, kind: str, of: type[_T]) -> Mapping[str, _T]:  # noqa: ARG002 - names the type for the checker
         """All objects of *kind* by ``namespace/name`` (or name), ordered; made anew only when one has changed."""
         kept = self._ordered.get(kind)
         if kept is None:
@@ -126,7 +134,7 @@ class ClusterState:
             kept = self._ordered[kind] = {
                 (f"{key[0]}/{key[1]}" if key[0] else key[1]): known[key] for key in sorted(known)
             }
-        return cast(Mapping[str, _T], kept)
+        return cast("Mapping[str, _T]", kept)
 
     def _add_pod(self, key: Key, pod: Pod) -> None:
         if pod.node:

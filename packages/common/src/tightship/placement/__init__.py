@@ -1,12 +1,13 @@
 """Where pods can go, by kube-scheduler's filters, and where they are likely to go, by a model of its scoring."""
 
-from tightship.placement.fitting import Fit, certain, fit_all
+from tightship.placement.fitting import Fit, Leaving, certain, fit_all, stuck_in_turn
 from tightship.placement.scoring import aligned, best_fit, scheduler_choice, scheduler_scores
 from tightship.placement.space import Ask, Space, fit_to_receive
 
 __all__ = [
     "Ask",
     "Fit",
+    "Leaving",
     "Space",
     "aligned",
     "best_fit",
@@ -15,4 +16,5 @@ __all__ = [
     "fit_to_receive",
     "scheduler_choice",
     "scheduler_scores",
+    "stuck_in_turn",
 ]

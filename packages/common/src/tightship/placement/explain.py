@@ -42,7 +42,9 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
         lacking += missing > 0
         share += missing * space.scale[row]
     enough = left & (lacking == 0)
-    near = np.flatnonzero(left & (lacking == 1))
+    # Making room helps only where the pod would fit on the empty node.
+    large_enough = np.logical_and.reduce([space.capacity[row] >= amount for row, amount in ask.rows])
+    near = np.flatnonzero(left & (lacking == 1) & large_enough)
     rest = enough & ~space.feasible(ask)
     count(_other_filters(spec), int(rest.sum()))
     total = len(space.nodes)

@@ -6,7 +6,7 @@ again; what is still open and small is searched exhaustively, so that for small 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -26,7 +26,8 @@ clever placement matters, and next to nothing in large ones, where a pod more or
 class Fit(Struct, frozen=True):
     """The outcome: a node index for each ask in the order given, or the positions of asks that found none.
 
-    *alone* are those that fit nowhere even with all others left out: for them the answer is exact.
+    *alone* are those that fit nowhere even with all others left out, and that no other of them could help to a place
+    (as a companion, or by raising a spread's minimum): for them the answer is exact.
     """
 
     nodes: tuple[int, ...] = ()
@@ -53,7 +54,11 @@ def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retrie
             break
         order.remove(failed)
         order.insert(0, failed)
-    alone = tuple(position for position, ask in enumerate(asks) if not space.feasible(ask).any())
+    alone = tuple(
+        position
+        for position, ask in enumerate(asks)
+        if not space.feasible(ask).any() and not _helped(asks, position, range(len(asks)))
+    )
     if alone:
         return Fit(unplaced=alone, alone=alone)
     if retries:
@@ -77,21 +82,49 @@ def _greedy(
     space: Space, asks: Sequence[Ask], order: Sequence[int], choose: Choice
 ) -> tuple[int | None, dict[int, int]]:
     nodes: dict[int, int] = {}
-    for position in order:
-        ask = asks[position]
-        feasible = np.flatnonzero(space.feasible(ask))
-        if not len(feasible):
-            return position, nodes
-        node = int(feasible[0]) if len(feasible) == 1 else choose(space, ask, feasible)
-        space.place(ask, node)
-        nodes[position] = node
+    queue = list(order)
+    while queue:
+        postponed: list[int] = []
+        for number, position in enumerate(queue):
+            ask = asks[position]
+            feasible = np.flatnonzero(space.feasible(ask))
+            if not len(feasible):
+                if not _helped(asks, position, queue[number + 1 :]):
+                    return position, nodes
+                postponed.append(position)
+                continue
+            node = int(feasible[0]) if len(feasible) == 1 else choose(space, ask, feasible)
+            space.place(ask, node)
+            nodes[position] = node
+        queue = postponed
     return None, nodes
 
 
+def _helped(asks: Sequence[Ask], position: int, others: Iterable[int]) -> bool:
+    """Whether placing one of *others* can open a node to the pod: as a companion, or by raising a spread's minimum."""
+    ask = asks[position]
+    if ask.plain or (ask.affinity.group is None and not ask.spread.own):
+        return False
+    own = {id(counter) for counter in ask.spread.own}
+    group = ask.affinity.group
+    for other in others:
+        if other == position:
+            continue
+        if group is not None and any(joined is group for joined in asks[other].affinity.joins):
+            return True
+        if any(id(counter) in own for counter in asks[other].spread.joins):
+            return True
+    return False
+
+
 def _search(space: Space, asks: Sequence[Ask], order: Sequence[int]) -> tuple[int, ...] | None:
-    """Depth first over all placements, the pod with the fewest nodes left next; ``None`` if none was found in time."""
+    """Depth first over all placements, the pod with the fewest nodes left next; ``None`` if none was found in time.
+
+    Where a pod may open nodes to another the order matters as well, so there every pod is tried next.
+    """
     work = SEARCH_WORK
     chosen: dict[int, int] = {}
+    ordered = any(_helped(asks, position, order) for position in order)
 
     def descend(left: frozenset[int]) -> bool:
         nonlocal work
@@ -101,14 +134,15 @@ def _search(space: Space, asks: Sequence[Ask], order: Sequence[int]) -> tuple[in
         if work <= 0:
             return False
         options = {position: np.flatnonzero(space.feasible(asks[position])) for position in left}
-        position = min(left, key=lambda each: (len(options[each]), order.index(each)))
-        for node in options[position].tolist():
-            mark = space.mark()
-            space.place(asks[position], node)
-            if descend(left - {position}):
-                chosen[position] = node
-                return True
-            space.rollback(mark)
+        nearest = sorted(left, key=lambda each: (len(options[each]), order.index(each)))
+        for position in nearest if ordered else nearest[:1]:
+            for node in options[position].tolist():
+                mark = space.mark()
+                space.place(asks[position], node)
+                if descend(left - {position}):
+                    chosen[position] = node
+                    return True
+                space.rollback(mark)
         return False
 
     start = space.mark()
@@ -117,6 +151,49 @@ def _search(space: Space, asks: Sequence[Ask], order: Sequence[int]) -> tuple[in
         return None
     space.rollback(start)
     return tuple(chosen[position] for position in range(len(asks)))
+
+
+class Leaving(Struct, frozen=True):
+    """A pod on its way to the node *target*; with *waits* its budget lets it go only when others are Ready again."""
+
+    ask: Ask
+    target: int
+    waits: bool
+
+
+def stuck_in_turn(space: Space, origin: int, leaving: Sequence[Leaving]) -> tuple[int, ...]:
+    """Return the positions of pods that could never land, though each has its place once all have: empty is good.
+
+    Pods that wait leave node *origin* one after another, each only when the one before runs. While some are still
+    there they count for affinity, anti-affinity and spread: a pod that has to be beside one of them can't start
+    elsewhere, and the other may not leave before it has. The space has every pod at its target, and is left so.
+    """
+    if not any(each.waits and not each.ask.plain for each in leaving):
+        return ()
+    mark = space.mark()
+    for each in leaving:
+        space.lift(each.ask, each.target)
+        if each.waits:
+            space.place(each.ask, origin)
+    left = list(range(len(leaving)))
+    while left:
+        landed = next((position for position in left if _lands(space, origin, leaving[position])), None)
+        if landed is None:
+            break
+        left.remove(landed)
+    space.rollback(mark)
+    return tuple(left)
+
+
+def _lands(space: Space, origin: int, pod: Leaving) -> bool:
+    if pod.waits:
+        space.lift(pod.ask, origin)
+    if space.accepts(pod.ask, pod.target):
+        space.place(pod.ask, pod.target)
+        return True
+    if pod.waits:
+        space.place(pod.ask, origin)
+    return False
 
 
 def certain(space: Space, asks: Sequence[Ask]) -> bool:

@@ -11,6 +11,7 @@ from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
 from tightship.disruption import DisruptionLedger
 from tightship.objects import Pod
+from tightship.placement.fitting import Leaving, stuck_in_turn
 from tightship.placement.scoring import Choice
 from tightship.plan.model import Move, Placement, Plan, Removal
 from tightship.plan.planner import Candidate, Planner
@@ -117,6 +118,10 @@ def _holds(planner: Planner, removals: list[Removal]) -> bool:
             if not space.accepts(ask, target):
                 return False
             space.place(ask, target)
+        waits = [bool(move.waits_for) for move in removal.moves]
+        leaving = [Leaving(ask, target, wait) for (ask, target), wait in zip(asks, waits, strict=True)]
+        if stuck_in_turn(space, node, leaving):
+            return False
         for guest in waiting:
             options = space.feasible(guest.ask).nonzero()[0]
             if not len(options):

@@ -12,7 +12,7 @@ from tightship.disruption import DisruptionLedger
 from tightship.objects import Pod
 from tightship.objects.pod import DEFAULT_SCHEDULER
 from tightship.placement.explain import why_nowhere
-from tightship.placement.fitting import RETRIES, Fit, certain, fit_all
+from tightship.placement.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
 from tightship.placement.scoring import Choice, best_fit, scheduler_choice
 from tightship.placement.space import Ask, Space
 from tightship.plan.model import Move, Placement, Removal
@@ -99,7 +99,11 @@ class Planner:
         for guest in (*guests, *waiting):
             space.lift(guest.ask, node)
         asks = [guest.ask for guest in (*guests, *waiting)]
-        if self.placement == "certain" and not certain(space, asks):
+        slow = [self._waits_for(guest, charge.waits) for guest in guests]
+        # Of pods that leave one after another, the choices of the first change what is left to the others in ways that
+        # are not played through.
+        unsure = any(wait and not guest.ask.plain for wait, guest in zip(slow, guests, strict=True))
+        if self.placement == "certain" and (unsure or not certain(space, asks)):
             refusals = self._homeless(candidate, guests, waiting, fit_all(space, asks, best_fit), strand=True)
             space.rollback(mark)
             return refusals
@@ -108,9 +112,28 @@ class Planner:
             refusals = self._homeless(candidate, guests, waiting, fit, strand=False)
             space.rollback(mark)
             return refusals
+        leaving = [Leaving(ask, target, bool(wait)) for ask, target, wait in zip(asks, fit.nodes, slow, strict=False)]
+        stuck = stuck_in_turn(space, node, leaving)
+        if stuck:
+            space.rollback(mark)
+            return sorted(self._stuck(guests[position], slow[position]) for position in stuck)
         self.ledger.take(charge)
         self._settle(candidate, guests, waiting, fit, charge.waits)
         return []
+
+    def _waits_for(self, guest: Guest, waits: tuple[str, ...]) -> str:
+        """Return the budget that lets this pod go only after others, empty where none does."""
+        budgets = self.ledger.budgets_of(guest.pod.template) if waits else ()
+        return budgets[0].key if budgets and budgets[0].key in waits else ""
+
+    def _stuck(self, guest: Guest, budget: str) -> Refusal:
+        if not budget:
+            detail = "it has a place only when pods have left that may not leave before it runs elsewhere"
+            return Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail)
+        detail = (
+            f"PDB {budget} lets pods go only one after another, and it has no place while the others are still here"
+        )
+        return Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail, f"let PDB {budget} allow all of them at once")
 
     def _settle(
         self, candidate: Candidate, guests: list[Guest], waiting: list[Guest], fit: Fit, waits: tuple[str, ...]
@@ -120,9 +143,7 @@ class Planner:
             # A pending pod is no eviction: it only needs room elsewhere.
             if guest.pod.node:
                 name = self.space.names[target]
-                budgets = self.ledger.budgets_of(guest.pod.template)
-                waits_for = budgets[0].key if budgets and budgets[0].key in waits else ""
-                moves.append(Move(guest.pod, guest.origin, name, waits_for))
+                moves.append(Move(guest.pod, guest.origin, name, self._waits_for(guest, waits)))
                 self._arrived.setdefault(target, []).append(Guest(guest.pod, guest.ask, name))
                 self._received[name] = self._received.get(name, 0) + guest.pod.requests.get("cpu", 0)
             else:

@@ -1,0 +1,53 @@
+"""The cluster a command is about: an API server's, or a file in its place. Only ever read."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import Mapping
+
+from tightship.cli.app import UsageError
+from tightship.cli.progress import Progress
+from tightship.cluster import Snapshot
+from tightship.report import Source
+
+
+def load_snapshot(arguments: argparse.Namespace, progress: Progress) -> tuple[Snapshot, Source]:
+    """Return the cluster that the arguments of :func:`~tightship.cli.arguments.add_cluster_arguments` name.
+
+    Raises :class:`UsageError`, :class:`~tightship.kube.files.FileError` or a
+    :class:`~tightship.kube.errors.KubeError`.
+    """
+    path: str | None = arguments.filename
+    if path is not None:
+        for flag in ("kubeconfig", "context"):
+            if getattr(arguments, flag) is not None:
+                raise UsageError(f"--{flag} names a cluster and --filename a file: give only one of them")
+        from tightship.kube.files import read_file
+
+        progress.say(f"reading {'standard input' if path == '-' else path}")
+        return read_file(path), Source("file", path if path == "-" else os.path.basename(path))  # noqa: PTH119
+    return asyncio.run(_read_live(arguments.kubeconfig, arguments.context, progress))
+
+
+async def _read_live(kubeconfig: str | None, context: str | None, progress: Progress) -> tuple[Snapshot, Source]:
+    # Reading a file needs none of this, and importing it takes longer than reading most files.
+    from tightship.kube.cache import read_cluster
+    from tightship.kube.connection import connect
+
+    counts: dict[str, int] = {}
+
+    def tell(kind: str, count: int) -> None:
+        counts[kind] = count
+        progress.say(f"reading the cluster: {_most(counts)}")
+
+    progress.say("connecting")
+    async with await connect(kubeconfig, context) as connection:
+        snapshot = await read_cluster(connection, progress=tell)
+        return snapshot, Source("cluster", connection.context)
+
+
+def _most(counts: Mapping[str, int]) -> str:
+    largest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:3]
+    return ", ".join(f"{count:,} {kind}" for kind, count in largest)

@@ -1,0 +1,53 @@
+"""Amounts, shares and ages as people read them."""
+
+from __future__ import annotations
+
+from tightship.durations import format_duration
+from tightship.report.document import Share
+
+_STEPS = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+
+
+def cores(milli: int) -> str:
+    """Return milli-CPU as cores: ``0.25``, ``1.5``, ``32``, ``12,345``."""
+    if milli % 1000 == 0:
+        return f"{milli // 1000:,}"
+    if milli < 1000:
+        return f"{milli / 1000:.3f}".rstrip("0")
+    return f"{milli / 1000:,.1f}"
+
+
+def memory(amount: int) -> str:
+    """Return bytes with a binary suffix and at most one decimal: ``512Mi``, ``51.2Gi``."""
+    size, step = float(amount), 0
+    while size >= 1024 and step < len(_STEPS) - 1:
+        size, step = size / 1024, step + 1
+    return f"{size:.1f}".removesuffix(".0") + _STEPS[step]
+
+
+def memory_pair(share: Share) -> str:
+    """Return ``51.2/256Gi``: both in the unit of the allocatable amount, unless one is tiny beside the other."""
+    total, used = memory(share.allocatable), memory(share.requested)
+    unit = total.lstrip("0123456789.")
+    scaled = share.requested / 1024 ** _STEPS.index(unit)
+    return f"{scaled:.1f}/{total}" if scaled >= 0.05 or not share.requested else f"{used}/{total}"
+
+
+def cores_pair(share: Share) -> str:
+    """Return ``13.3/32``; the first always with one decimal, so that a column of them reads easily."""
+    return f"{share.requested / 1000:.1f}/{cores(share.allocatable)}"
+
+
+def percent(ratio: float | None) -> str:
+    """Return a ratio in percent without decimals, ``-`` where there is none."""
+    return "-" if ratio is None else f"{ratio * 100:.0f}%"
+
+
+def age(seconds: int | None) -> str:
+    """Return an age as kubectl writes it, ``-`` where the creation time is unknown."""
+    return "-" if seconds is None else format_duration(seconds)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return ``1 node``, ``2 nodes``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

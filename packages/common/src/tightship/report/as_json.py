@@ -1,0 +1,15 @@
+"""A document as JSON: indented by two, keys in the order of the schema."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tightship.report.document import NodePlan
+from tightship.report.explanation import NodeExplanation
+from tightship.report.terminal import Terminal
+
+
+def render_json(document: NodePlan | NodeExplanation, terminal: Terminal) -> str:
+    """Return *document* as JSON with a final line end; the terminal makes no difference."""
+    del terminal
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"

@@ -1,0 +1,178 @@
+"""From a plan to its document."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tightship.plan import Removal
+from tightship.reasons import Refusal
+from tightship.report.document import (
+    API_VERSION,
+    KeptBy,
+    MoveEntry,
+    NodeEntry,
+    NodePlan,
+    NodeTotals,
+    PodCounts,
+    SchedulerForecast,
+    Share,
+    ShareTotals,
+    StuckNode,
+    Summary,
+)
+from tightship.report.inputs import (
+    Facts,
+    Inputs,
+    by_importance,
+    importance,
+    other_resources,
+    owner_of,
+    refusal_entry,
+    share,
+    share_of,
+)
+from tightship.report.order import DEFAULT_ORDER, sorted_nodes
+from tightship.report.times import rfc3339
+
+
+def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
+    """Return the document of a plan, its nodes in the order *sort_by*."""
+    places = {removal.node: (number, removal) for number, removal in enumerate(inputs.plan.removals, 1)}
+    nodes = tuple(_node(inputs, name, facts, places.get(name)) for name, facts in inputs.facts.items())
+    nodes += tuple(_unreadable(inputs, name) for name in sorted(inputs.plan.refusals.keys() - inputs.facts.keys()))
+    return NodePlan(
+        api_version=API_VERSION,
+        generator=inputs.generator,
+        source=inputs.source,
+        evaluated_at=inputs.evaluated_at,
+        strategy=inputs.plan.strategy,
+        placement=inputs.plan.placement,
+        settings=inputs.settings,
+        summary=_summary(inputs, nodes),
+        nodes=sorted_nodes(nodes, sort_by),
+        warnings=inputs.warnings,
+    )
+
+
+def _node(inputs: Inputs, name: str, facts: Facts, place: tuple[int, Removal] | None) -> NodeEntry:
+    node, used = facts.view.node, facts.utilization
+    refusals = () if place is not None else inputs.plan.refusals.get(name, ())
+    found = by_importance(refusals)
+    return NodeEntry(
+        name=name,
+        pool=facts.pool,
+        created_at=rfc3339(node.created) if node.created else None,
+        age_seconds=max(0, int(inputs.now - node.created)) if node.created else None,
+        ready=node.ready,
+        decision="keep" if place is None else "remove",
+        order=None if place is None else place[0],
+        round=None if place is None else place[1].round,
+        cpu_milli=share_of(used, "cpu"),
+        memory_bytes=share_of(used, "memory"),
+        other={each: share_of(used, each) for each in other_resources(used.allocatable)},
+        pods=_pods(facts),
+        moves=() if place is None else _moves(inputs, place[1]),
+        reasons=tuple(dict.fromkeys(each.reason.value for each in found)),
+        refusals=tuple(refusal_entry(each) for each in found),
+    )
+
+
+def _unreadable(inputs: Inputs, name: str) -> NodeEntry:
+    """Return the entry of a node of which nothing is known but why it can't be read."""
+    found = by_importance(inputs.plan.refusals[name])
+    return NodeEntry(
+        name=name,
+        pool="",
+        created_at=None,
+        age_seconds=None,
+        ready=False,
+        decision="keep",
+        order=None,
+        round=None,
+        cpu_milli=share(0, 0),
+        memory_bytes=share(0, 0),
+        other={},
+        pods=PodCounts(0, 0, 0, 0),
+        moves=(),
+        reasons=tuple(dict.fromkeys(each.reason.value for each in found)),
+        refusals=tuple(refusal_entry(each) for each in found),
+    )
+
+
+def _pods(facts: Facts) -> PodCounts:
+    refused = {refusal.subject for refusal in facts.refusals}
+    pods = facts.view.pods
+    with_node = sum(1 for pod in pods if pod.daemon or pod.mirror)
+    return PodCounts(
+        total=len(pods),
+        evictable=sum(1 for pod in facts.evict if pod.key not in refused) if refused else len(facts.evict),
+        with_node=with_node,
+        leaving=len(pods) - with_node - len(facts.evict),
+    )
+
+
+def _moves(inputs: Inputs, removal: Removal) -> tuple[MoveEntry, ...]:
+    targets = inputs.forecast.targets if inputs.forecast is not None else {}
+    return tuple(
+        MoveEntry(
+            pod=move.pod.key,
+            owner=owner_of(move.pod),
+            cpu_milli=move.pod.requests.get("cpu", 0),
+            memory_bytes=move.pod.requests.get("memory", 0),
+            to=move.target,
+            scheduler_to=targets.get(move.pod.key),
+            waits_for=move.waits_for or None,
+        )
+        for move in sorted(removal.moves, key=lambda each: (each.pod.namespace, each.pod.name))
+    )
+
+
+def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
+    plan = inputs.plan
+    removed = len(plan.removals)
+    return Summary(
+        nodes=NodeTotals(len(nodes), len(nodes) - removed, removed),
+        cpu_milli=_totals(inputs, "cpu", [(each, each.cpu_milli) for each in nodes]),
+        memory_bytes=_totals(inputs, "memory", [(each, each.memory_bytes) for each in nodes]),
+        evictions=plan.evictions,
+        rounds=plan.rounds,
+        waits_for=tuple(
+            sorted({move.waits_for for removal in plan.removals for move in removal.moves if move.waits_for})
+        ),
+        kept_by=_kept_by(nodes),
+        scheduler=_forecast(inputs, len(nodes)),
+    )
+
+
+def _totals(inputs: Inputs, resource: str, parts: list[tuple[NodeEntry, Share]]) -> ShareTotals:
+    """Sum over all nodes, and over those kept with what was moved; a pod moved twice counts once."""
+    moved = {move.pod.key: move.pod for removal in inputs.plan.removals for move in removal.moves}
+    kept = [part for node, part in parts if node.decision == "keep"]
+    arriving = sum(pod.requests.get(resource, 0) for pod in moved.values())
+    return ShareTotals(
+        before=share(sum(part.requested for _, part in parts), sum(part.allocatable for _, part in parts)),
+        after=share(sum(part.requested for part in kept) + arriving, sum(part.allocatable for part in kept)),
+    )
+
+
+def _kept_by(nodes: tuple[NodeEntry, ...]) -> tuple[KeptBy, ...]:
+    counts: Counter[str] = Counter()
+    alone: Counter[str] = Counter()
+    for node in nodes:
+        counts.update(node.reasons)
+        if len(node.reasons) == 1:
+            alone.update(node.reasons)
+    order = sorted(counts.items(), key=lambda item: (-item[1], importance(item[0])))
+    return tuple(KeptBy(reason, number, alone[reason]) for reason, number in order)
+
+
+def _forecast(inputs: Inputs, nodes: int) -> SchedulerForecast | None:
+    forecast = inputs.forecast
+    if forecast is None:
+        return None
+
+    def entry(name: str, refusals: tuple[Refusal, ...]) -> StuckNode:
+        return StuckNode(name, tuple(refusal_entry(each) for each in by_importance(refusals)))
+
+    stuck = tuple(entry(name, refusals) for name, refusals in forecast.stuck.items())
+    return SchedulerForecast(forecast.removed, nodes - forecast.removed, forecast.evictions, stuck)

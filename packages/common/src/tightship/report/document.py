@@ -1,0 +1,176 @@
+"""The plan as a document: what ``-o json`` prints, and all that any other output is made from.
+
+Keys are camelCase on the wire and only ever added within one ``apiVersion``. Amounts are integers whose unit is in the
+key (``cpuMilli``, ``memoryBytes``) or, under ``other``, the resource's own; times are RFC 3339 in UTC, to the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+API_VERSION: Final = "tightship.dev/v1"
+
+Decision = Literal["remove", "keep"]
+
+
+_Plain = bool | int | float | str | None
+Setting: TypeAlias = _Plain | list[str] | dict[str, dict[str, _Plain]]
+"""The value of a setting: a scalar, a list of words, or settings by pool."""
+
+
+class Generator(Struct, frozen=True, rename="camel"):
+    """The program that made a document."""
+
+    name: str
+    version: str
+
+
+class Source(Struct, frozen=True, rename="camel"):
+    """Where the cluster was read from: a ``file`` (``-`` is standard input) or a ``cluster`` (its context)."""
+
+    type: Literal["file", "cluster"]
+    name: str
+
+
+class SettingsView(Struct, frozen=True, rename="camel"):
+    """The settings in force: one line for people, and all values by the keys of the configuration file."""
+
+    summary: str
+    values: Mapping[str, Setting]
+
+
+class Share(Struct, frozen=True, rename="camel"):
+    """Requested of allocatable. *ratio* has four decimals, and is ``null`` where there is nothing to allocate."""
+
+    requested: int
+    allocatable: int
+    ratio: float | None
+
+
+class RefusalEntry(Struct, frozen=True, rename="camel"):
+    """One thing that keeps a node; *fix* is the smallest change that would remove it, ``null`` where none is known."""
+
+    reason: str
+    subject: str
+    detail: str
+    fix: str | None
+
+
+class MoveEntry(Struct, frozen=True, rename="camel"):
+    """One eviction of the plan.
+
+    *to* is where the pod can go, *scheduler_to* where kube-scheduler would first put it by our model of its scoring
+    (``null`` without a forecast), *waits_for* the PodDisruptionBudget that lets pods go only one after another.
+    """
+
+    pod: str
+    owner: str | None
+    cpu_milli: int
+    memory_bytes: int
+    to: str
+    scheduler_to: str | None
+    waits_for: str | None
+
+
+class PodCounts(Struct, frozen=True, rename="camel"):
+    """Pods on a node: *evictable* nothing forbids to evict, *with_node* go with it (DaemonSet and mirror pods),
+    *leaving* are being deleted already.
+    """
+
+    total: int
+    evictable: int
+    with_node: int
+    leaving: int
+
+
+class NodeEntry(Struct, frozen=True, rename="camel"):
+    """One node: how full it is, and either its place in the plan (*order* and *round*, from 1) or what keeps it.
+
+    *reasons* are the distinct words of *refusals*, the most important first.
+    """
+
+    name: str
+    pool: str
+    created_at: str | None
+    age_seconds: int | None
+    ready: bool
+    decision: Decision
+    order: int | None
+    round: int | None
+    cpu_milli: Share
+    memory_bytes: Share
+    other: Mapping[str, Share]
+    pods: PodCounts
+    moves: tuple[MoveEntry, ...]
+    reasons: tuple[str, ...]
+    refusals: tuple[RefusalEntry, ...]
+
+
+class NodeTotals(Struct, frozen=True, rename="camel"):
+    """Nodes before the plan and after it."""
+
+    before: int
+    after: int
+    removed: int
+
+
+class ShareTotals(Struct, frozen=True, rename="camel"):
+    """A resource over the whole cluster; what *after* still allocates is the capacity kept."""
+
+    before: Share
+    after: Share
+
+
+class KeptBy(Struct, frozen=True, rename="camel"):
+    """A reason and the *nodes* it keeps; *alone* of them by nothing else."""
+
+    reason: str
+    nodes: int
+    alone: int
+
+
+class StuckNode(Struct, frozen=True, rename="camel"):
+    """A planned node that kube-scheduler's own choices would leave undrained, by our model."""
+
+    node: str
+    refusals: tuple[RefusalEntry, ...]
+
+
+class SchedulerForecast(Struct, frozen=True, rename="camel"):
+    """What the first round would come to if kube-scheduler placed every pod by its default scoring, by our model."""
+
+    removed: int
+    nodes_after: int
+    evictions: int
+    stuck: tuple[StuckNode, ...]
+
+
+class Summary(Struct, frozen=True, rename="camel"):
+    """The plan in numbers. *waits_for* are PodDisruptionBudgets that let pods go only one after another."""
+
+    nodes: NodeTotals
+    cpu_milli: ShareTotals
+    memory_bytes: ShareTotals
+    evictions: int
+    rounds: int
+    waits_for: tuple[str, ...]
+    kept_by: tuple[KeptBy, ...]
+    scheduler: SchedulerForecast | None
+
+
+class NodePlan(Struct, frozen=True, rename="camel", tag_field="kind", tag="NodePlan"):
+    """What would be removed and why the rest stays, of one cluster at one time."""
+
+    api_version: Literal["tightship.dev/v1"]
+    generator: Generator
+    source: Source
+    evaluated_at: str
+    strategy: str
+    placement: str
+    settings: SettingsView
+    summary: Summary
+    nodes: tuple[NodeEntry, ...]
+    warnings: tuple[str, ...]

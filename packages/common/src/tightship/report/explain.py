@@ -1,0 +1,193 @@
+"""From a plan to the explanation of single nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tightship.disruption import DisruptionLedger
+from tightship.objects import Pod
+from tightship.plan import Removal
+from tightship.pools import KNOWN_POOL_LABELS
+from tightship.reasons import Refusal
+from tightship.report.alone import Alone, DrainAlone
+from tightship.report.document import API_VERSION
+from tightship.report.explanation import BudgetEntry, Change, GateCheck, NodeDetail, NodeExplanation, PodEntry
+from tightship.report.inputs import (
+    Facts,
+    Inputs,
+    by_importance,
+    other_resources,
+    owner_of,
+    refusal_entry,
+    share,
+    share_of,
+)
+from tightship.report.times import rfc3339
+
+TELLING_LABELS = (
+    *KNOWN_POOL_LABELS,
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "node.kubernetes.io/instance-type",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "karpenter.sh/capacity-type",
+    "eks.amazonaws.com/capacityType",
+    "cloud.google.com/gke-spot",
+    "cloud.google.com/gke-provisioning",
+    "kubernetes.azure.com/scalesetpriority",
+)
+"""Labels that matter for packing: pool, place, size, price."""
+
+
+def explanation_document(
+    inputs: Inputs, names: Sequence[str], gates: Mapping[str, tuple[GateCheck, ...]]
+) -> NodeExplanation:
+    """Return the explanation of the nodes *names*, each of which must be in the snapshot.
+
+    *gates* are the controller's gates by node; a gate that the plan closed on its way is shown closed.
+    """
+    places = {removal.node: (number, removal) for number, removal in enumerate(inputs.plan.removals, 1)}
+    alone = DrainAlone(inputs.snapshot, inputs.plan.placement)
+    ledger = DisruptionLedger(inputs.snapshot)
+
+    def detail(name: str) -> NodeDetail:
+        facts, place = inputs.facts[name], places.get(name)
+        tried = Alone({}, ()) if place is not None else alone.of(name, facts.evict)
+        return _detail(inputs, facts, place, tried, gates=gates.get(name, ()), ledger=ledger)
+
+    return NodeExplanation(
+        api_version=API_VERSION,
+        generator=inputs.generator,
+        source=inputs.source,
+        evaluated_at=inputs.evaluated_at,
+        strategy=inputs.plan.strategy,
+        placement=inputs.plan.placement,
+        settings=inputs.settings,
+        nodes=tuple(detail(name) for name in dict.fromkeys(names)),
+        warnings=inputs.warnings,
+    )
+
+
+def _detail(
+    inputs: Inputs,
+    facts: Facts,
+    place: tuple[int, Removal] | None,
+    alone: Alone,
+    *,
+    gates: tuple[GateCheck, ...],
+    ledger: DisruptionLedger,
+) -> NodeDetail:
+    node, used = facts.view.node, facts.utilization
+    blockers = [] if place is not None else _blockers(inputs.plan.refusals.get(node.name, ()), alone.refusals)
+    hints = {gate.reason: gate.fix for gate in gates if gate.fix}
+    pod_keys = {pod.key for pod in facts.view.pods}
+    by_pod: dict[str, list[Refusal]] = {}
+    for refusal in blockers:
+        if refusal.subject in pod_keys:
+            by_pod.setdefault(refusal.subject, []).append(refusal)
+    targets = dict(alone.targets)
+    if place is not None:
+        targets = {move.pod.key: move.target for move in place[1].moves}
+    changes, without = _changes(blockers, hints)
+    return NodeDetail(
+        name=node.name,
+        pool=facts.pool,
+        created_at=rfc3339(node.created) if node.created else None,
+        age_seconds=max(0, int(inputs.now - node.created)) if node.created else None,
+        ready=node.ready,
+        cordoned=node.unschedulable,
+        labels={label: node.labels[label] for label in TELLING_LABELS if label in node.labels},
+        taints=tuple(
+            f"{each.key}={each.value}:{each.effect}" if each.value else f"{each.key}:{each.effect}"
+            for each in node.taints
+        ),
+        decision="keep" if place is None else "remove",
+        order=None if place is None else place[0],
+        round=None if place is None else place[1].round,
+        removals=len(inputs.plan.removals),
+        utilization={
+            "cpuMilli": share_of(used, "cpu"),
+            "memoryBytes": share_of(used, "memory"),
+            "pods": share(len(facts.view.pods), used.allocatable.get("pods", 0)),
+            **{each: share_of(used, each) for each in other_resources(used.allocatable)},
+        },
+        gates=tuple(_as_planned(gate, blockers) for gate in gates),
+        refusals=tuple(
+            refusal_entry(each, hints.get(each.reason.value, "")) for each in blockers if each.subject not in pod_keys
+        ),
+        pods=tuple(
+            _pod(inputs, pod, facts, targets, refusals=by_pod.get(pod.key, []), ledger=ledger)
+            for pod in facts.view.pods
+        ),
+        changes=changes,
+        without_change=without,
+    )
+
+
+def _blockers(planned: tuple[Refusal, ...], alone: tuple[Refusal, ...]) -> list[Refusal]:
+    """Join what the plan says with what draining just this node says, one refusal for each reason and subject."""
+    joined = {(each.reason, each.subject): each for each in (*alone, *planned)}
+    return by_importance(tuple(joined.values()))
+
+
+def _as_planned(gate: GateCheck, blockers: list[Refusal]) -> GateCheck:
+    """Show a gate that was open at first and closed as the plan grew."""
+    if not gate.passed:
+        return gate
+    refusal = next((each for each in blockers if each.reason.value == gate.reason), None)
+    if refusal is None:
+        return GateCheck(gate.name, gate.reason, True, gate.detail)
+    return GateCheck(gate.name, gate.reason, False, refusal.detail, refusal.fix or gate.fix)
+
+
+def _pod(
+    inputs: Inputs,
+    pod: Pod,
+    facts: Facts,
+    targets: Mapping[str, str],
+    *,
+    refusals: list[Refusal],
+    ledger: DisruptionLedger,
+) -> PodEntry:
+    evicted = any(each is pod for each in facts.evict)
+    forecast = inputs.forecast.targets if inputs.forecast is not None else {}
+    return PodEntry(
+        name=pod.key,
+        owner=owner_of(pod),
+        phase=pod.phase,
+        ready=pod.ready,
+        priority=pod.spec.priority,
+        cpu_milli=pod.requests.get("cpu", 0),
+        memory_bytes=pod.requests.get("memory", 0),
+        other={name: pod.requests[name] for name in other_resources(pod.requests)},
+        fate="evict" if evicted else "stays" if pod.daemon or pod.mirror else "leaving",
+        target=targets.get(pod.key),
+        scheduler_target=forecast.get(pod.key),
+        budgets=tuple(
+            BudgetEntry(
+                name=budget.key,
+                rule=budget.rule,
+                allowed=budget.disruptions_allowed,
+                healthy=budget.current_healthy,
+                wanted=budget.desired_healthy,
+                expected=budget.expected_pods,
+            )
+            for budget in ledger.budgets_of(pod.template)
+        ),
+        refusals=tuple(refusal_entry(each) for each in refusals),
+    )
+
+
+def _changes(blockers: list[Refusal], hints: Mapping[str, str]) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """Return the union of the smallest changes of all blockers, and the blockers without one."""
+    union: dict[str, list[str]] = {}
+    without: list[str] = []
+    for refusal in blockers:
+        fix = refusal.fix or hints.get(refusal.reason.value, "")
+        blocker = f"{refusal.reason} {refusal.subject}"
+        if fix:
+            union.setdefault(fix, []).append(blocker)
+        else:
+            without.append(blocker)
+    return tuple(Change(fix, tuple(removed)) for fix, removed in union.items()), tuple(without)

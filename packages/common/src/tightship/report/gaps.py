@@ -1,0 +1,63 @@
+"""What a snapshot does not tell, in sentences: kinds that were not read, and objects that could not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tightship.cluster import Snapshot
+from tightship.objects import Pod
+
+UNREADABLE_SHOWN = 10
+"""Unreadable objects that are named one by one."""
+
+_VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
+_WORKLOAD_KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")
+_PLURALS = {"StorageClass": "StorageClasses"}
+
+
+def warnings_of(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return one sentence for each gap that concerns this cluster's pods, with what follows from it."""
+    return (*_missing(snapshot), *_unreadable(snapshot))
+
+
+def _missing(snapshot: Snapshot) -> Iterator[str]:
+    missing = snapshot.missing
+    if not missing:
+        return
+    if "PodDisruptionBudget" in missing:
+        yield f"{_are(['PodDisruptionBudget'], snapshot)}: evictions they forbid are not seen"
+    pods = [pod for view in snapshot.nodes.values() for pod in view.pods]
+    lacking = [kind for kind in _VOLUME_KINDS if kind in missing]
+    if lacking and any(_has_claims(pod) for pod in pods):
+        yield f"{_are(lacking, snapshot)}: pods whose volumes need them can't be judged and keep their nodes"
+    lacking = [kind for kind in _WORKLOAD_KINDS if kind in missing]
+    owners = {pod.owner.kind for pod in pods if pod.owner is not None}
+    if owners.intersection(lacking):
+        yield f"{_are(lacking, snapshot)}: whether the controller of a pod still exists is not checked"
+    if "Namespace" in missing and any(_selects_namespaces(pod) for pod in pods):
+        yield f"{_are(['Namespace'], snapshot)}: pods that select namespaces by label keep their nodes"
+
+
+def _are(kinds: list[str], snapshot: Snapshot) -> str:
+    names = [_PLURALS.get(kind, f"{kind}s") for kind in kinds]
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{listed} are {snapshot.missing[kinds[0]]}"
+
+
+def _has_claims(pod: Pod) -> bool:
+    return any(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.spec.volumes
+    )
+
+
+def _selects_namespaces(pod: Pod) -> bool:
+    return any(term.namespace_selector is not None for term in (*pod.spec.affinity, *pod.spec.anti_affinity))
+
+
+def _unreadable(snapshot: Snapshot) -> Iterator[str]:
+    for each in snapshot.unreadable[:UNREADABLE_SHOWN]:
+        where = f" on node {each.node}" if each.node else ""
+        yield f"{each.kind} {each.key}{where} can't be read, and what depends on it stays: {each.problem}"
+    more = len(snapshot.unreadable) - UNREADABLE_SHOWN
+    if more > 0:
+        yield f"{more} more objects can't be read"

@@ -1,0 +1,94 @@
+"""What the report is made from, whichever controller decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from tightship.cluster import NodeView, Snapshot
+from tightship.objects import Pod
+from tightship.plan import Forecast, Plan
+from tightship.reasons import Reason, Refusal
+from tightship.report.document import Generator, RefusalEntry, SettingsView, Share, Source
+from tightship.report.times import rfc3339
+from tightship.resources import Resources
+from tightship.utilization import Utilization
+
+
+class Facts(Protocol):
+    """What a controller knows of one node before a plan."""
+
+    @property
+    def view(self) -> NodeView: ...
+    @property
+    def pool(self) -> str: ...
+    @property
+    def utilization(self) -> Utilization: ...
+    @property
+    def evict(self) -> tuple[Pod, ...]: ...
+    @property
+    def refusals(self) -> tuple[Refusal, ...]: ...
+
+
+class Inputs(Struct, frozen=True):
+    """A snapshot, the plan made of it, and what goes into the document's head.
+
+    *now* is in seconds since 1970.
+    """
+
+    generator: Generator
+    source: Source
+    settings: SettingsView
+    snapshot: Snapshot
+    facts: Mapping[str, Facts]
+    plan: Plan
+    now: float
+    forecast: Forecast | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def evaluated_at(self) -> str:
+        return rfc3339(self.now)
+
+
+_IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
+
+
+def by_importance(refusals: tuple[Refusal, ...]) -> list[Refusal]:
+    """Sort the most important first: what concerns the node before its gates, its pods, PDBs and room elsewhere."""
+    return sorted(refusals, key=lambda each: (_IMPORTANCE[each.reason], each.subject, each.detail))
+
+
+def importance(reason: str) -> int:
+    """Return the rank of a reason's word, 0 the most important."""
+    return _IMPORTANCE[Reason(reason)]
+
+
+def refusal_entry(refusal: Refusal, fix: str = "") -> RefusalEntry:
+    """Return *refusal* for the document, *fix* in place of one it does not have."""
+    return RefusalEntry(refusal.reason.value, refusal.subject, refusal.detail, refusal.fix or fix or None)
+
+
+def share(requested: int, allocatable: int) -> Share:
+    """Return a share with its ratio."""
+    return Share(requested, allocatable, round(requested / allocatable, 4) if allocatable > 0 else None)
+
+
+def share_of(utilization: Utilization, resource: str) -> Share:
+    """Return the share of *resource* of one node."""
+    return share(utilization.requested.get(resource, 0), utilization.allocatable.get(resource, 0))
+
+
+_SHOWN_ALWAYS = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
+
+
+def other_resources(amounts: Resources) -> list[str]:
+    """Return the names of extended resources and huge pages in *amounts* that are not zero."""
+    return sorted(name for name, amount in amounts.items() if amount and name not in _SHOWN_ALWAYS)
+
+
+def owner_of(pod: Pod) -> str | None:
+    """Return ``Kind/name`` of the pod's controller."""
+    return str(pod.owner) if pod.owner is not None else None

@@ -1,0 +1,92 @@
+"""What a terminal can show, and text made fit for it. Pure: who asks the operating system is :mod:`tightship.cli`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from textwrap import wrap
+
+from msgspec import Struct
+from rich.cells import cell_len, set_cell_size
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_STYLES: Mapping[str, str] = {
+    "": "",
+    "bold": "1",
+    "dim": "2",
+    "go": "1;32",
+    "why": "33",
+    "bad": "1;31",
+    "bar": "36",
+    "title": "1;4",
+}
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+class Terminal(Struct, frozen=True):
+    """Where text is going: *width* in columns, ``None`` for no limit (a pipe); colour; characters beyond ASCII."""
+
+    width: int | None = None
+    colour: bool = False
+    unicode: bool = True
+    headers: bool = True
+
+    def paint(self, text: str, style: str) -> str:
+        """Return *text* in one of the house's styles, or as it is without colour."""
+        if not self.colour or not style or not text:
+            return text
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+    def sign(self, unicode: str, ascii_text: str) -> str:
+        """Return the first where it can be shown, else the second."""
+        return unicode if self.unicode else ascii_text
+
+    def bar(self, ratio: float | None, width: int) -> str:
+        """Return a bar of *width* columns, filled to *ratio*; to eighths of a column where the characters are there."""
+        eighths = round(max(0.0, min(1.0, ratio or 0.0)) * width * 8)
+        if not self.unicode:
+            filled = min(width, (eighths + 4) // 8)
+            return "#" * filled + "." * (width - filled)
+        whole, part = divmod(eighths, 8)
+        bar = "█" * whole + (_EIGHTHS[part] if part else "")
+        return bar + "·" * (width - len(bar))
+
+    def shorten(self, text: str, width: int) -> str:
+        """Cut *text* to *width* columns in its middle, where names differ least."""
+        if length(text) <= width:
+            return text
+        mark = self.sign("…", "~")
+        head = max(0, (width - 1) // 2)
+        tail = max(0, width - 1 - head)
+        return text[:head] + mark + (text[-tail:] if tail else "")
+
+    def fold(self, text: str, indent: str) -> list[str]:
+        """Break *text* at blanks where the terminal ends, to be written after *indent*; a pipe gets it whole."""
+        if self.width is None or length(text) + len(indent) <= self.width:
+            return [text]
+        width = max(20, self.width - len(indent))
+        return wrap(text, width, break_long_words=False, break_on_hyphens=False) or [text]
+
+    def cut(self, text: str, width: int) -> str:
+        """Cut *text* to *width* columns at its end."""
+        if length(text) <= width:
+            return text
+        return set_cell_size(text, max(0, width - 1)).rstrip() + self.sign("…", "~")
+
+
+def clean(text: str) -> str:
+    """Return *text* with control characters written out: data from a cluster never steers the terminal."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def length(text: str) -> int:
+    """Return the columns *text* takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def pad(text: str, width: int, align: str) -> str:
+    """Fill *text* with blanks to *width* columns, on the left for ``align`` ``>``."""
+    blanks = " " * max(0, width - length(text))
+    return blanks + text if align == ">" else text + blanks

@@ -1,0 +1,204 @@
+"""Renderers on documents made by hand: widths, escaping, colours, large plans, YAML."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+import yaml
+
+from tightship.report import NodePlan, Terminal
+from tightship.report.amounts import cores, memory, memory_pair
+from tightship.report.as_json import render_json
+from tightship.report.as_table import reason_words, render_table
+from tightship.report.as_wide import render_wide
+from tightship.report.as_yaml import render_yaml
+from tightship.report.document import (
+    Generator,
+    KeptBy,
+    NodeEntry,
+    NodeTotals,
+    PodCounts,
+    RefusalEntry,
+    SettingsView,
+    Share,
+    ShareTotals,
+    Source,
+    Summary,
+)
+from tightship.report.order import ORDERS, sorted_nodes
+from tightship.report.terminal import clean
+
+GIB = 1 << 30
+
+
+def entry(name: str, *reasons: str, cpu: int = 1000, pool: str = "web", order: int | None = None) -> NodeEntry:
+    return NodeEntry(
+        name=name,
+        pool=pool,
+        created_at="2026-03-01T00:00:00Z",
+        age_seconds=86400 * 9,
+        ready=True,
+        decision="keep" if order is None else "remove",
+        order=order,
+        round=None if order is None else 1,
+        cpu_milli=Share(cpu, 4000, cpu / 4000),
+        memory_bytes=Share(2 * GIB, 16 * GIB, 0.125),
+        other={},
+        pods=PodCounts(total=5, evictable=4, with_node=1, leaving=0),
+        moves=(),
+        reasons=reasons,
+        refusals=tuple(RefusalEntry(reason, name, f"{name} for {reason}", None) for reason in reasons),
+    )
+
+
+def plan(*nodes: NodeEntry, warnings: tuple[str, ...] = ()) -> NodePlan:
+    removed = sum(node.decision == "remove" for node in nodes)
+    totals = ShareTotals(Share(10_000, 40_000, 0.25), Share(10_000, 20_000, 0.5))
+    summary = Summary(
+        nodes=NodeTotals(len(nodes), len(nodes) - removed, removed),
+        cpu_milli=totals,
+        memory_bytes=totals,
+        evictions=3,
+        rounds=1,
+        waits_for=(),
+        kept_by=(KeptBy("TooYoung", 2, 1),),
+        scheduler=None,
+    )
+    return NodePlan(
+        api_version="tightship.dev/v1",
+        generator=Generator("node-compactor", "0"),
+        source=Source("file", "cluster.json"),
+        evaluated_at="2026-03-10T00:00:00Z",
+        strategy="least-utilized",
+        placement="certain",
+        settings=SettingsView("limit 0.75", {}),
+        summary=summary,
+        nodes=nodes,
+        warnings=warnings,
+    )
+
+
+LONG = "ip-10-0-101-17.eu-central-1.compute.internal.example"
+REASONS = ("TooYoung", "NotSafeToEvict", "PdbExhausted", "NoPlaceTogether")
+
+
+def test_a_pipe_gets_whole_names_and_three_reasons() -> None:
+    text = render_table(plan(entry(LONG, *REASONS)), Terminal())
+    assert LONG in text
+    assert "TooYoung, NotSafeToEvict, PdbExhausted +1" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_a_terminal_is_never_exceeded(width: int) -> None:
+    text = render_table(plan(entry(LONG, *REASONS), entry("n", order=1), warnings=("w " * 100,)), Terminal(width))
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "TooYoung" in text
+    assert "17.eu" in text or "example" in text
+
+
+def test_a_wide_terminal_has_bars_and_a_narrow_one_percentages() -> None:
+    nodes = plan(entry("node-1", "TooYoung"))
+    assert "██▌·······" in render_table(nodes, Terminal(200))
+    narrow = render_table(nodes, Terminal(60))
+    assert "█" not in narrow
+    assert "25%" in narrow
+
+
+def test_wide_names_every_reason_with_its_detail() -> None:
+    text = render_wide(plan(entry("node-1", *REASONS)), Terminal(80))
+    assert ",".join(REASONS) in text
+    assert all(f"node-1 for {reason}" in text for reason in REASONS)
+
+
+def test_data_never_steers_the_terminal() -> None:
+    text = render_table(plan(entry("evil\x1b[2J", "TooYoung"), warnings=("\x9b31m[red]",)), Terminal(colour=False))
+    assert "\x1b" not in text
+    assert "\x9b" not in text
+    assert "evil\\u001b[2J" in text
+    assert "[red]" in text
+    assert clean("übung") == "übung"
+
+
+def test_without_headers_only_rows_are_left() -> None:
+    for render in (render_table, render_wide):
+        text = render(plan(entry("b"), entry("a")), Terminal(headers=False))
+        assert [line.split()[0] for line in text.splitlines()] == ["b", "a"]
+
+
+def test_yaml_reads_back_as_json_does() -> None:
+    nasty = (
+        "yes",
+        "1.5",
+        "a: b",
+        "- x",
+        "#",
+        "~",
+        "é\u2028\x85\x7f\ufeff",
+        "emoji 😀",
+        "",
+        "multi\nline",
+        "0x1F",
+        "2026-01-01",
+    )
+    document = plan(*(entry(text, "TooYoung", pool="null") for text in nasty), warnings=nasty)
+    as_json = json.loads(render_json(document, Terminal()))
+    assert yaml.safe_load(render_yaml(document, Terminal())) == as_json
+    assert as_json == json.loads(msgspec.json.encode(document))
+
+
+def test_a_share_of_nothing_is_a_dash_and_no_error() -> None:
+    node = msgspec.structs.replace(entry("n", "NoAllocatable"), cpu_milli=Share(100, 0, None))
+    assert " - " in render_table(plan(node), Terminal())
+    assert json.loads(render_json(plan(node), Terminal()))["nodes"][0]["cpuMilli"]["ratio"] is None
+
+
+def test_orders_are_total_and_as_documented() -> None:
+    nodes = (
+        entry("c", cpu=100, pool="b"),
+        entry("a", cpu=3000, pool="b"),
+        entry("b", cpu=100, pool="a", order=2),
+        entry("d", cpu=2000, pool="z", order=1),
+        entry("e", cpu=50, pool="a"),
+    )
+    orders = {by: "".join(node.name for node in sorted_nodes(nodes[::-1], by)) for by in ORDERS}
+    assert orders == {
+        "decision": "dbeca",
+        "name": "abcde",
+        "pool": "ebcad",
+        "cpu": "ebcda",
+        "memory": "abcde",
+        "age": "abcde",
+    }
+
+
+def test_five_thousand_nodes_render_in_every_form() -> None:
+    document = plan(*(entry(f"node-{number:05}", *REASONS) for number in range(5000)))
+    for render in (render_table, render_wide, render_json, render_yaml):
+        assert render(document, Terminal(120)).count("node-04999") >= 1
+
+
+def test_reasons_are_counted_beyond_those_named() -> None:
+    assert reason_words(entry("n", *REASONS), 2) == "TooYoung, NotSafeToEvict +2"
+
+
+@pytest.mark.parametrize(
+    ("milli", "text"), [(0, "0"), (50, "0.05"), (250, "0.25"), (1500, "1.5"), (32000, "32"), (12345678, "12,345.7")]
+)
+def test_cores_are_written_as_people_do(milli: int, text: str) -> None:
+    assert cores(milli) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(0, "0"), (512 << 20, "512Mi"), (3 * GIB // 2, "1.5Gi"), (4 << 50, "4Pi")]
+)
+def test_bytes_are_written_with_a_binary_suffix(amount: int, text: str) -> None:
+    assert memory(amount) == text
+
+
+def test_a_pair_of_bytes_shares_its_unit_unless_one_is_tiny() -> None:
+    assert memory_pair(Share(51 * GIB, 256 * GIB, 0.2)) == "51.0/256Gi"
+    assert memory_pair(Share(1 << 20, 256 * GIB, 0.0)) == "1Mi/256Gi"
+    assert memory_pair(Share(0, 0, None)) == "0.0/0"

@@ -1,0 +1,193 @@
+"""PodDisruptionBudgets: what the eviction API would answer, and how a plan spends what they allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tightship.cluster import Snapshot
+from tightship.disruption import Charge, DisruptionLedger
+from tightship.objects import ObjectError
+from tightship.reasons import Reason
+from tightship_e2e.making import budget, node, pod, pod_of, snapshot, state_of
+
+Json = dict[str, Any]
+
+NONE = {"disruptionsAllowed": 0}
+NEVER = {**NONE, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2}
+ILL = {**NONE, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2}
+
+
+def charged(cluster: Snapshot, *names: str) -> tuple[Charge, list[Reason]]:
+    charge, refusals = DisruptionLedger(cluster).charge([pod_of(cluster, name) for name in names or ("web-1",)])
+    return charge, sorted(refusal.reason for refusal in refusals)
+
+
+ANSWERS: list[tuple[str, Json, list[Json], list[Reason]]] = [
+    ("no budget", {}, [], []),
+    ("a budget that allows one", {}, [budget()], []),
+    ("a budget that allows nothing now", {}, [budget(status=ILL)], [Reason.PDB_EXHAUSTED]),
+    ("a budget that wants all pods", {}, [budget(status=NEVER)], [Reason.PDB_NEVER_ALLOWS]),
+    ("maxUnavailable 0", {}, [budget(status=ILL, maxUnavailable=0)], [Reason.PDB_NEVER_ALLOWS]),
+    ("maxUnavailable 0%", {}, [budget(status=ILL, maxUnavailable="0%")], [Reason.PDB_NEVER_ALLOWS]),
+    ("a status older than the spec", {}, [budget(generation=2)], [Reason.PDB_NOT_CURRENT]),
+    ("a status never written", {}, [budget(observed=0)], [Reason.PDB_NOT_CURRENT]),
+    ("a failed sync", {}, [budget(failed="no scale")], [Reason.PDB_SYNC_FAILED]),
+    ("two budgets", {}, [budget("a"), budget("b")], [Reason.MULTIPLE_PDBS]),
+    ("two budgets, both exhausted", {}, [budget("a", status=ILL), budget("b", status=ILL)], [Reason.MULTIPLE_PDBS]),
+    ("an empty selector matches all", {}, [budget(selector={}, status=ILL)], [Reason.PDB_EXHAUSTED]),
+    ("another label", {}, [budget(selector={"matchLabels": {"app": "db"}}, status=ILL)], []),
+    ("another namespace", {}, [budget(namespace="lab", status=ILL)], []),
+    ("a Pending pod needs no budget", {"phase": "Pending", "ready": False}, [budget(status=NEVER)], []),
+    ("a Pending pod may have two", {"phase": "Pending", "ready": False}, [budget("a"), budget("b")], []),
+    ("a Pending pod under a stale status", {"phase": "Pending", "ready": False}, [budget(generation=2)], []),
+    ("unhealthy, others suffice", {"ready": False}, [budget(status=ILL)], []),
+    (
+        "unhealthy, others don't suffice",
+        {"ready": False},
+        [
+            budget(status={**ILL, "currentHealthy": 0}),
+        ],
+        [Reason.PDB_EXHAUSTED],
+    ),
+    (
+        "unhealthy, none wanted",
+        {"ready": False},
+        [
+            budget(status={**NONE, "desiredHealthy": 0, "currentHealthy": 0}),
+        ],
+        [Reason.PDB_EXHAUSTED],
+    ),
+    (
+        "unhealthy, AlwaysAllow",
+        {"ready": False},
+        [
+            budget(status={**ILL, "currentHealthy": 0}, unhealthyPodEvictionPolicy="AlwaysAllow"),
+        ],
+        [],
+    ),
+    (
+        "unhealthy, IfHealthyBudget by name",
+        {"ready": False},
+        [
+            budget(status={**ILL, "currentHealthy": 0}, unhealthyPodEvictionPolicy="IfHealthyBudget"),
+        ],
+        [Reason.PDB_EXHAUSTED],
+    ),
+    (
+        "healthy, AlwaysAllow",
+        {},
+        [
+            budget(status=ILL, unhealthyPodEvictionPolicy="AlwaysAllow"),
+        ],
+        [Reason.PDB_EXHAUSTED],
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "budgets", "found"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS])
+def test_what_an_eviction_would_meet(given: Json, budgets: list[Json], found: list[Reason]) -> None:
+    assert charged(snapshot(node(), pod(**given), *budgets))[1] == found
+
+
+def test_an_absent_selector_matches_nothing() -> None:
+    nobody = budget(status=ILL)
+    del nobody["spec"]["selector"]
+    assert charged(snapshot(node(), pod(), nobody)) == (Charge(), [])
+
+
+def test_a_pod_that_needs_no_allowance_spends_none() -> None:
+    assert charged(snapshot(node(), pod(ready=False), budget()))[0] == Charge()
+    assert charged(snapshot(node(), pod(), budget()))[0] == Charge({"shop/web": 1})
+
+
+def test_an_unreadable_budget_blocks_every_pod_of_its_namespace() -> None:
+    state = state_of(node(), pod(), pod("other", labels={}), pod("lab", namespace="lab"), budget(namespace="lab"))
+    state.mark_unreadable(ObjectError("PodDisruptionBudget", "shop", "broken", "spec: not an object"))
+    cluster = state.snapshot()
+    assert charged(cluster, "web-1", "other", "lab")[1] == [Reason.PDB_UNREADABLE, Reason.PDB_UNREADABLE]
+
+
+def replicas(count: int, allowed: int) -> Snapshot:
+    status = {"disruptionsAllowed": allowed, "currentHealthy": 9, "desiredHealthy": 9 - allowed, "expectedPods": 9}
+    return snapshot(node(), *(pod(f"web-{number}") for number in range(1, count + 1)), budget(status=status))
+
+
+@pytest.mark.parametrize(
+    ("pods", "allowed", "taken", "waits"),
+    [(1, 1, 1, ()), (2, 3, 2, ()), (3, 3, 3, ()), (3, 1, 1, ("shop/web",)), (3, 2, 2, ("shop/web",))],
+)
+def test_a_node_takes_what_it_needs_or_all_that_is_left(
+    pods: int, allowed: int, taken: int, waits: tuple[str, ...]
+) -> None:
+    names = [f"web-{number}" for number in range(1, pods + 1)]
+    charge, found = charged(replicas(pods, allowed), *names)
+    assert (charge, found) == (Charge({"shop/web": taken}, waits), [])
+
+
+def test_what_a_plan_takes_is_missing_for_the_next_node_and_told_apart_from_an_exhausted_budget() -> None:
+    cluster = replicas(3, 2)
+    ledger = DisruptionLedger(cluster)
+    pods = [pod_of(cluster, f"web-{number}") for number in (1, 2, 3)]
+    for each in pods[:2]:
+        charge, found = ledger.charge([each])
+        assert found == []
+        ledger.take(charge)
+    _, [refusal] = ledger.charge([pods[2]])
+    assert refusal.reason is Reason.PDB_SPENT_BY_PLAN
+    assert ledger.left(next(iter(cluster.budgets))) == 0
+
+
+def test_judging_spends_nothing() -> None:
+    cluster = replicas(2, 1)
+    ledger = DisruptionLedger(cluster)
+    for name in ("web-1", "web-2"):
+        assert ledger.charge([pod_of(cluster, name)])[1] == []
+    assert ledger.left(next(iter(cluster.budgets))) == 1
+
+
+def test_all_refusals_of_a_node_are_given() -> None:
+    db = {"matchLabels": {"app": "db"}}
+    cluster = snapshot(
+        node(),
+        pod("web-1"),
+        pod("web-2"),
+        pod("db-1", labels={"app": "db"}),
+        budget(status=ILL),
+        budget("db", selector=db, failed="no scale"),
+    )
+    assert charged(cluster, "web-1", "web-2", "db-1")[1] == [
+        Reason.PDB_EXHAUSTED,
+        Reason.PDB_EXHAUSTED,
+        Reason.PDB_SYNC_FAILED,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            budget(status=NEVER, minAvailable=2),
+            "PDB web (minAvailable 2) can never allow an eviction: 2 healthy of 2, 2 wanted",
+        ),
+        (
+            budget(status=ILL, maxUnavailable="50%"),
+            "PDB web (maxUnavailable 50%) allows no eviction now: 1 healthy of 2, 1 wanted",
+        ),
+        (budget(generation=4, observed=3), "the status of PDB web is of generation 3, its spec of 4"),
+        (budget(failed="no scale subresource"), "PDB web can't be computed: no scale subresource"),
+    ],
+)
+def test_the_detail_holds_the_numbers(given: Json, words: str) -> None:
+    cluster = snapshot(node(), pod(), given)
+    _, [refusal] = DisruptionLedger(cluster).charge([pod_of(cluster)])
+    assert refusal.detail == words
+    assert refusal.subject == "shop/web-1"
+    assert refusal.fix
+
+
+@pytest.mark.parametrize(("budgets", "covered"), [([], False), ([budget()], True), ([budget("a"), budget("b")], True)])
+def test_whether_any_budget_speaks_of_a_pod(budgets: list[Json], covered: bool) -> None:
+    cluster = snapshot(node(), pod(), *budgets)
+    assert DisruptionLedger(cluster).covers(pod_of(cluster)) is covered

@@ -1,0 +1,196 @@
+"""Which pods may be evicted: one row for each rule, each opt-out and what switches it off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tightship.disruption import DisruptionLedger
+from tightship.evictability import SWITCHABLE, Evictability, EvictionRules, Fate, Verdict, stuck
+from tightship.reasons import Reason
+from tightship_e2e.making import DAY, NOW, budget, controller, node, pod, pod_of, state_of, workload
+
+Json = dict[str, Any]
+
+CA = "cluster-autoscaler.kubernetes.io"
+SAFE = {f"{CA}/safe-to-evict": "true"}
+KARPENTER = "karpenter.sh/do-not-disrupt"
+OURS = "tightship.dev/do-not-drain"
+DESCHEDULER = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+DISK = {"name": "data", "emptyDir": {}}
+MEMORY = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+HOST = {"name": "logs", "hostPath": {"path": "/var/log"}}
+JOB = {"owner": controller("Job", "batch"), "restartPolicy": "Never"}
+CUSTOM = controller("Rollout", "rollout")
+GONE = controller("ReplicaSet", "gone")
+CORDON = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
+DRAINING = {"key": "tightship.dev/draining", "operator": "Exists"}
+
+KNOWN = (workload(), workload("Job", "batch"), workload(namespace="kube-system"))
+
+
+def judged(given: Json, rules: EvictionRules = EvictionRules(), *others: Json, missing: str = "") -> Verdict:
+    state = state_of(node(), pod(**given), *KNOWN, *others)
+    if missing:
+        state.mark_missing(missing, "forbidden")
+    snapshot = state.snapshot()
+    judge = Evictability(snapshot, rules, NOW, DisruptionLedger(snapshot).covers)
+    return judge.judge(pod_of(snapshot))
+
+
+def reasons(verdict: Verdict) -> set[Reason]:
+    return {refusal.reason for refusal in verdict.refusals}
+
+
+BLOCKED: list[tuple[str, Json, Reason]] = [
+    ("our own opt-out", {"notes": {OURS: "true"}}, Reason.POD_DO_NOT_DRAIN),
+    ("our own opt-out with any other word", {"notes": {OURS: "until friday"}}, Reason.POD_DO_NOT_DRAIN),
+    ("CA's opt-out", {"notes": {f"{CA}/safe-to-evict": "false"}}, Reason.NOT_SAFE_TO_EVICT),
+    ("CA's on-completion", {"notes": {f"{CA}/safe-to-evict": "on-completion"}}, Reason.SAFE_TO_EVICT_ON_COMPLETION),
+    ("Karpenter's opt-out", {"notes": {KARPENTER: "true"}}, Reason.POD_DO_NOT_DISRUPT),
+    ("Karpenter's duration, not over", {"notes": {KARPENTER: "25h"}}, Reason.POD_DO_NOT_DISRUPT),
+    ("Karpenter's annotation, unreadable", {"notes": {KARPENTER: "a while"}}, Reason.POD_DO_NOT_DISRUPT),
+    ("the descheduler's opt-out", {"notes": {DESCHEDULER: ""}}, Reason.PREFER_NO_EVICTION),
+    ("no controller", {"naked": True}, Reason.NOT_REPLICATED),
+    ("a controller of an unknown kind", {"owner": CUSTOM}, Reason.CUSTOM_CONTROLLER),
+    ("a controller that is gone", {"owner": GONE}, Reason.CONTROLLER_NOT_FOUND),
+    ("a disk emptyDir", {"volumes": [DISK]}, Reason.LOCAL_STORAGE),
+    ("a hostPath", {"volumes": [HOST]}, Reason.LOCAL_STORAGE),
+    ("two local volumes, one declared safe", {
+        "volumes": [DISK, HOST], "notes": {f"{CA}/safe-to-evict-local-volumes": "data"},
+    }, Reason.LOCAL_STORAGE),
+    ("a young kube-system pod", {"namespace": "kube-system", "age": 600}, Reason.KUBE_SYSTEM_POD),
+    ("a Job that would start over", JOB, Reason.JOB_RUNNING),
+    ("another scheduler", {"schedulerName": "volcano"}, Reason.OTHER_SCHEDULER),
+    ("tolerating everything", {"tolerations": [{"operator": "Exists"}]}, Reason.TOLERATES_CORDON),
+    ("tolerating cordon and drain", {"tolerations": [CORDON, DRAINING]}, Reason.TOLERATES_CORDON),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "reason"), [row[1:] for row in BLOCKED], ids=[row[0] for row in BLOCKED])
+def test_a_rule_blocks_with_its_own_reason_and_says_what_to_do(given: Json, reason: Reason) -> None:
+    verdict = judged(given)
+    assert verdict.fate is Fate.EVICT
+    assert reasons(verdict) == {reason}
+    [refusal] = verdict.refusals
+    assert refusal.subject == f"{given.get('namespace', 'shop')}/web-1"
+    assert refusal.detail
+    assert refusal.fix
+
+
+@pytest.mark.parametrize(("given", "reason"), [row[1:] for row in BLOCKED], ids=[row[0] for row in BLOCKED])
+def test_every_rule_can_be_switched_off(given: Json, reason: Reason) -> None:
+    assert judged(given, EvictionRules(frozenset({reason}))).refusals == ()
+    assert reasons(judged(given, EvictionRules(SWITCHABLE - {reason}))) == {reason}
+
+
+def test_every_switchable_rule_has_a_row() -> None:
+    assert {reason for _, _, reason in BLOCKED} == SWITCHABLE
+
+
+FREE: list[tuple[str, Json]] = [
+    ("an ordinary replica", {}),
+    ("our opt-out taken back", {"notes": {OURS: "false"}}),
+    ("Karpenter's opt-out taken back", {"notes": {KARPENTER: "false"}}),
+    ("Karpenter's duration that is over", {"notes": {KARPENTER: "23h59m"}}),
+    ("Karpenter's duration of just its age", {"notes": {KARPENTER: "24h"}}),
+    ("vouched for without a controller", {"naked": True, "notes": SAFE}),
+    ("vouched for with an unknown controller", {"owner": CUSTOM, "notes": SAFE}),
+    ("vouched for with a controller that is gone", {"owner": GONE, "notes": SAFE}),
+    ("vouched for with local data", {"volumes": [DISK, HOST], "notes": SAFE}),
+    ("vouched for in kube-system", {"namespace": "kube-system", "age": 600, "notes": SAFE}),
+    ("vouched for as a Job", {**JOB, "notes": SAFE}),
+    ("an emptyDir in memory", {"volumes": [MEMORY]}),
+    ("all local volumes declared safe", {
+        "volumes": [DISK, HOST], "notes": {f"{CA}/safe-to-evict-local-volumes": "data, logs"},
+    }),
+    ("an old kube-system pod", {"namespace": "kube-system", "age": 3600}),
+    ("a Job that continues on restart", {**JOB, "restartPolicy": "OnFailure"}),
+    ("tolerating the cordon, not our drain", {"tolerations": [CORDON]}),
+    ("tolerating our drain, not the cordon", {"tolerations": [DRAINING]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [row[1] for row in FREE], ids=[row[0] for row in FREE])
+def test_nothing_stands_against(given: Json) -> None:
+    assert judged(given) == Verdict(Fate.EVICT)
+
+
+def test_vouching_never_outweighs_an_opt_out() -> None:
+    assert reasons(judged({"notes": {**SAFE, OURS: "true", KARPENTER: "true", DESCHEDULER: "true"}})) == {
+        Reason.POD_DO_NOT_DRAIN,
+        Reason.POD_DO_NOT_DISRUPT,
+        Reason.PREFER_NO_EVICTION,
+    }
+
+
+def test_all_reasons_are_given_not_only_the_first() -> None:
+    given = {"naked": True, "volumes": [DISK], "notes": {OURS: "true", KARPENTER: "true"}, "schedulerName": "volcano"}
+    assert reasons(judged(given)) == {
+        Reason.POD_DO_NOT_DRAIN,
+        Reason.POD_DO_NOT_DISRUPT,
+        Reason.NOT_REPLICATED,
+        Reason.LOCAL_STORAGE,
+        Reason.OTHER_SCHEDULER,
+    }
+
+
+@pytest.mark.parametrize(("text", "left"), [("90m", "1h"), ("1800s", ""), ("30m", ""), ("1h", "30m"), ("1d", "23h30m")])
+def test_a_do_not_disrupt_duration_counts_from_the_start_of_the_pod(text: str, left: str) -> None:
+    verdict = judged({"notes": {KARPENTER: text}, "age": 1800})
+    if left:
+        [refusal] = verdict.refusals
+        assert f"protects it for {left} more" in refusal.detail
+    else:
+        assert verdict.refusals == ()
+
+
+def test_a_controller_of_a_kind_that_could_not_be_read_counts_as_there() -> None:
+    assert judged({"owner": GONE}, missing="ReplicaSet").refusals == ()
+
+
+def test_a_controller_of_the_same_name_but_another_uid_is_not_the_pods() -> None:
+    renewed = {**controller("ReplicaSet", "web"), "uid": "uid-of-the-one-before"}
+    assert reasons(judged({"owner": renewed})) == {Reason.CONTROLLER_NOT_FOUND}
+
+
+def test_a_budget_lets_a_kube_system_pod_go() -> None:
+    given = {"namespace": "kube-system", "age": 600}
+    assert judged(given, EvictionRules(), budget(namespace="kube-system")).refusals == ()
+    assert reasons(judged(given, EvictionRules(), budget(namespace="shop"))) == {Reason.KUBE_SYSTEM_POD}
+
+
+@pytest.mark.parametrize(("timeout", "blocks"), [(601, True), (600, False), (0, False)])
+def test_the_protection_of_kube_system_pods_ends_after_the_timeout(timeout: float, blocks: bool) -> None:
+    verdict = judged({"namespace": "kube-system", "age": 600}, EvictionRules(system_pod_timeout=timeout))
+    assert bool(verdict.refusals) is blocks
+
+
+MIRROR = {"owner": controller("Node", "n1"), "notes": {"kubernetes.io/config.mirror": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "fate"),
+    [
+        ({"owner": controller("DaemonSet", "agent")}, Fate.STAYS),
+        ({"owner": controller("DaemonSet", "agent"), "volumes": [HOST], "notes": {OURS: "true"}}, Fate.STAYS),
+        (MIRROR, Fate.STAYS),
+        ({"deletion": NOW + 20}, Fate.LEAVING),
+        ({"deletion": NOW + 20, "naked": True, "notes": {OURS: "true"}}, Fate.LEAVING),
+        ({}, Fate.EVICT),
+    ],
+    ids=["DaemonSet", "DaemonSet with opt-outs", "mirror", "terminating", "terminating with opt-outs", "replica"],
+)
+def test_the_fate_of_a_pod_in_a_drain(given: Json, fate: Fate) -> None:
+    assert judged(given) == Verdict(fate)
+
+
+@pytest.mark.parametrize("half", ["owner", "notes"])
+def test_a_mirror_pod_is_known_by_annotation_and_owner_together(half: str) -> None:
+    assert judged({half: MIRROR[half]}).fate is Fate.EVICT
+
+
+@pytest.mark.parametrize(("deletion", "is_stuck"), [(NOW - 61, True), (NOW - 60, False), (NOW + DAY, False)])
+def test_a_terminating_pod_is_stuck_a_minute_past_its_grace(deletion: float, is_stuck: bool) -> None:
+    assert stuck(pod_of(state_of(node(), pod(deletion=deletion)).snapshot()), NOW) is is_stuck

@@ -1,0 +1,158 @@
+"""Where settings come from: flags over environment over file over defaults, and what to call a value that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import yaml
+from msgspec import Struct
+from pydantic import AliasChoices, BaseModel
+
+from node_compactor.settings import (
+    EVERY_OTHER_POOL,
+    CompactorSettings,
+    Location,
+    PoolSettings,
+    SettingsError,
+    dotted,
+    load_settings,
+    wire_keys,
+)
+
+CONFIG_MAP_KEYS = ("estafette-k8s-node-compactor-config.yaml", "config.yaml", "config.json")
+"""Keys of a ConfigMap's data under which a configuration is looked for, in this order."""
+
+ENVIRONMENT = {
+    "MINIMUM_NODE_AGE_SECONDS": "minimumNodeAge",
+    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": "neededMarkedTimeForRemoval",
+}
+"""Environment variables (the older controller's names) and the keys they set."""
+
+POOLS = wire_keys(CompactorSettings)["pools"]
+
+EVERY_POOL: Mapping[str, object] = {
+    EVERY_OTHER_POOL: {
+        "enabled": True,
+        "scaleDownCPURequestRatioLimit": 0.75,
+        "scaleDownRequiredUnderutilizedNodeCount": 1,
+    }
+}
+"""What planning assumes without a configuration: every pool enabled, with the values of the older one's example."""
+
+PLANNING_DEFAULTS: Mapping[str, object] = {"neededMarkedTimeForRemoval": 0, "minimumNodeAge": 0}
+"""While only planning nothing marks nodes, and a look at a young cluster is what was asked for."""
+
+
+class Flags(Struct, frozen=True):
+    """Values given on the command line, by key on the wire, each with the flag that gave it.
+
+    *pool* values hold for every pool, *top* values for the whole.
+    """
+
+    pool: Mapping[str, tuple[str, object]] = {}
+    top: Mapping[str, tuple[str, object]] = {}
+
+
+class BadFlagsError(SettingsError):
+    """At least one of the problems is a flag's: wrong usage."""
+
+
+def configure(
+    config: str | None,
+    environment: Mapping[str, str],
+    flags: Flags = Flags(),
+    defaults: Mapping[str, object] = PLANNING_DEFAULTS,
+) -> CompactorSettings:
+    """Return the settings that all sources make together. Raises :class:`SettingsError` with all problems at once."""
+    values: dict[str, object] = dict(defaults)
+    origins: dict[Location, str] = {}
+    if config is None:
+        values[POOLS] = EVERY_POOL
+    else:
+        values |= _canonical(read_config(config), CompactorSettings)
+    for variable, key in ENVIRONMENT.items():
+        if environment.get(variable):
+            values[key] = environment[variable]
+            origins[key,] = variable
+    for key, (flag, value) in flags.top.items():
+        values[key] = value
+        origins[key,] = flag
+    values[POOLS] = _pools(values.get(POOLS, {}), flags, origins)
+    spoilt: list[str] = []
+
+    def named(location: Location) -> str:
+        origin = next((origins[location[:end]] for end in range(len(location), 0, -1) if location[:end] in origins), "")
+        if origin.startswith("-"):
+            spoilt.append(origin)
+        return origin or (f"{config}: {dotted(location)}" if config is not None else dotted(location))
+
+    try:
+        return load_settings(values, named)
+    except SettingsError as error:
+        raise (BadFlagsError(error.problems) if spoilt else error) from error
+
+
+def _pools(pools: object, flags: Flags, origins: dict[Location, str]) -> object:
+    """Put the flags' values into every pool; what is no mapping is left for the validation to name."""
+    if not isinstance(pools, Mapping):
+        return pools
+    merged: dict[object, object] = {}
+    for name, pool in pools.items():
+        if not isinstance(pool, Mapping):
+            merged[name] = pool
+            continue
+        merged[name] = _canonical(pool, PoolSettings) | {key: value for key, (_, value) in flags.pool.items()}
+        origins.update({(POOLS, str(name), key): flag for key, (flag, _) in flags.pool.items()})
+    return merged
+
+
+def _canonical(values: Mapping[str, object], model: type[BaseModel]) -> dict[str, object]:
+    """Give each value its key on the wire, whichever of its names it came under; unknown keys stay as they are."""
+    keys = wire_keys(model)
+    names = dict(keys)
+    for field, definition in model.model_fields.items():
+        if isinstance(definition.validation_alias, AliasChoices):
+            names |= {str(choice): keys[field] for choice in definition.validation_alias.choices}
+    return {names.get(key, key): value for key, value in values.items()}
+
+
+def read_config(path: str) -> Mapping[str, object]:
+    """Return what a configuration file holds: JSON, YAML, or a ConfigMap manifest around either.
+
+    Raises :class:`SettingsError`, the file named.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SettingsError([f"{path}: {error.strerror or error}"]) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError([f"{path}: is not UTF-8 text"]) from error
+    found = _mapping(text, path)
+    if found.get("kind") != "ConfigMap":
+        return found
+    data = found.get("data")
+    held = data if isinstance(data, Mapping) else {}
+    key = next((key for key in CONFIG_MAP_KEYS if key in held), None)
+    if key is None:
+        has, wanted = ", ".join(sorted(str(each) for each in held)) or "none", ", ".join(CONFIG_MAP_KEYS)
+        problem = f"the ConfigMap has no configuration: its data keys are {has}; looked for are {wanted}"
+        raise SettingsError([f"{path}: {problem}"])
+    return _mapping(str(held[key]), f"{path}: {key}")
+
+
+def _mapping(text: str, name: str) -> Mapping[str, object]:
+    try:
+        found: object = msgspec.json.decode(text)
+    except msgspec.DecodeError as as_json:
+        try:
+            found = yaml.safe_load(text)
+        except yaml.YAMLError as as_yaml:
+            why = str(as_json) if text.lstrip().startswith("{") else " ".join(str(as_yaml).split())
+            raise SettingsError([f"{name}: neither JSON nor YAML: {why}"]) from as_yaml
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise SettingsError([f"{name}: holds {type(found).__name__}, not a mapping of settings"])
+    return {str(key): value for key, value in found.items()}

@@ -1,0 +1,92 @@
+"""Settings as others see them: all values by the keys of the configuration file, and one line for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from node_compactor.settings import EVERY_OTHER_POOL, Budget, CompactorSettings, PoolSettings, wire_keys
+from tightship.durations import format_duration
+from tightship.report.document import Setting
+
+POOLS_NAMED = 4
+"""Pools a summary names before it only counts them."""
+
+
+def wire(settings: CompactorSettings) -> dict[str, Setting]:
+    """Return all settings as plain data that :func:`~node_compactor.settings.load_settings` reads back."""
+    return {key: _setting(getattr(settings, name)) for name, key in wire_keys(CompactorSettings).items()}
+
+
+def _setting(value: object) -> Setting:
+    match value:
+        case Mapping():
+            return {str(name): _pool(pool) for name, pool in sorted(value.items())}
+        case frozenset() | tuple():
+            return sorted(map(str, value)) if isinstance(value, frozenset) else [str(each) for each in value]
+        case _:
+            return _scalar(value)
+
+
+def _pool(pool: PoolSettings) -> dict[str, bool | int | float | str | None]:
+    return {key: _scalar(getattr(pool, name)) for name, key in wire_keys(PoolSettings).items()}
+
+
+def _scalar(value: object) -> bool | int | float | str | None:
+    match value:
+        case Budget():
+            return value.count if value.count is not None else str(value)
+        case float():
+            return int(value) if value.is_integer() else value
+        case bool() | int() | None:
+            return value
+        case _:
+            return str(value)
+
+
+def summarize(settings: CompactorSettings, config: str | None) -> str:
+    """Return the settings that shape a plan, in one line; *config* is the file they came from."""
+    parts = [_pools(settings, config)]
+    if settings.cluster_budget is not None:
+        parts.append(f"at most {settings.cluster_budget} of all nodes at once")
+    if settings.max_nodes is not None:
+        parts.append(f"at most {settings.max_nodes} removals")
+    if settings.minimum_age:
+        parts.append(f"nodes from an age of {format_duration(settings.minimum_age)} on")
+    if settings.marked_for:
+        parts.append(f"marked for {format_duration(settings.marked_for)}")
+    if settings.disabled_rules:
+        parts.append(f"without {', '.join(sorted(settings.disabled_rules))}")
+    if settings.ignore_daemonsets:
+        parts.append("DaemonSets not counted")
+    if settings.ignore_mirror_pods:
+        parts.append("mirror pods not counted")
+    return "; ".join(parts)
+
+
+def _pools(settings: CompactorSettings, config: str | None) -> str:
+    pools = {name: pool for name, pool in sorted(settings.pools.items()) if pool.enabled}
+    if config is None:
+        return f"{_gates(pools[EVERY_OTHER_POOL])}, every pool (no configuration given)"
+    origin = f"(from {config})"
+    if not pools:
+        return f"no pool is enabled {origin}"
+    shown = {name: "every other pool" if name == EVERY_OTHER_POOL else f"pool {name}" for name in pools}
+    texts = {_gates(pool) for pool in pools.values()}
+    if len(pools) == 1 and EVERY_OTHER_POOL in pools:
+        shown[EVERY_OTHER_POOL] = "every pool"
+    if len(texts) == 1:
+        names = list(shown.values())
+        more = f" and {len(names) - POOLS_NAMED} more" if len(names) > POOLS_NAMED else ""
+        return f"{texts.pop()}, {', '.join(names[:POOLS_NAMED])}{more} {origin}"
+    described = [f"{shown[name]} {_gates(pool)}" for name, pool in pools.items()]
+    more = f" and {len(described) - POOLS_NAMED} more" if len(described) > POOLS_NAMED else ""
+    return f"{'; '.join(described[:POOLS_NAMED])}{more} {origin}"
+
+
+def _gates(pool: PoolSettings) -> str:
+    parts = [f"limit {pool.limit:g}", f"required {pool.required_count}"]
+    if pool.minimum_nodes:
+        parts.append(f"minimum {pool.minimum_nodes}")
+    if pool.budget is not None:
+        parts.append(f"budget {pool.budget}")
+    return ", ".join(parts)

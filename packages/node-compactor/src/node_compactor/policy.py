@@ -1,0 +1,288 @@
+"""The compactor's judgement: a snapshot, settings, marks and a time in; decisions and refusals out. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from msgspec import Struct
+
+from node_compactor.settings import CompactorSettings, PoolSettings
+from tightship.cluster import NodeView, Snapshot
+from tightship.disruption import DisruptionLedger
+from tightship.durations import format_duration
+from tightship.evictability import Evictability, EvictionRules, Fate
+from tightship.nodes import NodeRules, draining, judge_node, seed_state
+from tightship.objects import Pod
+from tightship.plan import Candidate, Judgement, Planner
+from tightship.pools import NO_POOL, pool_of
+from tightship.reasons import Reason, Refusal
+from tightship.utilization import Utilization, UtilizationRules, utilization
+
+
+class NodeFacts(Struct, frozen=True):
+    """What is known of one node before a plan: its pool, utilization, the pods a drain would evict, and refusals."""
+
+    view: NodeView
+    pool: str
+    settings: PoolSettings | None
+    utilization: Utilization
+    underutilized: bool
+    draining: bool
+    evict: tuple[Pod, ...]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def cpu_ratio(self) -> float:
+        return self.utilization.ratio("cpu")
+
+
+class Marks(Struct, frozen=True):
+    """Since when nodes have been marked underutilized, in seconds since 1970; what is absent is not marked."""
+
+    since: Mapping[str, float] = {}
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Marks:
+        """Return the marks written on the nodes by the older controller."""
+        found: dict[str, float] = {}
+        for name, view in snapshot.nodes.items():
+            state = seed_state(view.node)
+            if state is not None and state.marked_since is not None:
+                found[name] = state.marked_since
+        return cls(found)
+
+
+class Policy:
+    """Judges snapshots under one set of settings at one time.
+
+    *only* limits what may be removed to these nodes (a selector on the command line); the rest still receives pods.
+    """
+
+    def __init__(
+        self,
+        settings: CompactorSettings,
+        now: float,
+        marks: Marks = Marks(),
+        only: Collection[str] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.now = now
+        self.marks = marks
+        self.only = only
+        self._rules = EvictionRules(settings.disabled_rules, settings.system_pod_timeout)
+        self._node_rules = NodeRules(settings.disabled_rules)
+        self._counted = UtilizationRules(settings.ignore_daemonsets, settings.ignore_mirror_pods)
+
+    def judge(self, snapshot: Snapshot) -> Judgement:
+        """Return who may go, all refusals of the others, and the gates while a plan grows."""
+        facts = self.facts(snapshot)
+        candidates = tuple(
+            Candidate(
+                name=name,
+                pool=fact.pool,
+                ratio=fact.cpu_ratio,
+                evict=fact.evict,
+                stays=sum(1 for pod in fact.view.pods if pod.daemon or pod.mirror),
+            )
+            for name, fact in facts.items()
+            if not fact.refusals
+        )
+        refusals = {name: fact.refusals for name, fact in facts.items() if fact.refusals}
+        # An unreadable node has no facts: nothing is known of its pool, its room or its labels.
+        for each in snapshot.unreadable:
+            if each.kind == "Node":
+                refusal = Refusal(Reason.UNREADABLE, each.name, each.problem, f"mend node {each.name}")
+                refusals[each.name] = (refusal,)
+        return Judgement(candidates, refusals, CompactorGates(self.settings, facts))
+
+    def facts(self, snapshot: Snapshot) -> dict[str, NodeFacts]:
+        """Return what can be said of each node by itself, refusals complete but for those of pool and plan gates."""
+        ledger = DisruptionLedger(snapshot)
+        pods = Evictability(snapshot, self._rules, self.now, ledger.covers)
+        unreadable: dict[str, list[Refusal]] = {}
+        for each in snapshot.unreadable:
+            if each.kind == "Pod" and each.node:
+                refusal = Refusal(Reason.POD_UNREADABLE, each.key, each.problem, f"mend pod {each.key}")
+                unreadable.setdefault(each.node, []).append(refusal)
+        return {name: self._fact(view, pods, ledger, unreadable.get(name, [])) for name, view in snapshot.nodes.items()}
+
+    def _fact(
+        self, view: NodeView, pods: Evictability, ledger: DisruptionLedger, unreadable: list[Refusal]
+    ) -> NodeFacts:
+        pool = pool_of(view.node, self.settings.pool_labels)
+        settings = self.settings.pool(pool)
+        used = utilization(view, self.now, self._counted)
+        refusals = judge_node(view, self.now, self._node_rules) + self._pool_refusals(view, pool, settings)
+        if self.only is not None and view.name not in self.only:
+            refusals.append(Refusal(Reason.NOT_SELECTED, view.name, "left out by --selector or --pool", "select it"))
+        age = self.now - view.node.created
+        if age < self.settings.minimum_age:
+            detail = f"is {format_duration(age)} old, younger than {format_duration(self.settings.minimum_age)}"
+            refusals.append(Refusal(Reason.TOO_YOUNG, view.name, detail))
+        # What counts as underutilized is the older controller's rule: enabled, old enough, under the limit.
+        underutilized = False
+        if settings is not None and settings.enabled:
+            ratio = used.ratio("cpu")
+            if ratio >= settings.limit:
+                detail = f"CPU requests are {ratio:.3f} of allocatable, the limit is {settings.limit:g}"
+                refusals.append(Refusal(Reason.NOT_UNDERUTILIZED, view.name, detail))
+            else:
+                underutilized = age >= self.settings.minimum_age and not draining(view.node)
+                refusals += self._mark_refusals(view.name)
+        evict: list[Pod] = []
+        for pod in view.pods:
+            verdict = pods.judge(pod)
+            refusals += verdict.refusals
+            if verdict.fate is Fate.EVICT:
+                evict.append(pod)
+        refusals += ledger.charge(evict)[1]
+        refusals += unreadable
+        return NodeFacts(
+            view, pool, settings, used, underutilized, draining(view.node), tuple(evict), tuple(sorted(refusals))
+        )
+
+    def _pool_refusals(self, view: NodeView, pool: str, settings: PoolSettings | None) -> list[Refusal]:
+        if settings is None:
+            detail = f'pool {shown(pool)} is not in the configuration, and there is no "*" entry'
+            return [
+                Refusal(Reason.POOL_NOT_CONFIGURED, view.name, detail, f'add pool {shown(pool)} or "*" to nodePools')
+            ]
+        if not settings.enabled:
+            fix = f"set enabled: true for pool {shown(pool)}"
+            return [Refusal(Reason.POOL_DISABLED, view.name, f"pool {shown(pool)} is not enabled", fix)]
+        return []
+
+    def _mark_refusals(self, name: str) -> list[Refusal]:
+        needed = self.settings.marked_for
+        if needed <= 0:
+            return []
+        since = self.marks.since.get(name)
+        marked = 0.0 if since is None else max(0.0, self.now - since)
+        if marked >= needed:
+            return []
+        detail = f"has been marked for {format_duration(marked)}, {format_duration(needed)} are needed"
+        return [Refusal(Reason.NOT_MARKED_LONG_ENOUGH, name, detail)]
+
+
+class CompactorGates:
+    """The gates that depend on what the plan has taken so far; see :class:`tightship.plan.Gates`."""
+
+    def __init__(self, settings: CompactorSettings, facts: Mapping[str, NodeFacts]) -> None:
+        self._settings = settings
+        self._facts = facts
+        self._nodes = Counter(fact.pool for fact in facts.values())
+        self._in_drain = Counter(fact.pool for fact in facts.values() if fact.draining)
+        self._not_ready = Counter(
+            fact.pool for fact in facts.values() if not fact.draining and not fact.view.node.ready
+        )
+        self._progress = _Progress(None, facts)
+
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        """Return what the pool's and the cluster's gates say to removing *candidate* next."""
+        settings = self._facts[candidate.name].settings
+        if settings is None:
+            return []
+        if self._progress.planner is not planner:
+            self._progress = _Progress(planner, self._facts)
+        progress = self._progress
+        progress.catch_up()
+        return sorted(
+            [
+                *self._plan_size(candidate, progress),
+                *_under_limit(candidate, planner, settings),
+                *self._required_count(candidate, progress, settings),
+                *self._minimum(candidate, progress, settings),
+                *self._budgets(candidate, progress, settings),
+            ]
+        )
+
+    def _plan_size(self, candidate: Candidate, progress: _Progress) -> list[Refusal]:
+        allowed = self._settings.max_nodes
+        if allowed is None or progress.removed.total() < allowed:
+            return []
+        return [Refusal(Reason.MAX_NODES_REACHED, candidate.name, f"the plan stops after {allowed} nodes")]
+
+    def _required_count(self, candidate: Candidate, progress: _Progress, settings: PoolSettings) -> list[Refusal]:
+        draining_now = self._in_drain[candidate.pool]
+        have = len(progress.underutilized.get(candidate.pool, ()))
+        if have >= settings.required_count + draining_now:
+            return []
+        also = f" besides the {draining_now} in drain" if draining_now else ""
+        detail = (
+            f"pool {shown(candidate.pool)} has {have} underutilized nodes, {settings.required_count} are required{also}"
+        )
+        return [Refusal(Reason.REQUIRED_COUNT_NOT_REACHED, candidate.name, detail)]
+
+    def _minimum(self, candidate: Candidate, progress: _Progress, settings: PoolSettings) -> list[Refusal]:
+        pool = candidate.pool
+        keeps = self._nodes[pool] - self._in_drain[pool] - progress.removed[pool] - 1
+        if keeps >= settings.minimum_nodes:
+            return []
+        detail = f"pool {shown(pool)} would keep {keeps} nodes, its minimum is {settings.minimum_nodes}"
+        return [Refusal(Reason.POOL_MIN_SIZE, candidate.name, detail)]
+
+    def _budgets(self, candidate: Candidate, progress: _Progress, settings: PoolSettings) -> list[Refusal]:
+        found: list[Refusal] = []
+        pool = candidate.pool
+        for budget, what, nodes, out in (
+            (
+                settings.budget,
+                f"pool {shown(pool)}",
+                self._nodes[pool],
+                self._in_drain[pool] + self._not_ready[pool] + progress.removed[pool],
+            ),
+            (
+                self._settings.cluster_budget,
+                "the cluster",
+                self._nodes.total(),
+                self._in_drain.total() + self._not_ready.total() + progress.removed.total(),
+            ),
+        ):
+            if budget is not None and out >= budget.allows(nodes):
+                detail = f"{what} may have {budget.allows(nodes)} nodes out at once ({budget}), {out} are"
+                found.append(Refusal(Reason.BUDGET_EXHAUSTED, candidate.name, detail))
+        return found
+
+
+class _Progress:
+    """What one planner has taken, kept up removal by removal."""
+
+    def __init__(self, planner: Planner | None, facts: Mapping[str, NodeFacts]) -> None:
+        self.planner = planner
+        self.removed: Counter[str] = Counter()
+        self.underutilized: dict[str, set[str]] = {}
+        self._facts = facts
+        self._seen = 0
+        for name, fact in facts.items():
+            if fact.underutilized:
+                self.underutilized.setdefault(fact.pool, set()).add(name)
+
+    def catch_up(self) -> None:
+        """Take in the removals planned since the last call; a node that was filled up is underutilized no more."""
+        planner = self.planner
+        if planner is None:
+            return
+        for removal in planner.removals[self._seen :]:
+            pool = self._facts[removal.node].pool
+            self.removed[pool] += 1
+            self.underutilized.get(pool, set()).discard(removal.node)
+            for name in {move.target for move in removal.moves}:
+                fact = self._facts[name]
+                settings = fact.settings
+                if settings is not None and fact.cpu_ratio + planner.received_ratio(name) >= settings.limit:
+                    self.underutilized.get(fact.pool, set()).discard(name)
+        self._seen = len(planner.removals)
+
+
+def _under_limit(candidate: Candidate, planner: Planner, settings: PoolSettings) -> list[Refusal]:
+    ratio = planner.ratio(candidate.name)
+    if ratio < settings.limit:
+        return []
+    detail = f"with pods of nodes planned before, CPU requests are {ratio:.3f}, the limit is {settings.limit:g}"
+    return [Refusal(Reason.NOT_UNDERUTILIZED, candidate.name, detail)]
+
+
+def shown(pool: str) -> str:
+    """Return a pool's name for people."""
+    return pool if pool != NO_POOL else "(none)"

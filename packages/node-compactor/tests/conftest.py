@@ -1,0 +1,75 @@
+"""What the command's tests share: the small clusters, and running the command in this process or its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from node_compactor.cli import PROGRAM, command
+from tightship.cli import run
+
+DATA = Path(__file__).parent / "data"
+NOW = "2026-03-10T00:00:00Z"
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Outcome]
+
+
+@pytest.fixture
+def data() -> Path:
+    return DATA
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MINIMUM_NODE_AGE_SECONDS", "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS", "NO_COLOR", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Cli:
+    """Run the command here: ``cli("plan", "-f", ...)``, at a fixed time unless ``--now`` is given."""
+
+    def call(*arguments: str | Path) -> Outcome:
+        given = [str(each) for each in arguments]
+        if given[:1] in (["plan"], ["explain"]) and "--now" not in given and "--help" not in given:
+            given += ["--now", NOW]
+        try:
+            code = run(PROGRAM, command, given)
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+        sys.stdout.flush()
+        captured = capfdbinary.readouterr()
+        return Outcome(code, captured.out.decode(), captured.err.decode())
+
+    return call
+
+
+@pytest.fixture
+def start() -> Callable[..., subprocess.Popen[bytes]]:
+    """Start the command as a process of its own, stdin and both outputs being pipes."""
+
+    def begin(*arguments: str | Path, **environment: str) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join(each for each in sys.path if each)
+        return subprocess.Popen(
+            [sys.executable, "-m", "node_compactor.cli", *(str(each) for each in arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path, **environment},
+        )
+
+    return begin

@@ -1,0 +1,242 @@
+"""The command from outside: exit codes, what goes to stdout and what to stderr, errors in one line each."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node_compactor.configuration import Flags
+from node_compactor.options import FLAGS
+from node_compactor.settings import CompactorSettings, PoolSettings, wire_keys
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "plan-output.md"
+
+
+def removed(outcome: Any) -> list[str]:
+    return [node["name"] for node in json.loads(outcome.out)["nodes"] if node["decision"] == "remove"]
+
+
+def test_a_plan_exits_with_0_and_with_2_where_asked(cli: Any, data: Path) -> None:
+    assert cli("plan", "-f", data / "cluster.yaml").code == 0
+    assert cli("plan", "-f", data / "cluster.yaml", "--exit-code").code == 2
+    assert cli("plan", "-f", data / "cluster.yaml", "--exit-code", "--limit", "0").code == 0
+
+
+def test_a_file_may_come_from_standard_input_or_be_compressed(data: Path, tmp_path: Path, start: Any, cli: Any) -> None:
+    raw = (data / "cluster.yaml").read_bytes()
+    packed = tmp_path / "cluster.json.gz"
+    packed.write_bytes(gzip.compress(raw))
+    direct = json.loads(cli("plan", "-f", data / "cluster.yaml", "-o", "json").out)
+    compressed = json.loads(cli("plan", "-f", packed, "-o", "json").out)
+    process = start("plan", "-f", "-", "-o", "json", "--now", "2026-03-10T00:00:00Z")
+    out, err = process.communicate(raw, timeout=60)
+    piped = json.loads(out)
+    assert (process.returncode, err) == (0, b"")
+    assert piped["source"] == {"type": "file", "name": "-"}
+    assert {**direct, "source": 0} == {**compressed, "source": 0} == {**piped, "source": 0}
+
+
+def test_every_problem_of_a_malformed_file_is_one_line(cli: Any, tmp_path: Path) -> None:
+    bad = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": "none"}}
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps({"kind": "List", "items": [bad, {**bad, "metadata": {"name": "q", "namespace": "n"}}]}))
+    outcome = cli("plan", "-f", path)
+    assert (outcome.code, outcome.out) == (1, "")
+    lines = outcome.err.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(f"node-compactor: {path}: Pod n/") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "usage: node-compactor"),
+        (("plan", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("plan", "-o", "html"), "invalid choice: 'html'"),
+        (("explain",), "required: NODE"),
+        (("plan", "-f", "x", "--context", "y"), "give only one of them"),
+        (("plan", "-l", "a in b"), "selector 'a in b': 'a in b' is no requirement; allowed are"),
+        (("plan", "--now", "yesterday"), "'yesterday' is no time; allowed is RFC 3339"),
+        (("plan", "--limit", "much", "--budget", "x%"), "--limit: 'much': "),
+    ],
+)
+def test_wrong_usage_exits_with_64(cli: Any, arguments: tuple[str, ...], says: str) -> None:
+    outcome = cli(*arguments)
+    assert (outcome.code, outcome.out) == (64, "")
+    assert says in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_a_missing_file_is_one_line(cli: Any) -> None:
+    outcome = cli("plan", "-f", "/nowhere/cluster.json")
+    assert outcome.code == 1
+    assert outcome.err == "node-compactor: /nowhere/cluster.json: No such file or directory\n"
+
+
+def test_an_unknown_context_is_one_line(cli: Any, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "Config", "contexts": [], "clusters": [], "users": []})
+    )
+    outcome = cli("plan", "--kubeconfig", kubeconfig, "--context", "elsewhere")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert len(outcome.err.splitlines()) == 1
+    assert "elsewhere" in outcome.err
+
+
+def test_an_unknown_node_is_named_with_near_ones(cli: Any, data: Path) -> None:
+    outcome = cli("explain", "wep-1", "moon", "-f", data / "cluster.yaml")
+    assert outcome.code == 1
+    first, second = outcome.err.splitlines()
+    assert first.startswith('node-compactor: node "wep-1" not found; did you mean web-1')
+    assert second == 'node-compactor: node "moon" not found'
+
+
+def test_a_defect_is_one_line(cli: Any, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node_compactor.cli.make_plan", lambda *_, **__: 1 / 0)
+    outcome = cli("plan", "-f", data / "cluster.yaml")
+    assert outcome.code == 1
+    assert outcome.err == (
+        "node-compactor: unexpected ZeroDivisionError: division by zero (the traceback: --log-level debug)\n"
+    )
+
+
+def test_pools_and_selectors_limit_what_may_go(cli: Any, data: Path) -> None:
+    file = ("-f", data / "cluster.yaml", "-o", "json", "--placement", "possible")
+    assert set(removed(cli("plan", *file))) == {"web-1", "web-5"}
+    assert removed(cli("plan", *file, "--pool", "batch")) == []
+    assert removed(cli("plan", *file, "-l", "kubernetes.io/hostname in (web-5, web-3)")) == ["web-5"]
+    outcome = cli("plan", *file, "--pool", "moon")
+    assert outcome.code == 1
+    assert 'no node is in pool "moon"; the pools are batch, control, gpu, web' in outcome.err
+    document = json.loads(cli("plan", *file, "-l", "no=where").out)
+    assert sum(node["reasons"].count("NotSelected") for node in document["nodes"]) == 9
+    assert document["warnings"][0].startswith("no node is selected")
+
+
+def test_rows_alone_go_to_stdout_without_headers(cli: Any, data: Path, tmp_path: Path) -> None:
+    text = (data / "cluster.yaml").read_text().replace("kind: PodDisruptionBudget", "kind: Nothing")
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    outcome = cli("plan", "-f", file, "--no-headers", "--sort-by", "name")
+    names = [line.split()[0] for line in outcome.out.splitlines()]
+    assert names == sorted(names)
+    assert len(names) == 9
+    assert outcome.err == (
+        "node-compactor: warning: PodDisruptionBudgets are not in the file: evictions they forbid are not seen\n"
+    )
+
+
+def test_an_output_without_unicode_is_ascii(data: Path, start: Any) -> None:
+    process = start("plan", "-f", data / "cluster.yaml", PYTHONIOENCODING="ascii")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out.isascii()
+    assert b"#" in out
+    assert b"->" in out
+
+
+def test_a_reader_that_leaves_early_is_no_error(data: Path, start: Any) -> None:
+    process = start("plan", "-f", data / "cluster.yaml", "-o", "json")
+    process.stdout.close()
+    process.stdin.close()
+    err = process.stderr.read()
+    assert process.wait(60) == 141
+    assert err == b""
+    process.stderr.close()
+
+
+def test_an_interrupt_exits_with_130_and_says_nothing(start: Any) -> None:
+    process = start("plan", "-f", "-")
+    fd = process.stdin.fileno()
+    os.write(fd, b"{")
+    deadline = time.monotonic() + 60
+    # Interrupt once it reads: before that Python itself is still starting, and would complain.
+    while Path(f"/proc/{process.pid}/wchan").exists() and time.monotonic() < deadline:
+        if Path(f"/proc/{process.pid}/wchan").read_text() in ("pipe_read", "anon_pipe_read"):
+            break
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"")
+
+
+def on_a_terminal(start_arguments: list[str], width: int, **environment: str) -> str:
+    """Run the command with its stdout on a pseudo-terminal, and return what it wrote there."""
+    import sys
+
+    ours, theirs = pty.openpty()
+    path = os.pathsep.join(each for each in sys.path if each)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "node_compactor.cli", *start_arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": str(width), "PYTHONIOENCODING": "utf-8", **environment},
+    )
+    os.close(theirs)
+    parts: list[bytes] = []
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the terminal's other end has closed
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(ours)
+    assert process.wait(60) == 0
+    return b"".join(parts).decode()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_output_fits_its_terminal_but_for_single_long_words(data: Path, width: int) -> None:
+    for what in (["plan"], ["explain", "web-2", "gpu-1"]):
+        arguments = [*what, "-f", str(data / "cluster.yaml"), "--now", "2026-03-10T00:00:00Z"]
+        text = on_a_terminal(arguments, width, NO_COLOR="1")
+        assert "\x1b" not in text
+        long = [line for line in text.replace("\r", "").splitlines() if len(line) > width and " " in line.strip()]
+        assert long == []
+
+
+def test_colour_is_for_terminals_that_want_it(data: Path) -> None:
+    arguments = ["plan", "-f", str(data / "cluster.yaml")]
+    assert "\x1b[" in on_a_terminal(arguments, 120, TERM="xterm")
+    assert "\x1b[" not in on_a_terminal(arguments, 120, TERM="dumb")
+
+
+@pytest.mark.parametrize("what", ["plan", "explain"])
+def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: str) -> None:
+    outcome = cli(what, "--help")
+    assert outcome.code == 0
+    by_flag = {each.field for each in FLAGS}
+    only_in_the_file = {"pools", "enabled"}
+    fields = set(CompactorSettings.model_fields) | set(PoolSettings.model_fields)
+    assert fields - by_flag == only_in_the_file
+    text = DOCS.read_text()
+    for each in FLAGS:
+        assert each.flag in outcome.out
+        assert f"`{each.flag}`" in text
+    for key in (*wire_keys(CompactorSettings).values(), *wire_keys(PoolSettings).values()):
+        assert f"`{key}`" in text
+
+
+def test_version_names_the_program(cli: Any) -> None:
+    outcome = cli("version")
+    assert outcome.code == 0
+    assert outcome.out.startswith("node-compactor 0.")
+
+
+def test_nothing_is_given_unless_a_flag_is(cli: Any) -> None:
+    from node_compactor.cli import build_parser
+    from node_compactor.options import flags_of
+
+    assert flags_of(build_parser().parse_args(["plan"])) == Flags()

@@ -1,0 +1,140 @@
+"""Flags over environment over file over defaults, every form of the file, and all that is wrong at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from node_compactor.configuration import BadFlagsError, Flags, configure
+from node_compactor.describing import summarize, wire
+from node_compactor.settings import SettingsError, load_settings
+
+SEED = {
+    "nodePools": {
+        "general": {
+            "enabled": True,
+            "scaleDownCPURequestRatioLimit": 0.6,
+            "scaleDownRequiredUnderutilizedNodeCount": 2,
+        },
+        "quiet": {"enabled": False},
+    }
+}
+
+
+def written(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "config"
+    path.write_text(text)
+    return str(path)
+
+
+def config_map(key: str, text: str) -> str:
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {key: text}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(SEED), id="JSON"),
+        pytest.param(yaml.safe_dump(SEED), id="YAML"),
+        pytest.param(
+            config_map("estafette-k8s-node-compactor-config.yaml", json.dumps(SEED)), id="the older ConfigMap"
+        ),
+        pytest.param(config_map("config.yaml", yaml.safe_dump(SEED)), id="ConfigMap of YAML"),
+        pytest.param(config_map("config.json", json.dumps(SEED)), id="ConfigMap of JSON"),
+    ],
+)
+def test_every_form_of_the_file_is_read(tmp_path: Path, text: str) -> None:
+    settings = configure(written(tmp_path, text), {})
+    assert settings.pools["general"].limit == 0.6
+    assert settings.pools["general"].required_count == 2
+    assert not settings.pools["quiet"].enabled
+    assert (settings.minimum_age, settings.marked_for) == (0, 0)
+
+
+def test_without_a_file_every_pool_is_enabled() -> None:
+    settings = configure(None, {})
+    assert settings.pools["*"].enabled
+    assert (settings.pools["*"].limit, settings.pools["*"].required_count) == (0.75, 1)
+    assert summarize(settings, None) == "limit 0.75, required 1, every pool (no configuration given)"
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    config = written(tmp_path, json.dumps({**SEED, "minimumNodeAge": "1h", "neededMarkedTimeForRemoval": 60}))
+    environment = {"MINIMUM_NODE_AGE_SECONDS": "600"}
+    assert configure(config, {}).minimum_age == 3600
+    assert configure(config, environment).minimum_age == 600
+    flags = Flags(top={"minimumNodeAge": ("--min-age", "5m")})
+    assert configure(config, environment, flags).minimum_age == 300
+    assert configure(config, environment, flags).marked_for == 60
+
+
+def test_a_gate_given_as_a_flag_holds_for_every_pool(tmp_path: Path) -> None:
+    flags = Flags(pool={"scaleDownCPURequestRatioLimit": ("--limit", "0.8")})
+    settings = configure(written(tmp_path, json.dumps(SEED)), {}, flags)
+    assert {name: pool.limit for name, pool in settings.pools.items()} == {"general": 0.8, "quiet": 0.8}
+    assert not settings.pools["quiet"].enabled
+
+
+def test_field_names_count_as_their_keys(tmp_path: Path) -> None:
+    config = written(tmp_path, json.dumps({"pools": {"a": {"limit": 0.5}}, "minimum_age": 5}))
+    settings = configure(config, {"MINIMUM_NODE_AGE_SECONDS": "7"})
+    assert (settings.pools["a"].limit, settings.minimum_age) == (0.5, 7)
+
+
+def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    bad = {"nodePools": {"a": {"enabled": "perhaps", "limits": 1}}, "disabledRules": ["NoPlace"], "nodePool": {}}
+    config = written(tmp_path, json.dumps(bad))
+    with pytest.raises(SettingsError) as caught:
+        configure(config, {"MINIMUM_NODE_AGE_SECONDS": "soon"})
+    told = "\n".join(caught.value.problems)
+    assert len(caught.value.problems) == 5
+    assert f"{config}: nodePools.a.enabled: 'perhaps': " in told
+    assert f"{config}: nodePools.a.limits: unknown key; allowed are enabled, " in told
+    assert f"{config}: nodePool: unknown key; allowed are " in told
+    assert f"{config}: disabledRules: ['NoPlace']: NoPlace can't be switched off; allowed are " in told
+    assert "MINIMUM_NODE_AGE_SECONDS: 'soon': " in told
+
+
+def test_a_bad_flag_is_named_as_such() -> None:
+    flags = Flags(
+        pool={"scaleDownCPURequestRatioLimit": ("--limit", "much")},
+        top={"strategy": ("--strategy", "best"), "maximumNodesInDrain": ("--cluster-budget", "101%")},
+    )
+    with pytest.raises(BadFlagsError) as caught:
+        configure(None, {}, flags)
+    assert [each.partition(": ")[0] for each in caught.value.problems] == ["--cluster-budget", "--limit", "--strategy"]
+    assert "'least-utilized' or 'fewest-nodes'" in caught.value.problems[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "neither JSON nor YAML: "),
+        ("[1]", "holds list, not a mapping of settings"),
+        (config_map("else", "{}"), "the ConfigMap has no configuration: its data keys are else; looked for are "),
+    ],
+)
+def test_a_file_that_is_no_configuration_says_why(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=says):
+        configure(written(tmp_path, text), {})
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(SettingsError, match="/nowhere: No such file"):
+        configure("/nowhere", {})
+
+
+def test_the_settings_of_a_document_read_back(tmp_path: Path) -> None:
+    flags = Flags(pool={"maximumNodesInDrain": ("--budget", "10%")}, top={"disabledRules": ("", ["LocalStorage"])})
+    settings = configure(written(tmp_path, json.dumps(SEED)), {}, flags)
+    plain: Any = json.loads(json.dumps(wire(settings)))
+    assert load_settings(plain) == settings
+
+
+def test_a_summary_names_the_pools_of_the_file(tmp_path: Path) -> None:
+    config = written(tmp_path, json.dumps(SEED))
+    assert summarize(configure(config, {}), "c.json") == "limit 0.6, required 2, pool general (from c.json)"

@@ -1,0 +1,120 @@
+"""One cluster on which every reason is the answer for some node; ``golden_cluster.py`` says which and why."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from node_compactor.policy import Marks, Policy
+from node_compactor.settings import load_settings
+from tightship.cluster import ClusterState, Snapshot
+from tightship.kube.files import FileError, read_file
+from tightship.objects import ObjectError, decode
+from tightship.plan import STRATEGIES, Plan, make_plan
+from tightship.reasons import Reason
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "golden"
+
+
+def golden(name: str) -> Any:
+    return json.loads((GOLDEN / name).read_text())
+
+
+EXPECTED = golden("expected.json")
+
+
+def planned(snapshot: Snapshot) -> Plan:
+    settings = load_settings(golden("config.json"))
+    policy = Policy(settings, EXPECTED["now"], Marks.of(snapshot))
+    return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
+
+
+def refusals_of(plan: Plan) -> dict[str, list[list[str]]]:
+    return {name: sorted([each.reason, each.subject] for each in found) for name, found in plan.refusals.items()}
+
+
+def removals_of(plan: Plan) -> list[dict[str, Any]]:
+    return [
+        {"node": each.node, "moves": sorted([move.pod.key, move.target] for move in each.moves)}
+        for each in plan.removals
+    ]
+
+
+def with_malformed_objects() -> Snapshot:
+    """The cluster as a live list gives it that also holds the objects of ``malformed.json``."""
+    state = ClusterState()
+    for item in [*golden("cluster.json")["items"], *golden("malformed.json")["items"]]:
+        try:
+            state.upsert(item["kind"], decode(item["kind"], msgspec.json.encode(item)))
+        except ObjectError as error:
+            state.mark_unreadable(error, item.get("spec", {}).get("nodeName", ""))
+    state.mark_missing("Namespace", "forbidden")
+    return state.snapshot()
+
+
+def test_every_node_of_the_golden_cluster_has_the_expected_answer() -> None:
+    plan = planned(read_file(GOLDEN / "cluster.json"))
+    assert removals_of(plan) == EXPECTED["removals"]
+    assert refusals_of(plan) == EXPECTED["refusals"]
+
+
+def test_malformed_objects_block_just_what_depends_on_them() -> None:
+    plan = planned(with_malformed_objects())
+    assert removals_of(plan) == EXPECTED["removals"]
+    assert refusals_of(plan) == EXPECTED["refusals"] | EXPECTED["refusalsWithMalformedObjects"]
+
+
+def test_every_node_has_either_a_removal_or_refusals() -> None:
+    snapshot = with_malformed_objects()
+    plan = planned(snapshot)
+    removed = {each.node for each in plan.removals}
+    kept = {name for name, found in plan.refusals.items() if found}
+    assert removed.isdisjoint(kept)
+    assert removed | kept == {*snapshot.nodes, "unreadable"}
+
+
+def test_every_reason_is_the_answer_for_some_node() -> None:
+    said = {
+        reason
+        for part in ("refusals", "refusalsWithMalformedObjects")
+        for found in EXPECTED[part].values()
+        for reason, _ in found
+    }
+    assert said == set(Reason) - {Reason.NOT_SELECTED}, "which needs a selection on the command line"
+
+
+def test_a_node_left_out_by_the_command_says_so_beside_all_else() -> None:
+    snapshot = read_file(GOLDEN / "cluster.json")
+    settings = load_settings(golden("config.json"))
+    removed = {each["node"] for each in EXPECTED["removals"]}
+    policy = Policy(settings, EXPECTED["now"], Marks.of(snapshot), only=set(snapshot.nodes) - removed)
+    plan = make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
+    assert {name for name in removed if Reason.NOT_SELECTED in {each.reason for each in plan.refusals[name]}} == removed
+
+
+def test_every_refusal_says_what_it_is_about() -> None:
+    for found in planned(with_malformed_objects()).refusals.values():
+        for refusal in found:
+            assert refusal.detail, refusal
+            assert "None" not in refusal.detail + refusal.fix
+
+
+def test_a_file_with_malformed_objects_is_refused_with_every_one_named() -> None:
+    with pytest.raises(FileError) as refused:
+        read_file(GOLDEN / "malformed.json")
+    named = "\n".join(refused.value.problems)
+    assert len(refused.value.problems) == 3
+    for text in ("Node unreadable: status.allocatable.cpu", "Pod shop/broken", "PodDisruptionBudget unreadable/broken"):
+        assert text in named
+
+
+@pytest.mark.parametrize("name", ["cluster.json", "config.json", "malformed.json", "expected.json"])
+def test_the_files_are_what_their_builder_writes(name: str) -> None:
+    built = runpy.run_path(str(HERE / "golden_cluster.py"))["files"]()
+    assert (GOLDEN / name).read_text() == built[name], "run golden_cluster.py"

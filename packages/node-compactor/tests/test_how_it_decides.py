@@ -1,0 +1,33 @@
+"""The example of ``docs/how-it-decides.md`` is what the command prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "how-it-decides.md"
+BLOCKS = re.findall(r"```console\n\$ node-compactor (.+)\n([\s\S]*?)```", PAGE.read_text())
+
+
+def test_the_page_has_its_examples() -> None:
+    assert len(BLOCKS) == 2
+
+
+@pytest.mark.parametrize(("arguments", "shown"), BLOCKS, ids=["one round", "until stable"])
+def test_an_example_is_what_the_command_prints(arguments: str, shown: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "node_compactor.cli", *shlex.split(arguments)],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == shown, f"{PAGE.name} shows something else; put in what the command prints now"
