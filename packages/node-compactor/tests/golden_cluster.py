@@ -48,6 +48,7 @@ CONFIG: Json = {
     "minimumNodeAge": "20m",
     "neededMarkedTimeForRemoval": "5m",
     "maximumNodesInPlan": 5,
+    "placement": "certain",
 }
 
 

@@ -81,7 +81,7 @@ _PLAN = (
         "placement",
         "WORD",
         "how sure a pod's new place must be: possible (there is one), likely (kube-scheduler's scoring, as modelled, "
-        "finds one), certain (whatever it picks, all find one) (default: certain)",
+        "finds one), certain (whatever it picks, all find one) (default: likely)",
     ),
     _Flag("--max-nodes", "max_nodes", "N", "removals after which the plan stops, 1 or more (default: no limit)"),
 )

@@ -118,7 +118,7 @@ class CompactorSettings(BaseModel):
 
     pools: Mapping[str, PoolSettings] = Field(default_factory=dict, alias="nodePools")
     strategy: Literal["least-utilized", "fewest-nodes"] = "least-utilized"
-    placement: Literal["possible", "likely", "certain"] = "certain"
+    placement: Literal["possible", "likely", "certain"] = "likely"
     minimum_age: Seconds = Field(
         default=1200.0, validation_alias=AliasChoices("minimumNodeAge", "MINIMUM_NODE_AGE_SECONDS")
     )
