@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from textwrap import wrap
 
 from msgspec import Struct
-from rich.cells import cell_len, set_cell_size
+from wcwidth import wcswidth
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _STYLES: Mapping[str, str] = {
@@ -71,7 +71,10 @@ class Terminal(Struct, frozen=True):
         """Cut *text* to *width* columns at its end."""
         if length(text) <= width:
             return text
-        return set_cell_size(text, max(0, width - 1)).rstrip() + self.sign("…", "~")
+        kept = text[: max(0, width - 1)]
+        while length(kept) > max(0, width - 1):
+            kept = kept[:-1]
+        return kept.rstrip() + self.sign("…", "~")
 
 
 def clean(text: str) -> str:
@@ -83,7 +86,7 @@ def clean(text: str) -> str:
 
 def length(text: str) -> int:
     """Return the columns *text* takes."""
-    return len(text) if text.isascii() else cell_len(text)
+    return len(text) if text.isascii() else max(0, wcswidth(text))
 
 
 def pad(text: str, width: int, align: str) -> str:
