@@ -1,6 +1,6 @@
 """What judging and planning cost, and how few nodes the plans keep.
 
-    python bench/planning.py                 fleets of 1,000/30,000 and 5,000/150,000 nodes/pods, and openb where it is at hand
+    python bench/planning.py                 1,000/30,000 and 5,000/150,000 nodes/pods, and openb where it is at hand
     python bench/planning.py --sizes 1000    a smaller one
     python bench/planning.py --json
 
@@ -176,44 +176,51 @@ def mark(value: float, bar: float) -> str:
     return f"bar {bar:g}: {'holds' if value <= bar else 'DOES NOT HOLD'}"
 
 
+def fleet_lines(each: dict[str, Any]) -> list[str]:
+    """What one fleet showed; the bars are for 5,000 nodes and more."""
+
+    def bar(value: float, limit: float) -> str:
+        return mark(value, limit) if each["nodes"] >= 5000 else ""
+
+    decision, memory = each["decision pass s"], each["memory MB"]
+    ratio = each["watch event ms"] / 1000 / max(decision, 1e-9)
+    return [
+        f"{each['nodes']:,} nodes, {each['pods']:,} pods",
+        f"  take in (decode, sum)      {each['take in s']:>8} s",
+        f"  memory of the process      {memory:>8} MB   {bar(memory, 400)}",
+        f"  decision pass, all reasons {decision:>8} s    {bar(decision, 1)}   ({each['refusals']:,} refusals)",
+        f"  one watch event, snapshot  {each['watch event ms']:>8} ms   {ratio:.4f} of a decision pass",
+        *(
+            f"  full plan {plan['strategy']:>14} {plan['placement']:>8}  {plan['s']:>7} s   keeps {plan['kept']:>5}, "
+            f"{plan['evictions']:>7,} evictions   {bar(plan['s'], 10)}"
+            for plan in each["plans"]
+        ),
+    ]
+
+
+def openb_lines(data: dict[str, Any]) -> list[str]:
+    """What the real cluster showed."""
+    lines = [f"openb, {data['nodes']:,} nodes, at least {data['bound']} needed"]
+    for plan in data["plans"]:
+        line = (
+            f"  {plan['strategy']:>14} {plan['placement']:>8}  keeps {plan['kept']:>4} ({plan['over bound']:.3f} of the "
+            f"bound), {plan['evictions']:>5,} evictions, {plan['s']:>5} s"
+        )
+        if plan["strategy"] == "fewest-nodes":
+            line += "   " + mark(plan["kept"], 400 if plan["placement"] == "possible" else 430)
+        if "the scheduler would reach" in plan:
+            line += f"   by the scheduler's own choice {plan['the scheduler would reach']}"
+        lines.append(line)
+    return lines
+
+
 def text(result: dict[str, Any]) -> str:
-    """The result as lines for people."""
-    lines: list[str] = []
-    for each in result["fleets"]:
-        large = each["nodes"] >= 5000
-        lines.append(f"{each['nodes']:,} nodes, {each['pods']:,} pods")
-        lines.append(f"  take in (decode, sum)      {each['take in s']:>8} s")
-        lines.append(
-            f"  memory of the process      {each['memory MB']:>8} MB   "
-            + (mark(each["memory MB"], 400) if large else "")
-        )
-        lines.append(
-            f"  decision pass, all reasons {each['decision pass s']:>8} s    "
-            + (mark(each["decision pass s"], 1) if large else "")
-            + f"   ({each['refusals']:,} refusals)"
-        )
-        ratio = each["watch event ms"] / 1000 / max(each["decision pass s"], 1e-9)
-        lines.append(f"  one watch event, snapshot  {each['watch event ms']:>8} ms   {ratio:.4f} of a decision pass")
-        for plan in each["plans"]:
-            lines.append(
-                f"  full plan {plan['strategy']:>14} {plan['placement']:>8}  {plan['s']:>7} s   keeps {plan['kept']:>5}, "
-                f"{plan['evictions']:>7,} evictions   " + (mark(plan["s"], 10) if large else "")
-            )
-    data = result["openb"]
-    if data is None:
+    """Return the result as lines for people."""
+    lines = [line for each in result["fleets"] for line in fleet_lines(each)]
+    if result["openb"] is None:
         lines.append("openb: not at hand (set TIGHTSHIP_DATA to the folder of openb_cluster.json.gz)")
     else:
-        lines.append(f"openb, {data['nodes']:,} nodes, at least {data['bound']} needed")
-        for plan in data["plans"]:
-            bar = ""
-            if plan["strategy"] == "fewest-nodes":
-                bar = mark(plan["kept"], 400 if plan["placement"] == "possible" else 430)
-            would = plan.get("the scheduler would reach")
-            lines.append(
-                f"  {plan['strategy']:>14} {plan['placement']:>8}  keeps {plan['kept']:>4} ({plan['over bound']:.3f} of the "
-                f"bound), {plan['evictions']:>5,} evictions, {plan['s']:>5} s   {bar}"
-                + (f"   by the scheduler's own choice {would}" if would else "")
-            )
+        lines += openb_lines(result["openb"])
     return "\n".join(lines)
 
 

@@ -158,9 +158,7 @@ def build(go: str, tool: Tool, target: Path) -> None:
     # A go.work or a GOFLAGS of the caller must not change what is built under this key.
     env = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
     try:
-        result = subprocess.run(
-            command, cwd=HERE / tool.module, env=env, capture_output=True, text=True, check=False
-        )
+        result = subprocess.run(command, cwd=HERE / tool.module, env=env, capture_output=True, text=True, check=False)
         if result.returncode:
             tail = "\n".join(result.stderr.splitlines()[-20:])
             raise BuildError(f"{tool.name} does not build:\n{tail}")
@@ -187,6 +185,7 @@ def build_missing(tools: tuple[Tool, ...]) -> None:
 
 
 def main() -> int:
+    """Build what is asked for and say how long each took; 1 when Go is missing or too old, or a build failed."""
     parser = argparse.ArgumentParser(description="Build the control plane's programs into a cache.")
     names = ", ".join(tool.name for tool in TOOLS)
     parser.add_argument("tool", nargs="*", help=f"some of {names}; default all")

@@ -95,9 +95,7 @@ def test_a_service_account_may_do_nothing_by_itself(control_plane: ControlPlane)
 def test_helm_and_kubectl_reach_the_plane(control_plane: ControlPlane) -> None:
     require_binaries("helm", "kubectl")
     env = os.environ | environment(control_plane.binaries, control_plane.kubeconfig)
-    shown = subprocess.run(
-        ["kubectl", "version"], env=env, capture_output=True, text=True, check=True
-    )
+    shown = subprocess.run(["kubectl", "version"], env=env, capture_output=True, text=True, check=True)
     versions = dict(line.split(": ") for line in shown.stdout.splitlines())
     assert versions["Server Version"] == versions["Client Version"] > "v1"
     helm = subprocess.run(["helm", "list"], env=env, capture_output=True, text=True, check=False)
@@ -143,4 +141,4 @@ def test_a_killed_parent_leaves_nothing() -> None:
     until = time.monotonic() + DEADLINE
     while not all(gone(pid) for pid in started["pids"]) or Path(started["data"]).exists():
         assert time.monotonic() < until, started
-        time.sleep(0.05)
+        time.sleep(0.05)  # noqa: TID251 - between two looks at a condition with a deadline

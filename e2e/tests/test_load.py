@@ -25,10 +25,7 @@ def full_cluster() -> Json:
     old = [pod(f"old-{i}", "n0", owner("ReplicationController", "old")) for i in range(2)]
     db = [pod(f"db-{i}", f"n{i}", owner("StatefulSet", "db"), {"app": "db"}) for i in (1, 2, 3)]
     agent = [pod(f"agent-{n}", n, owner("DaemonSet", "agent"), {"app": "agent"}) for n in NODES[:5]]
-    job = [
-        pod(f"job-{i}", "n7", owner("Job", "job"), {"job-name": "job"}, restartPolicy="Never")
-        for i in range(2)
-    ]
+    job = [pod(f"job-{i}", "n7", owner("Job", "job"), {"job-name": "job"}, restartPolicy="Never") for i in range(2)]
     mirror = pod("static-n0", "n0", {**owner("Node", "n0"), "apiVersion": "v1"})
     custom = pod("custom", "n1", {**owner("Rollout", "r"), "apiVersion": "example.com/v1"})
     urgent = pod("urgent", "n2", priority=1000, priorityClassName="gone")
@@ -104,9 +101,7 @@ def test_nodes_keep_what_the_file_says_and_stay_ready(empty_plane: ControlPlane)
 
 
 def test_a_budget_lets_one_go_and_the_owner_replaces_it(empty_plane: ControlPlane) -> None:
-    cluster = as_list(
-        *map(node, NODES), *replicas("web", NODES, app="web"), budget("web", 7, app="web")
-    )
+    cluster = as_list(*map(node, NODES), *replicas("web", NODES, app="web"), budget("web", 7, app="web"))
 
     async def work(api: Client) -> None:
         await load(api, cluster)

@@ -9,20 +9,22 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
-from draining import DEADLINE, TALLY, begin, cordon, evict_all, name, pods_of, saved, scheduled, settled
-from judging import judge, snapshot_of
-from tightship_e2e import Client, ControlPlane, wait_for
-from tightship_e2e.client import Items, Json
-from tightship_simulator import World, random_cluster
-from tightship_simulator.checker import place_all
 
+from tightship.cluster import Budgets
 from tightship.disruption import DisruptionLedger
 from tightship.plan import STRATEGIES, Planner, Removal, Strategy, make_plan
 from tightship.reasons import Reason
+from tightship_e2e import Client, ControlPlane, wait_for
+from tightship_e2e.client import Items, Json
+from tightship_e2e.draining import DEADLINE, TALLY, begin, cordon, evict_all, name, pods_of, saved, scheduled, settled
+from tightship_e2e.judging import judge, snapshot_of
+from tightship_simulator import World, random_cluster
+from tightship_simulator.checker import place_all
 
 HOLD = "e2e.tightship.dev/hold"
 NO_PLACE = {Reason.NO_PLACE, Reason.NO_PLACE_TOGETHER}
@@ -80,7 +82,9 @@ class _Targets:
         self.world = World(live)
         self.names = {key: name(pod) for key, pod in self.world.pods.items()}
         if plan.evictions:
-            await self.api.each(self.hold_replacements, [each for each in live["items"] if each["kind"] == "ReplicaSet"])
+            await self.api.each(
+                self.hold_replacements, [each for each in live["items"] if each["kind"] == "ReplicaSet"]
+            )
         for removal in plan.removals:
             await self.drain(removal)
 
@@ -113,7 +117,9 @@ class _Targets:
 
         async def held() -> Items:
             pods = await self.api.list("Pod", namespace, fieldSelector="spec.nodeName=")
-            return [each for each in pods if owner in [ref["uid"] for ref in each["metadata"].get("ownerReferences", [])]]
+            return [
+                each for each in pods if owner in [ref["uid"] for ref in each["metadata"].get("ownerReferences", [])]
+            ]
 
         new = name((await wait_for(held, DEADLINE, f"a replacement of {key}"))[0])
         self.names[key] = new
@@ -172,7 +178,7 @@ async def _refusals_hold(api: Client, plane: ControlPlane, live: Json) -> None:
                    [item for item in live["items"] if item["kind"] == "PodDisruptionBudget"])  # fmt: skip
     for _ in range(REFUSALS):
         live = await saved(api)
-        snapshot = msgspec.structs.replace(snapshot_of(live), budgets=())
+        snapshot = msgspec.structs.replace(snapshot_of(live), budgets=Budgets())
         candidates = judge(snapshot).candidates
         planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, "possible")
         for candidate in candidates:
@@ -188,7 +194,7 @@ async def _refusals_hold(api: Client, plane: ControlPlane, live: Json) -> None:
         # The scheduler sees the pods only when all have left: a refusal speaks of all of them together.
         with plane.paused("kube-scheduler"):
             await evict_all(api, pods_of(live, {pod.key for pod in candidate.evict}), ask_budgets=False)
-            await wait_for(lambda: _left(api, candidate.name), DEADLINE, f"pods have left {candidate.name}")
+            await wait_for(partial(_left, api, candidate.name), DEADLINE, f"pods have left {candidate.name}")
         stuck = await settled(api, plane)
         TALLY["refusals tried"] += 1
         texts = "; ".join(map(str, refusals))
@@ -198,8 +204,11 @@ async def _refusals_hold(api: Client, plane: ControlPlane, live: Json) -> None:
             for t in snapshot.nodes[candidate.name].node.taints
         ]}  # fmt: skip
         await api.patch("Node", candidate.name, {"spec": spec})
+        await settled(api, plane)  # what was left without a place goes back
 
 
 async def _left(api: Client, node: str) -> bool:
     pods = await api.list("Pod", fieldSelector=f"spec.nodeName={node}")
-    return all(ref["kind"] == "DaemonSet" for pod in pods for ref in pod["metadata"].get("ownerReferences") or [{"kind": ""}])
+    return all(
+        ref["kind"] == "DaemonSet" for pod in pods for ref in pod["metadata"].get("ownerReferences") or [{"kind": ""}]
+    )

@@ -8,10 +8,14 @@ import msgspec
 
 
 class User(msgspec.Struct, frozen=True):
+    """Who asked."""
+
     username: str = ""
 
 
 class ObjectRef(msgspec.Struct, frozen=True):
+    """What was asked for."""
+
     resource: str = ""
     namespace: str = ""
     name: str = ""
@@ -20,6 +24,8 @@ class ObjectRef(msgspec.Struct, frozen=True):
 
 
 class ResponseStatus(msgspec.Struct, frozen=True):
+    """What was answered."""
+
     code: int = 0
     reason: str = ""
 

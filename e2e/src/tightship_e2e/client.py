@@ -93,9 +93,7 @@ class Client:
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=self.concurrency, ssl=self._trust)
-        self._session = aiohttp.ClientSession(
-            self.server, connector=connector, headers=self._headers, timeout=TIMEOUT
-        )
+        self._session = aiohttp.ClientSession(self.server, connector=connector, headers=self._headers, timeout=TIMEOUT)
         return self
 
     async def __aexit__(
@@ -121,9 +119,7 @@ class Client:
             raise RuntimeError("use the client in `async with`")
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": content_type} if data else None
-        async with self._session.request(
-            method, path, data=data, params=params, headers=headers
-        ) as answer:
+        async with self._session.request(method, path, data=data, params=params, headers=headers) as answer:
             content = await answer.read()
             if answer.content_type != "application/json":
                 return answer.status, {"message": content.decode(errors="replace")}
@@ -181,9 +177,7 @@ class Client:
         path = RESOURCES[kind].path(namespace, name, subresource)
         return await self.call("PATCH", path, body=body, content_type=content_type)
 
-    async def delete(
-        self, kind: str, name: str, namespace: str | None = None, *, grace: int | None = None
-    ) -> bool:
+    async def delete(self, kind: str, name: str, namespace: str | None = None, *, grace: int | None = None) -> bool:
         """Delete an object, dependants in the background; False when it was gone already.
 
         `grace` is in seconds; None leaves it to the object.
@@ -194,9 +188,7 @@ class Client:
             raise ApiError("DELETE", path, status, answer)
         return status != 404
 
-    async def delete_all(
-        self, kind: str, namespace: str | None = None, *, grace: int | None = None
-    ) -> None:
+    async def delete_all(self, kind: str, namespace: str | None = None, *, grace: int | None = None) -> None:
         """Delete all objects of a kind, in one namespace if the kind has namespaces."""
         await self.call("DELETE", RESOURCES[kind].path(namespace), body=_deletion(grace))
 
@@ -246,9 +238,7 @@ def _deletion(grace: int | None) -> Json:
     return options
 
 
-async def wait_for(
-    condition: Callable[[], Awaitable[T]], deadline: float, what: str = "the condition"
-) -> T:
+async def wait_for(condition: Callable[[], Awaitable[T]], deadline: float, what: str = "the condition") -> T:
     """Ask until the answer is true and return it; TimeoutError after `deadline` seconds.
 
     The pauses between the questions grow from 10 ms to half a second, so that small

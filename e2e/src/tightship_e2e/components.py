@@ -79,9 +79,7 @@ def write_files(layout: Layout) -> None:
     tokens = data / "tokens.csv"
     tokens.write_text(f'{layout.token},admin,admin,"system:masters"\n')
     tokens.chmod(0o600)
-    credentials.write_kubeconfig(
-        layout.kubeconfig, server=layout.server, ca_file=layout.ca_file, token=layout.token
-    )
+    credentials.write_kubeconfig(layout.kubeconfig, server=layout.server, ca_file=layout.ca_file, token=layout.token)
     scheduler = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -104,6 +102,7 @@ def write_files(layout: Layout) -> None:
 
 
 def etcd(layout: Layout) -> list[str]:
+    """Return the flags of etcd, without the syncs a test can do without."""
     client = f"http://127.0.0.1:{layout.ports['etcd']}"
     peer = f"http://127.0.0.1:{layout.ports['etcd-peer']}"
     return [
@@ -121,6 +120,7 @@ def etcd(layout: Layout) -> list[str]:
 
 
 def kube_apiserver(layout: Layout) -> list[str]:
+    """Return the flags of kube-apiserver."""
     data = layout.data_dir
     flags = [
         f"--etcd-servers=http://127.0.0.1:{layout.ports['etcd']}",
@@ -151,6 +151,7 @@ def kube_apiserver(layout: Layout) -> list[str]:
 
 
 def kube_controller_manager(layout: Layout) -> list[str]:
+    """Return the flags of kube-controller-manager."""
     kubeconfig = layout.kubeconfig
     return [
         f"--kubeconfig={kubeconfig}",
@@ -173,6 +174,7 @@ def kube_controller_manager(layout: Layout) -> list[str]:
 
 
 def kube_scheduler(layout: Layout) -> list[str]:
+    """Return the flags of kube-scheduler."""
     kubeconfig = layout.kubeconfig
     return [
         f"--config={layout.data_dir / 'scheduler.json'}",
@@ -186,6 +188,7 @@ def kube_scheduler(layout: Layout) -> list[str]:
 
 
 def kwok(layout: Layout) -> list[str]:
+    """Return the flags of kwok, which plays the kubelets."""
     return [
         f"--config={layout.data_dir / 'kwok.yaml'}",
         f"--kubeconfig={layout.kubeconfig}",

@@ -29,11 +29,7 @@ def write_key(path: Path) -> ec.EllipticCurvePrivateKey:
 def write_public_key(key: ec.EllipticCurvePrivateKey, path: Path) -> None:
     """Write the public half as PEM."""
     public = key.public_key()
-    path.write_bytes(
-        public.public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    )
+    path.write_bytes(public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
 
 
 def write_serving_certificate(key: ec.EllipticCurvePrivateKey, path: Path) -> None:
@@ -43,9 +39,7 @@ def write_serving_certificate(key: ec.EllipticCurvePrivateKey, path: Path) -> No
     """
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tightship-e2e")])
     now = datetime.datetime.now(datetime.UTC)
-    names = x509.SubjectAlternativeName(
-        [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    )
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -79,9 +79,7 @@ async def load(
 
 
 class _Load:
-    def __init__(
-        self, client: Client, kinds: dict[str, list[Json]], pending: Pending, deadline: float
-    ) -> None:
+    def __init__(self, client: Client, kinds: dict[str, list[Json]], pending: Pending, deadline: float) -> None:
         self.client = client
         self.kinds = kinds
         self.pending = pending
@@ -97,9 +95,7 @@ class _Load:
         self.report.ignored.update({k: len(v) for k, v in items if k not in HANDLED})
         nodes = await self.create_surroundings()
         owned = await self.sort_pods(nodes)
-        declared = {
-            _key(kind, item): item for kind in owners.KINDS for item in self.kinds.get(kind, [])
-        }
+        declared = {_key(kind, item): item for kind in owners.KINDS for item in self.kinds.get(kind, [])}
         self.owners = owners.plan(owned, self.pods, declared)
         self.check_owners()
         classes = priorities.assign(self.pods, self.kinds.get("PriorityClass", []))
@@ -267,9 +263,7 @@ class _Load:
             and matches(budget["spec"].get("selector"), pod["metadata"].get("labels") or {})
         ]
         status = live.get("status") or {}
-        healthy = sum(
-            1 for pod in matched if pod["spec"].get("nodeName") and PHASE not in _annotations(pod)
-        )
+        healthy = sum(1 for pod in matched if pod["spec"].get("nodeName") and PHASE not in _annotations(pod))
         if status.get("observedGeneration") and status.get("currentHealthy", 0) >= healthy:
             return True
         # A share of pods without a known scale can't be computed; that is its final state.
@@ -279,11 +273,7 @@ class _Load:
 
     async def compare(self, running: set[Key]) -> None:
         """Raise LoadError unless each pod is Ready and has its owner's uid."""
-        uid_of = {
-            _key("Pod", pod): self.report.uids[owner.key]
-            for owner in self.owners
-            for pod in owner.pods
-        }
+        uid_of = {_key("Pod", pod): self.report.uids[owner.key] for owner in self.owners for pod in owner.pods}
         wrong: list[str] = []
         absent = set(running)
         async for page in self.client.pages("Pod"):
@@ -317,15 +307,10 @@ def _ready(pod: Json) -> bool:
 def _counted(owner: Owner, status: Json) -> bool:
     """Whether the owner's status counts all its pods, and as Ready all that are to be."""
     count = len(owner.pods)
-    ready = sum(
-        1 for pod in owner.pods if pod["spec"].get("nodeName") and PHASE not in _annotations(pod)
-    )
+    ready = sum(1 for pod in owner.pods if pod["spec"].get("nodeName") and PHASE not in _annotations(pod))
     match owner.key[0]:
         case "DaemonSet":
-            return (
-                status.get("desiredNumberScheduled") == count
-                and status.get("numberReady", 0) >= ready
-            )
+            return status.get("desiredNumberScheduled") == count and status.get("numberReady", 0) >= ready
         case "Job":
             return status.get("active") == count and status.get("ready", 0) >= ready
         case _:

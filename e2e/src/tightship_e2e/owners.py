@@ -49,9 +49,7 @@ class Owner:
         return sum(1 for pod in self.pods if pod["spec"].get("nodeName"))
 
 
-def plan(
-    owned: Iterable[tuple[Key, Json]], pods: list[Json], declared: dict[Key, Json]
-) -> list[Owner]:
+def plan(owned: Iterable[tuple[Key, Json]], pods: list[Json], declared: dict[Key, Json]) -> list[Owner]:
     """The owners of `owned` pods, a subset of `pods`; adds our label to pods where it must.
 
     `pods` are cleaned pods, `declared` the file's owners as they are there.
@@ -106,9 +104,7 @@ def _holders(pods: list[Json]) -> dict[tuple[str, str, str], list[Json]]:
     return holders
 
 
-def _exclusive(
-    selector: Json | None, owner: Owner, holders: dict[tuple[str, str, str], list[Json]]
-) -> bool:
+def _exclusive(selector: Json | None, owner: Owner, holders: dict[tuple[str, str, str], list[Json]]) -> bool:
     """Whether a selector matches the owner's pods and no others of its namespace."""
     if not selector:
         return False
@@ -211,9 +207,7 @@ def _stateful(owner: Owner, spec: Json) -> Json:
     }
     # Pods that do not use the claims of these templates would be taken for broken ones.
     if templates and not all(
-        f"{template['metadata']['name']}-{name}-{ordinal}" in claimed
-        for template in templates
-        for ordinal in ordinals
+        f"{template['metadata']['name']}-{name}-{ordinal}" in claimed for template in templates for ordinal in ordinals
     ):
         changed["volumeClaimTemplates"] = []
     return changed
@@ -244,10 +238,7 @@ def _pinned(owner: Owner, template: Json) -> Json:
     The template of the file would start pods on nodes that had none when it was saved.
     """
     nodes = sorted({node for pod in owner.pods if (node := daemon_node(pod))})
-    terms = [
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-        for node in nodes
-    ]
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
     required = {"nodeSelectorTerms": terms}
     spec = template["spec"]
     spec.pop("nodeSelector", None)

@@ -195,9 +195,7 @@ class ControlPlane:
 
         `env` is added to this process's environment. Returns the pid.
         """
-        reply = self._ask(
-            op="start", name=name, argv=list(argv), env=dict(env or {}), cwd=cwd and str(cwd)
-        )
+        reply = self._ask(op="start", name=name, argv=list(argv), env=dict(env or {}), cwd=cwd and str(cwd))
         self.pids[name] = reply["pid"]
         return self.pids[name]
 
@@ -247,9 +245,7 @@ class ControlPlane:
 
         return asyncio.run(main())
 
-    def service_account_kubeconfig(
-        self, namespace: str, name: str, *, lifetime: int = 3600
-    ) -> Path:
+    def service_account_kubeconfig(self, namespace: str, name: str, *, lifetime: int = 3600) -> Path:
         """Write a kubeconfig with just a token of this ServiceAccount, `lifetime` in seconds.
 
         Raises PlaneError when the TokenRequest API refuses, as for an unknown account.
@@ -265,9 +261,7 @@ class ControlPlane:
             raise PlaneError(f"no token for {namespace}/{name}: {status} {answer.get('message')}")
         token = answer["status"]["token"]
         target = self.data_dir / f"kubeconfig-{namespace}-{name}"
-        return credentials.write_kubeconfig(
-            target, server=self.server, ca_file=self.ca_file, token=token
-        )
+        return credentials.write_kubeconfig(target, server=self.server, ca_file=self.ca_file, token=token)
 
     def audit_events(self) -> list[audit.AuditEvent]:
         """Events since the last call; an event is there soon after its request's answer."""
@@ -291,7 +285,7 @@ class ControlPlane:
                 shown = what if what in self.pids else "kube-controller-manager"
                 log = self.log_tail(shown)
                 raise PlaneError(f"{what} is not there after {self._deadline:.0f} s; log:\n{log}")
-            time.sleep(POLL)
+            time.sleep(POLL)  # noqa: TID251 - between two looks at a condition with a deadline
 
     def _status(self, path: str, *, scheme: str = "https", port: int | None = None) -> int:
         """The HTTP status of a GET, 0 when nobody answers."""

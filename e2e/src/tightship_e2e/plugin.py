@@ -9,8 +9,24 @@ import pytest
 
 from tightship_e2e import binaries
 from tightship_e2e.components import COMPONENTS
+from tightship_e2e.draining import TALLY
 from tightship_e2e.plane import ControlPlane
 from tightship_e2e.reset import reset
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run choose its random clusters."""
+    clusters = int(os.environ.get("TIGHTSHIP_CLUSTERS", "200"))
+    first = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))
+    parser.addoption("--clusters", type=int, default=clusters, help="random clusters to try on the scheduler")
+    parser.addoption("--first-seed", type=int, default=first, help="seed of the first random cluster")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much was compared with the scheduler."""
+    if TALLY:
+        counts = ", ".join(f"{count} {what}" for what, count in sorted(TALLY.items()))
+        terminalreporter.write_line(f"agreement with kube-scheduler: {counts}")
 
 
 def require_binaries(*names: str) -> None:

@@ -101,6 +101,7 @@ def _terminated(number: int, _frame: object) -> None:
 
 
 def main() -> int:
+    """Own the processes of one plane until the pipe from the parent closes."""
     signal.signal(signal.SIGTERM, _terminated)
     supervisor = Supervisor(Path(tempfile.mkdtemp(prefix="tightship-plane-")))
     # A parent that died leaves a broken pipe; the end is the same as when it closes stdin.

@@ -32,6 +32,7 @@ class DisruptionLedger:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._budgets = snapshot.budgets
+        self._matches: dict[PodTemplate, tuple[PodDisruptionBudget, ...]] = {}
         self._unreadable: dict[str, str] = {
             each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
         }
@@ -39,7 +40,10 @@ class DisruptionLedger:
 
     def budgets_of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
         """Return the budgets whose selector matches pods of *template*."""
-        return self._budgets.of(template)
+        found = self._matches.get(template)
+        if found is None:
+            found = self._matches[template] = self._budgets.of(template)
+        return found
 
     def covers(self, pod: Pod) -> bool:
         """Whether any budget speaks of *pod*."""
@@ -77,8 +81,9 @@ class DisruptionLedger:
             if refusal is not None:
                 refusals.append(refusal)
             elif not _needs_no_allowance(budget, pod):
-                need[budget.key] = need.get(budget.key, 0) + 1
-                budgets[budget.key] = budget
+                key = budget.key
+                need[key] = need.get(key, 0) + 1
+                budgets[key] = budget
                 if self.left(budget) < 1:
                     refusals.append(self._exhausted(budget, pod))
         taken = {key: min(count, max(0, self.left(budgets[key]))) for key, count in sorted(need.items())}

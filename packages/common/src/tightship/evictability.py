@@ -6,7 +6,7 @@ Each rule has its own :class:`~tightship.reasons.Reason` and can be switched off
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 
 from msgspec import Struct
@@ -71,6 +71,14 @@ class Verdict(Struct, frozen=True):
     refusals: tuple[Refusal, ...] = ()
 
 
+class Sorted(Struct, frozen=True):
+    """The pods of a node by what a drain does with them: *evict*, and how many *stay*; with all *refusals*."""
+
+    evict: tuple[Pod, ...]
+    stays: int
+    refusals: tuple[Refusal, ...]
+
+
 class Evictability:
     """Judges pods of one snapshot at one time."""
 
@@ -93,9 +101,27 @@ class Evictability:
         found = [refusal for rule in _RULES for refusal in rule(self, pod) if refusal.reason not in disabled]
         return Verdict(Fate.EVICT, tuple(sorted(found))) if found else _FREE
 
+    def sort(self, pods: Iterable[Pod]) -> Sorted:
+        """Judge all *pods* of a node."""
+        evict: list[Pod] = []
+        refusals: list[Refusal] = []
+        stays = 0
+        free = self._free
+        for pod in pods:
+            # The short way of judge(), without a call: a decision pass over 150,000 pods is made of this line.
+            if pod.deletion is None and not pod.annotations and free.get(pod.template):
+                evict.append(pod)
+                continue
+            verdict = self.judge(pod)
+            refusals += verdict.refusals
+            if verdict.fate is Fate.EVICT:
+                evict.append(pod)
+            elif verdict.fate is Fate.STAYS:
+                stays += 1
+        return Sorted(tuple(evict), stays, tuple(refusals))
+
     def _plainly_free(self, template: PodTemplate) -> bool:
-        # Nearly all pods of a fleet: an ordinary controller, no local data. Asked once a template, since most of a
-        # decision pass over 150,000 pods is this question.
+        # Nearly all pods of a fleet: an ordinary controller, no local data. Asked once a template.
         free = self._free.get(template)
         if free is None:
             spec, owner = template.spec, template.owner

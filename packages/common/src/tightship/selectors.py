@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -77,6 +77,9 @@ class LabelSelector(Struct, frozen=True, rename="camel", gc=False):
 _T = TypeVar("_T")
 
 
+_NOTHING: dict[str, dict[str, list[tuple[LabelSelector, Any]]]] = {}
+
+
 class SelectorIndex(Generic[_T]):
     """Things found by the labels they select, without asking each of them.
 
@@ -85,7 +88,8 @@ class SelectorIndex(Generic[_T]):
     """
 
     def __init__(self) -> None:
-        self._by_pair: dict[str | None, dict[tuple[str, str], list[tuple[LabelSelector, _T]]]] = {}
+        # namespace -> label key -> label value -> what is filed there
+        self._by_key: dict[str | None, dict[str, dict[str, list[tuple[LabelSelector, _T]]]]] = {}
         self._others: dict[str | None, list[tuple[LabelSelector, _T]]] = {}
 
     def add(self, namespace: str | None, selector: LabelSelector | None, thing: _T) -> None:
@@ -93,9 +97,9 @@ class SelectorIndex(Generic[_T]):
         if selector is None:
             return
         if selector.match_labels:
-            # The pair that sorts last is as good as any, and the same in every run.
-            pair = max(selector.match_labels.items())
-            self._by_pair.setdefault(namespace, {}).setdefault(pair, []).append((selector, thing))
+            # The pair that sorts first is as good as any, and mostly the same key for all of a namespace.
+            key, value = min(selector.match_labels.items())
+            self._by_key.setdefault(namespace, {}).setdefault(key, {}).setdefault(value, []).append((selector, thing))
         else:
             self._others.setdefault(namespace, []).append((selector, thing))
 
@@ -103,12 +107,10 @@ class SelectorIndex(Generic[_T]):
         """Return what selects objects with *labels* in *namespace*, in no particular order."""
         found: list[_T] = []
         for where in (namespace, None):
-            pairs = self._by_pair.get(where)
-            if pairs:
-                for pair in labels.items():
-                    for selector, thing in pairs.get(pair, ()):
-                        if selector.matches(labels):
-                            found.append(thing)
+            for key, by_value in self._by_key.get(where, _NOTHING).items():
+                value = labels.get(key)
+                if value is not None and value in by_value:
+                    found += [thing for selector, thing in by_value[value] if selector.matches(labels)]
             for selector, thing in self._others.get(where, ()):
                 if selector.matches(labels):
                     found.append(thing)

@@ -11,7 +11,7 @@ from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster import NodeView, Snapshot
 from tightship.disruption import DisruptionLedger
 from tightship.durations import format_duration
-from tightship.evictability import Evictability, EvictionRules, Fate
+from tightship.evictability import Evictability, EvictionRules
 from tightship.nodes import NodeRules, draining, judge_node, seed_state
 from tightship.objects import Pod
 from tightship.plan import Candidate, Judgement, Planner
@@ -30,6 +30,7 @@ class NodeFacts(Struct, frozen=True):
     underutilized: bool
     draining: bool
     evict: tuple[Pod, ...]
+    stays: int
     refusals: tuple[Refusal, ...]
 
     @property
@@ -83,7 +84,7 @@ class Policy:
                 pool=fact.pool,
                 ratio=fact.cpu_ratio,
                 evict=fact.evict,
-                stays=sum(1 for pod in fact.view.pods if pod.daemon or pod.mirror),
+                stays=fact.stays,
             )
             for name, fact in facts.items()
             if not fact.refusals
@@ -130,16 +131,20 @@ class Policy:
             else:
                 underutilized = age >= self.settings.minimum_age and not draining(view.node)
                 refusals += self._mark_refusals(view.name)
-        evict: list[Pod] = []
-        for pod in view.pods:
-            verdict = pods.judge(pod)
-            refusals += verdict.refusals
-            if verdict.fate is Fate.EVICT:
-                evict.append(pod)
-        refusals += ledger.charge(evict)[1]
+        found = pods.sort(view.pods)
+        refusals += found.refusals
+        refusals += ledger.charge(found.evict)[1]
         refusals += unreadable
         return NodeFacts(
-            view, pool, settings, used, underutilized, draining(view.node), tuple(evict), tuple(sorted(refusals))
+            view=view,
+            pool=pool,
+            settings=settings,
+            utilization=used,
+            underutilized=underutilized,
+            draining=draining(view.node),
+            evict=found.evict,
+            stays=found.stays,
+            refusals=tuple(sorted(refusals)),
         )
 
     def _pool_refusals(self, view: NodeView, pool: str, settings: PoolSettings | None) -> list[Refusal]:

@@ -41,12 +41,14 @@ class Usage(Struct, frozen=True, gc=False):
 
     *daemon* and *mirror* are the parts of *requested* that DaemonSet and mirror pods take. *terminating* are the pods
     being deleted: they count until their grace period has ended, which only the judgement, given a time, can tell.
+    *scoring* is (milli-CPU, bytes) as kube-scheduler's scoring assumes them.
     """
 
     requested: Resources = NOTHING
     daemon: Resources = NOTHING
     mirror: Resources = NOTHING
     terminating: tuple[Pod, ...] = ()
+    scoring: tuple[int, int] = (0, 0)
 
 
 class NodeView(Struct, frozen=True, gc=False):

@@ -174,8 +174,12 @@ def sum_up(pods: Iterable[Pod]) -> Usage:
     daemon: dict[str, int] = {}
     mirror: dict[str, int] = {}
     terminating: list[Pod] = []
+    cpu = memory = 0
     for pod in pods:
         add(requested, pod.requests)
+        more = pod.template.spec.scoring
+        cpu += more[0]
+        memory += more[1]
         owner = pod.template.owner
         if owner is not None and owner.kind in ("DaemonSet", "Node"):
             if pod.daemon:
@@ -184,7 +188,7 @@ def sum_up(pods: Iterable[Pod]) -> Usage:
                 add(mirror, pod.requests)
         if pod.deletion is not None:
             terminating.append(pod)
-    return Usage(requested, daemon or NOTHING, mirror or NOTHING, tuple(terminating))
+    return Usage(requested, daemon or NOTHING, mirror or NOTHING, tuple(terminating), (cpu, memory))
 
 
 def add(total: dict[str, int], more: Resources, sign: int = 1) -> None:

@@ -154,16 +154,12 @@ class AffinityIndex:
         """Return what *template* has to do with the terms registered."""
         if self.empty:
             return _NO_RULES
-        group = self._group_of.get(template)
-        return AffinityRules(
-            own=self._own.get(template, ()),
-            against=tuple(self._anti_by.find(template.namespace, template.labels)),
-            group=group,
-            joins=tuple(
-                each for each in self._group_by.find(template.namespace, template.labels) if each.counts(template)
-            ),
-            starts_group=group is not None and group.counts(template),
-        )
+        against = self._anti_by.find(template.namespace, template.labels)
+        joins = [each for each in self._group_by.find(template.namespace, template.labels) if each.counts(template)]
+        own, group = self._own.get(template, ()), self._group_of.get(template)
+        if not (against or joins or own or group):
+            return _NO_RULES
+        return AffinityRules(own, tuple(against), group, tuple(joins), group is not None and group.counts(template))
 
     def _register(self, template: PodTemplate, namespaces: Mapping[str, Namespace] | None) -> None:
         spec = template.spec

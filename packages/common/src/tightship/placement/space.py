@@ -109,13 +109,7 @@ class Space:
         for column, view in enumerate(self.snapshot.nodes.values()):
             for name, amount in view.usage.requested.items():
                 self.free[self._rows[name], column] -= amount
-            cpu = memory = 0
-            for pod in view.pods:
-                more = pod.template.spec.scoring
-                cpu += more[0]
-                memory += more[1]
-            self.assumed[0, column] = cpu
-            self.assumed[1, column] = memory
+            self.assumed[:, column] = view.usage.scoring
 
     def _index_constraints(self, templates: list[PodTemplate]) -> None:
         """Set up a counter for every constraint some pod holds."""
@@ -134,19 +128,26 @@ class Space:
 
     def _count_constraints(self) -> None:
         """Count bound pods wherever a constraint speaks of them."""
+        tied: dict[PodTemplate, tuple[AffinityRules | None, tuple[SpreadCounter, ...], Attachments]] = {}
+        for template, (affinity, spread) in self._counted.items():
+            attachments = self._volumes.attachments(template) if template.spec.volumes else Attachments()
+            if affinity is not None or spread or attachments.handles or template.spec.host_ports:
+                tied[template] = (affinity, spread, attachments)
+        if not tied:
+            return
         for column, view in enumerate(self.snapshot.nodes.values()):
             for pod in view.pods:
-                affinity, spread = self._counted[pod.template]
+                rules = tied.get(pod.template)
+                if rules is None:
+                    continue
+                affinity, spread, attachments = rules
                 if affinity is not None:
                     affinity.add(column, 1)
-                if spread and pod.deletion is None:
+                if pod.deletion is None:
                     for counter in spread:
                         counter.add(column, 1)
-                spec = pod.template.spec
-                if spec.host_ports:
-                    self._use_ports(spec, column, 1)
-                if spec.volumes:
-                    self._volumes.add(column, self._attachments(pod.template), 1)
+                self._use_ports(pod.template.spec, column, 1)
+                self._volumes.add(column, attachments, 1)
 
     def _count_rules(self, template: PodTemplate) -> tuple[AffinityRules | None, tuple[SpreadCounter, ...]]:
         rules = self._affinity.rules(template)
@@ -169,12 +170,6 @@ class Space:
             )
             for constraint in template.spec.spread
         )
-
-    def _attachments(self, template: PodTemplate) -> Attachments:
-        try:
-            return self._volumes.reach(template)[1]
-        except VolumeUnknownError:
-            return Attachments()
 
     # What a pod asks
 

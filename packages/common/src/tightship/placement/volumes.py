@@ -6,6 +6,7 @@ What can't be judged is said so: an unjudged volume blocks its pod with its own 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 from msgspec import Struct
@@ -50,6 +51,14 @@ class VolumeIndex:
                 allowed = self._mask(selector)
                 mask = allowed if mask is None else mask & allowed
         return mask, Attachments(tuple(dict.fromkeys(handles)))
+
+    def attachments(self, template: PodTemplate) -> Attachments:
+        """Return what pods of *template* have attached where they run; nothing for volumes that can't be judged."""
+        handles: list[tuple[str, str]] = []
+        for volume in template.spec.volumes:
+            with suppress(VolumeUnknownError):
+                self._constraints(volume, template, handles)
+        return Attachments(tuple(dict.fromkeys(handles)))
 
     def restrict(self, mask: NodeMask, attachments: Attachments) -> None:
         """Clear *mask* where a driver is missing or its attach limit would be exceeded."""

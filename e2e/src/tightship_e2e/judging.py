@@ -1,4 +1,4 @@
-"""From Lists read off a control plane to plans, all gates off."""
+"""From raw Lists to plans, all gates off, and from plans to the plain data that the independent checker takes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from tightship.disruption import DisruptionLedger
 from tightship.evictability import Evictability, EvictionRules, Fate
 from tightship.nodes import judge_node
 from tightship.objects import KINDS, decode
-from tightship.plan import Candidate, Judgement, Planner
+from tightship.plan import Candidate, Judgement, Plan, Planner
 from tightship.reasons import Refusal
+from tightship_simulator import Move, Removal
 
 Json = dict[str, Any]
 
 NOW = time.time()
+"""Any time after the creation of generated and of loaded objects."""
 
 
 class NoGates:
     """Gates of a controller that asks for nothing."""
 
-    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:  # noqa: ARG002
         return []
 
 
@@ -50,3 +52,11 @@ def judge(snapshot: Snapshot) -> Judgement:
         stays = len(verdicts) - len(evict)
         candidates.append(Candidate(name=name, pool="", ratio=ratio, evict=evict, stays=stays))
     return Judgement(tuple(candidates), refusals, NoGates())
+
+
+def plain(plan: Plan) -> list[Removal]:
+    """Return the plan as the checker takes it."""
+    return [
+        Removal(each.node, tuple(Move(move.pod.key, move.target) for move in each.moves), each.round)
+        for each in plan.removals
+    ]

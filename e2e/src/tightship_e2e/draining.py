@@ -7,8 +7,10 @@ import ssl
 import urllib.request
 from collections import Counter
 
-from tightship_e2e import Client, ControlPlane, load, reset, wait_for
-from tightship_e2e.client import Items, Json
+from tightship_e2e.client import Client, Items, Json, wait_for
+from tightship_e2e.load import load
+from tightship_e2e.plane import ControlPlane
+from tightship_e2e.reset import reset
 from tightship_simulator import World
 from tightship_simulator.random_clusters import NEVER
 from tightship_simulator.world import CORDON, DRAINING
@@ -41,11 +43,37 @@ async def saved(api: Client) -> Json:
 
 
 async def cordon(api: Client, node: str) -> None:
-    """Cordon a node as a drain does: the flag, the taint that follows it, and the drain's own."""
+    """Cordon a node as a drain does: the flag, the taint that follows it, and the drain's own.
+
+    Returns when the scheduler has seen it. Its watches of nodes and pods are not ordered among each other, so that a
+    pod made right after the cordon could otherwise still be put there (a drain waits seconds for the same reason).
+    """
     item = await api.get("Node", node)
-    taints = [each for each in item["spec"].get("taints") or [] if each["key"] != CORDON["key"]]
+    taints = [each for each in item["spec"].get("taints") or [] if each["key"] not in (CORDON["key"], DRAINING["key"])]
     spec = {"unschedulable": True, "taints": [*taints, CORDON, DRAINING]}
     await api.patch("Node", node, {"spec": spec})
+
+    async def seen() -> bool:
+        probe = (await api.create(_probe(node)))["metadata"]["name"]
+
+        async def decided() -> Json | None:
+            found = await api.get("Pod", probe, "default")
+            return found if found["spec"].get("nodeName") or scheduled(found)[1] else None
+
+        found = await wait_for(decided, DEADLINE, f"the scheduler tries a probe on {node}")
+        await api.delete("Pod", probe, "default", grace=0)
+        return found is not None and "unschedulable" in scheduled(found)[1]
+
+    await wait_for(seen, DEADLINE, f"the scheduler sees the cordon of {node}")
+
+
+def _probe(node: str) -> Json:
+    """Return a pod that asks for nothing and could run on one node only."""
+    only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [only]}}
+    meta = {"generateName": f"{NEVER}-probe-", "namespace": "default"}
+    spec = {"containers": [{"name": "none", "image": "none"}], "affinity": {"nodeAffinity": required}}
+    return {"kind": "Pod", "metadata": meta, "spec": spec}
 
 
 async def evict_all(api: Client, pods: Items, *, ask_budgets: bool = True) -> None:
@@ -81,7 +109,7 @@ async def replaced(api: Client) -> bool:
 
 
 async def settled(api: Client, plane: ControlPlane) -> str:
-    """Wait until all pods are replaced and the scheduler has done with them; returns what it could not place, and why."""
+    """Wait until all pods are replaced and the scheduler is done; returns what it could not place, and why."""
     await wait_for(lambda: replaced(api), DEADLINE, "all pods are replaced")
     await scheduler_rests(api, plane)
     return "; ".join(f"{name(pod)}: {scheduled(pod)[1]}" for pod in await unbound(api))
@@ -104,8 +132,8 @@ def queue_lengths(plane: ControlPlane) -> dict[str, int]:
     """Return how many pods wait in each queue of the scheduler. One that is being tried is in none of them."""
     url = f"https://127.0.0.1:{plane.layout.ports['kube-scheduler']}/metrics"
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {plane.token}"})
-    trust = ssl._create_unverified_context()  # the scheduler signs its own certificate
-    with urllib.request.urlopen(request, context=trust, timeout=10) as answer:
+    trust = ssl._create_unverified_context()  # noqa: S323 - the scheduler signs its own certificate
+    with urllib.request.urlopen(request, context=trust, timeout=10) as answer:  # noqa: S310
         lines = answer.read().decode().splitlines()
     found: dict[str, int] = {}
     for line in lines:
@@ -124,6 +152,7 @@ def scheduled(pod: Json) -> tuple[str, str]:
 
 
 def name(item: Json) -> str:
+    """Return an object's name."""
     return str(item["metadata"]["name"])
 
 

@@ -1,0 +1,177 @@
+"""The golden cluster on a real control plane, read live and from the API's own JSON: the same answers.
+
+Three reasons can't be had live, for the API server refuses to store a malformed object: see ``NOT_LIVE``. Every other
+one is real: budgets have the status that the disruption controller computed, and times are the API server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from node_compactor.policy import Marks, Policy
+from node_compactor.settings import load_settings
+from tightship.cluster import Snapshot
+from tightship.kube.cache import read_cluster
+from tightship.kube.connection import connect
+from tightship.kube.files import parse, read_file
+from tightship.kube.resources import RESOURCES
+from tightship.plan import STRATEGIES, Plan, make_plan
+from tightship.reasons import Reason
+from tightship_e2e import Client, ControlPlane, load, wait_for
+from tightship_e2e.client import Json
+from tightship_e2e.source import clean_node, clean_pod
+
+GOLDEN = Path(__file__).resolve().parents[2] / "packages" / "node-compactor" / "tests" / "golden"
+DEADLINE = 60.0
+
+NOT_LIVE: Mapping[Reason, str] = {
+    Reason.UNREADABLE: "the API server stores no malformed Node",
+    Reason.POD_UNREADABLE: "the API server stores no malformed Pod",
+    Reason.PDB_UNREADABLE: "the API server stores no malformed PodDisruptionBudget",
+}
+
+YOUNG = "young"
+"""Created after all others, so that a time exists at which it alone is younger than the minimum age."""
+
+ORPHAN = "orphan"
+"""The garbage collector deletes a pod whose controller is gone: it is created while that controller is paused."""
+
+
+def golden(name: str) -> Any:
+    return json.loads((GOLDEN / name).read_text())
+
+
+def named(items: list[Json], kind: str, name: str) -> Json:
+    [found] = [item for item in items if item["kind"] == kind and item["metadata"]["name"] == name]
+    return found
+
+
+def planned(snapshot: Snapshot, now: float) -> Plan:
+    settings = load_settings(golden("config.json"))
+    policy = Policy(settings, now, Marks.of(snapshot))
+    return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
+
+
+def answers(plan: Plan) -> dict[str, Any]:
+    """The plan in the form of ``expected.json``."""
+    return {
+        "refusals": {
+            name: sorted([each.reason, each.subject] for each in found) for name, found in plan.refusals.items()
+        },
+        "removals": [
+            {"node": each.node, "moves": sorted([move.pod.key, move.target] for move in each.moves)}
+            for each in plan.removals
+        ],
+    }
+
+
+def statuses(snapshot: Snapshot) -> dict[str, tuple[int | bool, ...]]:
+    """What the disruption controller says of each budget, for the golden file claims to say the same."""
+    return {
+        each.key: (
+            each.disruptions_allowed,
+            each.current_healthy,
+            each.desired_healthy,
+            each.expected_pods,
+            each.observed_generation,
+            each.generation,
+            bool(each.sync_failed),
+        )
+        for each in snapshot.budgets
+    }
+
+
+async def load_golden(api: Client) -> None:
+    """Load all but what has to come later, with the scheduler paused so that pending pods stay so."""
+    items = golden("cluster.json")["items"]
+    later = [named(items, "Node", YOUNG), named(items, "Pod", ORPHAN)]
+    report = await load(api, {"kind": "List", "items": [item for item in items if item not in later]})
+    assert report.problems == []
+    # A Node object that is being deleted is one that something still holds.
+    [held] = [item for item in items if item["kind"] == "Node" and "deletionTimestamp" in item["metadata"]]
+    name = held["metadata"]["name"]
+    await api.patch("Node", name, {"metadata": {"finalizers": held["metadata"]["finalizers"]}})
+    await api.delete("Node", name)
+    # Times of creation are whole seconds: two later, nothing else is as young.
+    loaded = time.time()
+
+    async def later_than_the_rest() -> bool:
+        return time.time() > loaded + 2
+
+    await wait_for(later_than_the_rest, DEADLINE, "the next seconds")
+    await api.create(clean_node(later[0]))
+
+
+async def freeze(api: Client) -> None:
+    """Make, while the controllers are paused, what they would soon put right."""
+    items = golden("cluster.json")["items"]
+    orphan = clean_pod(named(items, "Pod", ORPHAN))
+    orphan["metadata"]["ownerReferences"] = named(items, "Pod", ORPHAN)["metadata"]["ownerReferences"]
+    await api.create(orphan)
+    await api.patch("PodDisruptionBudget", "stale", {"spec": {"minAvailable": 1}}, "shop")
+
+    async def runs() -> bool:
+        pod = await api.get("Pod", ORPHAN, "shop")
+        return pod["status"].get("phase") == "Running"
+
+    await wait_for(runs, DEADLINE, "the orphan runs")
+
+
+async def reader_without_namespaces(api: Client) -> None:
+    """An account that may read all but Namespaces: then what selects them by label can't be judged."""
+    root, name = "/apis/rbac.authorization.k8s.io/v1", "golden-reader"
+    groups = sorted({each.group for each in RESOURCES})
+    rules = [
+        {
+            "apiGroups": [group],
+            "resources": [each.name for each in RESOURCES if each.group == group and each.kind != "Namespace"],
+            "verbs": ["list"],
+        }
+        for group in groups
+    ]
+    role = {"metadata": {"name": name}, "rules": rules}
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+    }
+    await api.request("DELETE", f"/api/v1/namespaces/default/serviceaccounts/{name}")
+    await api.create({"kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}})
+    for plural, body in (("clusterroles", role), ("clusterrolebindings", binding)):
+        await api.request("DELETE", f"{root}/{plural}/{name}")
+        await api.call("POST", f"{root}/{plural}", body=body)
+
+
+def test_the_golden_cluster_gives_the_same_answers_live_and_from_the_apis_own_json(empty_plane: ControlPlane) -> None:
+    empty_plane.run(reader_without_namespaces)
+    kubeconfig = empty_plane.service_account_kubeconfig("default", "golden-reader")
+    expected = golden("expected.json")
+
+    async def work(api: Client) -> None:
+        with empty_plane.paused("kube-scheduler"):
+            await load_golden(api)
+            with empty_plane.paused("kube-controller-manager"):
+                await freeze(api)
+                async with await connect(kubeconfig) as connection:
+                    live = await read_cluster(connection)
+                    paths = [each.path for each in RESOURCES if each.kind != "Namespace"]
+                    bodies = [await connection.request("GET", path) for path in paths]
+        assert live.missing == {"Namespace": "forbidden"}
+        assert statuses(live) == statuses(read_file(GOLDEN / "cluster.json"))
+        file = parse(b"\n".join(bodies), "the API's JSON").snapshot
+        minimum_age = load_settings(golden("config.json")).minimum_age
+        now = live.nodes[YOUNG].node.created + minimum_age - 1
+        of_live, of_file = await asyncio.gather(
+            asyncio.to_thread(planned, live, now), asyncio.to_thread(planned, file, now)
+        )
+        assert answers(of_live) == answers(of_file)
+        assert answers(of_live) == {part: expected[part] for part in ("refusals", "removals")}
+        said = {refusal.reason for found in of_live.refusals.values() for refusal in found}
+        assert set(Reason) - said == set(NOT_LIVE)
+
+    empty_plane.run(work)

@@ -1,0 +1,64 @@
+"""Plans on a published cluster of 1,523 nodes, held against the independent checker."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tightship.plan import STRATEGIES, Placement, make_plan
+from tightship_e2e.client import Json
+from tightship_e2e.judging import judge, plain, snapshot_of
+from tightship_simulator import check
+
+FILE = "openb_cluster.json.gz"
+SHUFFLES = 3
+
+
+@cache
+def found() -> Path | None:
+    root = Path(__file__).resolve().parents[2]
+    places = [Path(os.environ.get("TIGHTSHIP_DATA", root / ".." / "shared" / "data"))]
+    return next((place / FILE for place in places if (place / FILE).exists()), None)
+
+
+@pytest.fixture(scope="module")
+def openb() -> Json:
+    path = found()
+    if path is None:
+        text = f"{FILE} is not beside the project; name its directory in TIGHTSHIP_DATA"
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(text, pytrace=False)
+        pytest.skip(text)
+    cluster: Json = json.loads(gzip.decompress(path.read_bytes()))
+    return cluster
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("placement", ["possible", "likely", "certain"])
+def test_a_plan_of_a_large_cluster_passes_the_independent_checker(
+    openb: Json, strategy: str, placement: Placement
+) -> None:
+    plan = make_plan(snapshot_of(openb), judge, STRATEGIES[strategy], placement)
+    assert plan.removals
+    findings = check(openb, plain(plan), straight=placement == "possible")
+    assert findings.wrong == []
+    assert (findings.removals, findings.moves) == (len(plan.removals), plan.evictions)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_plan_of_a_large_cluster_does_not_depend_on_the_order_of_the_input(openb: Json, strategy: str) -> None:
+    def planned(cluster: Json) -> object:
+        plan = make_plan(snapshot_of(cluster), judge, STRATEGIES[strategy], "possible")
+        return plain(plan), plan.refusals
+
+    first = planned(openb)
+    for seed in range(SHUFFLES):
+        items = list(openb["items"])
+        random.Random(seed).shuffle(items)
+        assert planned({**openb, "items": items}) == first

@@ -1,0 +1,95 @@
+"""``node-compactor plan`` as a process of its own: live and from a file the same plan, and nothing but reading."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from clusters import node
+
+from tightship.kube.resources import RESOURCES
+from tightship_e2e import Client, ControlPlane
+from tightship_e2e.binaries import environment, find
+from tightship_e2e.client import Json, wait_for
+
+NOW = "2030-01-01T00:00:00Z"
+KINDS = ",".join(resource.qualified for resource in RESOURCES)
+
+
+def command(*arguments: str | Path, kubeconfig: Path, code: int = 0) -> str:
+    """Run the command and return what it printed; its exit code must be *code*."""
+    path = os.pathsep.join(each for each in sys.path if each)
+    answer = subprocess.run(
+        [sys.executable, "-m", "node_compactor.cli", *(str(each) for each in arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": path, "KUBECONFIG": str(kubeconfig)},
+    )
+    assert answer.returncode == code, answer.stderr
+    return answer.stdout
+
+
+def replica_set(name: str, replicas: int, cpu: str) -> Json:
+    containers = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu, "memory": "256Mi"}}}]
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": containers}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"kind": "ReplicaSet", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+async def fill(api: Client) -> None:
+    await api.each(api.create, [node(f"n{number}") for number in range(1, 6)])
+    budget = {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}
+    await api.create(
+        {"kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"}, "spec": budget}
+    )
+    await api.each(api.create, [replica_set("web", 4, "300m"), replica_set("api", 6, "200m")])
+
+    async def settled() -> bool:
+        pods = await api.list("Pod", "default")
+        budgets = await api.list("PodDisruptionBudget", "default")
+        running = [pod for pod in pods if pod["status"].get("phase") == "Running"]
+        return len(running) == 10 and budgets[0].get("status", {}).get("currentHealthy") == 4
+
+    await wait_for(settled, 60, "ten running pods and a PDB that has counted them")
+
+
+def without_source(text: str) -> Any:
+    document = json.loads(text)
+    assert document.pop("source")["type"] in {"cluster", "file"}
+    return document
+
+
+def test_a_live_plan_equals_that_of_a_file_and_only_reads(empty_plane: ControlPlane, tmp_path: Path) -> None:
+    empty_plane.run(fill)
+    # An account of its own would do as well; this is what a person runs.
+    shown = ("--now", NOW, "-o", "json")
+    empty_plane.audit_events()
+    live = command("plan", *shown, kubeconfig=empty_plane.kubeconfig)
+    events = [each for each in empty_plane.audit_events() if "/scale" not in each.request_uri]
+    listing = subprocess.run(
+        [str(find("kubectl")["kubectl"]), "get", KINDS, "-A", "-o", "json"],
+        capture_output=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, **environment(find(), empty_plane.kubeconfig)},
+    )
+    file = tmp_path / "cluster.json"
+    file.write_bytes(listing.stdout)
+    from_file = command("plan", "-f", file, *shown, kubeconfig=tmp_path / "none")
+    assert without_source(live) == without_source(from_file)
+    document = json.loads(live)
+    assert document["summary"]["nodes"]["removed"] >= 1
+    assert document["warnings"] == []
+
+    ours = [each for each in events if not each.user_agent.startswith(("kube-", "kwok", "kubectl"))]
+    assert {each.object_ref.resource for each in ours} >= {"nodes", "pods", "poddisruptionbudgets"}
+    assert {each.verb for each in ours} <= {"get", "list", "watch"}
+    command("plan", "--exit-code", kubeconfig=empty_plane.kubeconfig, code=2)
+    explained = json.loads(command("explain", "n1", *shown, kubeconfig=empty_plane.kubeconfig))
+    assert explained["nodes"][0]["name"] == "n1"

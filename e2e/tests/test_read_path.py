@@ -1,0 +1,244 @@
+"""The read path against a real API server: lists, watches, files, permissions."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from tightship.cluster import Snapshot
+from tightship.kube.cache import ClusterCache, Timing, read_cluster
+from tightship.kube.connection import connect
+from tightship.kube.errors import AccessDenied
+from tightship.kube.files import parse
+from tightship.kube.resources import RESOURCES
+from tightship_e2e import Client, ControlPlane
+from tightship_e2e.client import Json
+
+DEADLINE = 60.0
+PERMISSIONS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
+QUICK = Timing(first=0.1, longest=1, silence=3)
+
+
+def node(name: str) -> Json:
+    status = {
+        "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "20"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return {"kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def pod(name: str, on: str = "", **labels: str) -> Json:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}}}
+    spec: Json = {"containers": [container], **({"nodeName": on} if on else {})}
+    return {"kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": labels}, "spec": spec}
+
+
+def budget(name: str) -> Json:
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}}
+    return {"kind": "PodDisruptionBudget", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def volume(name: str) -> Json:
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "slow",
+        "csi": {"driver": "csi.example.com", "volumeHandle": name},
+    }
+    return {"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+async def fill(api: Client) -> None:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("x")["spec"]}
+    selector = {"matchLabels": {"app": "web"}}
+    replica_set = {
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": 4, "selector": selector, "template": template},
+    }
+    storage_class = {"kind": "StorageClass", "metadata": {"name": "slow"}, "provisioner": "csi.example.com"}
+    await api.each(api.create, [node("n1"), node("n2")])
+    await api.each(api.create, [replica_set, budget("web"), storage_class, volume("v1"), pod("alone", "n1")])
+
+
+def essence(snapshot: Snapshot) -> Any:
+    """Everything in a snapshot as plain data: specs by value, mappings as the list of their values."""
+    fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
+    plain = {name: list(held.values()) if isinstance(held, Mapping) else held for name, held in fields.items()}
+    return msgspec.to_builtins(plain)
+
+
+async def until(cache: ClusterCache, condition: Callable[[Snapshot], bool]) -> Snapshot:
+    """Wait for changes of the cache until its snapshot is as wanted."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            seen = cache.revision
+            snapshot = cache.snapshot()
+            if cache.has_synced and condition(snapshot):
+                return snapshot
+            await cache.changed(seen, DEADLINE)
+
+
+def names(snapshot: Snapshot) -> set[str]:
+    bound = {each.name for view in snapshot.nodes.values() for each in view.pods}
+    return bound | {each.name for each in snapshot.unscheduled}
+
+
+def settled(snapshot: Snapshot) -> bool:
+    return sum(each.ready for view in snapshot.nodes.values() for each in view.pods) == 5
+
+
+def test_a_live_snapshot_equals_that_of_a_file_with_the_same_objects(empty_plane: ControlPlane) -> None:
+    async def work(api: Client) -> None:
+        await fill(api)
+        async with await connect(empty_plane.kubeconfig) as connection:
+            async with ClusterCache(connection) as cache:
+                await until(cache, settled)
+            # Controllers still write now and then: compare two reads between which nothing was written.
+            for _ in range(20):
+                before = await read_cluster(connection)
+                bodies = [await connection.request("GET", resource.path) for resource in RESOURCES]
+                if essence(await read_cluster(connection)) == essence(before):
+                    break
+            from_file = parse(b"\n".join(bodies), "api").snapshot
+        assert before.pod_count == 5
+        assert before.missing == {}
+        assert essence(from_file) == essence(before)
+        assert before.volumes["v1"].driver == "csi.example.com"
+        assert [each.key for each in before.budgets] == ["default/web"]
+
+    empty_plane.run(work)
+
+
+def test_a_watch_follows_creation_change_and_deletion(empty_plane: ControlPlane) -> None:
+    async def work(api: Client) -> None:
+        async with await connect(empty_plane.kubeconfig) as connection, ClusterCache(connection) as cache:
+            await cache.synced(DEADLINE)
+            await fill(api)
+            await until(cache, settled)
+            await api.patch("Node", "n2", {"spec": {"unschedulable": True}, "metadata": {"labels": {"a": "b"}}})
+            changed = await until(cache, lambda now: now.nodes["n2"].node.unschedulable)
+            assert changed.nodes["n2"].node.labels["a"] == "b"
+            await api.delete("Pod", "alone", "default", grace=0)
+            await until(cache, lambda now: "alone" not in names(now))
+            await api.create(pod("brief", "n1"))
+            await until(cache, lambda now: "brief" in names(now))
+            done = {"status": {"phase": "Succeeded"}}
+            await api.patch("Pod", "brief", done, "default", subresource="status")
+            await until(cache, lambda now: "brief" not in names(now))
+            assert (await api.get("Pod", "brief", "default"))["status"]["phase"] == "Succeeded"
+            assert all(each.relists == 0 for each in cache.stats().values())
+
+    empty_plane.run(work)
+
+
+@pytest.mark.parametrize("how", ["restarted", "paused"])
+def test_the_cache_outlives_an_outage_of_the_api_server(empty_plane: ControlPlane, how: str) -> None:
+    async def work(api: Client) -> None:
+        await api.create(node("n1"))
+        async with await connect(empty_plane.kubeconfig) as connection, ClusterCache(connection, timing=QUICK) as cache:
+            await until(cache, lambda now: "n1" in now.nodes)
+            watches = cache.stats()["Node"].watches
+            if how == "restarted":
+                await asyncio.to_thread(empty_plane.restart, "kube-apiserver")
+            else:
+                with empty_plane.paused("kube-apiserver"):
+                    # The stream stays open and says nothing: only the bound on silence ends it.
+                    async with asyncio.timeout(DEADLINE):
+                        while cache.stats()["Node"].errors == 0:
+                            await cache.changed(cache.revision, 1)
+                    assert "n1" in cache.snapshot().nodes
+            async with empty_plane.client() as fresh:
+                await fresh.create(node("n2"))
+            await until(cache, lambda now: "n2" in now.nodes)
+            assert cache.stats()["Node"].watches > watches
+
+    empty_plane.run(work)
+
+
+def documented_role() -> Json:
+    """The ClusterRole of docs/permissions.md, to the letter."""
+    [text] = re.findall(r"```yaml\n(.*?)```", PERMISSIONS.read_text(), re.DOTALL)
+    role: Json = yaml.safe_load(text)
+    return role
+
+
+def reader(plane: ControlPlane, name: str, rules: list[Json]) -> Path:
+    """A kubeconfig of a new ServiceAccount that may do just what *rules* allow."""
+
+    async def create(api: Client) -> None:
+        root = "/apis/rbac.authorization.k8s.io/v1"
+        version = "rbac.authorization.k8s.io/v1"
+        role = {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+        binding = {
+            "apiVersion": version,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+        }
+        await api.create({"kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}})
+        for plural, body in (("clusterroles", role), ("clusterrolebindings", binding)):
+            await api.request("DELETE", f"{root}/{plural}/{name}")
+            await api.call("POST", f"{root}/{plural}", body=body)
+
+    plane.run(create)
+    return plane.service_account_kubeconfig("default", name)
+
+
+def test_the_documented_role_reads_everything(empty_plane: ControlPlane) -> None:
+    kubeconfig = reader(empty_plane, "documented-reader", documented_role()["rules"])
+    empty_plane.audit_events()
+
+    async def work(api: Client) -> None:
+        await fill(api)
+        async with await connect(kubeconfig) as connection, ClusterCache(connection) as cache:
+            snapshot = await until(cache, settled)
+            assert snapshot.missing == {}
+            await read_cluster(connection)
+
+    empty_plane.run(work)
+    ours = [each for each in empty_plane.audit_events() if each.user.username.endswith(":documented-reader")]
+    assert {each.verb for each in ours} == {"list", "watch"}
+    assert {each.code for each in ours} <= {200, 0}
+
+
+def without(*resources: str) -> list[Json]:
+    rules: list[Json] = documented_role()["rules"]
+    return [{**rule, "resources": [each for each in rule["resources"] if each not in resources]} for rule in rules]
+
+
+def test_a_withheld_optional_kind_is_missing(empty_plane: ControlPlane) -> None:
+    kubeconfig = reader(empty_plane, "partial-reader", [r for r in without("jobs", "csinodes") if r["resources"]])
+
+    async def work(api: Client) -> None:
+        await fill(api)
+        async with await connect(kubeconfig) as connection:
+            missing = {"CSINode": "forbidden", "Job": "forbidden"}
+            assert (await read_cluster(connection)).missing == missing
+            async with ClusterCache(connection) as cache:
+                snapshot = await until(cache, settled)
+                assert snapshot.missing == missing
+                assert cache.missing == missing
+
+    empty_plane.run(work)
+
+
+def test_a_withheld_required_kind_is_an_error_that_names_it(empty_plane: ControlPlane) -> None:
+    kubeconfig = reader(
+        empty_plane, "blind-reader", [r for r in without("pods", "poddisruptionbudgets") if r["resources"]]
+    )
+
+    async def work(_: Client) -> None:
+        async with await connect(kubeconfig) as connection:
+            with pytest.raises(AccessDenied, match=r"reading Pod, PodDisruptionBudget .*cannot list resource"):
+                await read_cluster(connection)
+
+    empty_plane.run(work)
