@@ -203,8 +203,8 @@ def openb_lines(data: dict[str, Any]) -> list[str]:
     lines = [f"openb, {data['nodes']:,} nodes, at least {data['bound']} needed"]
     for plan in data["plans"]:
         line = (
-            f"  {plan['strategy']:>14} {plan['placement']:>8}  keeps {plan['kept']:>4} ({plan['over bound']:.3f} of the "
-            f"bound), {plan['evictions']:>5,} evictions, {plan['s']:>5} s"
+            f"  {plan['strategy']:>14} {plan['placement']:>8}  keeps {plan['kept']:>4} ({plan['over bound']:.3f} of"
+            f" the bound), {plan['evictions']:>5,} evictions, {plan['s']:>5} s"
         )
         if plan["strategy"] == "fewest-nodes":
             line += "   " + mark(plan["kept"], 400 if plan["placement"] == "possible" else 430)
