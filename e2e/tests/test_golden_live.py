@@ -1,6 +1,6 @@
 """The golden cluster on a real control plane, read live and from the API's own JSON: the same answers.
 
-Three reasons can't be had live, for the API server refuses to store a malformed object: see ``NOT_LIVE``. Every other
+Four reasons can't be had live, see ``NOT_LIVE``. Every other
 one is real: budgets have the status that the disruption controller computed, and times are the API server's.
 """
 
@@ -33,6 +33,7 @@ NOT_LIVE: Mapping[Reason, str] = {
     Reason.UNREADABLE: "the API server stores no malformed Node",
     Reason.POD_UNREADABLE: "the API server stores no malformed Pod",
     Reason.PDB_UNREADABLE: "the API server stores no malformed PodDisruptionBudget",
+    Reason.NOT_SELECTED: "it comes of a selection on the command line, of which there is none here",
 }
 
 YOUNG = "young"

@@ -36,6 +36,10 @@ def openb() -> Json:
             pytest.fail(text, pytrace=False)
         pytest.skip(text)
     cluster: Json = json.loads(gzip.decompress(path.read_bytes()))
+    for item in cluster["items"]:
+        if item["kind"] == "Pod":
+            # The published pods have no controllers; vouched for, they may move all the same.
+            item["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
     return cluster
 
 
@@ -45,7 +49,7 @@ def test_a_plan_of_a_large_cluster_passes_the_independent_checker(
     openb: Json, strategy: str, placement: Placement
 ) -> None:
     plan = make_plan(snapshot_of(openb), judge, STRATEGIES[strategy], placement)
-    assert plan.removals
+    assert plan.evictions > 100
     findings = check(openb, plain(plan), straight=placement == "possible")
     assert findings.wrong == []
     assert (findings.removals, findings.moves) == (len(plan.removals), plan.evictions)

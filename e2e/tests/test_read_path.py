@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import yaml
 
-from tightship.cluster import Snapshot
+from tightship.cluster import Budgets, Snapshot
 from tightship.kube.cache import ClusterCache, Timing, read_cluster
 from tightship.kube.connection import connect
 from tightship.kube.errors import AccessDenied
@@ -71,7 +71,10 @@ async def fill(api: Client) -> None:
 def essence(snapshot: Snapshot) -> Any:
     """Everything in a snapshot as plain data: specs by value, mappings as the list of their values."""
     fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
-    plain = {name: list(held.values()) if isinstance(held, Mapping) else held for name, held in fields.items()}
+    plain = {
+        name: list(held.values()) if isinstance(held, Mapping) else list(held) if isinstance(held, Budgets) else held
+        for name, held in fields.items()
+    }
     return msgspec.to_builtins(plain)
 
 
