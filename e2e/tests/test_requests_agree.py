@@ -13,9 +13,9 @@ import pytest
 from tightship import quantity
 from tightship.objects import Pod, decode
 from tightship.quantity import QuantityError
-from tightship_e2e import Client, ControlPlane, wait_for
+from tightship_e2e import Client, ControlPlane
 from tightship_e2e.client import Json
-from tightship_e2e.draining import DEADLINE, scheduler_rests
+from tightship_e2e.draining import scheduler_rests
 from tightship_simulator import amounts
 
 CARD = "example.com/card"
