@@ -15,10 +15,10 @@ from tightship.cluster import NodeView
 from tightship.durations import format_duration
 from tightship.evictability import DO_NOT_DISRUPT, DO_NOT_DRAIN
 from tightship.objects import Node
+from tightship.objects.pod import DRAINING
 from tightship.reasons import Reason, Refusal
 
 DRAIN_ANNOTATION = "tightship.dev/drain"
-DRAINING_TAINT_KEY = "tightship.dev/draining"
 SEED_STATE = "estafette.io/node-compactor-state"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
@@ -105,7 +105,7 @@ def draining(node: Node) -> bool:
     mark = drain_mark(node)
     if mark is not None and mark.phase not in _IDLE_PHASES:
         return True
-    if any(taint.key == DRAINING_TAINT_KEY for taint in node.taints):
+    if any(taint.key == DRAINING.key for taint in node.taints):
         return True
     state = seed_state(node)
     return state is not None and state.scale_down_in_progress

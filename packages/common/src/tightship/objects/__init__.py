@@ -10,9 +10,9 @@ from tightship.objects.pod import (
     PodSpec,
     PodTemplate,
     TopologySpreadConstraint,
-    Volume,
 )
 from tightship.objects.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from tightship.objects.volume import Volume
 from tightship.objects.workloads import WORKLOAD_KINDS, Namespace, Workload
 
 __all__ = [

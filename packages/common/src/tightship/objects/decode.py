@@ -9,7 +9,8 @@ import msgspec
 
 from tightship.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
 from tightship.objects.node import Node, NodeWire
-from tightship.objects.pod import Pod, PodWire
+from tightship.objects.pod import Pod
+from tightship.objects.pod_wire import PodWire
 from tightship.objects.storage import (
     CSINode,
     CSINodeWire,
