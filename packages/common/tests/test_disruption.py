@@ -91,6 +91,15 @@ def test_what_an_eviction_would_meet(given: Json, budgets: list[Json], found: li
     assert charged(snapshot(node(), pod(**given), *budgets))[1] == found
 
 
+@pytest.mark.parametrize("policy", ["AlwaysAllow", "IfHealthyBudget"])
+@pytest.mark.parametrize("fault", [{"generation": 9}, {"failed": "no scale"}], ids=["stale", "sync failed"])
+def test_always_allow_frees_an_unhealthy_pod_before_the_budgets_status_is_asked(fault: Json, policy: str) -> None:
+    faulty = budget(**fault, unhealthyPodEvictionPolicy=policy)
+    found = charged(snapshot(node(), pod(ready=False), faulty))[1]
+    assert (found == []) is (policy == "AlwaysAllow")
+    assert charged(snapshot(node(), pod(), faulty))[1] != []
+
+
 def test_an_absent_selector_matches_nothing() -> None:
     nobody = budget(status=ILL)
     del nobody["spec"]["selector"]

@@ -79,6 +79,12 @@ def test_a_pod_that_fits_nowhere_is_named_with_the_shortage_and_the_smallest_cha
     assert refusal.fix == "free 1 more cpu on b"
 
 
+def test_no_room_is_asked_for_on_a_node_too_small_for_the_pod() -> None:
+    things = [node("a", "16"), node("b", "2"), pod("big", "a", "8"), pod("other", "b", "1")]
+    (refusal,) = plan(things, only=["a"]).refusals["a"]
+    assert (refusal.reason, refusal.fix) == (Reason.NO_PLACE, "")
+
+
 def test_all_pods_without_a_place_are_named_not_only_the_first() -> None:
     things = [node("a", "16"), node("b", "1"), pod("x", "a", "3"), pod("y", "a", "4"), pod("z", "a", "500m")]
     assert {each.subject for each in plan(things, only=["a"]).refusals["a"]} == {"default/x", "default/y"}

@@ -10,13 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from node_compactor.gates import GateChecks
 from node_compactor.policy import Marks, Policy
 from node_compactor.settings import load_settings
 from tightship.cluster import ClusterState, Snapshot
+from tightship.disruption import DisruptionLedger
 from tightship.kube.files import FileError, read_file
 from tightship.objects import ObjectError, decode
-from tightship.plan import STRATEGIES, Plan, make_plan
+from tightship.plan import STRATEGIES, Plan, Planner, make_plan
 from tightship.reasons import Reason
+from tightship.report import Generator, Inputs, SettingsView, Source, plan_document
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -118,3 +121,44 @@ def test_a_file_with_malformed_objects_is_refused_with_every_one_named() -> None
 def test_the_files_are_what_their_builder_writes(name: str) -> None:
     built = runpy.run_path(str(HERE / "golden_cluster.py"))["files"]()
     assert (GOLDEN / name).read_text() == built[name], "run golden_cluster.py"
+
+
+def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:
+    """Before anything is planned, the closed gates of each node are just the gates that refuse it."""
+    snapshot = read_file(GOLDEN / "cluster.json")
+    settings = load_settings(golden("config.json"))
+    marks = Marks.of(snapshot)
+    policy = Policy(settings, EXPECTED["now"], marks)
+    facts, judgement = policy.facts(snapshot), policy.judge(snapshot)
+    checks = GateChecks(settings, facts, EXPECTED["now"], marks)
+    planner = Planner(snapshot, DisruptionLedger(snapshot), judgement.candidates, "likely")
+    every_gate = {check.reason for name in facts for check in checks.of(name)}
+    assert len(every_gate) > 6
+    for name, fact in facts.items():
+        refusing = {refusal.reason for refusal in fact.refusals} & every_gate
+        closed = {check.reason for check in checks.of(name) if not check.passed}
+        candidate = planner.candidates.get(name)
+        if candidate is None:
+            assert refusing <= closed, name
+        else:
+            assert closed == {refusal.reason for refusal in judgement.gates.refuses(candidate, planner)}, name
+
+
+def test_a_node_that_cant_be_read_has_its_row_in_the_document() -> None:
+    snapshot = with_malformed_objects()
+    settings = load_settings(golden("config.json"))
+    policy = Policy(settings, EXPECTED["now"], Marks.of(snapshot))
+    document = plan_document(
+        Inputs(
+            generator=Generator("node-compactor", "0"),
+            source=Source("cluster", "here"),
+            settings=SettingsView("", {}),
+            snapshot=snapshot,
+            facts=policy.facts(snapshot),
+            plan=planned(snapshot),
+            now=EXPECTED["now"],
+        )
+    )
+    rows = {node.name: node.reasons for node in document.nodes}
+    assert rows["unreadable"] == (Reason.UNREADABLE,)
+    assert len(rows) == len(snapshot.nodes) + 1
