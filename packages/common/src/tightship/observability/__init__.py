@@ -1,0 +1,1 @@
+"""What a running controller tells: log lines, metrics, Events. Import the modules themselves."""

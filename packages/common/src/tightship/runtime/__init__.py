@@ -1,0 +1,1 @@
+"""What holds a running controller: its process, its loop, its pages. Import the modules themselves."""

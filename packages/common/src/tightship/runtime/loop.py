@@ -1,0 +1,143 @@
+"""The loop of a controller: a pass every so often, sooner when woken, whatever a pass may run into."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import ParamSpec, TypeVar
+
+from tightship.kube.errors import KubeError, one_line
+from tightship.kube.reflector import Backoff
+from tightship.observability.metrics import RunMetrics
+from tightship.runtime.heartbeat import Heartbeat
+
+_log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+JITTER = 0.25
+"""Part of the interval by which a wait is shortened or lengthened, as in the older controllers."""
+
+_FIRST_RETRY = 5.0
+_LONGEST_RETRY = 60.0
+
+_numbers = count()
+_in_threads: dict[int, str] = {}
+
+
+def jittered(seconds: float, jitter: float, spread: Callable[[], float] = random.random) -> float:
+    """Return *seconds*, shortened or lengthened by up to *jitter* (a part of 1) at random."""
+    return seconds * (1 + jitter * (2 * spread() - 1))
+
+
+async def every(
+    interval: float | Callable[[], float],
+    work: Callable[[], Awaitable[object]],
+    *,
+    stop: asyncio.Event,
+    jitter: float = JITTER,
+    wake: asyncio.Event | None = None,
+    least: float = 0.0,
+    heartbeat: Heartbeat | None = None,
+    metrics: RunMetrics | None = None,
+    fatal: tuple[type[Exception], ...] = (),
+    name: str = "loop",
+    spread: Callable[[], float] = random.random,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Do *work* at once and then every *interval* seconds, more or less by *jitter*, until *stop* is set.
+
+    An interval that may change is given as a function. *wake* ends a wait early, but not before *least* seconds; it is
+    cleared before the pass that it brings about. A pass that fails is logged and counted, and the next one comes after
+    5 s, doubling up to 60 s, where that is sooner than the interval. Only an error that is one of *fatal* ends the
+    loop. A pass is never cut off by *stop*: it looks at that itself, or is cancelled.
+    """
+    retry = Backoff(_FIRST_RETRY, _LONGEST_RETRY, spread)
+    failed = False
+    while not stop.is_set():
+        if wake is not None:
+            wake.clear()
+        if heartbeat is not None:
+            heartbeat.beat()
+        began, before = clock(), failed
+        try:
+            await work()
+        except fatal:
+            raise
+        except Exception as error:  # the loop outlives every pass
+            failed = True
+            _complain(name, error, again=before)
+        else:
+            failed = False
+            retry.reset()
+            if before:
+                _log.info("%s: succeeded again", name)
+        if metrics is not None:
+            metrics.loop_done(clock() - began, succeeded=not failed)
+        seconds = jittered(interval() if callable(interval) else interval, jitter, spread)
+        if failed:
+            seconds = min(seconds, retry.next())
+        if heartbeat is not None:
+            heartbeat.beat(seconds)
+        await _pause(seconds, min(least, seconds), stop, wake)
+
+
+async def _pause(seconds: float, least: float, stop: asyncio.Event, wake: asyncio.Event | None) -> None:
+    """Wait *seconds*; until *stop*; or, once *least* seconds have passed, until *wake*."""
+    if wake is None:
+        await any_of(stop, timeout=seconds)
+        return
+    if not await any_of(stop, timeout=least):
+        await any_of(stop, wake, timeout=seconds - least)
+
+
+async def any_of(*events: asyncio.Event, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - its end is a value
+    """Wait until one of *events* is set: true then, false after *timeout* seconds."""
+    if any(event.is_set() for event in events):
+        return True
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+    return bool(done)
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what *function* returns, from a thread: for work that would keep the loop from renewing its Lease.
+
+    What it is given must not be changed meanwhile. A thread can't be cancelled: it is waited for at the end of the
+    process, within its grace, and named then if it does not end.
+    """
+
+    def tracked() -> T:
+        number = next(_numbers)
+        _in_threads[number] = getattr(function, "__qualname__", repr(function))
+        try:
+            return function(*args, **kwargs)
+        finally:
+            del _in_threads[number]
+
+    return await asyncio.to_thread(tracked)
+
+
+def threads_at_work() -> list[str]:
+    """Return the names of what :func:`in_thread` has not finished."""
+    return list(_in_threads.values())
+
+
+def _complain(name: str, error: Exception, *, again: bool) -> None:
+    if isinstance(error, KubeError):
+        # Expected now and then. What goes on failing the same way is told by the metrics.
+        _log.log(logging.DEBUG if again else logging.WARNING, "%s: failed, trying again: %s", name, one_line(error))
+    else:
+        _log.error("%s: failed, trying again: %s", name, one_line(error), exc_info=error)
+
+
+__all__ = ["JITTER", "any_of", "every", "in_thread", "jittered", "threads_at_work"]

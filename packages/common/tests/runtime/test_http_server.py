@@ -1,0 +1,240 @@
+"""What a controller serves, to kubelets, Prometheus and people."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tightship.observability.metrics import new_registry
+from tightship.runtime.heartbeat import Heartbeat
+from tightship.runtime.http import Content, HttpServer
+from tightship.runtime.page import Cell, Fact, Page, Section, Table, render_page
+
+HOST = "127.0.0.1"
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock = 0.0
+        self.reasons: list[str] = []
+        self.broken = False
+        self.page = Page("node-compactor")
+        beats = [
+            Heartbeat("planning", 60, clock=lambda: self.clock),
+            Heartbeat("draining", 90, clock=lambda: self.clock),
+        ]
+        self.content = Content(
+            registry=new_registry("node-compactor", "1"),
+            heartbeats=beats,
+            not_ready=lambda: self.reasons,
+            status=self.status,
+            page=lambda: self.page,
+        )
+
+    def status(self) -> bytes:
+        if self.broken:
+            raise RuntimeError("secret\ndetail")
+        return b'{"nodes": 3}'
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+class Served:
+    def __init__(self, session: aiohttp.ClientSession, server: HttpServer) -> None:
+        self._session = session
+        self.server = server
+
+    async def get(
+        self, path: str, method: str = "GET", port: int = 0, **headers: str
+    ) -> tuple[int, str, aiohttp.ClientResponse]:
+        url = f"http://{HOST}:{self.server.ports[port]}{path}"
+        async with self._session.request(method, url, headers=headers) as response:
+            return response.status, await response.text(), response
+
+
+@pytest_asyncio.fixture
+async def served(scene: Scene) -> AsyncIterator[Served]:
+    server = HttpServer(scene.content, host=HOST, ports=(0, 0))
+    async with server, aiohttp.ClientSession() as session:
+        yield Served(session, server)
+
+
+@pytest.mark.parametrize("port", [0, 1])
+async def test_every_port_serves_everything(served: Served, port: int) -> None:
+    assert served.server.ports[0] != served.server.ports[1]
+    for path in ("/metrics", "/healthz", "/liveness", "/readyz", "/readiness", "/status", "/"):
+        status, body, _ = await served.get(path, port=port)
+        assert (status, bool(body)) == (200, True), path
+        status, body, response = await served.get(path, "HEAD", port=port)
+        assert (status, body) == (200, ""), path
+        assert response.headers["Server"] == "tightship"
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/liveness"])
+async def test_health_is_that_of_the_slowest_loop(scene: Scene, served: Served, path: str) -> None:
+    scene.reasons = ["the API server does not answer"]
+    scene.clock = 60
+    status, body, _ = await served.get(path)
+    assert (status, body.splitlines()) == (
+        200,
+        [
+            "ok",
+            "planning: last beat 60 s ago, 60 s late, may be 60 s late",
+            "draining: last beat 60 s ago, 60 s late, may be 90 s late",
+        ],
+    )
+    scene.clock = 61
+    status, body, _ = await served.get(path)
+    assert (status, body.splitlines()[0]) == (503, "not ok")
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/readiness"])
+async def test_readiness_says_what_is_missing(scene: Scene, served: Served, path: str) -> None:
+    scene.reasons = ["Pod: not listed\nyet", "the configuration was not read"]
+    assert (await served.get(path))[:2] == (503, "not ok\nPod: not listed yet\nthe configuration was not read\n")
+    scene.reasons.clear()
+    assert (await served.get(path))[:2] == (200, "ok\n")
+
+
+async def test_metrics_in_the_format_that_is_asked_for(served: Served) -> None:
+    _, body, response = await served.get("/metrics")
+    assert 'tightship_build_info{controller="node-compactor",version="1"} 1.0' in body
+    assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    _, body, response = await served.get("/metrics", Accept="application/openmetrics-text;version=1.0.0")
+    assert response.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert body.endswith("# EOF\n")
+
+
+async def test_status_is_json_and_not_kept(served: Served) -> None:
+    _, body, response = await served.get("/status")
+    assert body == '{"nodes": 3}'
+    assert response.content_type == "application/json"
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_a_handler_that_fails_costs_one_answer(
+    scene: Scene, served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.broken = True
+    status, body, _ = await served.get("/status")
+    assert (status, body) == (500, "500 RuntimeError; the log says more\n")
+    assert "answering GET /status failed: secret detail" in caplog.text
+    scene.broken = False
+    assert (await served.get("/status"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("GET", "/metrics/", 404),
+        ("GET", "/favicon.ico", 404),
+        ("GET", "/../etc/passwd", 404),
+        ("POST", "/status", 405),
+        ("DELETE", "/", 405),
+    ],
+)
+async def test_anything_else_is_refused_in_one_line(served: Served, method: str, path: str, expected: int) -> None:
+    status, body, response = await served.get(path, method)
+    assert status == expected
+    assert body.count("\n") == 1
+    assert ("Allow" in response.headers) is (expected == 405)
+
+
+async def test_a_port_that_is_taken_is_an_error_that_names_it(scene: Scene) -> None:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=str(port)):
+            async with HttpServer(scene.content, host=HOST, ports=(0, port)):
+                raise AssertionError
+
+
+async def test_a_port_named_twice_is_one_port(scene: Scene) -> None:
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = free.getsockname()[1]
+    async with HttpServer(scene.content, host=HOST, ports=(port, port)) as server:
+        assert server.ports == (port,)
+
+
+EVIL = "<script>alert(1)</script>\"'&\x1b"
+
+
+class Checker(HTMLParser):
+    """Every tag is closed by its own, and none is there that could come from a text."""
+
+    VOID = frozenset({"meta"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.texts: list[str] = []
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def evil_page() -> Page:
+    cells = (EVIL, Cell(EVIL, "bad", True, EVIL, (EVIL, EVIL)))
+    table = Table((EVIL, EVIL), (cells, cells))
+    facts = (Fact(EVIL, EVIL, "good"),)
+    sections = (Section(EVIL, EVIL, facts, table), Section("Empty", table=Table(("a",), (), EVIL)))
+    return Page(EVIL, EVIL, facts, (EVIL,), sections, ((EVIL, EVIL),))
+
+
+def test_no_text_becomes_markup() -> None:
+    checker = Checker()
+    checker.feed(render_page(evil_page()))
+    checker.close()
+    assert checker.open == []
+    assert "script" not in checker.tags
+    assert "onclick" not in checker.attributes
+    shown = EVIL.replace("\x1b", "\\u001b")
+    assert checker.texts.count(shown) == 24  # each place that takes a text
+
+
+def test_the_page_loads_nothing() -> None:
+    html = render_page(Page("x"))
+    assert "http://" not in html
+    assert "https://" not in html
+    assert "src=" not in html
+    assert "@import" not in html
+
+
+async def test_the_page_may_run_nothing(scene: Scene, served: Served) -> None:
+    scene.page = evil_page()
+    status, body, response = await served.get("/")
+    assert (status, body) == (200, render_page(evil_page()))
+    assert response.content_type == "text/html"
+    policy = response.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+def test_a_column_of_numbers_has_its_heading_on_the_same_side() -> None:
+    table = Table(("node", "pods"), (("n1", Cell("12", number=True)),))
+    html = render_page(Page("x", sections=(Section("Nodes", table=table),), refresh=0))
+    assert '<th scope="col">node</th><th scope="col" class="number">pods</th>' in html
+    assert '<td>n1</td><td class="number">12</td>' in html
+    assert "refresh" not in html
