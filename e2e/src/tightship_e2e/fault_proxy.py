@@ -1,0 +1,316 @@
+"""A proxy between a controller and the API server that disturbs chosen calls.
+
+    async with FaultProxy(plane, at_write(3, Reset(done=True, after=kill))) as proxy:
+        kubeconfig = proxy.kubeconfig(path, base=plane.service_account_kubeconfig("ns", "name"))
+
+It runs in the test's own event loop: what blocks the loop blocks the proxy, so wait for processes in threads. It
+speaks plain HTTP on loopback and passes the client's Authorization header on; a kubeconfig with a client certificate
+instead of a token does not work through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Awaitable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import aiohttp
+import yaml
+from aiohttp import web
+from yarl import URL
+
+from tightship_e2e.client import Json, wait_for
+from tightship_e2e.faults import Answer, Call, Fault, Hang, Plan, Reset, ResetMidAnswer, SilentWatch, Slow, WatchError
+from tightship_e2e.plane import ControlPlane
+
+T = TypeVar("T")
+
+WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+LARGEST_BODY = 64 << 20  # bytes of a request
+HOPS = {"connection", "host", "keep-alive", "transfer-encoding", "upgrade"}  # headers of one connection
+REBIND = 5.0  # seconds in which the port of an outage must be had again
+NO_LINGER = struct.pack("ii", 1, 0)  # close() then sends RST, as a broken peer does, instead of FIN
+
+
+@dataclass
+class Record:
+    """What became of a call. `status` is the API server's (None: it was not asked), `answered` what the client got."""
+
+    call: Call
+    fault: Fault | None = None
+    status: int | None = None
+    answered: int | None = None  # None: no whole answer
+
+
+class FaultProxy:
+    """Forwards to a plane's API server and disturbs what `plan` says. An error in a plan or hook ends up in the test.
+
+    `plan` may be exchanged at any time; None disturbs nothing. Writes are carried out even when the client is gone
+    meanwhile, as they would be behind a real connection.
+    """
+
+    def __init__(self, plane: ControlPlane, plan: Plan | None = None) -> None:
+        self.plan = plan
+        self.log: list[Record] = []
+        self.port = 0
+        self._server = plane.server
+        self._ca_file = plane.ca_file
+        self._base = plane.kubeconfig
+        self._writes = 0
+        self._tasks: set[asyncio.Task[web.StreamResponse]] = set()
+        self._failure: Exception | None = None
+        app = web.Application(client_max_size=LARGEST_BODY)
+        app.router.add_route("*", "/{anything:.*}", self._handle)
+        # A watch whose client is gone must not stay open at the API server.
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        self._listener: asyncio.Server | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients find the proxy."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def writes(self) -> list[Record]:
+        """The mutating calls so far."""
+        return [record for record in self.log if record.call.write_number]
+
+    def kubeconfig(self, path: Path, *, base: Path | None = None) -> Path:
+        """Write a kubeconfig like *base* (the administrator's) whose server is the proxy."""
+        config = yaml.safe_load((base or self._base).read_text())
+        for entry in config["clusters"]:
+            entry["cluster"] = {"server": self.url}
+        path.write_text(json.dumps(config))
+        path.chmod(0o600)
+        return path
+
+    async def __aenter__(self) -> Self:
+        trust = ssl.create_default_context(cafile=str(self._ca_file))
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=trust),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+        )
+        await self._runner.setup()
+        await self._listen()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._listener:
+            self._listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.cut()
+        await self._runner.cleanup()
+        if self._session:
+            await self._session.close()
+        if self._failure and error is None:
+            raise self._failure
+
+    def cut(self) -> None:
+        """Break all open connections of clients."""
+        for connection in self._runner.server.connections if self._runner.server else ():
+            _break(connection.transport)
+
+    @contextlib.asynccontextmanager
+    async def outage(self) -> AsyncIterator[None]:
+        """Break all connections and refuse new ones for the body's time."""
+        if self._listener:
+            self._listener.close()
+        self.cut()
+        try:
+            yield
+        finally:
+            await self._listen()
+
+    async def _listen(self) -> None:
+        server = self._runner.server
+        assert server is not None
+
+        async def bound() -> asyncio.Server | None:
+            try:
+                return await asyncio.get_running_loop().create_server(server, "127.0.0.1", self.port)
+            except OSError:
+                return None  # somebody's outgoing connection has our port for the moment
+
+        self._listener = await wait_for(bound, REBIND, f"port {self.port} of the fault proxy")
+        assert self._listener is not None
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        query = dict(request.query)
+        is_watch = request.method == "GET" and query.get("watch") in {"true", "1"}
+        number = 0
+        if request.method in WRITES:
+            self._writes += 1
+            number = self._writes
+        call = Call(len(self.log) + 1, number, request.method, request.path, query, body, is_watch)
+        record = Record(call)
+        self.log.append(record)
+        work = asyncio.create_task(self._guarded(request, record))
+        self._tasks.add(work)
+        work.add_done_callback(self._tasks.discard)
+        return await (asyncio.shield(work) if number else work)
+
+    async def _guarded(self, request: web.Request, record: Record) -> web.StreamResponse:
+        try:
+            record.fault = await self._told(self.plan(record.call)) if self.plan else None
+            return await self._carry_out(request, record, record.fault or Fault())
+        except (aiohttp.ClientError, ConnectionError):
+            # Either side broke off; what the other would have seen without a proxy is the same.
+            return _broken(request)
+        except Exception as error:
+            self._failure = self._failure or error
+            return _broken(request)
+
+    async def _told(self, said: Awaitable[T]) -> T:
+        """Await the test's own code; its errors, of whatever type, are not those of a connection."""
+        try:
+            return await said
+        except Exception as error:
+            self._failure = self._failure or error
+            raise ConnectionAbortedError from error
+
+    async def _carry_out(self, request: web.Request, record: Record, fault: Fault) -> web.StreamResponse:
+        if fault.before:
+            await self._told(fault.before())
+        match fault:
+            case WatchError():
+                return await self._tell(request, record, 200, {"type": "ERROR", "object": fault.body()})
+            case Answer():
+                return await self._tell(request, record, fault.status, fault.body())
+            case Slow(done=False):
+                await asyncio.sleep(fault.seconds)
+            case Hang(done=False):
+                await _hang(fault)
+                return _broken(request)
+            case Reset(done=False):
+                return _broken(request)
+        assert self._session is not None
+        headers = [(name, value) for name, value in request.headers.items() if name.lower() not in HOPS]
+        url = URL(self._server + request.raw_path, encoded=True)
+        async with self._session.request(
+            request.method, url, data=record.call.body or None, headers=headers, allow_redirects=False
+        ) as answer:
+            # Held now: once the answer is whole or closed, it forgets its connection.
+            upstream = answer.connection.transport if record.call.is_watch and answer.connection else None
+            try:
+                return await self._answer(request, record, fault, answer)
+            finally:
+                # A polite end of TLS would wait half a minute for the server's farewell.
+                _break(upstream)
+
+    async def _answer(
+        self, request: web.Request, record: Record, fault: Fault, answer: aiohttp.ClientResponse
+    ) -> web.StreamResponse:
+        record.status = answer.status
+        # A write's effect is certain only when its answer is whole; a list is passed on as it comes.
+        data = await answer.read() if record.call.write_number else None
+        if fault.after:
+            await self._told(fault.after())
+        match fault:
+            case Slow(done=True):
+                await asyncio.sleep(fault.seconds)
+            case Hang(done=True):
+                await _hang(fault)
+                return _broken(request)
+            case Reset():
+                return _broken(request)
+        return await _pass_on(request, record, fault, answer, data)
+
+    async def _tell(self, request: web.Request, record: Record, status: int, body: Json) -> web.StreamResponse:
+        fault = record.fault
+        assert isinstance(fault, Answer)
+        headers = dict(fault.headers)
+        if fault.retry_after is not None and status != 200:
+            headers["Retry-After"] = str(fault.retry_after)
+        text = json.dumps(body) + "\n"
+        response = web.Response(status=status, text=text, content_type="application/json", headers=headers)
+        await response.prepare(request)
+        await response.write_eof()
+        record.answered = status
+        return response
+
+
+async def _pass_on(
+    request: web.Request, record: Record, fault: Fault, answer: aiohttp.ClientResponse, data: bytes | None
+) -> web.StreamResponse:
+    """Hand the API server's answer to the client, up to the point where the fault stops it."""
+    kept = [(name, value) for name, value in answer.headers.items() if name.lower() not in HOPS]
+    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=kept)
+    await response.prepare(request)
+    if isinstance(fault, SilentWatch):
+        for _ in range(fault.events):
+            await response.write(await answer.content.readline())
+        await asyncio.Event().wait()  # until the client or the proxy ends it
+    if isinstance(fault, ResetMidAnswer):
+        async for part in _beginning(fault.size, record.call, answer, data):
+            await response.write(part)
+        await _flushed(request.transport)
+        return _broken(request, response)
+    async for chunk in answer.content.iter_any() if data is None else _one(data):
+        await response.write(chunk)
+    await response.write_eof()
+    record.answered = answer.status
+    return response
+
+
+async def _beginning(size: int, call: Call, answer: aiohttp.ClientResponse, data: bytes | None) -> AsyncIterator[bytes]:
+    """Yield the first bytes of an answer: of a watch as they come, else less than the whole."""
+    if not call.is_watch:
+        yield (data if data is not None else await answer.read())[:-1][:size]
+        return
+    async for chunk in answer.content.iter_any():
+        yield chunk[:size]
+        size -= len(chunk)
+        if size <= 0:
+            return
+
+
+async def _flushed(transport: asyncio.BaseTransport | None) -> None:
+    # A connection that is aborted drops what it still holds back.
+    def held_back() -> bool:
+        if not isinstance(transport, asyncio.Transport) or transport.is_closing():
+            return False
+        return transport.get_write_buffer_size() > 0
+
+    while held_back():  # noqa: ASYNC110 - a transport tells nobody when it is empty
+        await asyncio.sleep(0.001)
+
+
+async def _one(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def _hang(fault: Hang) -> None:
+    release = fault.release or asyncio.Event()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(fault.seconds):
+            await release.wait()
+
+
+def _break(transport: asyncio.BaseTransport | None) -> None:
+    if isinstance(transport, asyncio.Transport) and not transport.is_closing():
+        held: Any = transport.get_extra_info("socket")
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        transport.abort()
+
+
+def _broken(request: web.Request, response: web.StreamResponse | None = None) -> web.StreamResponse:
+    """Break the client's connection; what is returned is only what the server's interface asks for."""
+    _break(request.transport)
+    return response or web.Response()
