@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tightship.nodes import SWITCHABLE, NodeRules, SeedState, drain_mark, draining, judge_node, seed_state
+from tightship.nodes import SWITCHABLE, NodeRules, SeedState, drain_record, draining, judge_node, seed_state
 from tightship.reasons import Reason
 from tightship_e2e.making import NOW, node, snapshot, when
 
@@ -25,7 +26,11 @@ def taint(key: str) -> Json:
 
 
 def mark(**said: object) -> Json:
-    return {"notes": {DRAIN: json.dumps(said)}}
+    return {"notes": {DRAIN: json.dumps({"v": 1, **said})}}
+
+
+def at(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).isoformat()
 
 
 def judged(given: Json, rules: NodeRules = NodeRules()) -> list[Reason]:
@@ -45,17 +50,17 @@ BLOCKED: list[tuple[str, Json, Reason]] = [
     ("Karpenter is disrupting it", taint("karpenter.sh/disrupted"), Reason.KARPENTER_DISRUPTED),
     ("its object is being deleted", {"meta": {"deletionTimestamp": when(NOW)}}, Reason.NODE_TERMINATING),
     ("cordoned by somebody", {"unschedulable": True}, Reason.CORDONED),
-    ("in a drain of ours", mark(phase="Draining"), Reason.DRAIN_IN_PROGRESS),
+    ("in a drain of ours", mark(phase="Evicting"), Reason.DRAIN_IN_PROGRESS),
     ("drained, waiting for the autoscaler", mark(phase="Drained"), Reason.DRAIN_IN_PROGRESS),
     ("a drain we can't read", {"notes": {DRAIN: "{"}}, Reason.DRAIN_IN_PROGRESS),
     ("our drain taint alone", taint("tightship.dev/draining"), Reason.DRAIN_IN_PROGRESS),
-    ("in a drain of ours, cordoned by it", {**mark(phase="Draining"), "unschedulable": True}, Reason.DRAIN_IN_PROGRESS),
+    ("in a drain of ours, cordoned by it", {**mark(phase="Evicting"), "unschedulable": True}, Reason.DRAIN_IN_PROGRESS),
     (
         "in a drain of the older controller",
         {"notes": {SEED: '{"scaleDownInProgress": true}'}},
         Reason.DRAIN_IN_PROGRESS,
     ),
-    ("backing off", mark(phase="Backoff", nextTry=NOW + 1), Reason.BACKOFF),
+    ("backing off", mark(phase="Backoff", nextTry=at(NOW + 1)), Reason.BACKOFF),
     ("not Ready", {"ready": "False"}, Reason.NOT_READY),
     ("of unknown health", {"ready": "Unknown"}, Reason.NOT_READY),
     ("without allocatable CPU", {"allocatable": {"memory": "1Gi"}}, Reason.NO_ALLOCATABLE),
@@ -92,7 +97,7 @@ FREE: list[tuple[str, Json]] = [
     ),
     ("somebody's own taint", taint("team")),
     ("marked by us", mark(phase="Marked")),
-    ("a back-off that is over", mark(phase="Backoff", nextTry=NOW)),
+    ("a back-off that is over", mark(phase="Backoff", nextTry=at(NOW))),
     ("a back-off without a time", mark(phase="Backoff")),
     ("marked by the older controller", {"notes": {SEED: '{"lastUpdated": "2026-09-01T00:00:00Z"}'}}),
 ]
@@ -124,10 +129,10 @@ def test_all_reasons_are_given_not_only_the_first() -> None:
     ("given", "words"),
     [
         (
-            mark(phase="Draining", controller="node-refiner", reason="PdbExhausted"),
-            "by node-refiner is in phase Draining: PdbExhausted",
+            mark(phase="Evicting", controller="node-refiner", reason="PdbExhausted"),
+            "by node-refiner is in phase Evicting: PdbExhausted",
         ),
-        (mark(phase="Backoff", nextTry=NOW + 600, reason="PdbExhausted"), "failed (PdbExhausted); next try in 10m"),
+        (mark(phase="Backoff", nextTry=at(NOW + 600), reason="PdbExhausted"), "failed (PdbExhausted); next try in 10m"),
         ({"notes": {DRAIN: "{"}}, "phase Unknown: annotation tightship.dev/drain can't be read"),
         ({"labels": {"karpenter.sh/nodepool": "spot"}}, "NodePool spot"),
     ],
@@ -171,6 +176,6 @@ def test_the_older_controllers_state_is_read(text: str, state: SeedState | None)
 
 def test_a_node_without_marks_is_in_no_drain() -> None:
     [view] = snapshot(node()).nodes.values()
-    assert drain_mark(view.node) is None
+    assert drain_record(view.node) is None
     assert seed_state(view.node) is None
     assert not draining(view.node)

@@ -28,10 +28,18 @@ STUCK_AFTER = 60
 
 
 class EvictionRules(Struct, frozen=True):
-    """Which rules apply. *disabled* holds the reasons of rules switched off; *system_pod_timeout* is in seconds."""
+    """Which rules apply. *disabled* holds the reasons of rules switched off; *system_pod_timeout* is in seconds.
+
+    A pod that only *awaited* reasons keep ends by itself: a drain waits for it instead of leaving the node alone.
+    """
 
     disabled: frozenset[Reason] = frozenset()
     system_pod_timeout: float = 3600.0
+    awaited: frozenset[Reason] = frozenset()
+
+
+ENDS_BY_ITSELF = frozenset({Reason.JOB_RUNNING, Reason.SAFE_TO_EVICT_ON_COMPLETION})
+"""What :class:`EvictionRules` may await."""
 
 
 SWITCHABLE = frozenset(
@@ -62,6 +70,8 @@ class Fate(Enum):
     """A DaemonSet or mirror pod: it goes with the node."""
     LEAVING = "leaving"
     """Already terminating: awaited, never evicted again."""
+    AWAIT = "await"
+    """It ends by itself, and the drain waits for that."""
 
 
 class Verdict(Struct, frozen=True):
@@ -72,11 +82,16 @@ class Verdict(Struct, frozen=True):
 
 
 class Sorted(Struct, frozen=True):
-    """The pods of a node by what a drain does with them: *evict*, and how many *stay*; with all *refusals*."""
+    """The pods of a node by what a drain does with them: *evict*, *awaits*, *leaving*, and how many *stay*.
+
+    *refusals* are all that stands against it.
+    """
 
     evict: tuple[Pod, ...]
     stays: int
     refusals: tuple[Refusal, ...]
+    awaits: tuple[Pod, ...] = ()
+    leaving: tuple[Pod, ...] = ()
 
 
 class Evictability:
@@ -99,11 +114,17 @@ class Evictability:
             return _FREE
         disabled = self._rules.disabled
         found = [refusal for rule in _RULES for refusal in rule(self, pod) if refusal.reason not in disabled]
-        return Verdict(Fate.EVICT, tuple(sorted(found))) if found else _FREE
+        if not found:
+            return _FREE
+        if all(refusal.reason in self._rules.awaited for refusal in found):
+            return _AWAIT
+        return Verdict(Fate.EVICT, tuple(sorted(found)))
 
     def sort(self, pods: Iterable[Pod]) -> Sorted:
         """Judge all *pods* of a node."""
         evict: list[Pod] = []
+        awaits: list[Pod] = []
+        leaving: list[Pod] = []
         refusals: list[Refusal] = []
         stays = 0
         free = self._free
@@ -118,7 +139,11 @@ class Evictability:
                 evict.append(pod)
             elif verdict.fate is Fate.STAYS:
                 stays += 1
-        return Sorted(tuple(evict), stays, tuple(refusals))
+            elif verdict.fate is Fate.AWAIT:
+                awaits.append(pod)
+            else:
+                leaving.append(pod)
+        return Sorted(tuple(evict), stays, tuple(refusals), tuple(awaits), tuple(leaving))
 
     def _plainly_free(self, template: PodTemplate) -> bool:
         # Nearly all pods of a fleet: an ordinary controller, no local data. Asked once a template.
@@ -260,6 +285,7 @@ _RULES = (
 )
 _STAYS = Verdict(Fate.STAYS)
 _LEAVING = Verdict(Fate.LEAVING)
+_AWAIT = Verdict(Fate.AWAIT)
 _FREE = Verdict(Fate.EVICT)
 
 

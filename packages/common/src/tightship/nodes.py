@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from tightship.cluster import NodeView
+from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record
 from tightship.durations import format_duration
 from tightship.evictability import DO_NOT_DISRUPT, DO_NOT_DRAIN
 from tightship.objects import Node
 from tightship.objects.pod import DRAINING
 from tightship.reasons import Reason, Refusal
 
-DRAIN_ANNOTATION = "tightship.dev/drain"
 SEED_STATE = "estafette.io/node-compactor-state"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
@@ -45,15 +45,6 @@ SWITCHABLE = frozenset(
 """Reasons that :class:`NodeRules` can disable. What others are doing to the node right now is never overruled."""
 
 
-class DrainMark(Struct, frozen=True, rename="camel"):
-    """What ``tightship.dev/drain`` says, as far as planning looks at it; times are seconds since 1970."""
-
-    phase: str = ""
-    controller: str = ""
-    reason: str = ""
-    next_try: float | None = None
-
-
 class SeedState(Struct, frozen=True):
     """What ``estafette.io/node-compactor-state`` of the older controller says; *marked_since* in seconds since 1970."""
 
@@ -61,15 +52,10 @@ class SeedState(Struct, frozen=True):
     marked_since: float | None = None
 
 
-def drain_mark(node: Node) -> DrainMark | None:
-    """Return the node's drain annotation; one that can't be decoded counts as a drain in an unknown phase."""
+def drain_record(node: Node) -> DrainRecord | None:
+    """Return the node's drain annotation; one that can't be read counts as a drain in an unknown phase."""
     text = node.annotations.get(DRAIN_ANNOTATION)
-    if text is None:
-        return None
-    try:
-        return msgspec.json.decode(text, type=DrainMark)
-    except msgspec.DecodeError as error:
-        return DrainMark(phase="Unknown", reason=f"annotation {DRAIN_ANNOTATION} can't be read: {error}")
+    return None if text is None else decode_record(text)
 
 
 def seed_state(node: Node) -> SeedState | None:
@@ -97,13 +83,10 @@ def seed_state(node: Node) -> SeedState | None:
     return SeedState(marked_since=since)
 
 
-_IDLE_PHASES = frozenset({"", "Marked", "Backoff"})
-
-
 def draining(node: Node) -> bool:
     """Whether a drain of ours, or of the older controller, is under way or done and waiting for the autoscaler."""
-    mark = drain_mark(node)
-    if mark is not None and mark.phase not in _IDLE_PHASES:
+    record = drain_record(node)
+    if record is not None and record.owns_node:
         return True
     if any(taint.key == DRAINING.key for taint in node.taints):
         return True
@@ -148,11 +131,11 @@ def _taken_by_others(node: Node) -> list[Refusal]:
     if node.deletion is not None:
         found.append(Refusal(Reason.NODE_TERMINATING, node.name, "its Node object is being deleted"))
     if draining(node):
-        mark = drain_mark(node)
+        record = drain_record(node)
         detail = "a drain is under way"
-        if mark is not None and mark.phase:
-            by = f" by {mark.controller}" if mark.controller else ""
-            detail = f"a drain{by} is in phase {mark.phase}" + (f": {mark.reason}" if mark.reason else "")
+        if record is not None:
+            by = f" by {record.controller}" if record.controller else ""
+            detail = f"a drain{by} is in phase {record.phase}" + (f": {record.reason}" if record.reason else "")
         found.append(Refusal(Reason.DRAIN_IN_PROGRESS, node.name, detail))
     elif node.unschedulable:
         detail = "cordoned by someone else, and so never touched"
@@ -166,9 +149,9 @@ def _state(node: Node, now: float) -> list[Refusal]:
         found.append(Refusal(Reason.NOT_READY, node.name, "its Ready condition is not True"))
     if node.allocatable.get("cpu", 0) <= 0:
         found.append(Refusal(Reason.NO_ALLOCATABLE, node.name, "its status names no allocatable CPU"))
-    mark = drain_mark(node)
-    if mark is not None and mark.phase == "Backoff" and mark.next_try is not None and mark.next_try > now:
-        why = f" ({mark.reason})" if mark.reason else ""
-        detail = f"the last drain failed{why}; next try in {format_duration(mark.next_try - now)}"
+    record = drain_record(node)
+    if record is not None and record.phase is Phase.BACKOFF and record.next_try is not None and record.next_try > now:
+        why = f" ({record.reason})" if record.reason else ""
+        detail = f"the last drain failed{why}; next try in {format_duration(record.next_try - now)}"
         found.append(Refusal(Reason.BACKOFF, node.name, detail))
     return found

@@ -41,6 +41,8 @@ class Reason(StrEnum):
     POOL_MIN_SIZE = "PoolMinSize"
     BUDGET_EXHAUSTED = "BudgetExhausted"
     MAX_NODES_REACHED = "MaxNodesReached"
+    COOL_DOWN = "CoolDown"
+    CLUSTER_UNHEALTHY = "ClusterUnhealthy"
 
     # A pod on the node must not be evicted.
     POD_DO_NOT_DRAIN = "PodDoNotDrain"
@@ -76,6 +78,37 @@ class Reason(StrEnum):
     RESOURCE_CLAIMS = "ResourceClaims"
     UNKNOWN_VOLUME = "UnknownVolume"
     UNKNOWN_NAMESPACE_LABELS = "UnknownNamespaceLabels"
+
+    # A drain under way was given up, or handed to someone else.
+    DRAIN_DEADLINE = "DrainDeadline"
+    POD_STUCK = "PodStuck"
+    STUCK_FINALIZER = "StuckFinalizer"
+    EVICTION_FORBIDDEN = "EvictionForbidden"
+    EVICTION_FAILED = "EvictionFailed"
+    REPLACEMENTS_PENDING = "ReplacementsPending"
+    NOT_HANDED_OVER = "NotHandedOver"
+    UNCORDONED = "Uncordoned"
+    ORPHANED = "Orphaned"
+    RELEASED = "Released"
+
+
+RUNNING_ONLY = frozenset(
+    {
+        Reason.COOL_DOWN,
+        Reason.CLUSTER_UNHEALTHY,
+        Reason.DRAIN_DEADLINE,
+        Reason.POD_STUCK,
+        Reason.STUCK_FINALIZER,
+        Reason.EVICTION_FORBIDDEN,
+        Reason.EVICTION_FAILED,
+        Reason.REPLACEMENTS_PENDING,
+        Reason.NOT_HANDED_OVER,
+        Reason.UNCORDONED,
+        Reason.ORPHANED,
+        Reason.RELEASED,
+    }
+)
+"""Reasons that only a running controller gives: a plan made from a file or by the CLI never has them."""
 
 
 class Refusal(Struct, frozen=True, order=True, gc=False):

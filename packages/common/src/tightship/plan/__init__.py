@@ -3,7 +3,7 @@
 from tightship.plan.engine import Forecast, Judge, Judgement, after, forecast, make_plan
 from tightship.plan.model import Move, Placement, Plan, Removal
 from tightship.plan.planner import Candidate, Planner
-from tightship.plan.strategies import STRATEGIES, Gates, Strategy
+from tightship.plan.strategies import STRATEGIES, Gates, PerPool, Strategy
 
 __all__ = [
     "STRATEGIES",
@@ -13,6 +13,7 @@ __all__ = [
     "Judge",
     "Judgement",
     "Move",
+    "PerPool",
     "Placement",
     "Plan",
     "Planner",

@@ -65,13 +65,17 @@ class Planner:
         self.space = Space(snapshot)
         self.candidates = {candidate.name: candidate for candidate in candidates}
         self.removals: list[Removal] = []
-        self._choose = choose if placement == "possible" else scheduler_choice
+        self.choose_by(choose)
         self._retries = RETRIES if placement == "possible" else 0
         self._arrived: dict[int, list[Guest]] = {}
         self._received: dict[str, int] = {}
         self.waiting: dict[int, list[Guest]] = {}
         self._reserve_pending()
         self._baseline: Space | None = None
+
+    def choose_by(self, choose: Choice) -> None:
+        """Pick targets by *choose* from here on, unless the scheduler's model does."""
+        self._choose = choose if self.placement == "possible" else scheduler_choice
 
     def ratio(self, name: str) -> float:
         """Return the CPU ratio of a candidate with what was moved onto its node in this round."""

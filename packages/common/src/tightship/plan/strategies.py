@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -49,11 +49,16 @@ class LeastUtilized:
     """The least utilized first, as the older controllers do; the utilization counts what was moved there meanwhile."""
 
     name = "least-utilized"
+    choose: Choice = staticmethod(best_fit)
 
     def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
         """See :meth:`Strategy.run`."""
-        planner = new_planner(best_fit)
-        heap = [(candidate.ratio, candidate.name) for candidate in planner.candidates.values()]
+        planner = new_planner(self.choose)
+        return Outcome(planner, self.extend(planner, gates, tuple(planner.candidates.values())))
+
+    def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
+        """Plan *candidates* on top of what *planner* has planned; return the refusals of those that stay."""
+        heap = [(candidate.ratio, candidate.name) for candidate in candidates]
         heapq.heapify(heap)
         stays: dict[str, list[Refusal]] = {}
         while heap:
@@ -63,7 +68,7 @@ class LeastUtilized:
                 heapq.heappush(heap, (current, name))
                 continue
             _try(planner, gates, name, stays)
-        return Outcome(planner, stays)
+        return stays
 
 
 class FewestNodes:
@@ -74,18 +79,21 @@ class FewestNodes:
     """
 
     name = "fewest-nodes"
+    choose: Choice = staticmethod(aligned)
 
     def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
         """See :meth:`Strategy.run`."""
-        planner = new_planner(aligned)
+        planner = new_planner(self.choose)
+        return Outcome(planner, self.extend(planner, gates, tuple(planner.candidates.values())))
+
+    def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
+        """Plan *candidates* on top of what *planner* has planned; return the refusals of those that stay."""
         size = planner.space.sizes()
-        order = sorted(
-            planner.candidates.values(), key=lambda each: (size[planner.space.index[each.name]], each.ratio, each.name)
-        )
+        order = sorted(candidates, key=lambda each: (size[planner.space.index[each.name]], each.ratio, each.name))
         stays: dict[str, list[Refusal]] = {}
         for candidate in order:
             _try(planner, gates, candidate.name, stays)
-        return Outcome(planner, stays)
+        return stays
 
 
 def _try(planner: Planner, gates: Gates, name: str, stays: dict[str, list[Refusal]]) -> None:
@@ -95,5 +103,35 @@ def _try(planner: Planner, gates: Gates, name: str, stays: dict[str, list[Refusa
         stays[name] = refusals
 
 
-STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in (LeastUtilized(), FewestNodes())}
+_ALL = (LeastUtilized(), FewestNodes())
+
+STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in _ALL}
 """The strategies by name, the controllers' default first."""
+
+
+class PerPool:
+    """Every pool by a strategy of its own: *pools* names it by pool, *default* for the rest.
+
+    The strategies take their turns in the order of :data:`STRATEGIES`, each with the candidates of its pools, on one
+    planner: what one has planned is taken for the next, room, budgets and gates alike.
+    """
+
+    name = "per-pool"
+
+    def __init__(self, pools: Mapping[str, str], default: str) -> None:
+        self._pools = pools
+        self._default = default
+
+    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
+        """See :meth:`Strategy.run`."""
+        planner = new_planner(_ALL[0].choose)
+        stays: dict[str, list[Refusal]] = {}
+        for strategy in _ALL:
+            own = [
+                candidate
+                for candidate in planner.candidates.values()
+                if self._pools.get(candidate.pool, self._default) == strategy.name
+            ]
+            planner.choose_by(strategy.choose)
+            stays |= strategy.extend(planner, gates, own)
+        return Outcome(planner, stays)

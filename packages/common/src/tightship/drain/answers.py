@@ -1,0 +1,122 @@
+"""What the answer to an eviction means. Measured on a real API server; pure.
+
+The verdicts are those of ``pkg/registry/core/pod/storage/eviction.go``, the treatment takes the best of kubectl
+(``pkg/drain``), Cluster Autoscaler (``core/scaledown/actuation``) and Karpenter (``terminator/eviction.go``).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from tightship.kube.errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    one_line,
+)
+from tightship.reasons import Reason
+
+MULTIPLE_PDBS = "more than one PodDisruptionBudget"
+"""Part of the message of the 500 for a pod with two PDBs; its ``reason`` is empty."""
+
+EVACUATING = "Eviction triggered evacuation"
+"""KubeVirt's webhook refuses the eviction, and moves the virtual machine away all the same."""
+
+
+class Answer(StrEnum):
+    """What an eviction was answered: the value is the metric label."""
+
+    ACCEPTED = "accepted"
+    GONE = "gone"
+    CONFLICT = "conflict"
+    """409: another pod of this name, or a change at the same moment; the pod's UID decides."""
+    BUDGET = "budget"
+    """The PDB allows none now."""
+    BUDGET_NOT_CURRENT = "budget_not_current"
+    """The PDB's status is older than its spec."""
+    BUDGET_SYNC_FAILED = "budget_sync_failed"
+    """The PDB can't be computed, until someone mends it."""
+    MULTIPLE_BUDGETS = "multiple_budgets"
+    BUSY = "busy"
+    """429 that is no PDB's: API priority and fairness, or a webhook."""
+    EVACUATING = "evacuating"
+    """Accepted in the background by a webhook."""
+    NAMESPACE_TERMINATING = "namespace_terminating"
+    FORBIDDEN = "forbidden"
+    """RBAC, or a webhook."""
+    INVALID = "invalid"
+    SERVER_ERROR = "server_error"
+    NO_ANSWER = "no_answer"
+    """The network: the eviction may or may not have been carried out. The UID makes repeating it harmless."""
+
+
+FATAL = {
+    Answer.BUDGET_SYNC_FAILED: Reason.PDB_SYNC_FAILED,
+    Answer.MULTIPLE_BUDGETS: Reason.MULTIPLE_PDBS,
+    Answer.FORBIDDEN: Reason.EVICTION_FORBIDDEN,
+    Answer.INVALID: Reason.EVICTION_FAILED,
+}
+"""Answers that waiting does not mend, and the reason the drain is given up with."""
+
+GOING = frozenset({Answer.ACCEPTED, Answer.EVACUATING, Answer.NAMESPACE_TERMINATING})
+"""Answers after which the pod goes by itself."""
+
+
+class Heard(Struct, frozen=True):
+    """An answer, its text for people, and for how many seconds the server asked to be left alone, if it did."""
+
+    answer: Answer
+    text: str = ""
+    retry_after: float | None = None
+
+
+def classify(error: KubeError | None) -> Heard:
+    """Return what *error* (``None``: a 2xx) means for an eviction."""
+    if error is None:
+        return Heard(Answer.ACCEPTED)
+    text = error.message if isinstance(error, ApiError) and error.message else one_line(error)
+    wait = error.retry_after if isinstance(error, ApiError) else None
+    return Heard(_answer(error), text, wait)
+
+
+def _answer(error: KubeError) -> Answer:
+    match error:
+        case NotFound():
+            return Answer.GONE
+        case Conflict():
+            return Answer.CONFLICT
+        case TooManyRequests():
+            return _too_many(error)
+        case Forbidden():
+            ending = any(cause.reason == "NamespaceTerminating" for cause in error.causes)
+            return Answer.NAMESPACE_TERMINATING if ending else Answer.FORBIDDEN
+        case BadRequest() | Invalid():
+            return Answer.INVALID
+        case Unavailable():
+            return Answer.MULTIPLE_BUDGETS if MULTIPLE_PDBS in error.message else Answer.SERVER_ERROR
+        case Unauthorized() | ApiError():
+            return Answer.SERVER_ERROR
+        case _:
+            return Answer.NO_ANSWER
+
+
+def _too_many(error: ApiError) -> Answer:
+    if EVACUATING in error.message:
+        return Answer.EVACUATING
+    told = [cause.message for cause in error.causes if cause.reason == "DisruptionBudget"]
+    if not told:
+        return Answer.BUSY
+    if any("failed sync" in message for message in told):
+        return Answer.BUDGET_SYNC_FAILED
+    if any("still being processed" in message for message in told):
+        return Answer.BUDGET_NOT_CURRENT
+    return Answer.BUDGET

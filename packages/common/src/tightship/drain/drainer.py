@@ -1,0 +1,271 @@
+"""All drains of one controller: claims new ones within the budget, and answers for those it finds.
+
+Every claim is first an entry in the cluster-wide ledger (:mod:`tightship.drain.claims`) and then one compare-and-swap
+patch of the node. A crash in between leaves an entry without a claim, a crash after it a claim without anybody who
+drives it: :meth:`Drainer.adopt` finds and mends both, first thing in every loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from tightship.cluster import Snapshot
+from tightship.drain.claims import Allows, Claim, ClaimLedger
+from tightship.drain.driving import Drive, Tools
+from tightship.drain.history import DrainHistory
+from tightship.drain.machine import Change, Ending, claimed, owner_elsewhere
+from tightship.drain.news import News, Told
+from tightship.drain.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
+from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase
+from tightship.durations import format_duration
+from tightship.kube.errors import Conflict, KubeError, NotFound, one_line
+from tightship.nodes import drain_record
+from tightship.objects import Node
+from tightship.objects.pod import DRAINING
+from tightship.reasons import Reason, Refusal
+
+_log = logging.getLogger(__name__)
+
+ORPHAN_AFTER = 24 * 3600.0
+"""Seconds after its last phase began that another controller's drain counts as nobody's."""
+
+
+class Drainer:
+    """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership.
+
+    All methods are for the leader, one at a time.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        ledger: ClaimLedger,
+        history: DrainHistory,
+        *,
+        controller: str,
+        holder: str,
+        epoch: Callable[[], int],
+        pool_of: Callable[[Node], str],
+    ) -> None:
+        self._tools = tools
+        self._ledger = ledger
+        self._history = history
+        self._pool_of = pool_of
+        self._controller = controller
+        self._holder = holder
+        self._epoch = epoch
+        self._drives: dict[str, tuple[Drive, asyncio.Task[None]]] = {}
+
+    @property
+    def driving(self) -> frozenset[str]:
+        """Names of the nodes whose drains are driven from here."""
+        return frozenset(self._drives)
+
+    async def claim(self, node: Node, *, pool: str, plan_hash: str, allows: Allows) -> Refusal | None:
+        """Claim *node* (as it was judged) and start its drain; return why not, ``None`` when it is started.
+
+        *allows* is given all claims of the cluster, this one not among them. Raises
+        :class:`~tightship.kube.errors.KubeError` when the server does not say what became of it: the entry is kept, and
+        :meth:`adopt` will ask the node.
+        """
+        op = uuid.uuid4().hex[:16]
+        now = self._tools.clock()
+        claim = Claim(node=node.name, op=op, controller=self._controller, holder=self._holder, pool=pool, since=now)
+        refusal = await self._ledger.take(claim, allows)
+        if refusal is not None:
+            return refusal
+        refusal = await self._claim_node(node, op, plan_hash)
+        if refusal is not None:
+            await self._ledger.drop(node.name, op)
+        return refusal
+
+    async def _claim_node(self, node: Node, op: str, plan_hash: str) -> Refusal | None:
+        live = await read_node(self._tools.connection, node.name)
+        if live is None or live.node.uid != node.uid:
+            return Refusal(Reason.NODE_TERMINATING, node.name, "it is gone")
+        elsewhere = owner_elsewhere(live.node)
+        if elsewhere is not None:
+            return elsewhere
+        previous = drain_record(live.node)
+        if live.node.unschedulable or (previous is not None and previous.owns_node):
+            return Refusal(Reason.CORDONED, node.name, "somebody else took it since it was judged")
+        if live.node.annotations != node.annotations or live.node.labels != node.labels:
+            return Refusal(Reason.COOL_DOWN, node.name, "it has changed since it was judged, and is judged again first")
+        if not self._tools.leading():
+            return Refusal(Reason.COOL_DOWN, node.name, "leadership has ended")
+        record = claimed(
+            live.node,
+            previous,
+            op=op,
+            controller=self._controller,
+            holder=self._holder,
+            epoch=self._epoch(),
+            plan_hash=plan_hash,
+            now=self._tools.clock(),
+        )
+        try:
+            after = await patch_node(self._tools.connection, live, claim_patch(live, record))
+        except Conflict:
+            return Refusal(Reason.COOL_DOWN, node.name, "it has changed since it was judged, and is judged again first")
+        except NotFound:
+            return Refusal(Reason.NODE_TERMINATING, node.name, "it is gone")
+        self._tools.tell(News(told=Told.CLAIMED, node=after.node, record=record))
+        self._drive(after.node, record)
+        return None
+
+    async def adopt(self, snapshot: Snapshot) -> None:
+        """Take over drains nobody drives, and mend what a crash left, on nodes and in the ledger.
+
+        Raises :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
+        """
+        troubles: list[KubeError] = []
+        for name, view in snapshot.nodes.items():
+            if name in self._drives or not self._tools.leading():
+                continue
+            if self._suspicious(view.node):
+                try:
+                    await self._adopt_node(name)
+                except Conflict:
+                    continue  # somebody else was quicker: the next loop sees what he made of it
+                except KubeError as error:
+                    troubles.append(error)
+        for entry in await self._ledger.read():
+            if entry.node in self._drives or not self._tools.leading():
+                continue
+            if entry.controller != self._controller and self._tools.clock() < entry.since + ORPHAN_AFTER:
+                continue
+            try:
+                await self._mend_entry(entry)
+            except Conflict:
+                continue
+            except KubeError as error:
+                troubles.append(error)
+        if troubles:
+            raise troubles[0]
+
+    def _suspicious(self, node: Node) -> bool:
+        record = drain_record(node)
+        if record is None:
+            return any(taint.key == DRAINING.key for taint in node.taints)
+        tainted = any(taint.key == DRAINING.key for taint in node.taints)
+        if not record.owns_node:
+            return tainted
+        return record.phase is Phase.UNKNOWN or record.controller == self._controller or self._abandoned(record)
+
+    def _abandoned(self, record: DrainRecord) -> bool:
+        return self._tools.clock() > max([record.deadline or 0.0, *record.since.values()]) + ORPHAN_AFTER
+
+    async def _adopt_node(self, name: str) -> None:
+        live = await read_node(self._tools.connection, name)
+        if live is None or not self._suspicious(live.node) or not self._tools.leading():
+            return
+        record = drain_record(live.node)
+        if record is None or record.phase is Phase.UNKNOWN or not record.owns_node:
+            await self._mend_orphan(live, record)
+            return
+        now = self._tools.clock()
+        taken = msgspec.structs.replace(record, holder=self._holder, epoch=max(self._epoch(), record.epoch + 1))
+        because: Refusal | None = None
+        if record.controller != self._controller:
+            last = format_duration(now - max(record.since.values(), default=now))
+            because = Refusal(Reason.ORPHANED, name, f"{record.controller} has not touched its drain for {last}")
+            taken = msgspec.structs.replace(
+                taken,
+                controller=self._controller,
+                phase=Phase.RESTORING,
+                since={**record.since, Phase.RESTORING.value: now},
+                reason=str(because),
+            )
+        after = await patch_node(self._tools.connection, live, record_patch(live, taken, Change.NOTHING))
+        self._tools.tell(
+            News(told=Told.TAKEN_OVER, node=after.node, record=taken, before=record.phase, because=because)
+        )
+        self._drive(after.node, taken)
+
+    async def _mend_orphan(self, live: LiveNode, record: DrainRecord | None) -> None:
+        """Our taint without a readable annotation: cordon and taint came in one patch, so both are ours to undo.
+
+        A node whose annotation says that it was restored has the taint from somebody who wrote an old list of taints:
+        a cordon is not ours then.
+        """
+        name = live.node.name
+        tainted = any(taint.key == DRAINING.key for taint in live.node.taints)
+        detail = record.reason if record is not None and record.reason else f"no readable {DRAIN_ANNOTATION} on it"
+        because = Refusal(Reason.ORPHANED, name, f"left over from a drain: {detail}")
+        change = Change.RESTORE if tainted else Change.NOTHING
+        mended: DrainRecord | None = None
+        if record is not None and not record.owns_node:
+            mended, change = record, Change.UNTAINT
+        elif record is not None:
+            now = self._tools.clock()
+            mended = DrainRecord(
+                phase=Phase.BACKOFF,
+                controller=self._controller,
+                since={Phase.BACKOFF.value: now},
+                attempts=1,
+                next_try=now + self._tools.settings().rules.backoff_base,
+                reason=str(because),
+            )
+        after = await patch_node(self._tools.connection, live, record_patch(live, mended, change))
+        self._tools.tell(News(told=Told.PHASE, node=after.node, record=mended, because=because))
+
+    async def _mend_entry(self, entry: Claim) -> None:
+        """Drop an entry whose node carries no such drain any more.
+
+        It may belong to a claim whose patch is still on its way, from a replica that was stopped: the node is written
+        on first, so that such a patch finds another version and fails.
+        """
+        live = await read_node(self._tools.connection, entry.node)
+        record = drain_record(live.node) if live is not None else None
+        if record is not None and record.owns_node and record.op in (entry.op, ""):
+            return  # the next adopt() takes it over, or mends it
+        if live is not None and (record is None or (not record.owns_node and record.op != entry.op)):
+            reason = str(Refusal(Reason.ORPHANED, entry.node, "a claim that was never written on the node"))
+            note = record or DrainRecord(phase=Phase.BACKOFF, controller=self._controller, reason=reason)
+            note = msgspec.structs.replace(note, op=entry.op)
+            await patch_node(self._tools.connection, live, record_patch(live, note, Change.NOTHING))
+        await self._ledger.drop(entry.node, entry.op)
+
+    def _drive(self, node: Node, record: DrainRecord) -> None:
+        drive = Drive(self._tools, node, record)
+        task = asyncio.create_task(self._run(drive, node, record.op), name=f"drain of {node.name}")
+        self._drives[node.name] = (drive, task)
+
+    async def _run(self, drive: Drive, node: Node, op: str) -> None:
+        try:
+            ending = await drive.run()
+            if ending is not Ending.PARKED:
+                # First the history: a crash in between leaves the claim, which counts, not a drain nobody remembers.
+                now, pool = self._tools.clock(), self._pool_of(node)
+                await self._history.add(Finished(node.name, pool, self._controller, ending.value, now, drive.reason))
+                await self._ledger.drop(node.name, op)
+        except KubeError as error:
+            # The entry stays: adopt() drops it.
+            _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))
+        finally:
+            self._drives.pop(node.name, None)
+
+    def wake(self) -> None:
+        """Let all drains look again now: settings changed, or the controller stops."""
+        for drive, _ in self._drives.values():
+            drive.wake.set()
+
+    async def stop(self, timeout: float) -> Mapping[str, str]:  # noqa: ASYNC109 - its end is a value
+        """Let every drain finish what it must, or park; return what was still going on after *timeout* seconds.
+
+        The caller makes ``Tools.stopping`` true first.
+        """
+        self.wake()
+        tasks = {task: name for name, (_, task) in self._drives.items()}
+        if not tasks:
+            return {}
+        _, left = await asyncio.wait(tasks, timeout=timeout)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        return {tasks[task]: "its annotation stays for the next leader" for task in left}

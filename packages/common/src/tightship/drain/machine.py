@@ -1,0 +1,365 @@
+"""The drain as a state machine: what the node says, what is seen, and the time in; the next step out. Pure.
+
+A node goes Claimed (cordoned, tainted, nothing touched) -> Evicting -> Drained (the autoscaler's turn), and from any of
+them to Restoring -> Backoff, or to Yielded when somebody else takes the node. Every phase is written on the node before
+it is acted on, so that whoever leads next can go on from the annotation alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+from msgspec import Struct
+
+from tightship.drain_record import DrainRecord, Phase
+from tightship.durations import format_duration
+from tightship.evictability import stuck
+from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
+from tightship.objects import Node, Pod
+from tightship.objects.pod import DRAINING
+from tightship.reasons import Reason, Refusal
+
+
+class DrainRules(Struct, frozen=True, kw_only=True):
+    """How a drain goes about it; all times in seconds.
+
+    *settle* is how long a claimed node is left alone, so that a binding under way becomes visible. *pod_timeout* is how
+    long one pod may refuse to go, *node_timeout* how long evicting the whole node may take, *await_timeout* how long
+    pods are awaited that end by themselves (0: such pods keep their node). *restore_stuck* false hands a node over
+    although a terminating pod is stuck on it. *keep_drained* keeps a drained node that nobody takes, instead of
+    restoring it.
+    """
+
+    settle: float = 5.0
+    pod_timeout: float = 600.0
+    node_timeout: float = 1800.0
+    await_timeout: float = 0.0
+    not_ready_timeout: float = 300.0
+    pending_timeout: float = 120.0
+    hand_over_timeout: float = 3600.0
+    keep_drained: bool = False
+    restore_stuck: bool = True
+    backoff_base: float = 300.0
+    backoff_limit: float = 6 * 3600.0
+    hold_off: float = 4 * 3600.0
+    most_in_flight: int = 10
+    past_budgets: bool = False
+    """Delete pods instead of evicting them, past every PDB, as the older controller did."""
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """What one look at a node and its pods found.
+
+    *evict* are pods still to go that nobody is deleting, *awaits* pods that end by themselves, *leaving* pods on their
+    way out. *next* are those of *evict* that may be evicted now, *due* the time at which more may become so. *against*
+    is everything that waiting does not mend: opt-outs, no place, a budget that never allows, a fatal answer. *late* are
+    pods that have refused to go for too long. *pending* are pods without a node that were created since the drain began
+    and could run here. *fresh* says that the pods were listed from the server just now; *judged* that *against* holds a
+    new verdict on where the rest could go.
+    """
+
+    node: Node | None
+    evict: tuple[Pod, ...] = ()
+    awaits: tuple[Pod, ...] = ()
+    leaving: tuple[Pod, ...] = ()
+    next: tuple[Pod, ...] = ()
+    due: float | None = None
+    against: tuple[Refusal, ...] = ()
+    late: tuple[Refusal, ...] = ()
+    pending: tuple[Pod, ...] = ()
+    finalizers: Mapping[str, str] = {}
+    fresh: bool = False
+    judged: bool = False
+    stopping: bool = False
+    not_ready_since: float | None = None
+
+
+class Change(Enum):
+    """What a write does to the node besides its annotation."""
+
+    NOTHING = "nothing"
+    RESTORE = "restore"
+    """Take off our taint, and put ``spec.unschedulable`` back to what it was."""
+    UNTAINT = "untaint"
+    """Take off our taint; the cordon is somebody else's business."""
+
+
+class Wait(Struct, frozen=True):
+    """Nothing to do before *until*, or before the cluster changes."""
+
+    until: float
+    why: str
+
+
+class Look(Struct, frozen=True):
+    """List the node's pods from the server, judge the rest, and ask again."""
+
+
+class Evict(Struct, frozen=True):
+    """Evict these pods, all of them independently."""
+
+    pods: tuple[Pod, ...]
+
+
+class Write(Struct, frozen=True):
+    """Write *record* (``None``: remove the annotation) with *change*; *because* is for people, where it has a cause."""
+
+    record: DrainRecord | None
+    change: Change = Change.NOTHING
+    because: Refusal | None = None
+
+
+class Ending(Enum):
+    """How a drain ends for whoever drives it."""
+
+    HANDED_OVER = "handed_over"
+    NODE_GONE = "node_gone"
+    RESTORED = "restored"
+    NOT_OURS = "not_ours"
+    """The annotation is gone, or another drain's: nothing is written any more."""
+    PARKED = "parked"
+    """We stop; the annotation stays for whoever starts next."""
+
+
+class Over(Struct, frozen=True):
+    """The drain is over for us."""
+
+    ending: Ending
+
+
+Step = Wait | Look | Evict | Write | Over
+
+LOOK_AGAIN = 15.0
+"""Seconds between two looks at a node on which nothing seems to happen."""
+
+
+def claimed(
+    node: Node,
+    previous: DrainRecord | None,
+    *,
+    op: str,
+    controller: str,
+    holder: str,
+    epoch: int,
+    plan_hash: str,
+    now: float,
+) -> DrainRecord:
+    """Return the record of a new drain of *node*; times of marks and the count of attempts are kept."""
+    since = {} if previous is None else {k: v for k, v in previous.since.items() if k == Phase.MARKED}
+    return DrainRecord(
+        phase=Phase.CLAIMED,
+        controller=controller,
+        op=op,
+        holder=holder,
+        epoch=epoch,
+        since={**since, Phase.CLAIMED.value: now},
+        prior_unschedulable=node.unschedulable,
+        attempts=0 if previous is None else previous.attempts,
+        plan_hash=plan_hash,
+    )
+
+
+def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, now: float) -> Step:
+    """Return the next step of drain *op*, whose node carries *record* and looks as *seen* at *now*."""
+    node = seen.node
+    if node is None:
+        drained = record is not None and record.phase in (Phase.DRAINED, Phase.YIELDED)
+        return Over(Ending.HANDED_OVER if drained else Ending.NODE_GONE)
+    if record is None or record.op != op:
+        return Over(Ending.NOT_OURS)
+    if not record.owns_node:
+        return Over(Ending.RESTORED)
+    if record.phase is Phase.UNKNOWN:
+        return give_up(record, Refusal(Reason.ORPHANED, node.name, record.reason), now)
+    return _taken_away(record, node, seen, rules, now) or _PHASES[record.phase](record, node, seen, rules, now)
+
+
+def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
+    """Return the first of the two writes that undo a drain: the reason is on the node before anything is undone."""
+    return Write(_enter(record, Phase.RESTORING, now, reason=_words(because)), because=because)
+
+
+def owner_elsewhere(node: Node) -> Refusal | None:
+    """Return who else has taken *node*: Cluster Autoscaler, Karpenter, or whoever deleted its object."""
+    keys = {taint.key for taint in node.taints}
+    if TO_BE_DELETED in keys:
+        return Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting it")
+    if KARPENTER_DISRUPTED in keys:
+        return Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting it")
+    if node.deletion is not None:
+        return Refusal(Reason.NODE_TERMINATING, node.name, "its Node object is being deleted")
+    return None
+
+
+def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step | None:
+    """Others come first: whoever deletes the node, and whoever lifted the cordon."""
+    other = owner_elsewhere(node)
+    if other is not None:
+        if record.phase in (Phase.YIELDED, Phase.DRAINED):
+            return Over(Ending.PARKED) if seen.stopping else Wait(now + LOOK_AGAIN, other.detail)
+        return Write(_enter(record, Phase.YIELDED, now, reason=_words(other)), because=other)
+    tainted = any(taint.key == DRAINING.key and taint.value == record.op for taint in node.taints)
+    if node.unschedulable and tainted:
+        return None
+    # A person, or Cluster Autoscaler's rollback, which lifts any cordon.
+    if record.phase is Phase.RESTORING:
+        return None
+    what = "the cordon was lifted" if not node.unschedulable else f"the taint {DRAINING.key} was removed"
+    lifted = Refusal(Reason.UNCORDONED, node.name, f"{what} by someone else during the drain")
+    held = _enter(record, Phase.BACKOFF, now, reason=_words(lifted), next_try=now + rules.hold_off, deadline=None)
+    change = Change.UNTAINT if not node.unschedulable else Change.RESTORE
+    return Write(held, change, lifted)
+
+
+def _claimed(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+    if seen.stopping:
+        return give_up(record, Refusal(Reason.RELEASED, node.name, "the controller stops"), now)
+    ready = (record.entered(Phase.CLAIMED) or 0.0) + rules.settle
+    if now < ready:
+        return Wait(ready, f"claimed, settles for {format_duration(rules.settle)}")
+    if not node.ready:
+        return give_up(record, Refusal(Reason.NOT_READY, node.name, "became NotReady after the claim"), now)
+    if not (seen.fresh and seen.judged):
+        return Look()
+    if seen.against:
+        return give_up(record, seen.against[0], now)
+    timeout = rules.node_timeout + (rules.await_timeout if seen.awaits else 0.0)
+    return Write(_enter(record, Phase.EVICTING, now, deadline=now + timeout))
+
+
+def _evicting(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+    if seen.stopping:
+        return Over(Ending.PARKED)
+    if not node.ready:
+        return _not_ready(record, node, seen, rules, now)
+    left = bool(seen.evict or seen.awaits)
+    unmoved = _stuck(seen, now)
+    overdue = record.deadline is not None and now >= record.deadline
+    over = overdue or (not left and (unmoved is not None or not seen.leaving))
+    hopeless = _hopeless(seen, rules, now)
+    if hopeless is not None:
+        return give_up(record, hopeless, now)
+    if over and not seen.fresh:
+        return Look()
+    if not left and (unmoved is None or not rules.restore_stuck) and (unmoved is not None or not seen.leaving):
+        reason = record.reason if unmoved is None else _words(unmoved)
+        return Write(_enter(record, Phase.DRAINED, now, deadline=None, reason=reason), because=unmoved)
+    if over:
+        return give_up(record, unmoved or _overdue(node, seen), now)
+    if seen.next and not seen.awaits:
+        return Evict(seen.next)
+    until = min(x for x in (now + LOOK_AGAIN, seen.due, record.deadline) if x is not None)
+    return Wait(max(until, now + 0.1), _waits_for(seen))
+
+
+def _drained(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+    if seen.stopping:
+        return Over(Ending.PARKED)
+    if seen.evict or seen.awaits:
+        # Bound past the cordon: by name, by a toleration, or by a scheduler that did not see it.
+        return Write(_enter(record, Phase.EVICTING, now, deadline=now + rules.node_timeout))
+    waiting = _waiting_too_long(seen, rules, now)
+    if waiting is not None:
+        return give_up(record, waiting, now)
+    since = record.entered(Phase.DRAINED) or now
+    if now < since + rules.hand_over_timeout:
+        return Wait(min(now + LOOK_AGAIN, since + rules.hand_over_timeout), "empty, waits for the autoscaler")
+    nobody = Refusal(
+        Reason.NOT_HANDED_OVER,
+        node.name,
+        f"drained {format_duration(now - since)} ago, and no autoscaler has removed it",
+        "see why the Cluster Autoscaler keeps it: minimum size of the group, scale-down disabled, or not managed",
+    )
+    if not rules.keep_drained:
+        return give_up(record, nobody, now)
+    if record.reason != _words(nobody) and not record.reason.startswith(Reason.NOT_HANDED_OVER):
+        return Write(msgspec.structs.replace(record, reason=_words(nobody)), because=nobody)
+    return Wait(now + LOOK_AGAIN, nobody.detail)
+
+
+def _restoring(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+    del seen
+    attempts = record.attempts + 1
+    pause = min(rules.backoff_limit, rules.backoff_base * 2 ** min(attempts - 1, 30))
+    ended = _enter(record, Phase.BACKOFF, now, attempts=attempts, next_try=now + pause, deadline=None)
+    return Write(ended, Change.RESTORE if node.unschedulable else Change.UNTAINT)
+
+
+def _yielded(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+    del seen, rules
+    # Whoever took it has let go of it again.
+    return give_up(record, Refusal(Reason.NOT_HANDED_OVER, node.name, f"was given back: {record.reason}"), now)
+
+
+_PHASES = {
+    Phase.CLAIMED: _claimed,
+    Phase.EVICTING: _evicting,
+    Phase.DRAINED: _drained,
+    Phase.RESTORING: _restoring,
+    Phase.YIELDED: _yielded,
+}
+
+
+def _not_ready(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+    since = seen.not_ready_since if seen.not_ready_since is not None else now
+    if now >= since + rules.not_ready_timeout:
+        detail = f"has not been Ready for {format_duration(now - since)}: node lifecycle's business, not a drain's"
+        return give_up(record, Refusal(Reason.NOT_READY, node.name, detail), now)
+    return Wait(min(now + LOOK_AGAIN, since + rules.not_ready_timeout), "the node is not Ready: nothing is evicted")
+
+
+def _hopeless(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
+    """Return what waiting does not mend any more."""
+    if not (seen.evict or seen.awaits or seen.leaving):
+        return None
+    if seen.against and (seen.evict or seen.awaits):
+        return seen.against[0]
+    return seen.late[0] if seen.late else _waiting_too_long(seen, rules, now)
+
+
+def _waiting_too_long(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
+    for pod in seen.pending:
+        if now - pod.created >= rules.pending_timeout:
+            detail = f"has had no node for {format_duration(now - pod.created)}, and this one could take it"
+            return Refusal(Reason.REPLACEMENTS_PENDING, pod.key, detail)
+    return None
+
+
+def _stuck(seen: Seen, now: float) -> Refusal | None:
+    for pod in seen.leaving:
+        if stuck(pod, now):
+            past = format_duration(now - (pod.deletion or now))
+            held = seen.finalizers.get(pod.uid)
+            if held:
+                detail = f"should have been gone {past} ago, held by finalizer {held}"
+                return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"mend what should remove {held}")
+            return Refusal(Reason.POD_STUCK, pod.key, f"should have been gone {past} ago")
+    return None
+
+
+def _overdue(node: Node, seen: Seen) -> Refusal:
+    left = [pod.key for pod in (*seen.evict, *seen.awaits, *seen.leaving)]
+    shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+    return Refusal(Reason.DRAIN_DEADLINE, node.name, f"the time for the drain is up, still here: {shown}")
+
+
+def _waits_for(seen: Seen) -> str:
+    if seen.awaits:
+        return f"waits for {len(seen.awaits)} pods to finish by themselves"
+    if seen.leaving:
+        return f"waits for {len(seen.leaving)} pods to go"
+    return f"waits until {len(seen.evict)} pods may be evicted"
+
+
+def _enter(record: DrainRecord, phase: Phase, now: float, **changes: object) -> DrainRecord:
+    since = {**record.since, phase.value: now}
+    if phase is Phase.DRAINED:
+        # Pods that keep arriving must not put off its end for ever.
+        since[phase.value] = record.since.get(phase.value, now)
+    return msgspec.structs.replace(record, phase=phase, since=since, **changes)
+
+
+def _words(refusal: Refusal) -> str:
+    return str(refusal)

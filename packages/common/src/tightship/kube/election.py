@@ -1,0 +1,368 @@
+"""Which replica leads: a Lease that its holder renews, and that others take once it has stood still for too long.
+
+Three rules make two leaders at a time impossible as long as clocks run at about the same speed:
+
+* The leader counts from before its last successful write was sent, and only up to *renew_deadline*.
+* A candidate counts from when it saw the record change, by its own clock, and waits for *duration*, which is longer.
+  Times written in the record are never compared with a clock: wall clocks differ, and jump.
+* Every write is a compare-and-swap on the version that was judged.
+
+Leadership is computed each time it is asked for, so that a process that was stopped, or whose event loop was blocked,
+is no leader when it wakes. A term that has once run out never comes back: the same replica then begins a new one, with
+a greater epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+import time
+import uuid
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from tightship.kube.connection import Connection
+from tightship.kube.errors import Conflict, KubeError
+from tightship.kube.leases import Lease, LeaseStore, micro_time
+
+_log = logging.getLogger(__name__)
+
+WRITER_ANNOTATION = "tightship.dev/writer"
+"""Unique to one elector: tells its own writes from those of a predecessor, or a twin, under the same identity."""
+
+
+class LeaseTiming(Struct, frozen=True, kw_only=True):
+    """Seconds; the defaults are those of client-go.
+
+    *duration*: how long a candidate waits for a sign of life of the holder. *renew_deadline*: how long a leader leads
+    after the start of its last successful write. *retry_period*: between two tries. Raises :class:`ValueError` unless
+    duration > renew_deadline > retry_period > 0.
+    """
+
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not math.inf > self.duration > self.renew_deadline > self.retry_period > 0:
+            raise ValueError(
+                "lease timing must be duration > renew_deadline > retry_period > 0 seconds, not "
+                f"duration {self.duration:g}, renew_deadline {self.renew_deadline:g}, "
+                f"retry_period {self.retry_period:g}"
+            )
+
+    @property
+    def request_timeout(self) -> float:
+        """For one request: after one that hangs there is time for two more before the deadline."""
+        return self.renew_deadline / 3
+
+
+class _Term(Struct, frozen=True):
+    """Replaced as a whole, so that another thread never sees halves. *since* and *until* are times of the clock."""
+
+    epoch: int
+    since: float
+    until: float
+
+
+class Elector:
+    """One replica's part in the election of a leader, by the Lease *name* in *namespace*.
+
+    *identity* is written as the holder. It should be unique to the process: one that starts under the identity of the
+    present holder can't know that its predecessor is dead, and waits like anyone else. *clock* must never go back nor
+    stand still while this process is stopped. *on_change* is called on the event loop with the new state, in turn true
+    and false; what it raises ends :meth:`run`.
+
+    The default clock, CLOCK_MONOTONIC, goes on while a process is stopped, but not while the whole machine is
+    suspended: a leader on a machine that slept believes itself leader for the rest of its deadline.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        timing: LeaseTiming = LeaseTiming(),
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+        spread: Callable[[], float] = random.random,
+        on_change: Callable[[bool], None] | None = None,
+    ) -> None:
+        if not identity:
+            raise ValueError("an elector needs an identity: an empty holder means that a Lease is free")
+        self.identity = identity
+        self._store = LeaseStore(connection, namespace, name)
+        self._timing = timing
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._spread = spread
+        self._on_change = on_change
+        self._writer = uuid.uuid4().hex
+        self._term: _Term | None = None
+        self._epoch = 0
+        self._highest = 0
+        self._stamped = 0
+        self._wrote = False
+        # What was last seen of the Lease, and when it was first seen like this.
+        self._seen: Lease | None = None
+        self._seen_at = -math.inf
+        # Whether the version in _seen is, as far as known, the present one.
+        self._current = False
+        self._announced = False
+        self._changed = asyncio.Event()
+        self._running = False
+        self._failure: KubeError | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads at this moment. True only ever while :meth:`run` runs. From any thread."""
+        return self.remaining > 0
+
+    @property
+    def remaining(self) -> float:
+        """Seconds for which leadership is certain even if nothing more is heard; 0 when there is none."""
+        term = self._term
+        return 0.0 if term is None else max(0.0, term.until - self._clock())
+
+    @property
+    def held_for(self) -> float:
+        """Seconds since the present term began; 0 when this replica does not lead."""
+        term = self._term
+        now = self._clock()
+        return 0.0 if term is None or now >= term.until else now - term.since
+
+    @property
+    def epoch(self) -> int:
+        """``leaseTransitions`` of the present term, else of the last one; 0 before the first. Never used twice."""
+        return self._epoch
+
+    @property
+    def holder(self) -> str:
+        """The holder when the Lease was last read or written; empty when it was free, or is not known yet."""
+        return self._seen.holder if self._seen else ""
+
+    @property
+    def failure(self) -> KubeError | None:
+        """What the last try failed with, ``None`` while all is well."""
+        return self._failure
+
+    async def wait_for_leadership(self) -> int:
+        """Wait until this replica leads; return the epoch. For ever if :meth:`run` does not run."""
+        while not self.is_leader:
+            await self._changed.wait()
+        return self.epoch
+
+    async def wait_for_loss(self) -> None:
+        """Wait until this replica does not lead."""
+        while self.is_leader:
+            await self._changed.wait()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Acquire and renew until *stop* is set, then give the Lease up so that another replica can lead at once.
+
+        Trouble with the API server is logged once and tried again; it never ends this. Leadership is over before the
+        Lease is given up: finish, or at least stop writing, before setting *stop*. When cancelled instead, the Lease
+        is left to run out.
+        """
+        if self._running:
+            raise RuntimeError("this elector runs already")
+        self._running = True
+        campaign = asyncio.create_task(self._campaign(), name=f"election of {self._store}")
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((campaign, stopped), return_when=asyncio.FIRST_COMPLETED)
+            self._end(logging.INFO)
+            campaign.cancel()
+            await asyncio.wait((campaign,))
+            if not campaign.cancelled():
+                campaign.result()
+            await self._release()
+        finally:
+            self._end()
+            for task in (campaign, stopped):
+                task.cancel()
+            await asyncio.gather(campaign, stopped, return_exceptions=True)
+            self._running = False
+
+    async def _campaign(self) -> None:
+        while True:
+            try:
+                wait = await self._step()
+            except KubeError as error:
+                self._failed(error)
+                wait = self._timing.retry_period * (0.5 + self._spread() / 2)
+            else:
+                self._succeeded()
+            self._announce()
+            # No longer than the term: its end is announced when it is there.
+            await asyncio.sleep(min(wait, self.remaining) if self.is_leader else wait)
+            self._announce()
+
+    async def _step(self) -> float:
+        """Renew, acquire, or look; return the seconds until the next step."""
+        period = self._timing.retry_period
+        if self.is_leader and self._current and await self._renew():
+            return period
+        lease = await self._read()
+        if self.is_leader:
+            # After a conflict or a lost answer: go on only from a record that is this very term's.
+            if self._is_ours(lease) and lease is not None and lease.transitions == self._epoch:
+                await self._renew()
+                return period
+            self._end()
+        if self._is_free(lease):
+            await self._acquire(lease)
+            return period
+        # Candidates that were sent away together must not come back together.
+        return period * (0.75 + self._spread() / 2)
+
+    async def _read(self) -> Lease | None:
+        lease = await self._store.get(self._budget())
+        self._observe(lease)
+        self._current = lease is not None
+        return lease
+
+    async def _renew(self) -> bool:
+        """Write the record again; false after a conflict. A term that ran out meanwhile is not prolonged."""
+        seen = self._seen
+        assert seen is not None
+        self._current = False
+        started = self._clock()
+        try:
+            stored = await self._store.replace(msgspec.structs.replace(seen, renewed=self._stamp()), self._budget())
+        except Conflict:
+            return False
+        self._observe(stored)
+        self._current = True
+        term = self._term
+        if term is not None and self._clock() < term.until:
+            self._term = msgspec.structs.replace(term, until=started + self._timing.renew_deadline)
+        return True
+
+    async def _acquire(self, lease: Lease | None) -> None:
+        """Begin a new term. Always with a new epoch: a write whose answer was lost may have used the one before."""
+        self._announce()
+        blank = Lease(namespace=self._store.namespace, name=self._store.name)
+        epoch = max(self._highest, lease.transitions if lease else 0) + 1
+        stamp = self._stamp()
+        wanted = msgspec.structs.replace(
+            lease or blank,
+            holder=self.identity,
+            duration=math.ceil(self._timing.duration),
+            acquired=stamp,
+            renewed=stamp,
+            transitions=epoch,
+            annotations={**(lease or blank).annotations, WRITER_ANNOTATION: self._writer},
+        )
+        self._current = False
+        self._wrote = True
+        started = self._clock()
+        write = self._store.replace if lease else self._store.create
+        try:
+            stored = await write(wanted, self._budget())
+        except Conflict:
+            return  # another replica was faster; the next look shows who
+        self._observe(stored)
+        self._current = True
+        self._epoch = epoch
+        self._term = _Term(epoch, started, started + self._timing.renew_deadline)
+
+    async def _release(self) -> None:
+        """Say that the Lease is free if it is still ours; try no longer than one request may take."""
+        if not self._wrote:
+            return
+        try:
+            async with asyncio.timeout(self._timing.request_timeout):
+                for _ in range(3):
+                    lease = self._seen if self._current else await self._read()
+                    if lease is None or not self._is_ours(lease):
+                        return
+                    stamp = self._stamp()
+                    # A Lease must have a duration above zero: 1, as client-go writes.
+                    freed = msgspec.structs.replace(lease, holder="", duration=1, acquired=stamp, renewed=stamp)
+                    self._current = False
+                    with contextlib.suppress(Conflict):
+                        self._observe(await self._store.replace(freed, self._timing.request_timeout))
+                        _log.info("%s is given up", self._store)
+                        return
+        except (KubeError, TimeoutError) as error:
+            why = str(error) or "no answer in time"
+            _log.warning("%s could not be given up, others wait until it runs out: %s", self._store, why)
+
+    def _observe(self, lease: Lease | None) -> None:
+        """Take note of the Lease as it is. The clock is read after the answer: the holder's term began before it."""
+        if lease is None:
+            return  # deleted: its holder may not know yet, so what was seen still counts
+        self._highest = max(self._highest, lease.transitions)
+        if self._seen is None or _record(lease) != _record(self._seen):
+            self._seen_at = self._clock()
+        if lease.holder != self.holder:
+            _log.info("%s is held by %s", self._store, lease.holder or "nobody")
+        self._seen = lease
+
+    def _is_ours(self, lease: Lease | None) -> bool:
+        return (
+            lease is not None
+            and lease.holder == self.identity
+            and lease.annotations.get(WRITER_ANNOTATION) == self._writer
+        )
+
+    def _is_free(self, lease: Lease | None) -> bool:
+        judged = lease or self._seen
+        if judged is None or not judged.holder or self._is_ours(judged):
+            return True
+        # The holder's own duration counts if it is the longer one: its settings may be others than ours.
+        return self._clock() >= self._seen_at + max(self._timing.duration, judged.duration)
+
+    def _budget(self) -> float:
+        """Return the seconds the next request may take: no longer than the term, so that its end is not missed."""
+        longest = self._timing.request_timeout
+        return min(longest, self.remaining) if self.is_leader else longest
+
+    def _stamp(self) -> str:
+        # Never the same twice, even when the wall clock was set back: a renewal must be seen as a change.
+        self._stamped = max(int(self._wall_clock() * 1_000_000), self._stamped + 1)
+        return micro_time(self._stamped)
+
+    def _end(self, level: int = logging.WARNING) -> None:
+        self._term = None
+        self._announce(level)
+
+    def _announce(self, level: int = logging.WARNING) -> None:
+        leads = self.is_leader
+        if leads == self._announced:
+            return
+        self._announced = leads
+        if leads:
+            _log.info("%s leads by %s, epoch %d", self.identity, self._store, self._epoch)
+        else:
+            _log.log(level, "%s leads no longer by %s, epoch %d", self.identity, self._store, self._epoch)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        if self._on_change is not None:
+            self._on_change(leads)
+
+    def _failed(self, error: KubeError) -> None:
+        _log.log(logging.DEBUG if self._failure else logging.WARNING, "%s; trying again", error)
+        self._failure = error
+
+    def _succeeded(self) -> None:
+        if self._failure is not None:
+            _log.info("%s can be reached again", self._store)
+        self._failure = None
+
+
+def _record(lease: Lease) -> tuple[object, ...]:
+    """Return what a holder changes with each write; others' labels are no sign of life."""
+    writer = lease.annotations.get(WRITER_ANNOTATION)
+    return lease.holder, lease.duration, lease.acquired, lease.renewed, lease.transitions, writer
+
+
+__all__ = ["WRITER_ANNOTATION", "Elector", "LeaseTiming"]

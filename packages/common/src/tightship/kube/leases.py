@@ -1,0 +1,170 @@
+"""``coordination.k8s.io/v1`` Lease: read one, create it, replace it if nobody else has meanwhile.
+
+Whatever an object holds that is not known here (labels and annotations of others, owner references, fields of newer
+servers) goes back as it came. A replace carries the uid along with the resourceVersion: a Lease that was deleted is not
+made again by it, which the API server would otherwise do for this kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+
+from tightship.kube.connection import Connection
+from tightship.kube.errors import BadAnswer, ConnectionFailed, NotFound
+
+_GROUP_VERSION = "coordination.k8s.io/v1"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_Raws = dict[str, msgspec.Raw]
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """One Lease. *duration* is in seconds, *acquired* and *renewed* are MicroTimes as written by their author.
+
+    A field the object does not have is empty or 0. *raw* is the object as it was read, empty for one still to be
+    created.
+    """
+
+    namespace: str
+    name: str
+    resource_version: str = ""
+    holder: str = ""
+    duration: int = 0
+    acquired: str = ""
+    renewed: str = ""
+    transitions: int = 0
+    annotations: Mapping[str, str] = {}
+    raw: bytes = b""
+
+
+class _Meta(Struct):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    annotations: dict[str, str] | None = None
+
+
+class _Spec(Struct):
+    holder: str | None = msgspec.field(default=None, name="holderIdentity")
+    duration: int | None = msgspec.field(default=None, name="leaseDurationSeconds")
+    acquired: str | None = msgspec.field(default=None, name="acquireTime")
+    renewed: str | None = msgspec.field(default=None, name="renewTime")
+    transitions: int | None = msgspec.field(default=None, name="leaseTransitions")
+
+
+class _Wire(Struct):
+    metadata: _Meta
+    spec: _Spec | None = None
+
+
+_wire = msgspec.json.Decoder(_Wire)
+_raws = msgspec.json.Decoder(_Raws)
+_SPEC_FIELDS = {each.name: each.encode_name for each in msgspec.structs.fields(_Spec)}
+
+
+def micro_time(microseconds: int) -> str:
+    """Return *microseconds* since 1970 as a MicroTime: RFC 3339 in UTC with exactly six digits, zeros too."""
+    return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def decode_lease(namespace: str, name: str, body: bytes) -> Lease:
+    """Return the Lease in *body*. Raises :class:`msgspec.DecodeError` or :class:`UnicodeDecodeError`."""
+    wire = _wire.decode(body)
+    spec = wire.spec or _Spec()
+    return Lease(
+        namespace=namespace,
+        name=name,
+        resource_version=wire.metadata.resource_version,
+        holder=spec.holder or "",
+        duration=spec.duration or 0,
+        acquired=spec.acquired or "",
+        renewed=spec.renewed or "",
+        transitions=spec.transitions or 0,
+        annotations=wire.metadata.annotations or {},
+        raw=body,
+    )
+
+
+def encode_lease(lease: Lease) -> bytes:
+    """Return *lease* as JSON: what it was read from, with only the fields replaced that differ from it."""
+    base, document, metadata, spec = Lease(namespace=lease.namespace, name=lease.name), _Raws(), _Raws(), _Raws()
+    if lease.raw:
+        base = decode_lease(lease.namespace, lease.name, lease.raw)
+        document = _raws.decode(lease.raw)
+        metadata = _raws.decode(document["metadata"])
+        spec = _raws.decode(document["spec"]) if _has_spec(document) else spec
+    else:
+        document |= {"apiVersion": _raw(_GROUP_VERSION), "kind": _raw("Lease")}
+        metadata |= {"name": _raw(lease.name), "namespace": _raw(lease.namespace)}
+    if lease.annotations != base.annotations:
+        metadata["annotations"] = _raw(dict(lease.annotations))
+    for field, key in _SPEC_FIELDS.items():
+        value = getattr(lease, field)
+        if value != getattr(base, field):
+            spec[key] = _raw(value)
+    return msgspec.json.encode({**document, "metadata": metadata, "spec": spec})
+
+
+class LeaseStore:
+    """The Lease *name* in *namespace*. Nothing is retried here; each call ends within its timeout.
+
+    Every method takes a *timeout* in seconds for the whole call, getting credentials included, and raises
+    :class:`~tightship.kube.errors.KubeError`. After :class:`~tightship.kube.errors.ConnectionFailed` or a 5xx a write
+    may have been carried out; so it may after a 409, as the transport repeats a PUT whose idle connection broke.
+    """
+
+    def __init__(self, connection: Connection, namespace: str, name: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self._connection = connection
+        self._collection = f"/apis/{_GROUP_VERSION}/namespaces/{namespace}/leases"
+        self._path = f"{self._collection}/{name}"
+
+    def __str__(self) -> str:
+        return f"Lease {self.namespace}/{self.name}"
+
+    async def get(self, timeout: float) -> Lease | None:  # noqa: ASYNC109 - raises a typed error
+        """Return the Lease as it is now, ``None`` where there is none."""
+        try:
+            return await self._send("GET", self._path, None, timeout)
+        except NotFound:
+            return None
+
+    async def create(self, lease: Lease, timeout: float) -> Lease:  # noqa: ASYNC109
+        """Create *lease* and return it as stored. Raises :class:`~tightship.kube.errors.Conflict` if it exists."""
+        return await self._send("POST", self._collection, encode_lease(lease), timeout)
+
+    async def replace(self, lease: Lease, timeout: float) -> Lease:  # noqa: ASYNC109
+        """Store *lease* over the version it was read from, and return it as stored.
+
+        Raises :class:`~tightship.kube.errors.Conflict` when there is another version, or none any more.
+        """
+        if not lease.resource_version:
+            raise ValueError(f"{self} was not read from the server: nothing to compare with")
+        return await self._send("PUT", self._path, encode_lease(lease), timeout)
+
+    async def _send(self, verb: str, path: str, body: bytes | None, seconds: float) -> Lease:
+        server = self._connection.server
+        try:
+            # The transport's own timeout is for each exchange; a refused token makes two, with a plugin run between.
+            async with asyncio.timeout(seconds):
+                answer = await self._connection.request(verb, path, body=body, timeout=seconds, retry=False)
+        except TimeoutError as error:
+            raise ConnectionFailed(verb, path, server, f"no answer in {seconds:.3g} s") from error
+        try:
+            return decode_lease(self.namespace, self.name, answer)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadAnswer(verb, path, server, f"not a Lease: {error}") from error
+
+
+def _has_spec(document: Mapping[str, msgspec.Raw]) -> bool:
+    return bytes(document.get("spec", msgspec.Raw(b"null"))) != b"null"
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+__all__ = ["Lease", "LeaseStore", "decode_lease", "encode_lease", "micro_time"]

@@ -1,0 +1,474 @@
+"""Drains from claim to end against an API server in memory: crashes, lost answers, other leaders, orphans."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from tightship.drain.claims import Claim
+from tightship.drain.machine import Ending
+from tightship.drain.news import Told
+from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.kube.errors import KubeError
+from tightship.nodes import TO_BE_DELETED
+from tightship.objects.pod import DRAINING
+from tightship.reasons import Reason
+from tightship_e2e.making import pod
+
+from .conftest import OTHERS, Bench, Replica, benched, small_cluster, until
+from .fake_api import NODES, PODS, FakeApi, Json, budget_refusal, serving
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+OURS: Json = {"key": DRAINING.key, "value": "op", "effect": "NoSchedule"}
+CA: Json = {"key": TO_BE_DELETED, "effect": "NoSchedule"}
+MOVED = ["uid-Pod-web-1", "uid-Pod-web-2"]
+
+
+def cordoned(raw: Json, *taints: Json, note: str | None = None) -> None:
+    raw["spec"] = {"unschedulable": True, "taints": [OTHERS, *taints]}
+    if note is not None:
+        raw["metadata"]["annotations"] = {DRAIN_ANNOTATION: note}
+
+
+def annotated(raw: Json, key: str, text: str) -> None:
+    raw["metadata"].setdefault("annotations", {})[key] = text
+
+
+def held_back(api: FakeApi) -> None:
+    api.refuse = lambda _: budget_refusal()
+
+
+def released(api: FakeApi) -> None:
+    api.refuse = lambda _: None
+
+
+async def evicting(bench: Bench, replica: Replica) -> None:
+    """Claim n1 and come to the point where its pods have been asked to go and refused."""
+    held_back(bench.api)
+    assert await replica.claim() is None
+    await until(lambda: len(replica.told(Told.EVICTION)) >= 2)
+    assert bench.phase is Phase.EVICTING
+
+
+async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) -> None:
+    replica = await bench.replica()
+    assert await replica.claim() is None
+    assert replica.drainer.driving == {"n1"}
+    await until(lambda: not replica.drainer.driving)
+    assert replica.phases == [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED]
+    assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.HANDED_OVER]
+    assert sorted(bench.api.evicted) == MOVED
+    assert bench.api.on("n1") == ["shop/agent"]
+    assert bench.claims() == []
+    first = bench.writes()[0].body
+    assert set(first["metadata"]) == {"resourceVersion", "annotations"}
+    assert first["spec"]["taints"][0] == OTHERS
+    assert all("resourceVersion" in each.body["metadata"] for each in bench.writes())
+    assert all("spec" not in each.body for each in bench.writes()[1:])
+
+
+async def test_a_cache_that_lags_behind_our_own_writes_is_not_read_as_an_uncordon(bench: Bench) -> None:
+    replica = await bench.replica()
+    bench.api.frozen.add(NODES)
+    bench.api.autoscaler = False
+    assert await replica.claim() is None
+    await until(lambda: bench.phase is Phase.DRAINED)
+    bench.api.thaw()
+    await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
+    bench.api.remove(NODES, "n1")
+    await until(lambda: not replica.drainer.driving)
+    assert replica.phases == [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED]
+    assert sorted(bench.api.evicted) == MOVED
+
+
+async def test_pods_bound_behind_the_cache_are_found_before_a_node_counts_as_drained(bench: Bench) -> None:
+    for name in ("web-1", "web-2"):
+        bench.api.remove(PODS, f"shop/{name}")
+    replica = await bench.replica()
+    bench.api.frozen.add(PODS)
+    bench.api.add(pod("late", tolerations=[{"key": "dedicated", "operator": "Exists"}]))
+    assert await replica.claim() is None
+    await until(lambda: not replica.drainer.driving)
+    assert bench.api.evicted == ["uid-Pod-late"]
+    assert bench.api.node() is None
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+async def test_a_write_that_comes_second_is_decided_anew(bench: Bench, number: int) -> None:
+    replica = await bench.replica()
+    patches = 0
+
+    async def first(count: int, method: str, path: str) -> str | None:
+        nonlocal patches
+        patches += method == "PATCH"
+        if method == "PATCH" and patches == number:
+            bench.api.edit_node("n1", lambda raw: annotated(raw, "example.com/kubelet", "beat"))
+        return None
+
+    replica.line.hook = first
+    refusal = await replica.claim()
+    assert (refusal is not None) == (number == 1)
+    if refusal is not None:
+        assert refusal.reason is Reason.COOL_DOWN
+        assert bench.claims() == []
+        assert bench.pristine
+        return
+    await until(lambda: not replica.drainer.driving)
+    assert [each.code for each in bench.writes()].count(409) == 1
+    assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.HANDED_OVER]
+    assert sorted(bench.api.evicted) == MOVED
+
+
+async def _with_one_failure(number: int, fate: str) -> bool:
+    """Whether the drain had as many changing requests; its end must be good in any case."""
+    async with serving(small_cluster()) as api, benched(api) as bench:
+        replica = await bench.replica()
+        changes = 0
+
+        async def fail(count: int, method: str, path: str) -> str | None:
+            nonlocal changes
+            changes += method != "GET"
+            return fate if method != "GET" and changes == number else None
+
+        replica.line.hook = fail
+        try:
+            refusal = await replica.claim()
+            assert refusal is None
+        except KubeError:
+            pass
+        await replica.settled()
+        context = f"{fate}: {changes} changes, {number} failed; {api.did}"
+        assert len(api.evicted) == len(set(api.evicted)) or fate == "unheard", context
+        assert set(api.evicted) <= set(MOVED), context
+        if api.node() is None:
+            assert sorted(set(api.evicted)) == MOVED, context
+        else:
+            assert not api.evicted, context
+            assert bench.pristine, context
+        return changes >= number
+
+
+@pytest.mark.parametrize("fate", ["lost", "unheard"])
+async def test_a_write_without_an_answer_is_made_good_wherever_it_happens(fate: str) -> None:
+    number = 1
+    while await _with_one_failure(number, fate):
+        number += 1
+    assert number > 7, "lease, claim, evicting, two evictions, drained, history and lease again"
+
+
+async def _with_a_crash(number: int, fate: str) -> bool:
+    async with serving(small_cluster()) as api, benched(api) as bench:
+        first = await bench.replica("a", 1)
+        second = await bench.replica("b", 2)
+
+        async def die(count: int, method: str, path: str) -> str | None:
+            return fate if count == number else None
+
+        first.line.hook = die
+        task = asyncio.create_task(first.claim())
+        await until(lambda: first.line.dead or (task.done() and not first.drainer.driving))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        crashed = first.line.dead
+        await second.settled()
+        context = f"request {number} {fate}: {[(each.verb, each.path, each.code) for each in api.did]}"
+        assert len(api.evicted) == len(set(api.evicted)), context
+        if api.node() is None:
+            assert sorted(api.evicted) == MOVED, context
+        else:
+            assert not api.evicted, context
+            assert bench.pristine, context
+        assert bench.claims() == []
+        return crashed
+
+
+@pytest.mark.parametrize("fate", ["die", "die afterwards"])
+async def test_whoever_leads_after_a_crash_at_any_request_brings_the_drain_to_a_good_end(fate: str) -> None:
+    number = 1
+    while await _with_a_crash(number, fate):
+        number += 1
+    assert number > 10
+
+
+async def test_another_leader_takes_over_and_the_first_one_stops(bench: Bench) -> None:
+    first, second = await bench.replica("a", 1), await bench.replica("b", 2)
+    await evicting(bench, first)
+    await until(lambda: second.cache.snapshot().nodes["n1"].node.unschedulable)
+    await second.adopt()
+    assert [each.record.holder for each in second.told(Told.TAKEN_OVER) if each.record] == ["b"]
+    await until(lambda: not first.drainer.driving)
+    assert [each.ending for each in first.told(Told.ENDED)] == [Ending.PARKED]
+    assert [each.node for each in bench.claims()] == ["n1"], "the claim counts until the drain is over"
+    sent = len([each for each in first.line.sent if each[0] != "GET"])
+    released(bench.api)
+    await second.settled()
+    assert len([each for each in first.line.sent if each[0] != "GET"]) == sent
+    assert sorted(bench.api.evicted) == MOVED
+
+
+async def test_a_leader_that_wakes_up_late_writes_nothing_after_the_takeover(bench: Bench) -> None:
+    """It was stopped between its decision and its patch."""
+    first, second = await bench.replica("a", 1), await bench.replica("b", 2)
+    patches = 0
+
+    async def taken_over(count: int, method: str, path: str) -> str | None:
+        nonlocal patches
+        patches += method == "PATCH"
+        if method == "PATCH" and patches == 2:
+            held_back(bench.api)
+            await second.adopt()
+        return None
+
+    first.line.hook = taken_over
+    assert await first.claim() is None
+    await until(lambda: second.told(Told.TAKEN_OVER) and not first.drainer.driving)
+    assert first.line.sent.count(("PATCH", "/api/v1/nodes/n1")) == 2
+    assert [each.code for each in bench.writes()][:3] == [200, 200, 409]
+    assert not [each for each in first.line.sent if each[0] == "POST" and each[1].endswith("/eviction")]
+    released(bench.api)
+    await second.settled()
+    assert bench.api.node() is None
+
+
+async def test_a_replica_that_loses_leadership_changes_nothing_more(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    replica.leading = False
+    replica.drainer.wake()
+    await until(lambda: not replica.drainer.driving)
+    done = len(bench.api.did)
+    released(bench.api)
+    await replica.adopt()
+    assert len(bench.api.did) == done
+    assert bench.phase is Phase.EVICTING
+    assert [each.node for each in bench.claims()] == ["n1"]
+
+
+async def test_the_same_process_leads_again_and_goes_on(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    replica.leading = False
+    replica.drainer.wake()
+    await until(lambda: not replica.drainer.driving)
+    replica.leading = True
+    released(bench.api)
+    await replica.settled()
+    assert bench.api.node() is None
+    assert sorted(bench.api.evicted) == MOVED
+
+
+# Orphans.
+
+
+async def test_a_taint_without_an_annotation_is_undone_with_its_cordon(bench: Bench) -> None:
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS))
+    replica = await bench.replica()
+    await replica.adopt()
+    assert bench.pristine
+    assert bench.record is None
+    assert [each.because.reason for each in replica.news if each.because] == [Reason.ORPHANED]
+
+
+async def test_an_annotation_nobody_can_read_is_replaced_by_a_back_off(bench: Bench) -> None:
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note='{"v": 1, "phase": '))
+    replica = await bench.replica()
+    await replica.adopt()
+    assert bench.pristine
+    record = bench.record
+    assert record is not None
+    assert record.phase is Phase.BACKOFF
+    assert record.next_try is not None
+    assert record.next_try > replica.tools.clock()
+    assert "can't be read" in record.reason
+
+
+async def test_an_unreadable_annotation_on_a_node_somebody_cordoned_does_not_lift_the_cordon(bench: Bench) -> None:
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, note="{"))
+    replica = await bench.replica()
+    await replica.adopt()
+    assert bench.phase is Phase.BACKOFF
+    assert bench.node is not None
+    assert bench.node.unschedulable
+
+
+async def test_a_taint_that_somebody_wrote_back_after_the_restore_goes_and_their_cordon_stays(bench: Bench) -> None:
+    note = encode_record(DrainRecord(phase=Phase.BACKOFF, controller="c", op="op", attempts=2))
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=note))
+    replica = await bench.replica()
+    await replica.adopt()
+    assert bench.node is not None
+    assert bench.node.unschedulable
+    assert [taint.key for taint in bench.node.taints] == ["dedicated"]
+    assert bench.record is not None
+    assert bench.record.attempts == 2
+
+
+async def test_a_node_without_anything_of_ours_is_never_touched(bench: Bench) -> None:
+    bench.api.edit_node("n1", cordoned)
+    replica = await bench.replica()
+    await replica.adopt()
+    assert bench.api.did == []
+
+
+async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behind_it(bench: Bench) -> None:
+    replica = await bench.replica()
+    since = {"Claimed": replica.tools.clock(), "Evicting": replica.tools.clock()}
+    theirs = DrainRecord(phase=Phase.EVICTING, controller="other", op="op", since=since)
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(theirs)))
+    await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
+    await replica.adopt()
+    assert bench.api.did == []
+    replica.later(25 * 3600)
+    await replica.adopt()
+    await until(lambda: not replica.drainer.driving)
+    assert bench.pristine
+    assert bench.phase is Phase.BACKOFF
+    assert bench.api.evicted == []
+
+
+async def _abandoned_entry(bench: Bench, replica: Replica) -> None:
+    """A claim that is in the ledger, while its patch never left."""
+
+    async def lose(count: int, method: str, path: str) -> str | None:
+        return "lost" if method == "PATCH" else None
+
+    replica.line.hook = lose
+    with pytest.raises(KubeError):
+        await replica.claim()
+    replica.line.hook = None
+    assert [each.node for each in bench.claims()] == ["n1"]
+
+
+async def test_an_entry_without_a_claim_is_dropped(bench: Bench) -> None:
+    replica = await bench.replica()
+    await _abandoned_entry(bench, replica)
+    await replica.adopt()
+    assert bench.claims() == []
+    assert bench.pristine
+    assert bench.api.evicted == []
+
+
+async def test_the_late_patch_of_a_dropped_claim_meets_another_version(bench: Bench) -> None:
+    first, second = await bench.replica("a", 1), await bench.replica("b", 2)
+
+    async def mended_meanwhile(count: int, method: str, path: str) -> str | None:
+        if method == "PATCH":
+            await second.adopt()
+            assert bench.claims() == []
+        return None
+
+    first.line.hook = mended_meanwhile
+    refusal = await first.claim()
+    assert refusal is not None
+    assert refusal.reason is Reason.COOL_DOWN
+    assert [each.code for each in bench.writes()] == [200, 409]
+    assert bench.pristine
+
+
+async def test_the_mark_and_the_back_off_of_a_node_survive_a_dropped_claim(bench: Bench) -> None:
+    mark = DrainRecord(phase=Phase.MARKED, controller="c", since={"Marked": 1.5}, attempts=3)
+    bench.api.edit_node("n1", lambda raw: annotated(raw, DRAIN_ANNOTATION, encode_record(mark)))
+    replica = await bench.replica()
+    await _abandoned_entry(bench, replica)
+    await replica.adopt()
+    assert bench.claims() == []
+    assert bench.record is not None
+    assert (bench.record.phase, bench.record.attempts, bench.record.since) == (Phase.MARKED, 3, {"Marked": 1.5})
+
+
+async def test_one_entry_that_cannot_be_mended_does_not_keep_the_next(bench: Bench) -> None:
+    replica = await bench.replica()
+    await _abandoned_entry(bench, replica)
+    await replica.ledger.take(_claim("n2"), lambda _: None)
+
+    async def forbid_n1(count: int, method: str, path: str) -> str | None:
+        return "lost" if (method, path) == ("PATCH", "/api/v1/nodes/n1") else None
+
+    replica.line.hook = forbid_n1
+    with pytest.raises(KubeError):
+        await replica.adopt()
+    assert [each.node for each in bench.claims()] == ["n1"]
+
+
+def _claim(name: str) -> Claim:
+    return Claim(node=name, op="stray", controller="c", holder="h", since=0.0)
+
+
+async def test_a_node_that_is_gone_frees_its_claim(bench: Bench) -> None:
+    replica = await bench.replica()
+    await replica.ledger.take(_claim("n9"), lambda _: None)
+    await replica.adopt()
+    assert bench.claims() == []
+
+
+# Claims that are refused.
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (cordoned, Reason.CORDONED),
+        (lambda raw: annotated(raw, "karpenter.sh/do-not-disrupt", "true"), Reason.COOL_DOWN),
+        (lambda raw: raw["metadata"]["labels"].update(pool="b"), Reason.COOL_DOWN),
+        (
+            lambda raw: raw["spec"]["taints"].append({"key": TO_BE_DELETED, "effect": "NoSchedule"}),
+            Reason.TO_BE_DELETED,
+        ),
+        (lambda raw: raw["metadata"].update(uid="another"), Reason.NODE_TERMINATING),
+    ],
+)
+async def test_a_node_that_has_changed_since_it_was_judged_is_not_claimed(
+    bench: Bench, change: Any, reason: Reason
+) -> None:
+    replica = await bench.replica()
+    judged = replica.cache.snapshot().nodes["n1"].node
+    bench.api.edit_node("n1", change)
+    refusal = await replica.drainer.claim(judged, pool="pool", plan_hash="p", allows=lambda _: None)
+    assert refusal is not None
+    assert refusal.reason is reason
+    assert bench.claims() == []
+    assert bench.writes() == []
+
+
+async def test_of_two_claims_for_one_node_one_is_refused(bench: Bench) -> None:
+    first, second = await bench.replica("a", 1), await bench.replica("b", 2)
+    await evicting(bench, first)
+    refusal = await second.claim()
+    assert refusal is not None
+    assert refusal.reason is Reason.DRAIN_IN_PROGRESS
+
+
+# Stopping.
+
+
+async def test_stopping_gives_back_a_node_of_which_no_pod_was_touched(bench: Bench) -> None:
+    replica = await bench.replica()
+    replica.settings = msgspec.structs.replace(
+        replica.settings, rules=msgspec.structs.replace(replica.settings.rules, settle=3600.0)
+    )
+    assert await replica.claim() is None
+    replica.stopping = True
+    assert await replica.drainer.stop(20) == {}
+    assert bench.pristine
+    assert bench.phase is Phase.BACKOFF
+    assert bench.claims() == []
+
+
+@pytest.mark.parametrize("taken", [False, True])
+async def test_stopping_parks_a_drain_under_way_at_once_also_in_the_autoscalers_hands(
+    bench: Bench, taken: bool
+) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    if taken:
+        bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
+        await until(lambda: bench.phase is Phase.YIELDED)
+    replica.stopping = True
+    assert await replica.drainer.stop(20) == {}
+    assert bench.phase is (Phase.YIELDED if taken else Phase.EVICTING)
+    assert [each.node for each in bench.claims()] == ["n1"]
+    assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.PARKED]

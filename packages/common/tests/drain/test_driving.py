@@ -1,0 +1,277 @@
+"""One drain under way: what happens to its node meanwhile, what it waits for, and what makes it give up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tightship.drain import driving
+from tightship.drain.driving import Drive
+from tightship.drain.machine import Ending
+from tightship.drain.news import Told
+from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.nodes import TO_BE_DELETED
+from tightship.objects.pod import DRAINING
+from tightship.reasons import Reason
+from tightship_e2e.making import controller, pod, workload
+
+from .conftest import OTHERS, Bench, Replica, until
+from .fake_api import NODES, PODS, Json, Refused, budget_refusal
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+CA: Json = {"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}
+
+
+def held_back(bench: Bench) -> None:
+    bench.api.refuse = lambda _: budget_refusal()
+
+
+def released(bench: Bench) -> None:
+    bench.api.refuse = lambda _: None
+
+
+async def evicting(bench: Bench, replica: Replica) -> None:
+    held_back(bench)
+    assert await replica.claim() is None
+    await until(lambda: len(replica.told(Told.EVICTION)) >= 2)
+
+
+async def ended(replica: Replica) -> Ending | None:
+    await until(lambda: not replica.drainer.driving)
+    return replica.told(Told.ENDED)[-1].ending
+
+
+def reasons(replica: Replica) -> list[Reason]:
+    return [each.because.reason for each in replica.news if each.because is not None]
+
+
+def rules(replica: Replica, **changes: Any) -> None:
+    changed = msgspec.structs.replace(replica.settings.rules, **changes)
+    replica.settings = msgspec.structs.replace(replica.settings, rules=changed)
+
+
+async def test_a_node_somebody_uncordons_is_not_cordoned_again(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    bench.api.edit_node("n1", lambda raw: raw["spec"].pop("unschedulable"))
+    assert await ended(replica) is Ending.RESTORED
+    assert bench.pristine
+    assert bench.phase is Phase.BACKOFF
+    assert reasons(replica) == [Reason.UNCORDONED]
+    assert bench.api.evicted == []
+    assert bench.claims() == []
+
+
+async def test_a_node_the_autoscaler_takes_is_left_to_it_until_it_is_gone(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
+    await until(lambda: bench.phase is Phase.YIELDED)
+    asked = len(replica.told(Told.EVICTION))
+    released(bench)
+    replica.later(3600)
+    await replica.looked()
+    bench.api.remove(NODES, "n1")
+    assert await ended(replica) is Ending.HANDED_OVER
+    assert len(replica.told(Told.EVICTION)) == asked
+    assert bench.api.evicted == []
+
+
+async def test_nothing_is_evicted_while_the_cache_does_not_know_yet_that_the_node_is_taken(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    await until(lambda: '"Evicting"' in replica.cache.snapshot().nodes["n1"].node.annotations.get(DRAIN_ANNOTATION, ""))
+    bench.api.frozen.add(NODES)
+    bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
+    released(bench)
+    replica.later(60)
+    await until(lambda: bench.phase is Phase.YIELDED)
+    assert bench.api.evicted == []
+
+
+async def test_a_node_deleted_half_way_ends_the_drain_and_frees_the_claim(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    bench.api.remove(NODES, "n1")
+    assert await ended(replica) is Ending.NODE_GONE
+    assert bench.claims() == []
+
+
+async def test_a_new_node_of_the_same_name_is_not_drained(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    bench.api.edit_node("n1", lambda raw: raw["metadata"].update(uid="another"))
+    released(bench)
+    replica.later(60)
+    assert await ended(replica) is Ending.NODE_GONE
+    assert bench.api.evicted == []
+
+
+async def test_an_annotation_of_another_drain_stops_this_one_without_a_write(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    done = len(bench.writes())
+    other = encode_record(DrainRecord(phase=Phase.EVICTING, op="another"))
+    bench.api.edit_node("n1", lambda raw: raw["metadata"]["annotations"].update({DRAIN_ANNOTATION: other}))
+    assert await ended(replica) is Ending.NOT_OURS
+    assert len(bench.writes()) == done
+
+
+async def test_a_rest_that_fits_nowhere_any_more_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driving, "REJUDGE", 0.0)
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    bench.api.add(pod("big", on="n2", cpu="4", owner=controller("ReplicaSet", "other")))
+    replica.drainer.wake()
+    assert await ended(replica) is Ending.RESTORED
+    assert reasons(replica) == [Reason.NO_PLACE]
+    assert bench.pristine
+    assert bench.api.evicted == []
+
+
+async def test_a_verdict_holds_until_the_next_one_is_due(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that has a drain given up is asked for twice: for the cache's node, and for the server's."""
+    monkeypatch.setattr(driving, "REJUDGE", 30.0)
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    bench.api.add(pod("big", on="n2", cpu="4", owner=controller("ReplicaSet", "other")))
+    await until(lambda: len(replica.cache.snapshot().nodes["n2"].pods) == 1)
+    replica.later(31)
+    assert await ended(replica) is Ending.RESTORED
+    assert reasons(replica) == [Reason.NO_PLACE]
+
+
+async def test_a_pod_held_by_a_finalizer_is_named_with_it(bench: Bench) -> None:
+    stuck = bench.api.objects[PODS]["shop/web-1"]
+    bench.api.put(PODS, {**stuck, "metadata": {**stuck["metadata"], "finalizers": ["example.com/guard"]}})
+    replica = await bench.replica()
+    assert await replica.claim() is None
+    await until(lambda: bench.api.on("n1") == ["shop/agent", "shop/web-1"])
+    await until(lambda: len(replica.cache.snapshot().nodes["n1"].pods) == 2)
+    replica.later(120)
+    assert await ended(replica) is Ending.RESTORED
+    assert reasons(replica) == [Reason.STUCK_FINALIZER]
+    assert bench.record is not None
+    assert "held by finalizer example.com/guard" in bench.record.reason
+
+
+async def test_finalizers_that_may_not_be_read_do_not_keep_a_drain_from_ending(bench: Bench) -> None:
+    stuck = bench.api.objects[PODS]["shop/web-1"]
+    bench.api.put(PODS, {**stuck, "metadata": {**stuck["metadata"], "finalizers": ["example.com/guard"]}})
+    replica = await bench.replica()
+
+    async def no_pods(count: int, method: str, path: str) -> str | None:
+        return "lost" if method == "GET" and path == "/api/v1/namespaces/shop/pods" else None
+
+    replica.line.hook = no_pods
+    assert await replica.claim() is None
+    await until(lambda: bench.api.on("n1") == ["shop/agent", "shop/web-1"])
+    await until(lambda: len(replica.cache.snapshot().nodes["n1"].pods) == 2)
+    replica.later(120)
+    assert await ended(replica) is Ending.RESTORED
+    assert reasons(replica) == [Reason.POD_STUCK]
+
+
+async def test_pods_are_not_late_because_a_job_was_awaited_before_them(bench: Bench) -> None:
+    tolerations = [{"key": "dedicated", "operator": "Exists"}]
+    bench.api.add(workload("Job", "nightly"))
+    bench.api.add(pod("job", owner=controller("Job", "nightly"), restartPolicy="Never", tolerations=tolerations))
+    replica = await bench.replica()
+    rules(replica, await_timeout=7200.0)
+    assert await replica.claim() is None
+    await until(lambda: bench.phase is Phase.EVICTING)
+    replica.later(3600)
+    await replica.looked()
+    assert bench.api.evicted == []
+    bench.api.remove(PODS, "shop/job")
+    assert await ended(replica) is Ending.HANDED_OVER
+    assert sorted(bench.api.evicted) == ["uid-Pod-web-1", "uid-Pod-web-2"]
+
+
+async def test_pods_that_refuse_for_too_long_end_the_drain(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    replica.later(601)
+    assert await ended(replica) is Ending.RESTORED
+    assert reasons(replica) == [Reason.EVICTION_FAILED]
+    assert bench.pristine
+
+
+async def test_whoever_takes_over_gives_pods_their_time_anew(bench: Bench) -> None:
+    first, second = await bench.replica("a", 1), await bench.replica("b", 2)
+    await evicting(bench, first)
+    await until(lambda: second.cache.snapshot().nodes["n1"].node.unschedulable)
+    second.later(900)
+    released(bench)
+    await second.settled()
+    assert bench.api.node() is None
+    assert sorted(bench.api.evicted) == ["uid-Pod-web-1", "uid-Pod-web-2"]
+
+
+async def test_a_pod_without_permission_to_evict_it_ends_the_drain(bench: Bench) -> None:
+    bench.api.refuse = lambda _: Refused(403, "pods/eviction is forbidden", reason="Forbidden")
+    replica = await bench.replica()
+    assert await replica.claim() is None
+    assert await ended(replica) is Ending.RESTORED
+    assert reasons(replica) == [Reason.EVICTION_FORBIDDEN]
+    assert bench.pristine
+
+
+async def test_pods_are_deleted_past_their_budgets_only_when_told_to(bench: Bench) -> None:
+    held_back(bench)
+    replica = await bench.replica()
+    rules(replica, past_budgets=True)
+    assert await replica.claim() is None
+    assert await ended(replica) is Ending.HANDED_OVER
+    sent = [(each.verb, each.body.get("preconditions")) for each in bench.api.did if "/pods/" in each.path]
+    assert sent == [("DELETE", {"uid": "uid-Pod-web-1"}), ("DELETE", {"uid": "uid-Pod-web-2"})]
+
+
+@pytest.mark.parametrize("refused", ["PATCH", "LIST"])
+async def test_pauses_after_requests_that_keep_failing_grow(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """A look that works in between is no success, nor is a listing that never does a reason to ask at once again."""
+    asked: list[int] = []
+    pause = Drive._pause_after_trouble
+
+    async def counted(self: Drive, failures: int) -> None:
+        asked.append(failures)
+        await pause(self, failures)
+
+    monkeypatch.setattr(Drive, "_pause_after_trouble", counted)
+    replica = await bench.replica()
+    claimed = False
+
+    async def fail(count: int, method: str, path: str) -> str | None:
+        what = "LIST" if path == PODS else method
+        return "lost" if claimed and what == refused else None
+
+    replica.line.hook = fail
+    held_back(bench)
+    rules(replica, settle=3600.0)
+    assert await replica.claim() is None
+    claimed = True
+    replica.later(3600)
+    await until(lambda: len(asked) >= 5)
+    assert asked[:5] == [0, 1, 2, 3, 4]
+    assert replica.told(Told.TROUBLE)
+    replica.line.hook = None
+    released(bench)
+    assert await ended(replica) is Ending.HANDED_OVER
+
+
+async def test_what_others_wrote_on_the_node_meanwhile_survives_the_restore(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    theirs = {"key": "node.example.com/x", "effect": "PreferNoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+    bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].insert(0, theirs))
+    replica.later(601)
+    assert await ended(replica) is Ending.RESTORED
+    raw = bench.api.node()
+    assert raw is not None
+    assert raw["spec"] == {"taints": [theirs, OTHERS]}
+    assert DRAINING.key not in str(raw["spec"])

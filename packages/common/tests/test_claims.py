@@ -1,0 +1,358 @@
+"""The ledger of drain claims, in virtual time, over a network that loses, delays and repeats."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lease_server import LeaseServer, MemoryConnection, virtually
+
+from tightship.drain.claims import (
+    CLAIMS_ANNOTATION,
+    Claim,
+    ClaimLedger,
+    ClaimsContended,
+    ClaimsUnreadable,
+)
+from tightship.kube.connection import Connection
+from tightship.kube.errors import ConnectionFailed, Forbidden, KubeError, Unavailable
+from tightship.reasons import Reason, Refusal
+
+T = TypeVar("T")
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/tightship-claims"
+
+
+def claim(node: str = "n1", op: str = "op1", **more: Any) -> Claim:
+    fields = {"pool": "p", "controller": "node-compactor", "holder": "me", "since": 1_700_000_000.0, **more}
+    return Claim(node=node, op=op, **fields)
+
+
+def ledger(connection: MemoryConnection) -> ClaimLedger:
+    return ClaimLedger(cast("Connection", connection), namespace="ns")
+
+
+def anything(_: tuple[Claim, ...]) -> None:
+    return None
+
+
+def one_at_a_time(present: tuple[Claim, ...]) -> Refusal | None:
+    if not present:
+        return None
+    return Refusal(Reason.BUDGET_EXHAUSTED, present[0].node, f"{len(present)} in flight")
+
+
+def annotation(api: LeaseServer) -> str:
+    return cast("str", api.objects[PATH]["metadata"]["annotations"][CLAIMS_ANNOTATION])
+
+
+def written(api: LeaseServer) -> list[Any]:
+    return cast("list[Any]", json.loads(annotation(api)))
+
+
+def holding(value: str, **spec: Any) -> LeaseServer:
+    meta = {
+        "name": "tightship-claims",
+        "resourceVersion": "7",
+        "uid": "u",
+        "labels": {"team": "x"},
+        "annotations": {"note": "hands off", CLAIMS_ANNOTATION: value},
+    }
+    return LeaseServer({PATH: {"kind": "Lease", "metadata": meta, "spec": spec}})
+
+
+def test_a_claim_is_written_read_and_dropped() -> None:
+    async def work() -> None:
+        api = LeaseServer()
+        mine, theirs = ledger(MemoryConnection(api)), ledger(MemoryConnection(api))
+        assert await mine.read() == ()
+        assert await mine.take(claim(), anything) is None
+        assert await theirs.take(claim("n2", "op2", pool="", controller="node-refiner"), anything) is None
+        assert written(api) == [
+            {
+                "node": "n1",
+                "pool": "p",
+                "op": "op1",
+                "controller": "node-compactor",
+                "holder": "me",
+                "since": "2023-11-14T22:13:20Z",
+            },
+            {"node": "n2", "op": "op2", "controller": "node-refiner", "holder": "me", "since": "2023-11-14T22:13:20Z"},
+        ]
+        assert await mine.read() == (claim(), claim("n2", "op2", pool="", controller="node-refiner"))
+        await mine.drop("n1", "op1")
+        assert [each.node for each in await theirs.read()] == ["n2"]
+        await theirs.drop("n2", "op2")
+        assert written(api) == []
+
+    virtually(work)
+
+
+def test_what_is_there_already_is_not_written_again() -> None:
+    async def work() -> None:
+        api = LeaseServer()
+        connection = MemoryConnection(api)
+        held = ledger(connection)
+        await held.drop("n1", "op1")
+        assert connection.sent == ["GET"]
+        assert await held.take(claim(), one_at_a_time) is None
+        connection.sent.clear()
+        assert await held.take(claim(), one_at_a_time) is None
+        await held.drop("n1", "another op")
+        assert connection.sent == ["GET", "GET"]
+
+    virtually(work)
+
+
+def test_a_node_has_one_claim() -> None:
+    async def work() -> None:
+        held = ledger(MemoryConnection(LeaseServer()))
+        await held.take(claim(), anything)
+        refusal = await held.take(claim(op="op2"), anything)
+        assert refusal is not None
+        assert (refusal.reason, refusal.subject) == (Reason.DRAIN_IN_PROGRESS, "n1")
+        assert refusal.detail == "claimed by node-compactor (me) since 2023-11-14T22:13:20Z, op op1"
+        assert await held.read() == (claim(),)
+
+    virtually(work)
+
+
+@pytest.mark.parametrize(("node", "op"), [("", "op"), ("node", "")])
+def test_a_claim_names_its_node_and_operation(node: str, op: str) -> None:
+    async def work() -> None:
+        with pytest.raises(ValueError, match="needs a node and an op"):
+            await ledger(MemoryConnection(LeaseServer())).take(claim(node, op), anything)
+
+    virtually(work)
+
+
+def test_what_others_wrote_stays() -> None:
+    entry = {"node": "n9", "op": "op9", "controller": "c", "holder": "h", "since": "2026-01-01T01:00:00+01:00", "v2": 1}
+
+    async def work() -> None:
+        api = holding(json.dumps([entry]), strategy="x")
+        held = ledger(MemoryConnection(api))
+        await held.take(claim(), anything)
+        assert written(api)[0] == entry
+        lease = api.objects[PATH]
+        assert lease["metadata"]["labels"] == {"team": "x"}
+        assert lease["metadata"]["annotations"]["note"] == "hands off"
+        assert lease["spec"]["strategy"] == "x"
+        assert "holderIdentity" not in lease["spec"]
+
+    virtually(work)
+
+
+GOOD = {"node": "n", "op": "o", "controller": "c", "holder": "h", "since": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("", "truncated"),
+        ("n1", "truncated"),
+        ("[n1]", "is not a list"),
+        ("null", "array"),
+        ("{}", "array"),
+        ('["n1"]', "object"),
+        (json.dumps([{**GOOD, "node": ""}]), "without node"),
+        (json.dumps([{**GOOD, "node": 1}]), "node"),
+        (json.dumps([{k: v for k, v in GOOD.items() if k != "op"}]), "op"),
+        (json.dumps([{**GOOD, "since": "2026-01-01T00:00:00"}]), "RFC 3339"),
+        (json.dumps([{**GOOD, "since": "yesterday"}]), "yesterday"),
+        (json.dumps([GOOD]) + "x" * 5000, "malformed"),
+    ],
+)
+def test_a_ledger_broken_by_hand_is_an_error_that_says_how_to_mend_it(value: str, problem: str) -> None:
+    async def work() -> None:
+        api = holding(value)
+        held = ledger(MemoryConnection(api))
+        for call in (held.read(), held.take(claim(), anything), held.drop("n", "o")):
+            with pytest.raises(ClaimsUnreadable, match=problem) as caught:
+                await call
+            text = str(caught.value)
+            assert "Lease ns/tightship-claims" in text
+            assert repr(value[:300])[1:-1] in text
+            assert "kubectl -n ns annotate --overwrite lease tightship-claims tightship.dev/claims='[]'" in text
+            assert len(text) < 1000
+        assert annotation(api) == value
+
+    virtually(work)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_of_many_takers_at_once_one_gets_the_only_place(seed: int) -> None:
+    rng = random.Random(seed)
+
+    async def work() -> None:
+        api = LeaseServer()
+
+        async def taker(number: int) -> Refusal | None:
+            held = ledger(MemoryConnection(api, delay=lambda: rng.uniform(0, 0.2)))
+            return await held.take(claim(f"n{number}", f"op{number}"), one_at_a_time)
+
+        answers = await asyncio.gather(*[taker(number) for number in range(20)])
+        [winner] = [number for number, refusal in enumerate(answers) if refusal is None]
+        assert [each["node"] for each in written(api)] == [f"n{winner}"]
+        assert all(each.reason is Reason.BUDGET_EXHAUSTED for each in answers if each)
+
+    virtually(work)
+
+
+def test_many_changes_at_once_all_come_through() -> None:
+    async def work() -> None:
+        api = LeaseServer()
+        ledgers = [ledger(MemoryConnection(api)) for _ in range(10)]
+        claims = [claim(f"n{number}", f"op{number}") for number in range(10)]
+        answers = await asyncio.gather(*[held.take(each, anything) for held, each in zip(ledgers, claims, strict=True)])
+        assert answers == [None] * 10
+        assert {each["node"] for each in written(api)} == {each.node for each in claims}
+        await asyncio.gather(*[held.drop(c.node, c.op) for held, c in zip(ledgers, claims, strict=True)])
+        assert written(api) == []
+
+    virtually(work)
+
+
+@pytest.mark.parametrize("mode", ["lost answer", "late", "twice", "refused", "hang", 500, 503, 429, 409])
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_write_whose_answer_was_lost_is_looked_for(mode: str | int, empty: bool) -> None:
+    async def work() -> None:
+        api = LeaseServer() if empty else holding("[]")
+        connection = MemoryConnection(api)
+        held = ledger(connection)
+        connection.once.append(mode)
+        assert await held.take(claim(), one_at_a_time) is None
+        assert await held.read() == (claim(),)
+        connection.once.append(mode)
+        await held.drop("n1", "op1")
+        assert await held.read() == ()
+        await asyncio.sleep(60)
+        assert await held.read() == ()
+
+    virtually(work)
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_write_still_on_its_way_can_not_undo_what_was_reported(empty: bool) -> None:
+    """The write is given up for lost, the budget is gone meanwhile, then the write arrives."""
+    budget = iter([None, Refusal(Reason.BUDGET_EXHAUSTED, "", "gone meanwhile")])
+
+    async def work() -> None:
+        api = LeaseServer() if empty else holding("[]")
+        held = ledger(MemoryConnection(api, once=deque(["late"]), lateness=30))
+        assert await held.take(claim(), lambda _: next(budget)) is not None
+        await asyncio.sleep(60)
+        assert api.seen[-1] == ("POST" if empty else "PUT", 409)
+        assert await held.read() == ()
+
+    virtually(work)
+
+
+def test_a_cancelled_take_can_be_undone() -> None:
+    async def work() -> None:
+        api = holding("[]")
+        connection = MemoryConnection(api, delay=lambda: 1.0)
+        held = ledger(connection)
+        connection.once.append("late")
+        task = asyncio.create_task(held.take(claim(), anything))
+        await asyncio.sleep(1.2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await held.drop("n1", "op1")
+        await asyncio.sleep(60)
+        assert await held.read() == ()
+
+    virtually(work)
+
+
+@pytest.mark.parametrize(
+    ("mode", "error"), [("refused", ConnectionFailed), ("hang", ConnectionFailed), (409, ClaimsContended)]
+)
+def test_tries_end_with_a_typed_error(mode: str | int, error: type[KubeError]) -> None:
+    async def work() -> None:
+        connection = MemoryConnection(holding("[]"))
+        connection.once.extend([mode] * 100)
+        with pytest.raises(error):
+            await ledger(connection).take(claim(), anything)
+        assert connection.sent.count("PUT") == 12
+
+    virtually(work)
+
+
+def test_what_is_forbidden_is_not_tried_again() -> None:
+    async def work() -> None:
+        connection = MemoryConnection(LeaseServer(), mode=403)
+        with pytest.raises(Forbidden):
+            await ledger(connection).take(claim(), anything)
+        assert connection.sent == ["GET"]
+
+    virtually(work)
+
+
+async def persist(change: Callable[[], Awaitable[T]]) -> T:
+    """Go on after an error that says nothing about the outcome, as a controller does in its next loop."""
+    while True:
+        try:
+            return await change()
+        except (ConnectionFailed, ClaimsContended, Unavailable):
+            await asyncio.sleep(1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 3))
+def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> None:
+    rng = random.Random(seed)
+
+    def allows(present: tuple[Claim, ...]) -> Refusal | None:
+        return None if len(present) < budget else Refusal(Reason.BUDGET_EXHAUSTED, "", "")
+
+    async def work() -> None:
+        api = LeaseServer()
+        mine: set[str] = set()
+        uncertain: set[str] = set()
+
+        async def controller(number: int) -> None:
+            connection = MemoryConnection(api, delay=lambda: rng.uniform(0, 0.5), lateness=rng.uniform(0, 40))
+            modes = ["lost answer", "late", "twice", "refused", 503]
+            connection.once.extend(rng.choices(["up", *modes], [12, 1, 1, 1, 1, 1], k=200))
+            held = ledger(connection)
+            for turn in range(6):
+                node = op = f"{number}-{turn}"
+                uncertain.add(node)
+                refusal = await persist(lambda each=claim(node, op): held.take(each, allows))  # type: ignore[misc]
+                uncertain.remove(node)
+                if refusal is None:
+                    mine.add(node)
+                    assert len(mine) <= budget
+                    await asyncio.sleep(rng.uniform(0, 5))
+                    assert node in {each["node"] for each in written(api)}
+                    mine.remove(node)
+                    uncertain.add(node)
+                    await persist(lambda each=node: held.drop(each, each))  # type: ignore[misc]
+                    uncertain.remove(node)
+                await asyncio.sleep(rng.uniform(0, 5))
+
+        async def watch() -> None:
+            while True:
+                await asyncio.sleep(0.05)
+                if PATH in api.objects:
+                    there = {each["node"] for each in written(api)}
+                    assert len(there) <= budget
+                    assert mine <= there <= mine | uncertain
+
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(watch())
+            await asyncio.gather(*[controller(number) for number in range(4)])
+            await asyncio.sleep(60)
+            assert written(api) == []
+            watching.cancel()
+
+    virtually(work)
