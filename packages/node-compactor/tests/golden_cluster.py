@@ -241,7 +241,7 @@ def nodes_by_themselves(g: Golden) -> None:
         metadata={"deletionTimestamp": ago(minutes=1), "finalizers": ["example.com/hold"]},
     )
     g.node("cordoned", "somebody cordoned it", Reason.CORDONED, spec={"unschedulable": True})
-    drain = {"v": 1, "op": "a1", "controller": "node-refiner", "phase": "Draining"}
+    drain = {"v": 1, "op": "a1", "controller": "node-refiner", "phase": "Evicting"}
     g.node(
         "draining",
         "another controller of ours drains it",
@@ -257,7 +257,7 @@ def nodes_by_themselves(g: Golden) -> None:
         "backoff",
         "its last drain failed, and the next try is not yet due",
         Reason.BACKOFF,
-        annotations={"tightship.dev/drain": json.dumps({**failed, "nextTry": NEVER.timestamp()})},
+        annotations={"tightship.dev/drain": json.dumps({**failed, "nextTry": NEVER.isoformat()})},
     )
     g.node("not-ready", "its kubelet does not report", Reason.NOT_READY, ready=False)
     g.node("no-allocatable", "its kubelet has not said what it has", Reason.NO_ALLOCATABLE, cpu=0)

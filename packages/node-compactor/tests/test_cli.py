@@ -16,6 +16,7 @@ import pytest
 
 from node_compactor.configuration import Flags
 from node_compactor.options import FLAGS
+from node_compactor.sections import DrainKeys, PacingKeys, SteeringKeys
 from node_compactor.settings import CompactorSettings, PoolSettings, wire_keys
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "plan-output.md"
@@ -218,10 +219,11 @@ def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: 
     outcome = cli(what, "--help")
     assert outcome.code == 0
     by_flag = {each.field for each in FLAGS}
-    only_in_the_file = {"pools", "enabled"}
+    running = [*DrainKeys.model_fields, *PacingKeys.model_fields, *SteeringKeys.model_fields]
+    only_in_the_file = {"pools", "enabled", *running}
     fields = set(CompactorSettings.model_fields) | set(PoolSettings.model_fields)
     assert fields - by_flag == only_in_the_file
-    text = DOCS.read_text()
+    text = DOCS.read_text() + (DOCS.parent / "settings.md").read_text()
     for each in FLAGS:
         assert each.flag in outcome.out
         assert f"`{each.flag}`" in text

@@ -93,7 +93,7 @@ def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     told = "\n".join(caught.value.problems)
     assert len(caught.value.problems) == 5
     assert f"{config}: nodePools.a.enabled: 'perhaps': " in told
-    assert f"{config}: nodePools.a.limits: unknown key; allowed are enabled, " in told
+    assert f"{config}: nodePools.a.limits: unknown key; allowed are coolDownAfterFailure, " in told
     assert f"{config}: nodePool: unknown key; allowed are " in told
     assert f"{config}: disabledRules: ['NoPlace']: NoPlace can't be switched off; allowed are " in told
     assert "MINIMUM_NODE_AGE_SECONDS: 'soon': " in told
@@ -138,3 +138,16 @@ def test_the_settings_of_a_document_read_back(tmp_path: Path) -> None:
 def test_a_summary_names_the_pools_of_the_file(tmp_path: Path) -> None:
     config = written(tmp_path, json.dumps(SEED))
     assert summarize(configure(config, {}), "c.json") == "limit 0.6, required 2, pool general (from c.json)"
+
+
+def test_with_deletion_past_budgets_no_budget_keeps_a_node(cli: Any, data: Path, tmp_path: Path) -> None:
+    pools = {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75}}
+
+    def budgets_named(**more: object) -> bool:
+        config = written(tmp_path, json.dumps({"nodePools": pools, **more}))
+        outcome = cli("plan", "-f", data / "cluster.yaml", "--config", config, "-o", "json")
+        assert outcome.code == 0
+        return '"Pdb' in outcome.out
+
+    assert budgets_named()
+    assert not budgets_named(evictionMethod="delete")

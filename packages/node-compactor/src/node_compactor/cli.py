@@ -1,4 +1,4 @@
-"""The command ``node-compactor``: ``plan``, ``explain`` and ``version``. None of them writes to a cluster."""
+"""The command ``node-compactor``. ``plan``, ``explain`` and ``version`` write nothing; ``run`` is the controller."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from node_compactor.configuration import BadFlagsError, configure
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import GateChecks
 from node_compactor.options import add_options, flags_of
-from node_compactor.policy import Marks, NodeFacts, Policy, shown
+from node_compactor.policy import Marks, NodeFacts, Policy, plannable, shown
+from node_compactor.run_command import add_run
 from node_compactor.settings import CompactorSettings, SettingsError
+from node_compactor.strategies import strategy_of
 from tightship.cli import EXIT_USAGE, EXIT_WOULD_CHANGE, CliError, Parser, Progress, UsageError, load_snapshot, run
 from tightship.cli.arguments import (
     add_cluster_arguments,
@@ -30,7 +32,7 @@ from tightship.cli.arguments import (
 )
 from tightship.cli.output import terminal_of, write_document
 from tightship.cluster import Snapshot
-from tightship.plan import STRATEGIES, forecast, make_plan
+from tightship.plan import forecast, make_plan
 from tightship.report import (
     EXPLANATION_OUTPUTS,
     PLAN_OUTPUTS,
@@ -107,6 +109,7 @@ def build_parser() -> Parser:
     explain.add_argument("nodes", nargs="+", metavar="NODE", help="name of a node")
     _common(explain, EXPLANATION_OUTPUTS, table=False)
     explain.set_defaults(run=_explain)
+    add_run(commands, PROGRAM)
     version = commands.add_parser("version", help="print the version", description="Print the version.")
     version.set_defaults(run=_version)
     return parser
@@ -187,14 +190,20 @@ def _judge(arguments: argparse.Namespace, named: Sequence[str] = ()) -> Judged:
             progress.say(f"planning: {removed:,} removals after round {rounds}")
 
         progress.say(f"planning {len(judgement.candidates):,} candidates")
-        strategy = STRATEGIES[settings.strategy]
+        strategy = strategy_of(settings, {name: fact.pool for name, fact in facts.items()})
+        ground = plannable(snapshot, settings)
         plan = make_plan(
-            snapshot, policy.judge, strategy, settings.placement, until_stable=arguments.until_stable, progress=tell
+            ground,
+            lambda current: policy.judge(snapshot if current is ground else current),
+            strategy,
+            settings.placement,
+            until_stable=arguments.until_stable,
+            progress=tell,
         )
         expected = None
         if settings.placement == "possible" and plan.removals:
             progress.say("modelling kube-scheduler's own choices")
-            expected = forecast(snapshot, plan, judgement.candidates)
+            expected = forecast(ground, plan, judgement.candidates)
     warnings = warnings_of(snapshot)
     if selected is not None and not selected:
         warnings = ("no node is selected (--selector, --pool), so none may be removed", *warnings)

@@ -45,6 +45,10 @@ PLANNING_DEFAULTS: Mapping[str, object] = {"neededMarkedTimeForRemoval": 0, "min
 """While only planning nothing marks nodes, and a look at a young cluster is what was asked for."""
 
 
+RUN_DEFAULTS: Mapping[str, object] = {"neededMarkedTimeForRemoval": 300, "minimumNodeAge": 1200}
+"""What the older controller's loop assumes where neither the ConfigMap nor the environment says otherwise."""
+
+
 class Flags(Struct, frozen=True):
     """Values given on the command line, by key on the wire, each with the flag that gave it.
 
@@ -72,10 +76,7 @@ def configure(
         values[POOLS] = EVERY_POOL
     else:
         values |= _canonical(read_config(config), CompactorSettings)
-    for variable, key in ENVIRONMENT.items():
-        if environment.get(variable):
-            values[key] = environment[variable]
-            origins[key,] = variable
+    _from_environment(environment, values, origins)
     for key, (flag, value) in flags.top.items():
         values[key] = value
         origins[key,] = flag
@@ -83,7 +84,7 @@ def configure(
     spoilt: list[str] = []
 
     def named(location: Location) -> str:
-        origin = next((origins[location[:end]] for end in range(len(location), 0, -1) if location[:end] in origins), "")
+        origin = _origin(location, origins)
         if origin.startswith("-"):
             spoilt.append(origin)
         return origin or (f"{config}: {dotted(location)}" if config is not None else dotted(location))
@@ -94,16 +95,54 @@ def configure(
         raise (BadFlagsError(error.problems) if spoilt else error) from error
 
 
+def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) -> CompactorSettings:
+    """Return the settings of a running controller: *environment* over a ConfigMap's *data* over the run's defaults.
+
+    The texts are those of a mounted file or folder as well; a single one may have any name. Without any, no pool is
+    configured, and nothing is removed. Raises :class:`SettingsError` with all problems at once.
+    """
+    values: dict[str, object] = dict(RUN_DEFAULTS)
+    origins: dict[Location, str] = {}
+    key = next((key for key in CONFIG_MAP_KEYS if key in data), None)
+    if key is None and len(data) == 1:
+        key = next(iter(data))
+    if key is not None:
+        values |= _canonical(_unwrapped(_mapping(data[key], key), key), CompactorSettings)
+    elif data:
+        raise SettingsError([_no_key(data)])
+    _from_environment(environment, values, origins)
+    values[POOLS] = _pools(values.get(POOLS, {}), Flags(), origins)
+
+    def named(location: Location) -> str:
+        return _origin(location, origins) or (f"{key}: {dotted(location)}" if key else dotted(location))
+
+    return load_settings(values, named)
+
+
+def _from_environment(environment: Mapping[str, str], values: dict[str, object], origins: dict[Location, str]) -> None:
+    for variable, key in ENVIRONMENT.items():
+        if environment.get(variable):
+            values[key] = environment[variable]
+            origins[key,] = variable
+
+
+def _origin(location: Location, origins: Mapping[Location, str]) -> str:
+    return next((origins[location[:end]] for end in range(len(location), 0, -1) if location[:end] in origins), "")
+
+
 def _pools(pools: object, flags: Flags, origins: dict[Location, str]) -> object:
     """Put the flags' values into every pool; what is no mapping is left for the validation to name."""
     if not isinstance(pools, Mapping):
         return pools
+    # A strategy given as a flag is meant for all pools: one of a pool's own, from the file, comes after it.
+    overruled = {"strategy"} & set(flags.top)
     merged: dict[object, object] = {}
     for name, pool in pools.items():
         if not isinstance(pool, Mapping):
             merged[name] = pool
             continue
-        merged[name] = _canonical(pool, PoolSettings) | {key: value for key, (_, value) in flags.pool.items()}
+        own = {key: value for key, value in _canonical(pool, PoolSettings).items() if key not in overruled}
+        merged[name] = own | {key: value for key, (_, value) in flags.pool.items()}
         origins.update({(POOLS, str(name), key): flag for key, (flag, _) in flags.pool.items()})
     return merged
 
@@ -129,17 +168,24 @@ def read_config(path: str) -> Mapping[str, object]:
         raise SettingsError([f"{path}: {error.strerror or error}"]) from error
     except UnicodeDecodeError as error:
         raise SettingsError([f"{path}: is not UTF-8 text"]) from error
-    found = _mapping(text, path)
+    return _unwrapped(_mapping(text, path), path)
+
+
+def _unwrapped(found: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """Return what a ConfigMap manifest holds; what is none is the configuration itself."""
     if found.get("kind") != "ConfigMap":
         return found
     data = found.get("data")
     held = data if isinstance(data, Mapping) else {}
     key = next((key for key in CONFIG_MAP_KEYS if key in held), None)
     if key is None:
-        has, wanted = ", ".join(sorted(str(each) for each in held)) or "none", ", ".join(CONFIG_MAP_KEYS)
-        problem = f"the ConfigMap has no configuration: its data keys are {has}; looked for are {wanted}"
-        raise SettingsError([f"{path}: {problem}"])
-    return _mapping(str(held[key]), f"{path}: {key}")
+        raise SettingsError([f"{name}: {_no_key(held)}"])
+    return _mapping(str(held[key]), f"{name}: {key}")
+
+
+def _no_key(held: Mapping[str, object]) -> str:
+    has, wanted = ", ".join(sorted(str(each) for each in held)) or "none", ", ".join(CONFIG_MAP_KEYS)
+    return f"the ConfigMap has no configuration: its data keys are {has}; looked for are {wanted}"
 
 
 def _mapping(text: str, name: str) -> Mapping[str, object]:

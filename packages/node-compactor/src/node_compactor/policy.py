@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
+import msgspec
 from msgspec import Struct
 
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster import NodeView, Snapshot
 from tightship.disruption import DisruptionLedger
+from tightship.drain_record import Phase
 from tightship.durations import format_duration
-from tightship.evictability import Evictability, EvictionRules
-from tightship.nodes import NodeRules, draining, judge_node, seed_state
+from tightship.evictability import ENDS_BY_ITSELF, Evictability, EvictionRules
+from tightship.nodes import NodeRules, drain_record, draining, judge_node, seed_state
 from tightship.objects import Pod
 from tightship.plan import Candidate, Judgement, Planner
 from tightship.pools import NO_POOL, pool_of
 from tightship.reasons import Reason, Refusal
 from tightship.utilization import Utilization, UtilizationRules, utilization
 
+CONTROLLER = "node-compactor"
+"""Our name in annotations, taints, claims and metrics."""
+
 
 class NodeFacts(Struct, frozen=True):
-    """What is known of one node before a plan: its pool, utilization, the pods a drain would evict, and refusals."""
+    """What is known of one node before a plan: its pool, utilization, the pods a drain would evict, and refusals.
+
+    *awaits* are pods that end by themselves and that a drain would wait for.
+    """
 
     view: NodeView
     pool: str
@@ -32,6 +40,7 @@ class NodeFacts(Struct, frozen=True):
     evict: tuple[Pod, ...]
     stays: int
     refusals: tuple[Refusal, ...]
+    awaits: tuple[Pod, ...] = ()
 
     @property
     def cpu_ratio(self) -> float:
@@ -44,14 +53,40 @@ class Marks(Struct, frozen=True):
     since: Mapping[str, float] = {}
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Marks:
-        """Return the marks written on the nodes by the older controller."""
+    def of(cls, snapshot: Snapshot, controller: str = CONTROLLER) -> Marks:
+        """Return the marks written on the nodes: our own, and, where there is none, the older controller's.
+
+        A mark that another controller wrote as such is by that one's rule, and none of ours. Beside a back-off it is
+        ours, whoever's drain failed: only we add it there.
+        """
         found: dict[str, float] = {}
         for name, view in snapshot.nodes.items():
-            state = seed_state(view.node)
-            if state is not None and state.marked_since is not None:
-                found[name] = state.marked_since
+            record = drain_record(view.node)
+            if record is not None and record.phase is Phase.MARKED and record.controller != controller:
+                continue
+            since = None if record is None else record.entered(Phase.MARKED)
+            if since is None:
+                state = seed_state(view.node)
+                since = None if state is None else state.marked_since
+            if since is not None:
+                found[name] = since
         return cls(found)
+
+
+def eviction_rules(settings: CompactorSettings) -> EvictionRules:
+    """Return the rules for pods; a drain and the plan before it go by the same."""
+    awaited = ENDS_BY_ITSELF if settings.await_timeout > 0 else frozenset[Reason]()
+    return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited)
+
+
+def plannable(snapshot: Snapshot, settings: CompactorSettings) -> Snapshot:
+    """Return what a plan is made on: *snapshot*, without its PodDisruptionBudgets where pods are deleted past them.
+
+    The :class:`Policy` is still asked about the whole, since budgets also tell which kube-system pods may be moved.
+    """
+    if settings.eviction_method == "evict":
+        return snapshot
+    return msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)())
 
 
 class Policy:
@@ -71,13 +106,16 @@ class Policy:
         self.now = now
         self.marks = marks
         self.only = only
-        self._rules = EvictionRules(settings.disabled_rules, settings.system_pod_timeout)
+        self._rules = eviction_rules(settings)
         self._node_rules = NodeRules(settings.disabled_rules)
         self._counted = UtilizationRules(settings.ignore_daemonsets, settings.ignore_mirror_pods)
 
     def judge(self, snapshot: Snapshot) -> Judgement:
         """Return who may go, all refusals of the others, and the gates while a plan grows."""
-        facts = self.facts(snapshot)
+        return self.judgement(snapshot, self.facts(snapshot))
+
+    def judgement(self, snapshot: Snapshot, facts: Mapping[str, NodeFacts]) -> Judgement:
+        """Return the same from *facts* that were gathered before."""
         candidates = tuple(
             Candidate(
                 name=name,
@@ -133,7 +171,8 @@ class Policy:
                 refusals += self._mark_refusals(view.name)
         found = pods.sort(view.pods)
         refusals += found.refusals
-        refusals += ledger.charge(found.evict)[1]
+        if self.settings.eviction_method == "evict":
+            refusals += ledger.charge(found.evict)[1]
         refusals += unreadable
         return NodeFacts(
             view=view,
@@ -145,6 +184,7 @@ class Policy:
             evict=found.evict,
             stays=found.stays,
             refusals=tuple(sorted(refusals)),
+            awaits=found.awaits,
         )
 
     def _pool_refusals(self, view: NodeView, pool: str, settings: PoolSettings | None) -> list[Refusal]:

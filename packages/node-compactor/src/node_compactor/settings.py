@@ -7,84 +7,18 @@ style, and the name ``"*"`` stands for every pool that is not named.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from tightship.durations import DurationError, parse_duration
-from tightship.evictability import SWITCHABLE as SWITCHABLE_POD_RULES
-from tightship.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
+from node_compactor.fields import SWITCHABLE_RULES, Budget, BudgetField, Rules, Seconds, parse_budget
+from node_compactor.sections import DrainKeys, PacingKeys, SteeringKeys
 from tightship.pools import KNOWN_POOL_LABELS
-from tightship.reasons import Reason
 
 EVERY_OTHER_POOL = "*"
 
-SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES
-"""Reasons whose rules a user may switch off."""
-
-
-def _seconds(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return value
-    try:
-        return parse_duration(str(value), plain_unit="s")
-    except DurationError as error:
-        raise ValueError(str(error)) from error
-
-
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
-"""A duration in seconds; ``10m`` and, as in the older controller, a plain number of seconds are read."""
-
-
-class Budget(BaseModel):
-    """How many nodes of a pool (or the cluster) may be in drain at once: a number or a percentage of its nodes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    count: int | None = None
-    percent: float | None = None
-
-    def allows(self, nodes: int) -> int:
-        """Return how many of *nodes* that is; a percentage is rounded up, so that a small pool is never stuck at 0."""
-        if self.count is not None:
-            return self.count
-        return math.ceil(nodes * (self.percent or 0.0) / 100)
-
-    def __str__(self) -> str:
-        return str(self.count) if self.count is not None else f"{self.percent:g}%"
-
-
-def parse_budget(value: object) -> object:
-    """Return a :class:`Budget` from ``3`` or ``"10%"``; raise :class:`ValueError` for anything else."""
-    if isinstance(value, Budget):
-        return value
-    text = str(value).strip()
-    if not isinstance(value, bool) and text.isascii():
-        if text.isdigit():
-            return Budget(count=int(text))
-        number = text.removesuffix("%")
-        if text.endswith("%") and number.replace(".", "", 1).isdigit() and float(number) <= 100:
-            return Budget(percent=float(number))
-    raise ValueError(f"{value!r} is not a budget; allowed is a number of nodes such as 3, or a percentage up to 100%")
-
-
-BudgetField = Annotated[Budget, BeforeValidator(parse_budget)]
-
-
-def _rules(value: object) -> object:
-    if not isinstance(value, (list, tuple, set, frozenset)):
-        raise ValueError("must be a list of reasons")  # noqa: TRY004 - pydantic reports ValueError
-    unknown = sorted(str(each) for each in value if each not in SWITCHABLE_RULES)
-    if unknown:
-        allowed = ", ".join(sorted(SWITCHABLE_RULES))
-        raise ValueError(f"{', '.join(unknown)} can't be switched off; allowed are {allowed}")
-    return frozenset(Reason(str(each)) for each in value)
-
-
-Rules = Annotated[frozenset[Reason], BeforeValidator(_rules)]
-"""Reasons whose rules are switched off."""
+StrategyName = Literal["least-utilized", "fewest-nodes"]
 
 
 class PoolSettings(BaseModel):
@@ -101,6 +35,14 @@ class PoolSettings(BaseModel):
     """Nodes the pool keeps in any case."""
     budget: BudgetField | None = Field(default=None, alias="maximumNodesInDrain")
     """Nodes of the pool in drain at once, nodes that are not Ready included; a number or a percentage of the pool."""
+    strategy: StrategyName | None = None
+    """Which nodes of the pool go first; without it, as for all pools."""
+    after_added: Seconds | None = Field(default=None, alias="coolDownAfterNodeAdded")
+    """Pause of the pool when it got a node; without it, and so with the other two, as for all pools."""
+    after_deleted: Seconds | None = Field(default=None, alias="coolDownAfterNodeDeleted")
+    """Pause of the pool when a drain has removed one of its nodes."""
+    after_failure: Seconds | None = Field(default=None, alias="coolDownAfterFailure")
+    """Pause of the pool when a drain in it was given up."""
 
 
 class SettingsError(ValueError):
@@ -111,13 +53,13 @@ class SettingsError(ValueError):
         self.problems = problems
 
 
-class CompactorSettings(BaseModel):
-    """Everything the compactor's judgement depends on besides the cluster and the time. Durations are in seconds."""
+class CompactorSettings(DrainKeys, PacingKeys, SteeringKeys):
+    """Everything the compactor depends on besides the cluster and the time. Durations are in seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     pools: Mapping[str, PoolSettings] = Field(default_factory=dict, alias="nodePools")
-    strategy: Literal["least-utilized", "fewest-nodes"] = "least-utilized"
+    strategy: StrategyName = "least-utilized"
     placement: Literal["possible", "likely", "certain"] = "likely"
     minimum_age: Seconds = Field(
         default=1200.0, validation_alias=AliasChoices("minimumNodeAge", "MINIMUM_NODE_AGE_SECONDS")
@@ -162,8 +104,15 @@ def load_settings(values: Mapping[str, object], named: Callable[[Location], str]
     try:
         return CompactorSettings.model_validate(dict(values))
     except ValidationError as error:
+        keys = wire_keys(CompactorSettings)
+
+        def placed(location: Location) -> str:
+            # A default that another value makes impossible is placed by its field, which nobody wrote.
+            outermost = [keys.get(str(each), each) if each not in values else each for each in location[:1]]
+            return named((*outermost, *location[1:]))
+
         found = error.errors()
-        problems = {_one_line(each["loc"], each.get("input"), each["msg"], each["type"], named) for each in found}
+        problems = {_one_line(each["loc"], each.get("input"), each["msg"], each["type"], placed) for each in found}
         raise SettingsError(sorted(problems)) from error
 
 
@@ -178,7 +127,25 @@ def _one_line(location: Location, value: object, message: str, kind: str, named:
 def wire_keys(model: type[BaseModel]) -> dict[str, str]:
     """Return the key on the wire of each field of *model*, by the field's name."""
     keys: dict[str, str] = {}
-    for name, field in model.model_fields.items():
+    # What the model says itself comes before the sections it takes over, as people would write it.
+    fields = sorted(model.model_fields.items(), key=lambda item: item[0] not in model.__annotations__)
+    for name, field in fields:
         choices = field.validation_alias
         keys[name] = field.alias or (str(choices.choices[0]) if isinstance(choices, AliasChoices) else name)
     return keys
+
+
+__all__ = [
+    "EVERY_OTHER_POOL",
+    "SWITCHABLE_RULES",
+    "Budget",
+    "CompactorSettings",
+    "Location",
+    "PoolSettings",
+    "SettingsError",
+    "StrategyName",
+    "dotted",
+    "load_settings",
+    "parse_budget",
+    "wire_keys",
+]

@@ -1,0 +1,79 @@
+"""Kinds of values in settings: durations, budgets and lists of rules, each with an error that says what is allowed."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from tightship.durations import DurationError, parse_duration
+from tightship.evictability import SWITCHABLE as SWITCHABLE_POD_RULES
+from tightship.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
+from tightship.reasons import Reason
+
+SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES
+"""Reasons whose rules a user may switch off."""
+
+
+def seconds(value: object) -> object:
+    """Return a duration in seconds; what is neither text nor number is left for the validation to name."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return value
+    try:
+        return parse_duration(str(value), plain_unit="s")
+    except DurationError as error:
+        raise ValueError(str(error)) from error
+
+
+Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0)]
+"""A duration in seconds; ``10m`` and, as in the older controller, a plain number of seconds are read."""
+
+
+class Budget(BaseModel):
+    """How many nodes of a pool (or the cluster) may be in drain at once: a number or a percentage of its nodes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    count: int | None = None
+    percent: float | None = None
+
+    def allows(self, nodes: int) -> int:
+        """Return how many of *nodes* that is; a percentage is rounded up, so that a small pool is never stuck at 0."""
+        if self.count is not None:
+            return self.count
+        return math.ceil(nodes * (self.percent or 0.0) / 100)
+
+    def __str__(self) -> str:
+        return str(self.count) if self.count is not None else f"{self.percent:g}%"
+
+
+def parse_budget(value: object) -> object:
+    """Return a :class:`Budget` from ``3`` or ``"10%"``; raise :class:`ValueError` for anything else."""
+    if isinstance(value, Budget):
+        return value
+    text = str(value).strip()
+    if not isinstance(value, bool) and text.isascii():
+        if text.isdigit():
+            return Budget(count=int(text))
+        number = text.removesuffix("%")
+        if text.endswith("%") and number.replace(".", "", 1).isdigit() and float(number) <= 100:
+            return Budget(percent=float(number))
+    raise ValueError(f"{value!r} is not a budget; allowed is a number of nodes such as 3, or a percentage up to 100%")
+
+
+BudgetField = Annotated[Budget, BeforeValidator(parse_budget)]
+
+
+def _rules(value: object) -> object:
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        raise ValueError("must be a list of reasons")  # noqa: TRY004 - pydantic reports ValueError
+    unknown = sorted(str(each) for each in value if each not in SWITCHABLE_RULES)
+    if unknown:
+        allowed = ", ".join(sorted(SWITCHABLE_RULES))
+        raise ValueError(f"{', '.join(unknown)} can't be switched off; allowed are {allowed}")
+    return frozenset(Reason(str(each)) for each in value)
+
+
+Rules = Annotated[frozenset[Reason], BeforeValidator(_rules)]
+"""Reasons whose rules are switched off."""

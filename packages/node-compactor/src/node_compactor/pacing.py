@@ -1,0 +1,219 @@
+"""When to pause: cool-downs after what has happened to the nodes, and a brake while the cluster is not well. Pure.
+
+What a pause is judged by outlives a restart: when nodes were created is on the nodes, how drains ended in the history
+that all controllers share. A drain of a sibling counts like one of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from node_compactor.policy import NodeFacts, shown
+from node_compactor.settings import CompactorSettings, PoolSettings
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.snapshot import Usage
+from tightship.drain.machine import Ending, owner_elsewhere
+from tightship.drain_record import Finished
+from tightship.durations import format_duration
+from tightship.objects import Pod
+from tightship.objects.pod import DEFAULT_SCHEDULER
+from tightship.placement.space import Space
+from tightship.plan import Judgement
+from tightship.reasons import Reason, Refusal
+
+EVERY_POOL = "every pool"
+"""What a pause of the whole cluster is about."""
+
+_REMOVED = frozenset({Ending.HANDED_OVER.value, Ending.NODE_GONE.value})
+_NO_FAILURES = frozenset({Reason.RELEASED})
+
+
+class Pause(Struct, frozen=True):
+    """Nothing is drained until *until* (seconds since 1970), because of *what*; *length* is in seconds."""
+
+    until: float
+    what: str
+    length: float
+    everywhere: bool
+
+    def refusal(self, pool: str, now: float) -> Refusal:
+        """Return the pause as it stands at *now* in the words of *pool*."""
+        who = EVERY_POOL if self.everywhere else f"pool {shown(pool)}"
+        ago, left = format_duration(now - (self.until - self.length)), format_duration(self.until - now)
+        detail = f"{self.what} {ago} ago: {who} pauses for {format_duration(self.length)}, {left} left"
+        return Refusal(Reason.COOL_DOWN, shown(pool), detail)
+
+
+class Cooling(Struct, frozen=True):
+    """The pauses in effect at *now*: of single *pools*, and of *everywhere*, each the one that lasts longest."""
+
+    now: float
+    pools: Mapping[str, Pause] = {}
+    everywhere: Pause | None = None
+
+    def of(self, pool: str) -> Refusal | None:
+        """Return why nothing in *pool* is drained, ``None`` where nothing pauses it; of two the longer one."""
+        pauses = [each for each in (self.pools.get(pool), self.everywhere) if each is not None]
+        return max(pauses, key=lambda each: each.until).refusal(pool, self.now) if pauses else None
+
+
+class _Event(Struct, frozen=True):
+    """Something that happened at *at* in *pool*, and for how long the pool, or all, pause after it."""
+
+    at: float
+    pool: str
+    what: str
+    pool_pause: float
+    cluster_pause: float
+
+
+def cooling(
+    snapshot: Snapshot,
+    facts: Mapping[str, NodeFacts],
+    finished: Sequence[Finished],
+    settings: CompactorSettings,
+    now: float,
+) -> Cooling:
+    """Return the pauses in effect at *now*.
+
+    Only the newest node of a pool counts, as evidence that a scale-up has happened. A drain that was given up because
+    its controller stopped is no failure.
+    """
+    pools: dict[str, Pause] = {}
+    everywhere: Pause | None = None
+    for event in (*_added(snapshot, facts, settings), *_ended(finished, settings)):
+        # A node's clock may be ahead of ours: what has not happened yet happens now.
+        at = min(event.at, now)
+        own = Pause(at + event.pool_pause, event.what, event.pool_pause, everywhere=False)
+        if own.until > now and own.until > _until(pools.get(event.pool)):
+            pools[event.pool] = own
+        everyone = Pause(at + event.cluster_pause, event.what, event.cluster_pause, everywhere=True)
+        if everyone.until > now and everyone.until > _until(everywhere):
+            everywhere = everyone
+    return Cooling(now, pools, everywhere)
+
+
+def _until(pause: Pause | None) -> float:
+    return pause.until if pause is not None else 0.0
+
+
+def _added(snapshot: Snapshot, facts: Mapping[str, NodeFacts], settings: CompactorSettings) -> list[_Event]:
+    newest: dict[str, NodeView] = {}
+    for name, view in snapshot.nodes.items():
+        fact = facts.get(name)
+        if fact is not None and (fact.pool not in newest or view.node.created > newest[fact.pool].node.created):
+            newest[fact.pool] = view
+    return [
+        _Event(
+            at=view.node.created,
+            pool=pool,
+            what=f"node {view.name} was added to pool {shown(pool)}",
+            pool_pause=_own(settings.pool(pool), "after_added", settings.after_added),
+            cluster_pause=settings.all_after_added,
+        )
+        for pool, view in newest.items()
+    ]
+
+
+def _ended(finished: Sequence[Finished], settings: CompactorSettings) -> list[_Event]:
+    events: list[_Event] = []
+    for each in finished:
+        own = settings.pool(each.pool)
+        if each.ending in _REMOVED:
+            what = f"node {each.node} of pool {shown(each.pool)} was removed"
+            pauses = _own(own, "after_deleted", settings.after_deleted), settings.all_after_deleted
+        elif each.ending == Ending.RESTORED.value and each.reason.partition(" ")[0] not in _NO_FAILURES:
+            why = f" ({each.reason})" if each.reason else ""
+            what = f"the drain of node {each.node} in pool {shown(each.pool)} was given up{why}"
+            pauses = _own(own, "after_failure", settings.after_failure), settings.all_after_failure
+        else:
+            continue
+        events.append(_Event(each.at, each.pool, what, *pauses))
+    return events
+
+
+def _own(pool: PoolSettings | None, field: str, otherwise: float) -> float:
+    value: float | None = getattr(pool, field, None)
+    return otherwise if value is None else value
+
+
+def brake(
+    snapshot: Snapshot, finished: Sequence[Finished], settings: CompactorSettings, now: float, api_failures: int
+) -> Refusal | None:
+    """Return why nothing at all is drained, ``None`` while the cluster is well; all causes are in its detail.
+
+    *api_failures* are passes in a row that the API server has failed.
+    """
+    causes = [*_not_ready(snapshot, settings), *_stranded(snapshot, finished, settings, now)]
+    if api_failures > settings.api_failures:
+        causes.append(f"the API server failed {api_failures} passes in a row, at most {settings.api_failures} may be")
+    return Refusal(Reason.CLUSTER_UNHEALTHY, "cluster", "; ".join(causes)) if causes else None
+
+
+def _not_ready(snapshot: Snapshot, settings: CompactorSettings) -> list[str]:
+    """Nodes on their way out stop being Ready as a matter of course: they are counted on neither side."""
+    nodes = [view.node for view in snapshot.nodes.values() if owner_elsewhere(view.node) is None]
+    names = [node.name for node in nodes if not node.ready]
+    if len(names) <= max(settings.not_ready_count, settings.not_ready_percent * len(nodes) / 100):
+        return []
+    limit = f"{settings.not_ready_count} or {settings.not_ready_percent:g}%"
+    return [f"{len(names)} of {len(nodes)} nodes are not Ready ({_some(names)}), at most {limit} may be"]
+
+
+def _stranded(snapshot: Snapshot, finished: Sequence[Finished], settings: CompactorSettings, now: float) -> list[str]:
+    """Pods that have found no place since the last drain: the next one would add to them."""
+    last = max((each.at for each in finished), default=None)
+    if last is None or now > last + settings.stranded_window:
+        return []
+    waiting = [
+        pod
+        for pod in snapshot.unscheduled
+        # Creation times are whole seconds.
+        if pod.created >= int(last)
+        and now - pod.created >= settings.stranded_after
+        and not pod.gated
+        and pod.deletion is None
+        and pod.spec.scheduler == DEFAULT_SCHEDULER
+    ]
+    names = [pod.key for pod in _could_run(snapshot, waiting)]
+    if not names:
+        return []
+    since = format_duration(settings.stranded_after)
+    return [f"{len(names)} pods made since the last drain have had no node for {since} or more ({_some(names)})"]
+
+
+def _could_run(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
+    """Return those of *pods* that a node of the cluster could run were it empty.
+
+    One that asks for what no node has says nothing about the room that drains have left.
+    """
+    if not pods:
+        return []
+    empty = {name: NodeView(view.node, (), Usage()) for name, view in snapshot.nodes.items()}
+    space = Space(msgspec.structs.replace(snapshot, nodes=empty, unscheduled=()))
+    return [pod for pod in pods if space.feasible(space.ask(pod)).any()]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def hold_back(judgement: Judgement, pools: Mapping[str, str], cooling: Cooling, brake: Refusal | None) -> Judgement:
+    """Return *judgement* with the candidates of pools that pause, or all under the *brake*, refused.
+
+    *pools* are by node. Nodes that stay anyway keep the refusals they have: like the gates of a plan, a pause is only
+    said of those it keeps.
+    """
+    held: dict[str, tuple[Refusal, ...]] = {}
+    for candidate in judgement.candidates:
+        pause = cooling.of(pools.get(candidate.name, candidate.pool))
+        found = tuple(each for each in (brake, pause) if each is not None)
+        if found:
+            held[candidate.name] = tuple(sorted(found))
+    if not held:
+        return judgement
+    left = tuple(each for each in judgement.candidates if each.name not in held)
+    return Judgement(left, {**judgement.refusals, **held}, judgement.gates)

@@ -1,0 +1,115 @@
+"""What only a running compactor asks of its settings: how a drain goes about it, when to pause, and steering.
+
+Each class is a section of :class:`node_compactor.settings.CompactorSettings`; on the wire all keys stand beside each
+other, in the older controller's style. Durations are in seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from node_compactor.fields import Seconds
+
+
+class DrainKeys(BaseModel):
+    """How a drain goes about it; the defaults are those of :class:`tightship.drain.machine.DrainRules`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    eviction_method: Literal["evict", "delete"] = Field(default="evict", alias="evictionMethod")
+    """``evict`` asks the API server, which keeps every PodDisruptionBudget. ``delete`` deletes the pods **past every
+    PodDisruptionBudget**, as the older controller did: budgets then neither keep a node nor slow its drain."""
+    settle: Seconds = Field(default=5.0, alias="settleTime")
+    """How long a cordoned node is left alone before its pods are listed and judged once more: a binding under way
+    becomes visible (Cluster Autoscaler's ``--node-delete-delay-after-taint`` and Karpenter's minimum are 5 s)."""
+    pod_timeout: Seconds = Field(default=600.0, alias="podEvictionTimeout")
+    """How long a drain goes without any pod agreeing to go before it is given up."""
+    node_timeout: Seconds = Field(default=1800.0, alias="nodeDrainTimeout")
+    """How long emptying one node may take altogether, without ``awaitCompletionFor``."""
+    await_timeout: Seconds = Field(default=0.0, alias="awaitCompletionFor")
+    """How long a drain waits for pods that end by themselves: those of Jobs that must not be restarted, and those whose
+    safe-to-evict annotation says ``on-completion``. 0: they keep their node."""
+    not_ready_timeout: Seconds = Field(default=300.0, alias="notReadyTimeout")
+    """How long a node in drain may be NotReady before the drain is given up and the rest left to node lifecycle."""
+    pending_timeout: Seconds = Field(default=120.0, alias="pendingTimeout")
+    """How long a pod made since the drain began may have no node, where the drained one could take it, before that is
+    given back."""
+    hand_over_timeout: Seconds = Field(default=3600.0, alias="handOverTimeout")
+    """How long an empty node waits for the autoscaler (which by default takes it after 10 minutes)."""
+    when_not_taken: Literal["restore", "keep"] = Field(default="restore", alias="whenNotTaken")
+    """What becomes of an empty node that no autoscaler takes in that time: ``restore`` uncordons it, ``keep`` leaves it
+    empty and cordoned, and in drain, for a person to delete."""
+    backoff: Seconds = Field(default=300.0, alias="backoff")
+    """Pause before a node whose drain failed is tried again; doubled with each failure in a row."""
+    backoff_limit: Seconds = Field(default=6 * 3600.0, alias="backoffLimit", validate_default=True)
+    """The longest such pause."""
+    hold_off: Seconds = Field(default=4 * 3600.0, alias="holdOff")
+    """How long a node is left alone when someone else uncordoned it during a drain."""
+    most_in_flight: int = Field(default=10, ge=1, alias="maximumEvictionsInFlight")
+    """Pods of one node on their way out at a time."""
+
+    @field_validator("backoff_limit")
+    @classmethod
+    def _grows(cls, limit: float, info: ValidationInfo) -> float:
+        first = info.data.get("backoff")
+        if first is not None and limit < first:
+            raise ValueError(f"is below backoff; allowed is {first:g} s or more")
+        return limit
+
+
+class PacingKeys(BaseModel):
+    """When to pause: after what has happened to a pool, to any pool, and while the cluster is not well.
+
+    The defaults are what users of Cluster Autoscaler and of node-refiner expect, each pause where it does its work:
+
+    * *Node added*, 10 minutes for its pool, none for the others. A new node is evidence of load that is still finding
+      its place. Cluster Autoscaler waits as long (``--scale-down-delay-after-add``), by default for all groups at once,
+      node-refiner an hour for the whole cluster; but in a cluster of many pools some node is always new, and nothing
+      would ever be removed, which is why ``--scale-down-delay-type-local`` exists. Who wants it global sets it.
+    * *Node deleted*, none, as in Cluster Autoscaler and the older controller: one node goes at a time, and the next is
+      judged on the cluster as it is then.
+    * *Drain failed*, 10 minutes for its pool (node-refiner's), whose nodes run the same workloads, so that the next
+      drain would likely fail as well and only move pods about; 3 minutes for all
+      (``--scale-down-delay-after-failure``). The node itself has its own, growing ``backoff``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    after_added: Seconds = Field(default=600.0, alias="coolDownAfterNodeAdded")
+    """Pause of a pool that got a node. A pool may have its own."""
+    after_deleted: Seconds = Field(default=0.0, alias="coolDownAfterNodeDeleted")
+    """Pause of a pool whose node a drain has removed. A pool may have its own."""
+    after_failure: Seconds = Field(default=600.0, alias="coolDownAfterFailure")
+    """Pause of a pool in which a drain was given up. A pool may have its own."""
+    all_after_added: Seconds = Field(default=0.0, alias="clusterCoolDownAfterNodeAdded")
+    """Pause of all pools when any got a node."""
+    all_after_deleted: Seconds = Field(default=0.0, alias="clusterCoolDownAfterNodeDeleted")
+    """Pause of all pools when a drain has removed a node."""
+    all_after_failure: Seconds = Field(default=180.0, alias="clusterCoolDownAfterFailure")
+    """Pause of all pools when a drain was given up."""
+    not_ready_count: int = Field(default=1, ge=0, alias="maximumNotReadyNodeCount")
+    """Nodes that may be NotReady, whatever the percentage says, before nothing is drained any more."""
+    not_ready_percent: float = Field(default=10.0, ge=0, le=100, alias="maximumNotReadyNodePercentage")
+    """The same as a percentage of all nodes; the larger of the two counts, as with Cluster Autoscaler's
+    ``--ok-total-unready-count`` (3) and ``--max-total-unready-percentage`` (45). Ours are stricter: nothing is lost by
+    packing a troubled cluster later."""
+    api_failures: int = Field(default=2, ge=0, alias="maximumAPIFailures")
+    """Passes in a row that the API server may have failed before nothing is drained any more."""
+    stranded_after: Seconds = Field(default=120.0, alias="pendingAfterDrainTimeout")
+    """How long a pod made since the last drain may be Pending before nothing is drained any more."""
+    stranded_window: Seconds = Field(default=3600.0, alias="pendingAfterDrainWindow")
+    """How long after a drain that is looked at: a pod that nothing can help must not stop the compactor for ever."""
+
+
+class SteeringKeys(BaseModel):
+    """Where evicted pods should not land: nodes that the plan would remove next carry a soft taint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    steering: bool = True
+    """Whether nodes that go next carry the taint ``tightship.dev/candidate:PreferNoSchedule``."""
+    candidate_taints: int = Field(default=20, ge=0, alias="maximumCandidateTaints")
+    """How many do at most, the first of the plan: each change of the plan costs a write per node, and a cluster in
+    which most nodes are equally unwanted steers nobody (Cluster Autoscaler's bound for its own soft taint is 10)."""

@@ -1,0 +1,89 @@
+"""Where evicted pods should not land: the nodes that go next carry a soft taint, and no others. Pure.
+
+kube-scheduler's ``TaintToleration`` score (weight 3, the largest of the default profile) then prefers nodes that stay,
+and so does our model of it (:mod:`tightship.placement.scoring`). ``PreferNoSchedule`` keeps no pod away for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from node_compactor.policy import CONTROLLER
+from tightship.cluster import Snapshot
+from tightship.drain.machine import owner_elsewhere
+from tightship.drain.writing import LiveNode, NodePatch
+from tightship.nodes import draining
+from tightship.objects import Node
+from tightship.plan import Plan
+from tightship.selectors import Taint
+
+CANDIDATE = "tightship.dev/candidate"
+EFFECT = "PreferNoSchedule"
+
+
+class Steering(Struct, frozen=True):
+    """Nodes to put the soft taint on, in the plan's order, and nodes to take it off, by name."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+def steer(snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str = CONTROLLER) -> Steering:
+    """Return the changes after which just the first *limit* nodes of *plan* carry the soft taint.
+
+    A node in drain needs it no more: it is cordoned. On one that somebody else is deleting nothing is changed.
+    Without *enabled* every node of ours loses it.
+    """
+    if not enabled:
+        return Steering(remove=tainted(snapshot, controller))
+    wanted: dict[str, None] = {}
+    for removal in plan.removals:
+        view = snapshot.nodes.get(removal.node)
+        if len(wanted) >= limit:
+            break
+        if view is not None and _may_carry(view.node):
+            wanted[removal.node] = None
+    add = [name for name in wanted if not _carries_any(snapshot.nodes[name].node.taints)]
+    remove = [
+        name
+        for name in tainted(snapshot, controller)
+        if name not in wanted and owner_elsewhere(snapshot.nodes[name].node) is None
+    ]
+    return Steering(tuple(add), tuple(remove))
+
+
+def tainted(snapshot: Snapshot, controller: str = CONTROLLER) -> tuple[str, ...]:
+    """Return the nodes that carry our soft taint, by name."""
+    return tuple(sorted(name for name, view in snapshot.nodes.items() if _carries(view.node.taints, controller)))
+
+
+def candidate_patch(live: LiveNode, on: bool, controller: str = CONTROLLER) -> NodePatch | None:
+    """Return the patch that puts the soft taint on *live*, or takes ours off; ``None`` where nothing changes.
+
+    All other taints stay as the server has them. A node that was taken since it was judged gets none.
+    """
+    if on:
+        if not _may_carry(live.node) or _carries_any(live.node.taints):
+            return None
+        return NodePatch(taints=(*live.taints, {"key": CANDIDATE, "value": controller, "effect": EFFECT}))
+    kept = tuple(
+        taint
+        for taint in live.taints
+        if (taint.get("key"), taint.get("value", ""), taint.get("effect")) != (CANDIDATE, controller, EFFECT)
+    )
+    return NodePatch(taints=kept) if len(kept) != len(live.taints) else None
+
+
+def _may_carry(node: Node) -> bool:
+    return not node.unschedulable and not draining(node) and owner_elsewhere(node) is None
+
+
+def _carries(taints: Iterable[Taint], controller: str) -> bool:
+    return any((each.key, each.value, each.effect) == (CANDIDATE, controller, EFFECT) for each in taints)
+
+
+def _carries_any(taints: Iterable[Taint]) -> bool:
+    """Whoever's it is: the API server takes no two taints of one key and effect, and one steers as well as two."""
+    return any((each.key, each.effect) == (CANDIDATE, EFFECT) for each in taints)

@@ -1,0 +1,184 @@
+"""What drains are told of the settings, what plans do about pods that end by themselves, and strategies by pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node_compactor.configuration import Flags, configure
+from node_compactor.drains import drain_settings
+from node_compactor.policy import Marks, NodeFacts, Policy, plannable
+from node_compactor.settings import SettingsError, load_settings
+from node_compactor.strategies import strategy_of
+from tightship.cluster import Snapshot
+from tightship.drain.machine import DrainRules
+from tightship.evictability import ENDS_BY_ITSELF
+from tightship.plan import STRATEGIES, PerPool, Plan, make_plan
+from tightship.reasons import Reason
+from tightship_e2e.making import NOW, budget, controller, node, pod, snapshot, workload
+
+Json = dict[str, Any]
+OPEN: Json = {
+    "nodePools": {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.5}},
+    "neededMarkedTimeForRemoval": 0,
+}
+
+
+def test_the_defaults_are_the_machines() -> None:
+    found = drain_settings(load_settings({}))
+    assert found.rules == DrainRules()
+    assert found.eviction.awaited == frozenset()
+    assert found.placement == "likely"
+
+
+def test_every_setting_of_a_drain_reaches_it() -> None:
+    values: Json = {
+        "evictionMethod": "delete",
+        "settleTime": 1,
+        "podEvictionTimeout": "2m",
+        "nodeDrainTimeout": "3m",
+        "awaitCompletionFor": "4m",
+        "notReadyTimeout": "5m",
+        "pendingTimeout": "6m",
+        "handOverTimeout": "7m",
+        "whenNotTaken": "keep",
+        "backoff": "8m",
+        "backoffLimit": "9m",
+        "holdOff": "10m",
+        "maximumEvictionsInFlight": 11,
+    }
+    more = {"placement": "certain", "disabledRules": ["LocalStorage"], "blockingSystemPodTimeout": 12}
+    found = drain_settings(load_settings({**values, **more}))
+    assert found.rules == DrainRules(
+        settle=1,
+        pod_timeout=120,
+        node_timeout=180,
+        await_timeout=240,
+        not_ready_timeout=300,
+        pending_timeout=360,
+        hand_over_timeout=420,
+        keep_drained=True,
+        backoff_base=480,
+        backoff_limit=540,
+        hold_off=600,
+        most_in_flight=11,
+        past_budgets=True,
+    )
+    assert (found.eviction.awaited, found.eviction.system_pod_timeout) == (ENDS_BY_ITSELF, 12)
+    assert found.eviction.disabled == {Reason.LOCAL_STORAGE}
+    assert found.placement == "certain"
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"evictionMethod": "kill"}, "evictionMethod: 'kill': Input should be 'evict' or 'delete'"),
+        ({"whenNotTaken": "drop"}, "whenNotTaken: 'drop': Input should be 'restore' or 'keep'"),
+        ({"backoff": 60, "backoffLimit": 30}, "backoffLimit: 30: is below backoff; allowed is 60 s or more"),
+        ({"backoff": "7h"}, "backoffLimit: 21600.0: is below backoff; allowed is 25200 s or more"),
+        ({"maximumEvictionsInFlight": 0}, "maximumEvictionsInFlight: 0: Input should be greater than or equal to 1"),
+        ({"settleTime": "soon"}, "settleTime: 'soon': 'soon' is not a duration"),
+        ({"maximumNotReadyNodePercentage": 101}, "maximumNotReadyNodePercentage: 101: Input should be less than"),
+        ({"nodePools": {"p": {"strategy": "best"}}}, "nodePools.p.strategy: 'best': Input should be 'least-utilized'"),
+        ({"steering": "maybe"}, "steering: 'maybe': "),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_allowed(values: Json, says: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_settings(values)
+    [problem] = refused.value.problems
+    assert problem.startswith(says)
+
+
+# -- pods that end by themselves, and deletion past budgets
+
+JOB = {"owner": controller("Job", "batch"), "restartPolicy": "Never"}
+ON_COMPLETION = {"notes": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "on-completion"}}
+
+
+def planned(cluster: Snapshot, **settings: object) -> tuple[Plan, dict[str, NodeFacts]]:
+    loaded = load_settings({**OPEN, **settings})
+    policy = Policy(loaded, NOW, Marks())
+    plan = make_plan(plannable(cluster, loaded), policy.judge, STRATEGIES["least-utilized"], "likely")
+    return plan, policy.facts(cluster)
+
+
+@pytest.mark.parametrize("given", [JOB, ON_COMPLETION], ids=["a Job's pod", "on completion"])
+def test_a_pod_that_ends_by_itself_keeps_its_node_unless_drains_wait_for_it(given: Json) -> None:
+    cluster = snapshot(node(), node("n2"), pod(**given), workload(), workload("Job", "batch"))
+    plan, facts = planned(cluster, maximumNodesInPlan=2)
+    assert [each.node for each in plan.removals] == ["n2"]
+    assert facts["n1"].awaits == ()
+    plan, facts = planned(cluster, awaitCompletionFor="1h", maximumNodesInPlan=1)
+    assert [each.node for each in plan.removals] == ["n2"]
+    plan, facts = planned(cluster, awaitCompletionFor="1h")
+    assert {each.node for each in plan.removals} == {"n1", "n2"}
+    assert [each.name for each in facts["n1"].awaits] == ["web-1"]
+    assert facts["n1"].evict == ()
+    assert facts["n1"].refusals == ()
+
+
+def test_another_blocker_still_keeps_the_node() -> None:
+    cluster = snapshot(node(), node("n2"), pod(naked=True), pod("web-2", **ON_COMPLETION), workload())
+    plan, _ = planned(cluster, awaitCompletionFor="1h")
+    assert "n1" in plan.refusals
+
+
+def test_a_budget_keeps_a_node_unless_pods_are_deleted_past_it() -> None:
+    blocked = budget(status={"disruptionsAllowed": 0})
+    cluster = snapshot(node(), node("n2"), pod(), pod("web-2", on="n2", cpu="1"), workload(), blocked)
+    plan, _ = planned(cluster)
+    assert plan.removals == ()
+    plan, _ = planned(cluster, evictionMethod="delete")
+    assert [each.node for each in plan.removals] == ["n1"]
+
+
+def test_a_plan_that_keeps_budgets_is_made_on_the_whole_snapshot() -> None:
+    cluster = snapshot(node(), budget())
+    assert plannable(cluster, load_settings({})) is cluster
+
+
+# -- strategies
+
+POOLS = {"n1": "a", "n2": "b", "n3": "c"}
+
+
+def pools(**strategies: str | None) -> Json:
+    return {
+        "nodePools": {
+            name: {"enabled": True, **({} if strategy is None else {"strategy": strategy})}
+            for name, strategy in strategies.items()
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        (pools(a=None, b=None), "least-utilized"),
+        (pools(a=None, b=None) | {"strategy": "fewest-nodes"}, "fewest-nodes"),
+        (pools(a="fewest-nodes", b="fewest-nodes"), "fewest-nodes"),
+        (pools(a="fewest-nodes", b=None), "per-pool"),
+        (pools(a=None, other="fewest-nodes"), "least-utilized"),
+        ({}, "least-utilized"),
+    ],
+    ids=["none has its own", "the common one", "all the same", "different", "of a pool without nodes", "no pools"],
+)
+def test_the_strategy_of_a_cluster(values: Json, name: str) -> None:
+    assert strategy_of(load_settings(values), POOLS).name == name
+
+
+def test_a_disabled_pool_has_no_say() -> None:
+    values = pools(a=None, b="fewest-nodes")
+    values["nodePools"]["b"]["enabled"] = False
+    assert strategy_of(load_settings(values), POOLS).name == "least-utilized"
+
+
+def test_a_strategy_given_as_a_flag_overrules_that_of_a_pool(tmp_path: Any) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text('{"nodePools": {"a": {"enabled": true, "strategy": "fewest-nodes"}}}')
+    assert strategy_of(configure(str(config), {}), POOLS).name == "fewest-nodes"
+    flagged = configure(str(config), {}, Flags(top={"strategy": ("--strategy", "least-utilized")}))
+    assert strategy_of(flagged, POOLS).name == "least-utilized"
+    assert isinstance(strategy_of(load_settings(pools(a=None, b="fewest-nodes")), POOLS), PerPool)

@@ -1,0 +1,281 @@
+"""Cool-downs after what has happened, and the health brake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node_compactor.pacing import Cooling, brake, cooling, hold_back
+from node_compactor.policy import Marks, Policy
+from node_compactor.settings import load_settings
+from tightship.cluster import Snapshot
+from tightship.drain_record import Finished
+from tightship.plan import STRATEGIES, make_plan
+from tightship.reasons import Reason, Refusal
+from tightship_e2e.making import DAY, NOW, controller, node, pod, snapshot, workload
+
+Json = dict[str, Any]
+
+LABEL = "nodepool"
+NO_PAUSES: Json = {
+    "coolDownAfterNodeAdded": 0,
+    "coolDownAfterFailure": 0,
+    "clusterCoolDownAfterFailure": 0,
+}
+
+
+def two_pools(**ages: float) -> Snapshot:
+    """Nodes a1, a2 of pool a and b1 of pool b, a day old unless *ages* says otherwise."""
+    return snapshot(
+        *(node(name, labels={LABEL: name[0]}, age=ages.get(name, DAY)) for name in ("a1", "a2", "b1")),
+    )
+
+
+def drained(pool: str, ending: str, ago: float, reason: str = "", by: str = "node-compactor") -> Finished:
+    return Finished(f"{pool}9", pool, by, ending, NOW - ago, reason)
+
+
+def pauses(cluster: Snapshot, *finished: Finished, pools: Json | None = None, **settings: object) -> Cooling:
+    loaded = load_settings({"nodePools": pools or {"*": {"enabled": True}}, **NO_PAUSES, **settings})
+    facts = Policy(loaded, NOW, Marks()).facts(cluster)
+    return cooling(cluster, facts, finished, loaded, NOW)
+
+
+def paused(found: Cooling) -> list[str]:
+    return [pool for pool in ("a", "b") if found.of(pool) is not None]
+
+
+@pytest.mark.parametrize(
+    ("settings", "which"),
+    [
+        ({"coolDownAfterNodeAdded": "10m"}, ["a"]),
+        ({"coolDownAfterNodeAdded": "5m"}, []),
+        ({"clusterCoolDownAfterNodeAdded": "10m"}, ["a", "b"]),
+        ({"clusterCoolDownAfterNodeAdded": "5m"}, []),
+        ({}, []),
+    ],
+)
+def test_the_newest_node_of_a_pool_is_evidence_of_a_scale_up(settings: Json, which: list[str]) -> None:
+    assert paused(pauses(two_pools(a2=300.0), **settings)) == which
+
+
+@pytest.mark.parametrize("ending", ["handed_over", "node_gone"])
+def test_a_pause_after_a_drain_has_removed_a_node(ending: str) -> None:
+    removed = drained("a", ending, 60)
+    assert paused(pauses(two_pools(), removed, coolDownAfterNodeDeleted=61)) == ["a"]
+    assert paused(pauses(two_pools(), removed, coolDownAfterNodeDeleted=60)) == []
+    assert paused(pauses(two_pools(), removed, clusterCoolDownAfterNodeDeleted=61)) == ["a", "b"]
+    assert paused(pauses(two_pools(), removed, coolDownAfterFailure=61)) == []
+
+
+def test_a_pause_after_a_drain_was_given_up() -> None:
+    gave_up = drained("a", "restored", 60, "PodStuck shop/web-1: late")
+    assert paused(pauses(two_pools(), gave_up, coolDownAfterFailure=61)) == ["a"]
+    assert paused(pauses(two_pools(), gave_up, clusterCoolDownAfterFailure=61)) == ["a", "b"]
+    assert paused(pauses(two_pools(), gave_up, coolDownAfterNodeDeleted=61)) == []
+
+
+def test_a_siblings_drain_counts_like_ours() -> None:
+    gave_up = drained("a", "restored", 60, by="node-refiner")
+    assert paused(pauses(two_pools(), gave_up, coolDownAfterFailure=61)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        drained("a", "restored", 60, "Released a9: the controller stops"),
+        drained("a", "parked", 60),
+        drained("a", "not_ours", 60),
+    ],
+    ids=["released when the controller stopped", "parked", "not ours any more"],
+)
+def test_what_is_neither_a_removal_nor_a_failure_pauses_nothing(ended: Finished) -> None:
+    lengths = {"coolDownAfterFailure": "1h", "coolDownAfterNodeDeleted": "1h", "clusterCoolDownAfterFailure": "1h"}
+    assert paused(pauses(two_pools(), ended, **lengths)) == []
+
+
+def test_a_pools_own_length_takes_the_place_of_the_common_one() -> None:
+    cluster = two_pools(a2=300.0, b1=300.0)
+    pools = {"*": {"enabled": True}, "a": {"enabled": True, "coolDownAfterNodeAdded": 0}}
+    assert paused(pauses(cluster, pools=pools, coolDownAfterNodeAdded="10m")) == ["b"]
+
+
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    settings = load_settings({"nodePools": {"*": {"enabled": True}}})
+    cluster = two_pools(a2=300.0)
+    facts = Policy(settings, NOW, Marks()).facts(cluster)
+    assert paused(cooling(cluster, facts, [], settings, NOW)) == ["a"]
+    gone, failed = drained("b", "handed_over", 1), drained("b", "restored", 100)
+    old = two_pools()
+    facts = Policy(settings, NOW, Marks()).facts(old)
+    assert paused(cooling(old, facts, [gone], settings, NOW)) == []
+    assert paused(cooling(old, facts, [failed], settings, NOW)) == ["a", "b"]
+    assert paused(cooling(old, facts, [drained("b", "restored", 300)], settings, NOW)) == ["b"]
+
+
+def test_the_detail_says_what_happened_when_and_how_long_is_left() -> None:
+    found = pauses(two_pools(a2=180.0), coolDownAfterNodeAdded="10m").of("a")
+    assert found is not None
+    assert (found.reason, found.subject) == (Reason.COOL_DOWN, "a")
+    assert found.detail == "node a2 was added to pool a 3m ago: pool a pauses for 10m, 7m left"
+    everywhere = pauses(
+        two_pools(), drained("a", "restored", 60, "PodStuck x: late"), clusterCoolDownAfterFailure="3m"
+    ).of("b")
+    assert everywhere is not None
+    assert everywhere.detail == (
+        "the drain of node a9 in pool a was given up (PodStuck x: late) 60s ago: every pool pauses for 3m, 2m left"
+    )
+
+
+def test_of_several_pauses_the_one_that_lasts_longest_is_told() -> None:
+    gave_up = drained("a", "restored", 60)
+    found = pauses(two_pools(a2=300.0), gave_up, coolDownAfterNodeAdded="10m", clusterCoolDownAfterFailure="1h")
+    for pool, what in (("a", "every pool pauses for 1h"), ("b", "every pool pauses for 1h")):
+        refusal = found.of(pool)
+        assert refusal is not None
+        assert what in refusal.detail
+
+
+def test_a_node_from_the_future_pauses_from_now_on_and_no_longer() -> None:
+    found = pauses(two_pools(a2=-500.0), coolDownAfterNodeAdded="10m").of("a")
+    assert found is not None
+    assert found.detail.endswith("10m left")
+
+
+# -- the brake
+
+
+def braked(cluster: Snapshot, *finished: Finished, failures: int = 0, **settings: object) -> Refusal | None:
+    return brake(cluster, finished, load_settings(settings), NOW, failures)
+
+
+def nodes(ready: int, not_ready: int, **given: Any) -> list[Json]:
+    well = [node(f"n{number:03}") for number in range(ready)]
+    return [*well, *(node(f"x{number:03}", ready="Unknown", **given) for number in range(not_ready))]
+
+
+@pytest.mark.parametrize(
+    ("ready", "not_ready", "settings", "holds"),
+    [
+        (2, 1, {}, False),
+        (2, 2, {}, True),
+        (4, 4, {}, True),
+        (90, 10, {}, False),
+        (89, 11, {}, True),
+        (4, 4, {"maximumNotReadyNodeCount": 4}, False),
+        (4, 4, {"maximumNotReadyNodePercentage": 50}, False),
+        (5, 1, {"maximumNotReadyNodeCount": 0}, True),
+    ],
+)
+def test_too_many_nodes_that_are_not_ready(ready: int, not_ready: int, settings: Json, holds: bool) -> None:
+    assert (braked(snapshot(*nodes(ready, not_ready)), **settings) is not None) == holds
+
+
+def test_nodes_that_are_being_deleted_are_not_counted() -> None:
+    leaving = nodes(4, 4, taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}])
+    assert braked(snapshot(*leaving)) is None
+
+
+@pytest.mark.parametrize(("failures", "holds"), [(0, False), (2, False), (3, True)])
+def test_an_api_server_that_fails_pass_after_pass(failures: int, holds: bool) -> None:
+    assert (braked(snapshot(node()), failures=failures) is not None) == holds
+
+
+LAST = drained("a", "handed_over", 600)
+
+
+@pytest.mark.parametrize(
+    ("given", "holds"),
+    [
+        ({"age": 300.0}, True),
+        ({"age": 60.0}, False),
+        ({"age": 601.0}, False),
+        ({"age": 300.0, "cpu": "8"}, False),
+        ({"age": 300.0, "schedulingGates": [{"name": "g"}]}, False),
+        ({"age": 300.0, "schedulerName": "other"}, False),
+        ({"age": 300.0, "deletion": NOW}, False),
+    ],
+    ids=[
+        "pending",
+        "only just",
+        "before the drain ended",
+        "fits on no node",
+        "gated",
+        "another scheduler's",
+        "leaving",
+    ],
+)
+def test_pods_without_a_place_since_the_last_drain(given: Json, holds: bool) -> None:
+    cpu = given.pop("cpu", "4")
+    cluster = snapshot(
+        node(), pod("full", cpu="3500m"), pod("new", on="", phase="Pending", cpu=cpu, **given), workload()
+    )
+    assert (braked(cluster, LAST) is not None) == holds
+
+
+def test_without_a_drain_lately_pending_pods_say_nothing_about_drains() -> None:
+    cluster = snapshot(node(), pod("new", on="", phase="Pending", age=300.0), workload())
+    assert braked(cluster) is None
+    assert braked(cluster, drained("a", "restored", 3601)) is None
+
+
+def test_the_window_ends_what_nothing_can_help() -> None:
+    cluster = snapshot(node(), pod("new", on="", phase="Pending", age=3500.0), workload())
+    assert braked(cluster, drained("a", "handed_over", 3550)) is not None
+    assert braked(cluster, drained("a", "handed_over", 3550), pendingAfterDrainWindow="30m") is None
+
+
+def test_all_causes_are_told_at_once() -> None:
+    found = braked(snapshot(*nodes(1, 5)), failures=9)
+    assert found is not None
+    assert (found.reason, found.subject) == (Reason.CLUSTER_UNHEALTHY, "cluster")
+    assert found.detail == (
+        "5 of 6 nodes are not Ready (x000, x001, x002 and 2 more), at most 1 or 10% may be; "
+        "the API server failed 9 passes in a row, at most 2 may be"
+    )
+
+
+# -- held back
+
+
+def test_candidates_that_pause_are_refused_and_others_are_planned() -> None:
+    cluster = two_pools(a2=3000.0)
+    settings = load_settings(
+        {
+            "nodePools": {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.5}},
+            "neededMarkedTimeForRemoval": 0,
+            **NO_PAUSES,
+            "coolDownAfterNodeAdded": "1h",
+        }
+    )
+    policy = Policy(settings, NOW, Marks())
+    facts = policy.facts(cluster)
+    judgement = policy.judge(cluster)
+    pools = {name: fact.pool for name, fact in facts.items()}
+    resting = cooling(cluster, facts, [], settings, NOW)
+    held = hold_back(judgement, pools, resting, None)
+    plan = make_plan(cluster, lambda _: held, STRATEGIES["least-utilized"], "likely")
+    assert [each.node for each in plan.removals] == ["b1"]
+    assert {name: [each.reason for each in found] for name, found in plan.refusals.items()} == {
+        "a1": [Reason.COOL_DOWN],
+        "a2": [Reason.COOL_DOWN],
+    }
+    sick = Refusal(Reason.CLUSTER_UNHEALTHY, "cluster", "why")
+    everything = hold_back(judgement, pools, resting, sick)
+    assert everything.candidates == ()
+    assert [each.reason for each in everything.refusals["a1"]] == [Reason.CLUSTER_UNHEALTHY, Reason.COOL_DOWN]
+    assert everything.refusals["b1"] == (sick,)
+
+
+def test_without_a_pause_the_judgement_is_the_same() -> None:
+    cluster = two_pools()
+    judgement = Policy(load_settings({"nodePools": {}}), NOW, Marks()).judge(cluster)
+    assert hold_back(judgement, {}, Cooling(NOW), None) is judgement
+
+
+def test_nodes_that_stay_anyway_keep_their_refusals() -> None:
+    cluster = snapshot(node(unschedulable=True), pod(owner=controller("ReplicaSet", "web")), workload())
+    judgement = Policy(load_settings({"nodePools": {}}), NOW, Marks()).judge(cluster)
+    held = hold_back(judgement, {"n1": ""}, Cooling(NOW), Refusal(Reason.CLUSTER_UNHEALTHY, "cluster"))
+    assert held.refusals == judgement.refusals
