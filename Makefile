@@ -73,6 +73,10 @@ format: install ## Format and fix what can be fixed.
 bench: install ## What is promised about speed, memory and packing, as ratios within this run (needs make controlplane).
 	@$(BIN)/python bench/run.py $(ARGS)
 
+.PHONY: live
+live: install controlplane ## The running controller on a real cluster of 1,523 nodes, in a real control plane (ARGS="steered --minutes 5").
+	@$(BIN)/python bench/live.py $(ARGS)
+
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate $(patsubst %,--no-emit-package %,tightship node-compactor tightship-simulator tightship-e2e)
 

@@ -1,0 +1,376 @@
+"""A running controller on a real cluster of 1,523 nodes, in a real control plane: nodes kept, evictions, what is left.
+
+    python bench/live.py                               all three ways, until nothing is left to do: 10 minutes each
+    python bench/live.py steered --minutes 5           one of them, cut short
+    python bench/live.py --removals 50 --profile       a short look, with what one pass costs
+
+`node-compactor run` is a process of its own, under an account with the rights it needs and no others. API server,
+scheduler and controller-manager are Kubernetes' own; kubelets are played. The Cluster Autoscaler is stood in for by
+something that deletes only what a drain has emptied, writes the autoscaler's taint first, and **adds nothing**: a pod
+that the scheduler called unschedulable for ten seconds (the autoscaler's interval) is counted as a node that would have
+been added back.
+
+The anchors were measured elsewhere on the same cluster and are only printed beside: the Cluster Autoscaler 1.31 alone,
+at two of its thresholds, and a model of removing one node at a time without steering.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import gzip
+import json
+import os
+import pstats
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from node_compactor.configuration import parse_config_map
+from node_compactor.deciding import decide
+from tightship.kube.files import read_file
+from tightship_e2e import Client, ControlPlane, load
+from tightship_e2e import remover as stand_in
+from tightship_e2e.audit import AuditEvent
+from tightship_e2e.client import Items, Json
+from tightship_e2e.remover import Remover
+from tightship_e2e.replica import ACCOUNT, NAMESPACE, USER, Replica, configure, new_team, permit
+
+LIMITS = {"least-utilized": 0.75, "fewest-nodes": 1.01}
+"""The Cluster Autoscaler's threshold of the anchor; and one that every node is below, however full."""
+
+WAYS: Mapping[str, tuple[str, bool]] = {
+    "least": ("least-utilized", True),
+    "unsteered": ("fewest-nodes", False),
+    "steered": ("fewest-nodes", True),
+}
+ANCHORS = (
+    ("Cluster Autoscaler 1.31 alone, at 0.75", 569, 2001),
+    ("Cluster Autoscaler 1.31 alone, at 0.5", 707, 1313),
+    ("model: one at a time, without steering", 420, None),
+)
+BAR_NODES, BAR_EVICTIONS = 440, 2001
+NODES_IN_DRAIN = 10
+CANDIDATES = 20
+"""The controller's default."""
+LOOK = 1.0
+"""Seconds between two looks of the autoscaler's stand-in: its own default is for small clusters."""
+QUIET = 15.0
+"""Seconds without a plan, a drain, or a pod on its way that end a run."""
+AUTOSCALER_LOOKS = 10.0
+"""Seconds a pod may be unschedulable before an autoscaler would add a node."""
+
+
+def openb() -> Path | None:
+    """The real cluster of the shared data, if it is at hand."""
+    folder = os.environ.get("TIGHTSHIP_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data"
+    path = Path(folder) / "openb_cluster.json.gz"
+    return path if path.exists() else None
+
+
+def settings(strategy: str, steering: bool, options: argparse.Namespace) -> dict[str, object]:
+    """What is live in the ConfigMap: every pause off, so that only the work itself takes time."""
+    limit = options.limit or LIMITS[strategy]
+    pool = {"enabled": True, "scaleDownCPURequestRatioLimit": limit, "scaleDownRequiredUnderutilizedNodeCount": 1}
+    return {
+        "nodePools": {"*": pool},
+        "strategy": strategy,
+        "placement": options.placement,
+        "steering": steering,
+        "maximumCandidateTaints": options.candidates,
+        "maximumNodesInDrain": options.in_drain,
+        "neededMarkedTimeForRemoval": 0,
+        "minimumNodeAge": 0,
+        "settleTime": 0,
+        "backoff": 30,
+        "backoffLimit": 120,
+        "coolDownAfterNodeAdded": 0,
+        "coolDownAfterNodeDeleted": 0,
+        "coolDownAfterFailure": 0,
+        "clusterCoolDownAfterNodeAdded": 0,
+        "clusterCoolDownAfterNodeDeleted": 0,
+        "clusterCoolDownAfterFailure": 0,
+        "maximumNotReadyNodeCount": 1000,
+        "maximumNotReadyNodePercentage": 100,
+        "maximumAPIFailures": 1000,
+    }
+
+
+class Cordoned(Client):
+    """Lists cordoned nodes only: all that the autoscaler's stand-in needs to see of a large cluster."""
+
+    async def list(self, kind: str, namespace: str | None = None, **selectors: str) -> Items:
+        if kind == "Node":
+            selectors = {"fieldSelector": "spec.unschedulable=true", **selectors}
+        return await super().list(kind, namespace, **selectors)
+
+
+@dataclass
+class Watched:
+    """What was seen of pods without a node."""
+
+    since: dict[str, float] = field(default_factory=dict)
+    longest: float = 0.0
+    would_add: set[str] = field(default_factory=set)
+    pending: int = 0
+
+    def look(self, pods: Items) -> None:
+        now = time.monotonic()
+        waiting = {pod["metadata"]["uid"]: pod for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+        self.pending = len(waiting)
+        self.since = {uid: self.since.get(uid, now) for uid in waiting}
+        for uid, since in self.since.items():
+            self.longest = max(self.longest, now - since)
+            if now - since >= AUTOSCALER_LOOKS and _unschedulable(waiting[uid]):
+                self.would_add.add(uid)
+
+
+def _unschedulable(pod: Json) -> bool:
+    conditions = pod["status"].get("conditions") or []
+    return any(each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable" for each in conditions)
+
+
+@dataclass
+class Outcome:
+    """One run, as measured. *ended* says what ended it: nothing left to do, or a bound of ours."""
+
+    way: str
+    strategy: str
+    steering: bool
+    limit: float
+    in_drain: int
+    candidates: int
+    ended: str = ""
+    kept: int = 0
+    evictions: int = 0
+    twice: int = 0
+    pending: int = 0
+    longest_pending: float = 0.0
+    added_back: int = 0
+    seconds: float = 0.0
+    passes: int = 0
+    pass_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    drains: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, int] = field(default_factory=dict)
+    requests: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        return self.ended == "nothing left to do"
+
+
+SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+
+
+def series(text: str, name: str) -> dict[str, float]:
+    """The samples of one metric, by their labels as written."""
+    return {labels: float(value) for found, labels, value in SAMPLE.findall(text) if found == name}
+
+
+def total(text: str, name: str) -> float:
+    return sum(series(text, name).values())
+
+
+async def drive(
+    api: Client, plane: ControlPlane, remover: Remover, replica: Replica, outcome: Outcome, options: argparse.Namespace
+) -> None:
+    """Wait until nothing is left to do, or a bound is reached; fill in *outcome*."""
+    watched, began, quiet_since = Watched(), time.monotonic(), None
+    shown, text = 0.0, ""
+    while True:
+        await asyncio.sleep(1)
+        watched.look(await api.list("Pod", fieldSelector="spec.nodeName="))
+        status, answer = await replica.get("/metrics")
+        text = answer if status == 200 else text
+        now = time.monotonic()
+        planned, in_drain = total(text, "tightship_nodes_planned"), total(text, "tightship_drains_in_phase")
+        passes = total(text, "tightship_loop_duration_seconds_count")
+        busy = planned or in_drain or watched.pending or not passes
+        quiet_since = None if busy else (quiet_since or now)
+        if now >= shown + 15:
+            shown = now
+            evictions = total(text, "tightship_evictions_total")
+            print(
+                f"    {outcome.way} {now - began:5.0f} s: {len(remover.removed)} removed, planned {planned:.0f},"
+                f" in drain {in_drain:.0f}, pending {watched.pending}, evictions {evictions:.0f}",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+        if replica.code is not None:
+            outcome.ended = f"the controller ended with {replica.code}"
+        elif quiet_since is not None and now >= quiet_since + QUIET:
+            outcome.ended = "nothing left to do"
+            now = quiet_since
+        elif options.removals and len(remover.removed) >= options.removals:
+            outcome.ended = f"cut short after {options.removals} removals"
+        elif now >= began + options.minutes * 60:
+            outcome.ended = f"cut short after {options.minutes:g} minutes"
+        if outcome.ended:
+            break
+    outcome.seconds = now - began
+    outcome.cpu_seconds = total(text, "process_cpu_seconds_total")
+    outcome.passes = int(total(text, "tightship_loop_duration_seconds_count"))
+    outcome.pass_seconds = total(text, "tightship_loop_duration_seconds_sum") / max(1, outcome.passes)
+    outcome.drains = {labels: int(value) for labels, value in series(text, "tightship_drains_total").items()}
+    outcome.answers = {k: int(v) for k, v in series(text, "tightship_evictions_total").items() if v}
+    if replica.code is None:
+        replica.told_to_end()
+        await replica.ended()
+    await asyncio.sleep(3)  # what was evicted last finds a place
+    watched.look(await api.list("Pod", fieldSelector="spec.nodeName="))
+    outcome.kept = len(await api.list("Node"))
+    outcome.pending, outcome.longest_pending = watched.pending, watched.longest
+    events = plane.audit_events()
+    evicted = accepted(events)
+    outcome.evictions, outcome.twice = sum(evicted.values()), sum(count > 1 for count in evicted.values())
+    added = sum(
+        event.verb == "create" and event.object_ref.resource == "nodes" and event.code == 201 for event in events
+    )
+    outcome.added_back = added + len(watched.would_add)
+    outcome.requests = dict(asked(events).most_common(12))
+
+
+def accepted(events: Iterable[AuditEvent]) -> Counter[str]:
+    """Evictions that the API server granted the controller, by pod."""
+    return Counter(
+        f"{event.object_ref.namespace}/{event.object_ref.name}"
+        for event in events
+        if event.object_ref.subresource == "eviction" and event.code == 201 and event.user.username == USER
+    )
+
+
+def asked(events: Iterable[AuditEvent]) -> Counter[str]:
+    """The controller's requests by verb, resource and status."""
+    return Counter(
+        f"{event.verb} {event.object_ref.resource}{'/' if event.object_ref.subresource else ''}"
+        f"{event.object_ref.subresource} {event.code}"
+        for event in events
+        if event.user.username == USER
+    )
+
+
+def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
+    """One run in a control plane of its own."""
+    strategy, steering = WAYS[way]
+    outcome = Outcome(
+        way,
+        strategy,
+        steering,
+        options.limit or LIMITS[strategy],
+        options.in_drain,
+        options.candidates if steering else 0,
+    )
+    team = new_team()
+    with ControlPlane(audit=True) as plane:
+
+        async def main(api: Client) -> None:
+            report = await load(api, cluster)
+            print(f"  {way}: {report.nodes} nodes, {report.bound} pods in {report.seconds:.0f} s", file=sys.stderr)
+            for problem in report.problems[:5]:
+                print(f"    {problem}", file=sys.stderr)
+            await permit(api)
+            await configure(api, team, settings(strategy, steering, options))
+            kubeconfig = await asyncio.to_thread(plane.service_account_kubeconfig, NAMESPACE, ACCOUNT, lifetime=7200)
+            plane.audit_events()
+            replica = Replica(
+                plane, team, kubeconfig, LOG_LEVEL=options.log_level, LOG_FORMAT="plaintext",
+                LEASE_DURATION_SECONDS="15", LEASE_RENEW_DEADLINE_SECONDS="10", LEASE_RETRY_PERIOD_SECONDS="2",
+                REQUEST_TIMEOUT_SECONDS="30",
+            )  # fmt: skip
+            try:
+                async with Cordoned(plane.server, plane.token, plane.ca_file) as narrow, Remover(narrow) as remover:
+                    await drive(api, plane, remover, replica, outcome, options)
+            finally:
+                options.out.mkdir(parents=True, exist_ok=True)
+                (options.out / f"live-{way}.log").write_text(replica.log)
+                (options.out / f"live-{way}.json").write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+
+        plane.run(main)
+    return outcome
+
+
+def profile(path: Path, options: argparse.Namespace) -> None:
+    """What dominates one pass over the whole cluster."""
+    snapshot = read_file(str(path))
+    for strategy in LIMITS:
+        text = json.dumps(settings(strategy, True, options))
+        parsed = parse_config_map({"config.yaml": text}, {})
+        now, start = time.time(), time.process_time()
+        decision = decide(snapshot, parsed, now)
+        spent = time.process_time() - start
+        print(f"one pass of {strategy}: {spent:.2f} CPU s, {len(decision.plan.removals)} removals planned")
+        profiler = cProfile.Profile()
+        profiler.runcall(decide, snapshot, parsed, now)
+        pstats.Stats(profiler).sort_stats("cumulative").print_stats(25)
+
+
+def text(outcomes: Iterable[Outcome]) -> str:
+    """The table, anchors beneath."""
+    columns = ("nodes kept", "evictions", "pending", "added back", "given up", "wall s", "passes", "s each", "CPU s")
+    lines = [" " * 44 + "".join(f"{name:>11}" for name in columns)]
+    for each in outcomes:
+        steered = f"steering from {each.candidates}" if each.steering else "without steering"
+        given_up = sum(count for labels, count in each.drains.items() if 'ending="restored"' in labels)
+        values = (
+            f"{each.kept:,}", f"{each.evictions:,}", each.pending, each.added_back, given_up, f"{each.seconds:.0f}",
+            each.passes, f"{each.pass_seconds:.2f}", f"{each.cpu_seconds:.0f}",
+        )  # fmt: skip
+        lines.append(f"{f'{each.strategy}, {steered}':44}" + "".join(f"{value:>11}" for value in values))
+        lines += [f"    {note}" for note in notes(each)]
+    for name, kept, evictions in ANCHORS:
+        lines.append(f"{name:44}{kept:>11,}" + (f"{evictions:>11,}" if evictions is not None else ""))
+    return "\n".join(lines)
+
+
+def notes(each: Outcome) -> list[str]:
+    """What the figures of one run don't say."""
+    found = [f"nodes below {each.limit:g} of CPU may go, {each.in_drain} in drain at once"]
+    if not each.finished:
+        found.append(f"ended early: {each.ended}")
+    if each.longest_pending >= 1:
+        found.append(f"a pod waited {each.longest_pending:.0f} s for a node")
+    if each.twice:
+        found.append(f"{each.twice} pods were evicted more than once")
+    if each.finished and each.strategy == "fewest-nodes":
+        nothing_lost = not each.pending and not each.added_back
+        holds = each.kept <= BAR_NODES and each.evictions < BAR_EVICTIONS and nothing_lost
+        bar = f"at most {BAR_NODES} nodes, fewer than {BAR_EVICTIONS:,} evictions, none pending, none added back"
+        found.append(f"bar {bar}: {'holds' if holds else 'DOES NOT HOLD'}")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ways", nargs="*", choices=[*WAYS, []], help=f"{', '.join(WAYS)}; all where none is given")
+    parser.add_argument("--minutes", type=float, default=60.0, help="the longest that one run may take (60)")
+    parser.add_argument("--removals", type=int, default=0, help="end a run after so many")
+    parser.add_argument("--in-drain", type=int, default=NODES_IN_DRAIN, help=f"nodes at once ({NODES_IN_DRAIN})")
+    parser.add_argument("--candidates", type=int, default=CANDIDATES, help=f"nodes steered away from ({CANDIDATES})")
+    parser.add_argument("--limit", type=float, default=0.0, help="CPU ratio below which nodes may go (see the table)")
+    parser.add_argument("--placement", default="likely", choices=["possible", "likely", "certain"])
+    parser.add_argument("--profile", action="store_true", help="first show what one pass costs")
+    parser.add_argument("--log-level", default="info", help="of the controller's log in the output folder")
+    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "out")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    path = openb()
+    if path is None:
+        print("openb_cluster.json.gz is not at hand: name its folder in TIGHTSHIP_DATA", file=sys.stderr)
+        return 1
+    if options.profile:
+        profile(path, options)
+    cluster: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    stand_in.LOOK = LOOK
+    outcomes = [measure(way, cluster, options) for way in options.ways or WAYS]
+    print(json.dumps([asdict(each) for each in outcomes], indent=1) if options.json else text(outcomes))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

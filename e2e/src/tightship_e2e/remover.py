@@ -1,0 +1,95 @@
+"""A stand-in for the Cluster Autoscaler, which can't be had here (its Go module is refused by the module proxy).
+
+It does only the last step of a scale-down, and only to nodes that a drain of ours has emptied: it never judges
+utilization, evicts nothing, adds nothing, and knows no node groups. So what a test shows with it is that an emptied
+node can be taken away at any moment, not that the real Cluster Autoscaler would take it. As that one does, it first
+writes its taint by compare-and-swap, and then has the node removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from types import TracebackType
+from typing import Self
+
+from tightship_e2e.client import ApiError, Client, Json
+from tightship_e2e.invariants import TAINT, taints
+
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+LOOK = 0.1  # seconds between two looks
+
+
+class Remover:
+    """Deletes nodes that are cordoned and tainted by us and have held no pod to move for *after* seconds."""
+
+    def __init__(self, api: Client, after: float = 0.5) -> None:
+        self.removed: list[str] = []
+        self._api = api
+        self._after = after
+        self._empty: dict[str, float] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="remover")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is None:
+            return
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        while True:
+            await self._look()
+            await asyncio.sleep(LOOK)
+
+    async def _look(self) -> None:
+        drained = [node for node in await self._api.list("Node") if _ours(node)]
+        names = {node["metadata"]["name"] for node in drained}
+        self._empty = {name: since for name, since in self._empty.items() if name in names}
+        for node in drained:
+            name = node["metadata"]["name"]
+            pods = await self._api.list("Pod", fieldSelector=f"spec.nodeName={name}")
+            if any(_moves(pod) for pod in pods):
+                self._empty.pop(name, None)
+            elif time.monotonic() >= self._empty.setdefault(name, time.monotonic()) + self._after:
+                await self._remove(node)
+
+    async def _remove(self, node: Json) -> None:
+        name = node["metadata"]["name"]
+        try:
+            await mark_to_be_deleted(self._api, node)
+        except ApiError as error:
+            if error.status in (404, 409):
+                return  # somebody else wrote: seen again at the next look
+            raise
+        await self._api.delete("Node", name)
+        self.removed.append(name)
+        self._empty.pop(name, None)
+
+
+async def mark_to_be_deleted(api: Client, node: Json) -> None:
+    """Write the Cluster Autoscaler's taint, if the node is still the version it was judged by."""
+    mark = {"key": TO_BE_DELETED, "value": str(int(time.time())), "effect": "NoSchedule"}
+    body = {
+        "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+        "spec": {"taints": [*taints(node), mark]},
+    }
+    await api.patch("Node", node["metadata"]["name"], body)
+
+
+def _ours(node: Json) -> bool:
+    return bool(node["spec"].get("unschedulable")) and any(each["key"] == TAINT for each in taints(node))
+
+
+def _moves(pod: Json) -> bool:
+    meta = pod["metadata"]
+    if "kubernetes.io/config.mirror" in (meta.get("annotations") or {}):
+        return False
+    return not any(each["kind"] == "DaemonSet" for each in meta.get("ownerReferences") or [])

@@ -1,0 +1,214 @@
+"""Replicas of ``node-compactor run`` as processes of a plane, and the account, the settings and the Leases they use."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tightship_e2e.client import ApiError, Client, Json, wait_for
+from tightship_e2e.components import free_ports
+from tightship_e2e.plane import ControlPlane
+
+NAMESPACE = "default"
+ACCOUNT = "node-compactor"
+USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+DEADLINE = 60.0
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+QUICK: Mapping[str, object] = {
+    "nodePools": {
+        "*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequiredUnderutilizedNodeCount": 1}
+    },
+    "neededMarkedTimeForRemoval": 0,
+    "minimumNodeAge": 0,
+    "settleTime": 0.5,
+    "podEvictionTimeout": 60,
+    "nodeDrainTimeout": 60,
+    "notReadyTimeout": 60,
+    "handOverTimeout": 60,
+    "backoff": 1,
+    "backoffLimit": 2,
+    "holdOff": 600,
+    "coolDownAfterNodeAdded": 0,
+    "coolDownAfterNodeDeleted": 0,
+    "coolDownAfterFailure": 0,
+    "clusterCoolDownAfterNodeAdded": 0,
+    "clusterCoolDownAfterNodeDeleted": 0,
+    "clusterCoolDownAfterFailure": 0,
+    "maximumAPIFailures": 1000,
+}
+"""A configuration whose pauses are as short as a test wants them."""
+
+_READ = {
+    "": ["nodes", "pods", "namespaces", "persistentvolumeclaims", "persistentvolumes", "replicationcontrollers"],
+    "apps": ["replicasets", "statefulsets", "daemonsets"],
+    "batch": ["jobs"],
+    "policy": ["poddisruptionbudgets"],
+    "storage.k8s.io": ["storageclasses", "csinodes"],
+}
+RULES: list[Json] = [
+    *({"apiGroups": [group], "resources": kinds, "verbs": ["get", "list", "watch"]} for group, kinds in _READ.items()),
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+]
+
+
+async def permit(api: Client) -> None:
+    """Make the account that replicas run under, unless it is there."""
+    meta = {"name": ACCOUNT}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT}
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+    core = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+    for path, body in (
+        (core, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}),
+        (f"{RBAC}/clusterroles", {"metadata": meta, "rules": RULES}),
+        (f"{RBAC}/clusterrolebindings", {"metadata": meta, "roleRef": role, "subjects": [subject]}),
+    ):
+        try:
+            await api.call("POST", path, body=body)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+
+async def configure(api: Client, name: str, settings: Mapping[str, object] | str) -> None:
+    """Write settings (a text as it is) into the ConfigMap *name*."""
+    text = settings if isinstance(settings, str) else json.dumps(settings)
+    body = {"data": {"config.yaml": text}}
+    try:
+        await api.create({"kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}, **body})
+    except ApiError as error:
+        if error.status != 409:
+            raise
+        await api.patch("ConfigMap", name, body, NAMESPACE)
+
+
+async def lease(api: Client, name: str) -> Json:
+    """Return a Lease, empty where there is none."""
+    status, answer = await api.request("GET", f"{LEASES}/{name}")
+    return answer if status == 200 else {}
+
+
+async def claims(api: Client, team: str) -> list[Json]:
+    """Return the claims in the ledger of *team*."""
+    found = await lease(api, f"{team}-claims")
+    text = (found.get("metadata", {}).get("annotations") or {}).get("tightship.dev/claims", "[]")
+    decoded: list[Json] = json.loads(text)
+    return decoded
+
+
+class Replica:
+    """One process of ``node-compactor run``. All with the same *team* share ConfigMap, election and ledger."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, plane: ControlPlane, team: str, kubeconfig: Path, **variables: str) -> None:
+        self.plane = plane
+        self.name = f"{team}-{next(self._numbers)}"
+        self.port = free_ports("http")["http"]
+        environment = {
+            "KUBECONFIG": str(kubeconfig),
+            "NAMESPACE": NAMESPACE,
+            "POD_NAME": self.name,
+            "CONFIG_MAP_NAME": team,
+            "LEASE_NAME": f"{team}-leader",
+            "CLAIMS_LEASE_NAME": f"{team}-claims",
+            "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "1",
+            "LEASE_DURATION_SECONDS": "6",
+            "LEASE_RENEW_DEADLINE_SECONDS": "4",
+            "LEASE_RETRY_PERIOD_SECONDS": "0.5",
+            "REQUEST_TIMEOUT_SECONDS": "5",
+            "HTTP_HOST": "127.0.0.1",
+            "HTTP_PORTS": str(self.port),
+            "LOG_LEVEL": "debug",
+            "LOG_FORMAT": "json",
+            **variables,
+        }
+        command = [sys.executable, "-m", "node_compactor.cli", "run"]
+        self.pid = plane.spawn(self.name, command, env=environment)
+
+    @property
+    def log(self) -> str:
+        """Everything it has written."""
+        return self.plane.logs[self.name].read_text(errors="replace")
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, None while it runs."""
+        return self.plane.exits().get(self.name)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        if self.code is None:
+            self.plane.kill(self.name)
+
+    def told_to_end(self) -> None:
+        """SIGTERM."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    async def ended(self, deadline: float = DEADLINE) -> int:
+        """Wait for its end and return the exit code."""
+
+        async def over() -> bool:
+            return self.code is not None
+
+        await wait_for(over, deadline, f"the end of {self.name}")
+        assert self.code is not None
+        return self.code
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Ask it over HTTP; 0 when it does not answer."""
+        return await asyncio.to_thread(self._get, path)
+
+    def _get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    async def ready(self) -> None:
+        """Wait until it says that it is ready."""
+
+        async def answers() -> bool:
+            if self.code is not None:
+                raise AssertionError(f"{self.name} ended with {self.code}:\n{self.log}")
+            return (await self.get("/readyz"))[0] == 200
+
+        await wait_for(answers, DEADLINE, f"{self.name} is ready")
+
+    async def status(self) -> Any:
+        """Return what it says of its last pass."""
+        return json.loads((await self.get("/status"))[1])
+
+    async def says(self, text: str, deadline: float = DEADLINE) -> None:
+        """Wait until its log holds *text*."""
+
+        async def there() -> bool:
+            return text in self.log
+
+        try:
+            await wait_for(there, deadline, f"{self.name} says {text!r}")
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.log[-8000:]}") from None
+
+
+def new_team() -> str:
+    """Return a name that no Lease bears yet: Leases outlive the emptying of a plane."""
+    return f"team-{time.time_ns()}"

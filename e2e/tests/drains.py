@@ -1,0 +1,142 @@
+"""What the tests of drains share: a small cluster with one node to spare, and the crew that works on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from clusters import as_list, budget, node, replicas
+
+from tightship_e2e import Client, ControlPlane, load
+from tightship_e2e.client import Items, Json, wait_while
+from tightship_e2e.fault_proxy import FaultProxy
+from tightship_e2e.invariants import Recorder, healthy, successful_evictions
+from tightship_e2e.remover import Remover
+from tightship_e2e.replica import ACCOUNT, NAMESPACE, QUICK, Replica, configure, new_team, permit
+
+POOL = "cloud.google.com/gke-nodepool"
+DEADLINE = 90.0
+SETTINGS: Mapping[str, object] = {
+    **QUICK,
+    "nodePools": {
+        "*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0},
+        "spare": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequiredUnderutilizedNodeCount": 1},
+    },
+}
+"""Only nodes of pool "spare" may go."""
+
+
+def spare(name: str = "n1", pool: str = "spare") -> Json:
+    """Return a node with something of others in every place that a drain writes to."""
+    made = node(name)
+    made["metadata"]["labels"] |= {POOL: pool, "example.com/kept": "yes"}
+    made["metadata"]["annotations"] = {"example.com/note": "not ours"}
+    taint = {"key": "example.com/soft", "value": "x", "effect": "PreferNoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+    made["spec"]["taints"] = [*made["spec"].get("taints", []), taint]
+    return made
+
+
+def small(*more: Json, pods: int = 3) -> Json:
+    """Return a cluster: n1 may go, n2 and n3 have room and stay; *pods* pods on n1, and a budget that allows one."""
+    rest = [spare(name, pool="rest") for name in ("n2", "n3")]
+    where = ["n1"] * pods + ["n2", "n3"]
+    return as_list(spare(), *rest, *replicas("web", where, app="web"), budget("web", len(where) - 1, app="web"), *more)
+
+
+class Site:
+    """A loaded cluster, watched, with a team of replicas that reach the API server through a proxy."""
+
+    def __init__(
+        self, plane: ControlPlane, api: Client, proxy: FaultProxy, kubeconfig: Path, recorder: Recorder
+    ) -> None:
+        self.plane = plane
+        self.api = api
+        self.proxy = proxy
+        self.kubeconfig = kubeconfig
+        self.recorder = recorder
+        self.team = new_team()
+        self.replicas: list[Replica] = []
+
+    def start(self, **variables: str) -> Replica:
+        """Start one more replica."""
+        self.replicas.append(Replica(self.plane, self.team, self.kubeconfig, **variables))
+        return self.replicas[-1]
+
+    async def gone(self, name: str, deadline: float = DEADLINE) -> None:
+        """Wait until a node is gone."""
+        await self.seen(lambda: self.recorder.node(name) is None, f"{name} is gone", deadline)
+
+    async def phase(self, name: str, phase: str, deadline: float = DEADLINE) -> None:
+        """Wait until a node has been in a phase."""
+        await self.seen(lambda: phase in self.recorder.phases(name), f"{name} is {phase}", deadline)
+
+    async def seen(self, condition: Callable[[], bool], what: str, deadline: float = DEADLINE) -> None:
+        """Wait for what the recorder sees; the replicas' logs are in the error."""
+        try:
+            await self.recorder.until(condition, what, deadline)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from None
+
+    def logs(self) -> str:
+        """Return the ends of what the replicas have said."""
+        return "\n".join(f"--- {each.name} (exit {each.code})\n{each.log[-6000:]}" for each in self.replicas)
+
+    async def checked(self) -> None:
+        """Hold everything that was seen against the invariants."""
+        try:
+            await self.recorder.check()
+            twice = {uid: count for uid, count in successful_evictions(self.proxy.log).items() if count > 1}
+            assert not twice, f"evicted more than once: {twice}"
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from None
+
+
+async def all_ready(api: Client) -> None:
+    """Wait until every ReplicaSet has all its pods, bound and Ready."""
+
+    async def obstacle() -> str:
+        wanted = sum(each["spec"]["replicas"] for each in await api.list("ReplicaSet"))
+        pods: Items = await api.list("Pod", "shop")
+        there = sum(healthy(pod) and bool(pod["spec"].get("nodeName")) for pod in pods)
+        return "" if there == wanted else f"{there} of {wanted} pods are Ready"
+
+    await wait_while(obstacle, DEADLINE, "all pods are Ready again")
+
+
+@asynccontextmanager
+async def site(
+    plane: ControlPlane,
+    api: Client,
+    path: Path,
+    cluster: Json,
+    settings: Mapping[str, object] = SETTINGS,
+    budget: int = 1,
+) -> AsyncIterator[Site]:
+    """Load *cluster* into the emptied plane and watch it."""
+    await load(api, cluster)
+    await permit(api)
+    base = await asyncio.to_thread(plane.service_account_kubeconfig, NAMESPACE, ACCOUNT)
+    async with FaultProxy(plane) as proxy, Recorder(plane, budget=budget) as recorder:
+        made = Site(plane, api, proxy, proxy.kubeconfig(path / f"kubeconfig-{proxy.port}", base=base), recorder)
+        await configure(api, made.team, settings)
+        try:
+            yield made
+        finally:
+            await asyncio.to_thread(_end, made.replicas)
+
+
+def _end(replicas: Iterable[Replica]) -> None:
+    for each in replicas:
+        each.kill()
+
+
+@asynccontextmanager
+async def removing(api: Client) -> AsyncIterator[Remover]:
+    """Have emptied nodes removed meanwhile."""
+    async with Remover(api) as remover:
+        yield remover
+
+
+Work = Callable[[Site], Awaitable[None]]
