@@ -1,6 +1,6 @@
 """A running controller on a real cluster of 1,523 nodes, in a real control plane: nodes kept, evictions, what is left.
 
-    python bench/live.py                               all three ways, until nothing is left to do: 10 minutes each
+    python bench/live.py                               all ways, until nothing is left to do: 10 minutes each
     python bench/live.py steered --minutes 5           one of them, cut short
     python bench/live.py --removals 50 --profile       a short look, with what one pass costs
 
@@ -45,11 +45,19 @@ from tightship_e2e.replica import ACCOUNT, NAMESPACE, USER, Replica, configure, 
 LIMITS = {"least-utilized": 0.75, "fewest-nodes": 1.01}
 """The Cluster Autoscaler's threshold of the anchor; and one that every node is below, however full."""
 
-WAYS: Mapping[str, tuple[str, bool]] = {
-    "least": ("least-utilized", True),
-    "unsteered": ("fewest-nodes", False),
-    "steered": ("fewest-nodes", True),
+CANDIDATES = 20
+"""How many nodes the controller steers away from by default."""
+ALL = 100_000
+
+WAYS: Mapping[str, tuple[str, int]] = {
+    "least": ("least-utilized", CANDIDATES),
+    "unsteered": ("fewest-nodes", 0),
+    "steered": ("fewest-nodes", CANDIDATES),
+    "steered-all": ("fewest-nodes", ALL),
 }
+"""Strategy, and how many nodes of the plan are steered away from; with 0, steering is off."""
+STEERED = {CANDIDATES: f"the next {CANDIDATES}", ALL: "all that go"}
+
 ANCHORS = (
     ("Cluster Autoscaler 1.31 alone, at 0.75", 569, 2001),
     ("Cluster Autoscaler 1.31 alone, at 0.5", 707, 1313),
@@ -57,12 +65,12 @@ ANCHORS = (
 )
 BAR_NODES, BAR_EVICTIONS = 440, 2001
 NODES_IN_DRAIN = 10
-CANDIDATES = 20
-"""The controller's default."""
 LOOK = 1.0
 """Seconds between two looks of the autoscaler's stand-in: its own default is for small clusters."""
 QUIET = 15.0
 """Seconds without a plan, a drain, or a pod on its way that end a run."""
+METRICS = 5.0
+"""Seconds between two looks at the controller's metrics: with a series for each node they cost it something."""
 AUTOSCALER_LOOKS = 10.0
 """Seconds a pod may be unschedulable before an autoscaler would add a node."""
 
@@ -74,7 +82,7 @@ def openb() -> Path | None:
     return path if path.exists() else None
 
 
-def settings(strategy: str, steering: bool, options: argparse.Namespace) -> dict[str, object]:
+def settings(strategy: str, candidates: int, options: argparse.Namespace) -> dict[str, object]:
     """What is live in the ConfigMap: every pause off, so that only the work itself takes time."""
     limit = options.limit or LIMITS[strategy]
     pool = {"enabled": True, "scaleDownCPURequestRatioLimit": limit, "scaleDownRequiredUnderutilizedNodeCount": 1}
@@ -82,8 +90,8 @@ def settings(strategy: str, steering: bool, options: argparse.Namespace) -> dict
         "nodePools": {"*": pool},
         "strategy": strategy,
         "placement": options.placement,
-        "steering": steering,
-        "maximumCandidateTaints": options.candidates,
+        "steering": candidates > 0,
+        "maximumCandidateTaints": candidates,
         "maximumNodesInDrain": options.in_drain,
         "neededMarkedTimeForRemoval": 0,
         "minimumNodeAge": 0,
@@ -142,10 +150,9 @@ class Outcome:
 
     way: str
     strategy: str
-    steering: bool
+    candidates: int
     limit: float
     in_drain: int
-    candidates: int
     ended: str = ""
     kept: int = 0
     evictions: int = 0
@@ -183,13 +190,15 @@ async def drive(
 ) -> None:
     """Wait until nothing is left to do, or a bound is reached; fill in *outcome*."""
     watched, began, quiet_since = Watched(), time.monotonic(), None
-    shown, text = 0.0, ""
+    shown, asked_at, text = 0.0, 0.0, ""
     while True:
         await asyncio.sleep(1)
         watched.look(await api.list("Pod", fieldSelector="spec.nodeName="))
-        status, answer = await replica.get("/metrics")
-        text = answer if status == 200 else text
         now = time.monotonic()
+        if now >= asked_at + METRICS:
+            asked_at = now
+            status, answer = await replica.get("/metrics")
+            text = answer if status == 200 else text
         planned, in_drain = total(text, "tightship_nodes_planned"), total(text, "tightship_drains_in_phase")
         passes = total(text, "tightship_loop_duration_seconds_count")
         busy = planned or in_drain or watched.pending or not passes
@@ -257,15 +266,8 @@ def asked(events: Iterable[AuditEvent]) -> Counter[str]:
 
 def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
     """One run in a control plane of its own."""
-    strategy, steering = WAYS[way]
-    outcome = Outcome(
-        way,
-        strategy,
-        steering,
-        options.limit or LIMITS[strategy],
-        options.in_drain,
-        options.candidates if steering else 0,
-    )
+    strategy, candidates = WAYS[way]
+    outcome = Outcome(way, strategy, candidates, options.limit or LIMITS[strategy], options.in_drain)
     team = new_team()
     with ControlPlane(audit=True) as plane:
 
@@ -275,7 +277,7 @@ def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
             for problem in report.problems[:5]:
                 print(f"    {problem}", file=sys.stderr)
             await permit(api)
-            await configure(api, team, settings(strategy, steering, options))
+            await configure(api, team, settings(strategy, candidates, options))
             kubeconfig = await asyncio.to_thread(plane.service_account_kubeconfig, NAMESPACE, ACCOUNT, lifetime=7200)
             plane.audit_events()
             replica = Replica(
@@ -299,7 +301,7 @@ def profile(path: Path, options: argparse.Namespace) -> None:
     """What dominates one pass over the whole cluster."""
     snapshot = read_file(str(path))
     for strategy in LIMITS:
-        text = json.dumps(settings(strategy, True, options))
+        text = json.dumps(settings(strategy, CANDIDATES, options))
         parsed = parse_config_map({"config.yaml": text}, {})
         now, start = time.time(), time.process_time()
         decision = decide(snapshot, parsed, now)
@@ -315,7 +317,7 @@ def text(outcomes: Iterable[Outcome]) -> str:
     columns = ("nodes kept", "evictions", "pending", "added back", "given up", "wall s", "passes", "s each", "CPU s")
     lines = [" " * 44 + "".join(f"{name:>11}" for name in columns)]
     for each in outcomes:
-        steered = f"steering from {each.candidates}" if each.steering else "without steering"
+        steered = "without steering" if not each.candidates else f"steering from {STEERED[each.candidates]}"
         given_up = sum(count for labels, count in each.drains.items() if 'ending="restored"' in labels)
         values = (
             f"{each.kept:,}", f"{each.evictions:,}", each.pending, each.added_back, given_up, f"{each.seconds:.0f}",
@@ -351,7 +353,6 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="the longest that one run may take (60)")
     parser.add_argument("--removals", type=int, default=0, help="end a run after so many")
     parser.add_argument("--in-drain", type=int, default=NODES_IN_DRAIN, help=f"nodes at once ({NODES_IN_DRAIN})")
-    parser.add_argument("--candidates", type=int, default=CANDIDATES, help=f"nodes steered away from ({CANDIDATES})")
     parser.add_argument("--limit", type=float, default=0.0, help="CPU ratio below which nodes may go (see the table)")
     parser.add_argument("--placement", default="likely", choices=["possible", "likely", "certain"])
     parser.add_argument("--profile", action="store_true", help="first show what one pass costs")

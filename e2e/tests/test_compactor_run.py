@@ -146,8 +146,8 @@ def test_a_budget_that_never_allows_keeps_its_node_untouched(on_site: Run) -> No
         replica = on.start()
         await replica.ready()
         await on.seen(lambda: replica.log.count('"judged"') >= 4, "four passes")
-        assert on.recorder.phases("n1") == []
-        assert not [each for each in on.proxy.writes if "/nodes/" in each.call.path]
+        assert set(on.recorder.phases("n1")) <= {"Marked"}
+        assert not (on.recorder.node("n1") or {})["spec"].get("unschedulable")
 
     cluster = small()
     for item in cluster["items"]:
@@ -160,8 +160,9 @@ def test_a_pod_bound_after_the_cordon_is_seen(on_site: Run) -> None:
     async def work(on: Site) -> None:
         on.start()
         await on.phase("n1", "Claimed")
-        await on.api.patch("ReplicaSet", "web", {"spec": {"replicas": 6}}, "shop")
-        late = {"generateName": "late-", "namespace": "shop", "labels": {"app": "web"}}
+        # No ReplicaSet may have a say in what becomes of it.
+        vouched = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+        late = {"generateName": "late-", "namespace": "shop", "annotations": vouched}
         spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n1"}
         made = (await on.api.create({"kind": "Pod", "metadata": late, "spec": spec}))["metadata"]
         async with removing(on.api):
@@ -210,7 +211,7 @@ def test_a_finalizer_is_named_and_its_node_restored_at_the_deadline(on_site: Run
     for item in cluster["items"]:
         if item["kind"] == "Pod":
             item["spec"]["terminationGracePeriodSeconds"] = 1
-    on_site(work, cluster, settings={**SETTINGS, "nodeDrainTimeout": 20, "backoff": 600, "backoffLimit": 600})
+    on_site(work, cluster, settings={**SETTINGS, "nodeDrainTimeout": 150, "backoff": 600, "backoffLimit": 600})
 
 
 @pytest.mark.parametrize("phase", ["Claimed", "Evicting", "Drained"])
@@ -263,9 +264,8 @@ def test_a_bad_edit_keeps_the_last_good_configuration(on_site: Run) -> None:
         await configure(on.api, on.team, "nodePools: {spare: {enabled: perhaps}}\nbogus: 1\n")
         await replica.says("configuration refused")
         assert "bogus" in replica.log
-        assert 'tightship_config_valid{controller="node-compactor"} 0.0' in (await replica.get("/metrics"))[1] or (
-            "config_valid" in (await replica.get("/metrics"))[1]
-        )
+        text = (await replica.get("/metrics"))[1]
+        assert [line.split()[-1] for line in text.splitlines() if line.startswith("tightship_config_valid")] == ["0.0"]
         async with removing(on.api):
             await on.gone("n1")
 

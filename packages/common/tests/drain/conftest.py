@@ -67,7 +67,7 @@ async def api() -> AsyncIterator[FakeApi]:
         yield made
 
 
-async def until(condition: Callable[[], object], deadline: float = 20) -> None:
+async def until(condition: Callable[[], object], deadline: float = 60) -> None:
     """Wait for *condition*, looking again whenever the loop has been round."""
     async with asyncio.timeout(deadline):
         while not condition():  # noqa: ASYNC110 - any condition, on either side of the connection
@@ -136,7 +136,7 @@ class Replica:
                 finally:
                     await asyncio.sleep(0.005)
 
-        await asyncio.wait_for(loop(), 20)
+        await asyncio.wait_for(loop(), 60)
 
     def later(self, seconds: float) -> None:
         """Let the replica's clock show that *seconds* have passed."""
@@ -168,7 +168,7 @@ class Bench:
         cache = await self._stack.enter_async_context(
             ClusterCache(real, timing=Timing(first=0.002, longest=0.02, silence=60))
         )
-        await cache.synced(20)
+        await cache.synced(60)
         made = Replica(Line(await self._stack.enter_async_context(connection_to(self.api))), cache, holder, epoch)
         self._replicas.append(made)
         return made

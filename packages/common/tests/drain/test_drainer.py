@@ -452,7 +452,7 @@ async def test_stopping_gives_back_a_node_of_which_no_pod_was_touched(bench: Ben
     )
     assert await replica.claim() is None
     replica.stopping = True
-    assert await replica.drainer.stop(20) == {}
+    assert await replica.drainer.stop(60) == {}
     assert bench.pristine
     assert bench.phase is Phase.BACKOFF
     assert bench.claims() == []
@@ -468,7 +468,7 @@ async def test_stopping_parks_a_drain_under_way_at_once_also_in_the_autoscalers_
         bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
         await until(lambda: bench.phase is Phase.YIELDED)
     replica.stopping = True
-    assert await replica.drainer.stop(20) == {}
+    assert await replica.drainer.stop(60) == {}
     assert bench.phase is (Phase.YIELDED if taken else Phase.EVICTING)
     assert [each.node for each in bench.claims()] == ["n1"]
     assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.PARKED]

@@ -87,7 +87,7 @@ class Compactor:
         decision = await in_thread(decide, snapshot, settings, now, finished=finished, api_failures=failures)
         self._say(decision)
         self.decision = decision
-        self._metrics.update(decision.facts, decision.plan, snapshot, now)
+        self._metrics.update(decision.facts, decision.shown, snapshot, now, decision.unhealthy)
         self.shown = await in_thread(
             show, decision, leader=self._holder(), dry_run=self._dry_run, cluster=self._connection.identity
         )

@@ -23,7 +23,7 @@ from tightship.drain.news import News, Tell, Told
 from tightship.drain.sight import Sight, Try, tried
 from tightship.drain.writing import LiveNode, patch_node, read_node, record_patch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase
-from tightship.evictability import EvictionRules, stuck
+from tightship.evictability import EvictionRules
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.errors import Conflict, KubeError, one_line
@@ -170,6 +170,7 @@ class Drive:
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings.placement, now)
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
+        await self._find_finalizers(sight.sorted.leaving, now)
         seen = sight.seen(
             record,
             self._tries,
@@ -209,7 +210,7 @@ class Drive:
         live = await read_node(tools.connection, self._name)
         now = tools.clock()
         node = live.node if live is not None else None
-        await self._find_finalizers([pod for pod in pods if stuck(pod, now)])
+        await self._find_finalizers(pods, now)
         sight = Sight(tools.cache.snapshot(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
         rest = await tools.in_thread(lambda: sight.rest(settings.placement))
         broken = [
@@ -219,9 +220,10 @@ class Drive:
         self._rejudged, self._rest = now, tuple(sorted([*rest, *broken]))
         return _Looked(pods, self._rest)
 
-    async def _find_finalizers(self, pods: Sequence[Pod]) -> None:
+    async def _find_finalizers(self, pods: Sequence[Pod], now: float) -> None:
+        """Ask once why pods are still there whose grace period is over."""
         for pod in pods:
-            if pod.uid in self._finalizers:
+            if pod.deletion is None or pod.deletion >= now or pod.uid in self._finalizers:
                 continue
             # A list of one: the right to list pods is there anyway, a right to get them would be one more.
             path, only = f"/api/v1/namespaces/{pod.namespace}/pods", {"fieldSelector": f"metadata.name={pod.name}"}

@@ -340,6 +340,11 @@ def _stuck(seen: Seen, now: float) -> Refusal | None:
 
 
 def _overdue(node: Node, seen: Seen) -> Refusal:
+    for pod in seen.leaving:
+        held = seen.finalizers.get(pod.uid)
+        if held:
+            detail = f"the time for the drain is up, and finalizer {held} holds it"
+            return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"mend what should remove {held}")
     left = [pod.key for pod in (*seen.evict, *seen.awaits, *seen.leaving)]
     shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
     return Refusal(Reason.DRAIN_DEADLINE, node.name, f"the time for the drain is up, still here: {shown}")
