@@ -40,7 +40,7 @@ from tightship_e2e.remover import Remover
 from tightship_e2e.replica import NAMESPACE, new_team
 from tightship_e2e.reset import reset
 
-SEEDS = int(os.environ.get("TIGHTSHIP_STORMS", "64"))
+SEEDS = int(os.environ.get("TIGHTSHIP_STORMS", "32"))
 FIRST = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))
 LANES = 8
 STORM = 8.0
