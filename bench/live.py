@@ -96,6 +96,7 @@ def settings(strategy: str, candidates: int, options: argparse.Namespace) -> dic
         "neededMarkedTimeForRemoval": 0,
         "minimumNodeAge": 0,
         "settleTime": 0,
+        "pendingTimeout": 3,
         "backoff": 30,
         "backoffLimit": 120,
         "coolDownAfterNodeAdded": 0,
@@ -135,13 +136,8 @@ class Watched:
         self.since = {uid: self.since.get(uid, now) for uid in waiting}
         for uid, since in self.since.items():
             self.longest = max(self.longest, now - since)
-            if now - since >= AUTOSCALER_LOOKS and _unschedulable(waiting[uid]):
+            if now - since >= AUTOSCALER_LOOKS and stand_in.unschedulable(waiting[uid]):
                 self.would_add.add(uid)
-
-
-def _unschedulable(pod: Json) -> bool:
-    conditions = pod["status"].get("conditions") or []
-    return any(each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable" for each in conditions)
 
 
 @dataclass

@@ -2,8 +2,9 @@
 
 It does only the last step of a scale-down, and only to nodes that a drain of ours has emptied: it never judges
 utilization, evicts nothing, adds nothing, and knows no node groups. So what a test shows with it is that an emptied
-node can be taken away at any moment, not that the real Cluster Autoscaler would take it. As that one does, it first
-writes its taint by compare-and-swap, and then has the node removed.
+node can be taken away at any moment, not that the real Cluster Autoscaler would take it. As that one does, it removes
+nothing while a pod is unschedulable (it would rather add a node), writes its taint first, by compare-and-swap, and then
+has the node removed.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class Remover:
         drained = [node for node in await self._api.list("Node") if _ours(node)]
         names = {node["metadata"]["name"] for node in drained}
         self._empty = {name: since for name, since in self._empty.items() if name in names}
+        if drained and any(unschedulable(pod) for pod in await self._api.list("Pod", fieldSelector="spec.nodeName=")):
+            return
         for node in drained:
             name = node["metadata"]["name"]
             pods = await self._api.list("Pod", fieldSelector=f"spec.nodeName={name}")
@@ -82,6 +85,12 @@ async def mark_to_be_deleted(api: Client, node: Json) -> None:
         "spec": {"taints": [*taints(node), mark]},
     }
     await api.patch("Node", node["metadata"]["name"], body)
+
+
+def unschedulable(pod: Json) -> bool:
+    """Return whether the scheduler has found no node for a pod: the autoscaler would add one."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable" for each in conditions)
 
 
 def _ours(node: Json) -> bool:

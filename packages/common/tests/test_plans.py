@@ -1,5 +1,6 @@
 """Plans: cumulative, explained, and no surer than they say."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,9 @@ import pytest
 from cluster_builder import HOST, affinity, anti_affinity, node, pod, snapshot
 
 from tightship.cluster import Snapshot
+from tightship.drain.machine import DrainRules
+from tightship.drain.sight import Sight
+from tightship.evictability import EvictionRules
 from tightship.plan import STRATEGIES, Candidate, Judgement, Placement, Plan, Planner, forecast, make_plan
 from tightship.reasons import Reason, Refusal
 
@@ -123,6 +127,52 @@ def test_a_pending_pod_that_fits_nowhere_blocks_nothing() -> None:
 def test_a_pending_pod_holds_its_room() -> None:
     things = [node("a"), node("b"), pod("waiting", cpu="3", nodeSelector={HOST: "b"}), pod("p", "a", "2")]
     assert reasons(plan(things, only=["a"]), "a") == {Reason.NO_PLACE}
+
+
+def in_drain(name: str, phase: str = "Evicting", since: str = "2026-01-01T00:00:00.000Z") -> dict[str, Any]:
+    """A node that some drain owns since a time."""
+    note = json.dumps({"v": 1, "phase": phase, "controller": "any", "op": name, "since": {"Claimed": since}})
+    owns = phase != "Backoff"
+    taints = [{"key": "tightship.dev/draining", "value": name, "effect": "NoSchedule"}] * owns
+    return node(name, annotations={"tightship.dev/drain": note}, unschedulable=owns, taints=taints)
+
+
+def test_a_pod_that_is_about_to_leave_a_node_in_drain_holds_its_room() -> None:
+    things = [node("a"), node("b"), pod("p", "a", "3"), in_drain("d"), pod("leaves", "d", "3")]
+    assert reasons(plan(things, only=["a"]), "a") == {Reason.NO_PLACE}
+    roomy = [*things, node("c")]
+    (removal,) = plan(roomy, only=["a"]).removals
+    assert [move.pod.name for move in removal.moves] == ["p"], "another drain's pods are no evictions of this plan"
+
+
+def test_a_node_that_alone_could_take_a_pod_in_drain_stays() -> None:
+    things = [node("a"), node("b", "1"), in_drain("d"), pod("leaves", "d", "3")]
+    result = plan(things, only=["a"])
+    assert reasons(result, "a") == {Reason.PENDING_POD_NEEDS_NODE}
+    assert "default/leaves, which leaves node d in drain, could only run here" in result.refusals["a"][0].detail
+
+
+def test_what_is_given_back_or_empty_holds_nothing_elsewhere() -> None:
+    for phase in ("Restoring", "Drained", "Backoff"):
+        things = [node("a"), node("b"), pod("p", "a", "3"), in_drain("d", phase), pod("stays", "d", "3")]
+        assert plan(things, only=["a"]).removals, phase
+
+
+def test_a_terminating_pod_holds_room_only_if_its_replacement_comes_after_it() -> None:
+    ending = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    for kind, goes in (("ReplicaSet", True), ("StatefulSet", False)):
+        last = pod("last", "d", "3", owner=f"{kind}/o", **ending)
+        things = [node("a"), node("b"), pod("p", "a", "3"), in_drain("d"), last]
+        assert bool(plan(things, only=["a"]).removals) is goes, kind
+
+
+def test_of_two_nodes_in_drain_at_once_the_first_has_the_right_to_the_last_place() -> None:
+    first, second = in_drain("d1"), in_drain("d2", since="2026-01-01T00:00:01.000Z")
+    seen = snapshot([node("a"), first, second, pod("p1", "d1", "3"), pod("p2", "d2", "3")])
+    rules = {"rules": DrainRules(), "eviction": EvictionRules(disabled=frozenset({Reason.NOT_REPLICATED}))}
+    now = 1767225700.0
+    assert Sight(seen, "d1", now, **rules).rest("likely") == []
+    assert [each.reason for each in Sight(seen, "d2", now, **rules).rest("likely")] == [Reason.NO_PLACE]
 
 
 def test_a_gated_pod_holds_nothing() -> None:

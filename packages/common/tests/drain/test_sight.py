@@ -282,7 +282,7 @@ def test_budgets_are_not_blamed_for_a_pod_that_is_deleted_past_them() -> None:
     ("waiting", "found"),
     [
         (pod("new", on="", age=200, phase="Pending"), ["new"]),
-        (pod("young", on="", age=119, phase="Pending"), []),
+        (pod("young", on="", age=29, phase="Pending"), []),
         (pod("older", on="", age=501, phase="Pending"), []),
         (pod("huge", on="", age=200, phase="Pending", cpu="64"), []),
         (pod("elsewhere", on="", age=200, phase="Pending", nodeSelector={"zone": "b"}), []),

@@ -33,9 +33,9 @@ class DrainKeys(BaseModel):
     safe-to-evict annotation says ``on-completion``. 0: they keep their node."""
     not_ready_timeout: Seconds = Field(default=300.0, alias="notReadyTimeout")
     """How long a node in drain may be NotReady before the drain is given up and the rest left to node lifecycle."""
-    pending_timeout: Seconds = Field(default=120.0, alias="pendingTimeout")
+    pending_timeout: Seconds = Field(default=30.0, alias="pendingTimeout")
     """How long a pod made since the drain began may have no node, where the drained one could take it, before that is
-    given back."""
+    given back: the longer, the likelier the autoscaler adds a node for it."""
     hand_over_timeout: Seconds = Field(default=3600.0, alias="handOverTimeout")
     """How long an empty node waits for the autoscaler (which by default takes it after 10 minutes)."""
     when_not_taken: Literal["restore", "keep"] = Field(default="restore", alias="whenNotTaken")

@@ -37,7 +37,7 @@ class DrainRules(Struct, frozen=True, kw_only=True):
     node_timeout: float = 1800.0
     await_timeout: float = 0.0
     not_ready_timeout: float = 300.0
-    pending_timeout: float = 120.0
+    pending_timeout: float = 30.0
     hand_over_timeout: float = 3600.0
     keep_drained: bool = False
     restore_stuck: bool = True

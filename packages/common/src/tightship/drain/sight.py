@@ -19,6 +19,7 @@ from tightship.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING
 from tightship.placement.space import Space
 from tightship.plan import Candidate, Planner
 from tightship.plan.model import Placement
+from tightship.plan.planner import moving_nodes
 from tightship.reasons import Reason, Refusal
 
 TRANSIENT = frozenset({Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN})
@@ -98,7 +99,15 @@ class Sight:
         snapshot = self.snapshot
         if self._rules.past_budgets:
             snapshot = msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)())
-        return Planner(snapshot, DisruptionLedger(snapshot), (candidate,), placement).attempt(candidate)
+        before = self._in_drain_before()
+        return Planner(snapshot, DisruptionLedger(snapshot), (candidate,), placement, in_drain=before).attempt(
+            candidate
+        )
+
+    def _in_drain_before(self) -> list[str]:
+        """Of nodes in drain at once the one that was claimed first has the first right to room; both would give up."""
+        nodes = moving_nodes(self.snapshot)
+        return nodes[: nodes.index(self.name)] if self.name in nodes else nodes
 
     def seen(
         self,

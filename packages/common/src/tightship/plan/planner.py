@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.disruption import DisruptionLedger
+from tightship.drain_record import Phase
+from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED, drain_record, draining
 from tightship.objects import Pod
 from tightship.objects.pod import DEFAULT_SCHEDULER
 from tightship.placement.explain import why_nowhere
@@ -34,7 +36,10 @@ class Candidate(Struct, frozen=True):
 
 
 class Guest(Struct, frozen=True):
-    """A pod somewhere in the space: where it ran at first, and what it asks."""
+    """A pod somewhere in the space: where this plan took it from, and what it asks.
+
+    One without an *origin* moves anyway, pending or on a node in drain: it only needs room, and is no eviction of ours.
+    """
 
     pod: Pod
     ask: Ask
@@ -45,7 +50,7 @@ class Planner:
     """One round of planning over one snapshot.
 
     *choose* picks targets where several nodes are feasible; it is the scheduler's model unless *placement* is
-    ``possible``.
+    ``possible``. Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Planner:
         *,
         choose: Choice = best_fit,
         round_number: int = 1,
+        in_drain: Collection[str] | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.ledger = ledger
@@ -70,7 +76,10 @@ class Planner:
         self._arrived: dict[int, list[Guest]] = {}
         self._received: dict[str, int] = {}
         self.waiting: dict[int, list[Guest]] = {}
+        moving = moving_nodes(snapshot) if in_drain is None else in_drain
+        self._in_drain = [name for name in moving if name in self.space.index and name not in self.candidates]
         self._reserve_pending()
+        self._reserve_moving()
         self._baseline: Space | None = None
 
     def choose_by(self, choose: Choice) -> None:
@@ -144,8 +153,7 @@ class Planner:
     ) -> None:
         moves: list[Move] = []
         for guest, target in zip((*guests, *waiting), fit.nodes, strict=True):
-            # A pending pod is no eviction: it only needs room elsewhere.
-            if guest.pod.node:
+            if guest.origin:
                 name = self.space.names[target]
                 moves.append(Move(guest.pod, guest.origin, name, self._waits_for(guest, waits)))
                 self._arrived.setdefault(target, []).append(Guest(guest.pod, guest.ask, name))
@@ -173,8 +181,14 @@ class Planner:
         for position in fit.unplaced:
             guest = everyone[position]
             detail, fix = why_nowhere(self.space, guest.ask)
-            if not guest.pod.node:
-                detail = f"pending pod {guest.pod.key} could only run here"
+            if not guest.origin:
+                home = guest.pod.node
+                what = (
+                    f"pod {guest.pod.key}, which leaves node {home} in drain,"
+                    if home
+                    else f"pending pod {guest.pod.key}"
+                )
+                detail = f"{what} could only run here"
                 found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, candidate.name, detail, fix))
             elif position not in fit.alone:
                 detail = f"there is room for it alone, not for all {len(everyone)} pods of the node together"
@@ -214,11 +228,56 @@ class Planner:
                 continue
             nominated = space.index.get(pod.nominated_node)
             if nominated is not None and space.accepts(ask, nominated):
-                target = nominated
+                self._reserve(pod, ask, nominated)
             else:
-                feasible = np.flatnonzero(space.feasible(ask))
-                if not len(feasible):
+                self._reserve_somewhere(pod, ask)
+
+    def _reserve_moving(self) -> None:
+        """Give the pods that are about to leave nodes in drain their room: when several nodes are in drain at once, the
+        pods of one must not be promised the place that those of another need.
+
+        A pod that has been told to go holds its room only if its replacement is made after it: a StatefulSet's.
+        """
+        space = self.space
+        for name in self._in_drain:
+            origin = space.index[name]
+            space.close(origin)
+            for pod in self.snapshot.nodes[name].pods:
+                replaced = pod.deletion is not None and (pod.owner is None or pod.owner.kind != "StatefulSet")
+                if pod.daemon or pod.mirror or pod.finished or replaced:
                     continue
-                target = scheduler_choice(space, ask, feasible)
-            space.place(ask, target)
-            self.waiting.setdefault(target, []).append(Guest(pod, ask, ""))
+                ask = space.ask(pod)
+                if ask.unknown is not None:
+                    continue
+                mark = space.mark()
+                space.lift(ask, origin)
+                if not self._reserve_somewhere(pod, ask):
+                    space.rollback(mark)
+
+    def _reserve_somewhere(self, pod: Pod, ask: Ask) -> bool:
+        feasible = np.flatnonzero(self.space.feasible(ask))
+        if not len(feasible):
+            return False
+        self._reserve(pod, ask, scheduler_choice(self.space, ask, feasible))
+        return True
+
+    def _reserve(self, pod: Pod, ask: Ask, target: int) -> None:
+        self.space.place(ask, target)
+        self.waiting.setdefault(target, []).append(Guest(pod, ask, ""))
+
+
+_LEAVES = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.YIELDED})
+_TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED})
+
+
+def moving_nodes(snapshot: Snapshot) -> list[str]:
+    """Return the nodes whose pods are about to leave, whoever drains them: the longest in drain first, then by name."""
+    found: list[tuple[float, str]] = []
+    for name, view in snapshot.nodes.items():
+        record = drain_record(view.node)
+        if record is not None and record.owns_node:
+            if record.phase in _LEAVES:
+                found.append((record.entered(Phase.CLAIMED) or 0.0, name))
+        elif draining(view.node) or any(taint.key in _TAKEN for taint in view.node.taints):
+            found.append((0.0, name))
+    return [name for _, name in sorted(found)]
