@@ -67,8 +67,10 @@ BAR_NODES, BAR_EVICTIONS = 440, 2001
 NODES_IN_DRAIN = 10
 LOOK = 1.0
 """Seconds between two looks of the autoscaler's stand-in: its own default is for small clusters."""
-QUIET = 15.0
-"""Seconds without a plan, a drain, or a pod on its way that end a run."""
+QUIET = 45.0
+"""Seconds without a plan, a drain, or a pod on its way that end a run: longer than any back-off."""
+UNNEEDED = 5.0
+"""Seconds a node must have been empty before it is deleted; the autoscaler's own default is ten minutes."""
 METRICS = 5.0
 """Seconds between two looks at the controller's metrics: with a series for each node they cost it something."""
 AUTOSCALER_LOOKS = 10.0
@@ -97,8 +99,8 @@ def settings(strategy: str, candidates: int, options: argparse.Namespace) -> dic
         "minimumNodeAge": 0,
         "settleTime": 0,
         "pendingTimeout": 3,
-        "backoff": 30,
-        "backoffLimit": 120,
+        "backoff": 10,
+        "backoffLimit": 30,
         "coolDownAfterNodeAdded": 0,
         "coolDownAfterNodeDeleted": 0,
         "coolDownAfterFailure": 0,
@@ -282,7 +284,10 @@ def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
                 REQUEST_TIMEOUT_SECONDS="30",
             )  # fmt: skip
             try:
-                async with Cordoned(plane.server, plane.token, plane.ca_file) as narrow, Remover(narrow) as remover:
+                async with (
+                    Cordoned(plane.server, plane.token, plane.ca_file) as narrow,
+                    Remover(narrow, UNNEEDED) as remover,
+                ):
                     await drive(api, plane, remover, replica, outcome, options)
             finally:
                 options.out.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from tightship.kube.connection import Connection, RetryPolicy
 from tightship.kube.credentials import Access, Credentials, Loaded
-from tightship.kube.errors import ConnectionFailed
+from tightship.kube.errors import ConnectionFailed, KubeError
 from tightship_e2e.making import when
 
 Json = dict[str, Any]
@@ -302,11 +302,16 @@ class Line(Connection):
                 await asyncio.Event().wait()
             raise ConnectionFailed(method, path, self.server, "reset")
         self.sent.append((method, path))
+        answer, refused = b"", None
         try:
-            return await self.real.request(method, path, **more)
-        finally:
-            if fate == "unheard":
-                raise ConnectionFailed(method, path, self.server, "reset")
-            if fate == "die afterwards" or self.dead:
-                self.dead = True
-                await asyncio.Event().wait()
+            answer = await self.real.request(method, path, **more)
+        except KubeError as error:
+            refused = error
+        if fate == "unheard":
+            raise ConnectionFailed(method, path, self.server, "reset")
+        if fate == "die afterwards" or self.dead:
+            self.dead = True
+            await asyncio.Event().wait()
+        if refused is not None:
+            raise refused
+        return answer

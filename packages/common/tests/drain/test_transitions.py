@@ -320,9 +320,9 @@ def test_a_leaving_pod_that_is_not_stuck_keeps_even_such_a_node() -> None:
 @pytest.mark.parametrize("phase", [Phase.EVICTING, Phase.DRAINED])
 def test_a_replacement_without_a_node_gets_this_one_back(phase: Phase) -> None:
     left = (pod(deletion=NOW),) if phase is Phase.EVICTING else ()
-    young = seen(leaving=left, pending=(pod("new", on="", age=119),))
+    young = seen(leaving=left, pending=(pod("new", on="", age=29),))
     assert isinstance(step(phase, young), Wait)
-    assert gives_up(step(phase, seen(leaving=left, pending=(pod("new", on="", age=120),)))) is (
+    assert gives_up(step(phase, seen(leaving=left, pending=(pod("new", on="", age=30),)))) is (
         Reason.REPLACEMENTS_PENDING
     )
 
