@@ -147,6 +147,8 @@ def kube_apiserver(layout: Layout) -> list[str]:
     if layout.audit:
         policy = data / "audit-policy.json"
         flags += [f"--audit-policy-file={policy}", f"--audit-log-path={layout.audit_log}"]
+        # At its usual 100 MB the server would begin a new file, and what is read by offset would be lost.
+        flags.append("--audit-log-maxsize=100000")
     return flags
 
 

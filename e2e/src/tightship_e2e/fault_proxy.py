@@ -13,21 +13,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import ssl
-import struct
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import aiohttp
 import yaml
 from aiohttp import web
 from yarl import URL
 
-from tightship_e2e.client import Json, wait_for
+from tightship_e2e.client import Json, break_off, wait_for
 from tightship_e2e.faults import Answer, Call, Fault, Hang, Plan, Reset, ResetMidAnswer, SilentWatch, Slow, WatchError
 from tightship_e2e.plane import ControlPlane
 
@@ -37,7 +35,6 @@ WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 LARGEST_BODY = 64 << 20  # bytes of a request
 HOPS = {"connection", "host", "keep-alive", "transfer-encoding", "upgrade"}  # headers of one connection
 REBIND = 5.0  # seconds in which the port of an outage must be had again
-NO_LINGER = struct.pack("ii", 1, 0)  # close() then sends RST, as a broken peer does, instead of FIN
 
 
 @dataclass
@@ -123,7 +120,7 @@ class FaultProxy:
     def cut(self) -> None:
         """Break all open connections of clients."""
         for connection in self._runner.server.connections if self._runner.server else ():
-            _break(connection.transport)
+            break_off(connection.transport)
 
     @contextlib.asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
@@ -207,12 +204,12 @@ class FaultProxy:
             request.method, url, data=record.call.body or None, headers=headers, allow_redirects=False
         ) as answer:
             # Held now: once the answer is whole or closed, it forgets its connection.
-            upstream = answer.connection.transport if record.call.is_watch and answer.connection else None
+            upstream = answer.connection.transport if answer.connection else None
             try:
                 return await self._answer(request, record, fault, answer)
             finally:
-                # A polite end of TLS would wait half a minute for the server's farewell.
-                _break(upstream)
+                if record.call.is_watch or answer.connection is not None:
+                    break_off(upstream)
 
     async def _answer(
         self, request: web.Request, record: Record, fault: Fault, answer: aiohttp.ClientResponse
@@ -303,14 +300,7 @@ async def _hang(fault: Hang) -> None:
             await release.wait()
 
 
-def _break(transport: asyncio.BaseTransport | None) -> None:
-    if isinstance(transport, asyncio.Transport) and not transport.is_closing():
-        held: Any = transport.get_extra_info("socket")
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-        transport.abort()
-
-
 def _broken(request: web.Request, response: web.StreamResponse | None = None) -> web.StreamResponse:
     """Break the client's connection; what is returned is only what the server's interface asks for."""
-    _break(request.transport)
+    break_off(request.transport)
     return response or web.Response()

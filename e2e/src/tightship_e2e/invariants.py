@@ -24,7 +24,7 @@ from typing import Self
 import aiohttp
 
 from tightship_e2e.audit import AuditEvent
-from tightship_e2e.client import RESOURCES, Client, Json, wait_for
+from tightship_e2e.client import RESOURCES, Client, Json, break_off, wait_for
 from tightship_e2e.fault_proxy import Record
 from tightship_e2e.plane import ControlPlane
 
@@ -133,13 +133,17 @@ class Recorder:
         assert self._session is not None
         params = {"watch": "1", "resourceVersion": version}
         async with self._session.get(RESOURCES[kind].path(), params=params) as answer:
-            async for line in answer.content:
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    self._wrong(f"the recorder's watch of {kind} ended: {event['object'].get('message')}")
-                    return await self._list(kind)
-                version = event["object"]["metadata"]["resourceVersion"]
-                self._event(kind, event["type"], event["object"])
+            transport = answer.connection.transport if answer.connection else None
+            try:
+                async for line in answer.content:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        self._wrong(f"the recorder's watch of {kind} ended: {event['object'].get('message')}")
+                        return await self._list(kind)
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    self._event(kind, event["type"], event["object"])
+            finally:
+                break_off(transport)
         return version
 
     def _event(self, kind: str, what: str, item: Json) -> None:
