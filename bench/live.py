@@ -34,6 +34,7 @@ from typing import Any
 
 from node_compactor.configuration import parse_config_map
 from node_compactor.deciding import decide
+from node_compactor.settings import CompactorSettings
 from tightship.kube.files import read_file
 from tightship_e2e import Client, ControlPlane, load
 from tightship_e2e import remover as stand_in
@@ -45,18 +46,19 @@ from tightship_e2e.replica import ACCOUNT, NAMESPACE, USER, Replica, configure, 
 LIMITS = {"least-utilized": 0.75, "fewest-nodes": 1.01}
 """The Cluster Autoscaler's threshold of the anchor; and one that every node is below, however full."""
 
-CANDIDATES = 20
+CANDIDATES = CompactorSettings().candidate_taints
 """How many nodes the controller steers away from by default."""
-ALL = 100_000
+LITTLE, ALL = 20, 100_000
 
 WAYS: Mapping[str, tuple[str, int]] = {
     "least": ("least-utilized", CANDIDATES),
     "unsteered": ("fewest-nodes", 0),
     "steered": ("fewest-nodes", CANDIDATES),
+    "steered-little": ("fewest-nodes", LITTLE),
     "steered-all": ("fewest-nodes", ALL),
 }
 """Strategy, and how many nodes of the plan are steered away from; with 0, steering is off."""
-STEERED = {CANDIDATES: f"the next {CANDIDATES}", ALL: "all that go"}
+STEERED = {LITTLE: f"the next {LITTLE}", CANDIDATES: f"the next {CANDIDATES}", ALL: "all that go"}
 
 ANCHORS = (
     ("Cluster Autoscaler 1.31 alone, at 0.75", 569, 2001),
