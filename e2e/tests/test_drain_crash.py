@@ -9,12 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
-from drains import SETTINGS, Site, all_ready, removing, site, small
+from clusters import replicas
+from drains import SETTINGS, Site, all_ready, removing, site, small, spare
 
 from tightship_e2e import Client, ControlPlane
-from tightship_e2e.client import wait_for
+from tightship_e2e.client import Json, wait_for
 from tightship_e2e.fault_proxy import Record
 from tightship_e2e.faults import Call, Fault, Reset
+from tightship_e2e.invariants import most_in_drain
 from tightship_e2e.replica import claims, configure
 from tightship_e2e.reset import reset
 
@@ -128,13 +130,19 @@ def test_killed_before_and_after_each_write_of_a_drain(empty_plane: ControlPlane
     assert len(points) >= len(chosen) - 4  # the last writes of a drain race with the node's end
 
 
+def two_spare() -> Json:
+    """Two nodes may go, and the cluster's budget is one: a successor that forgot a claim would take the other."""
+    return small(spare("n4"), *replicas("two", ["n4", "n4"], app="two"))
+
+
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
 @pytest.mark.parametrize("number", [3, 5, 6, 8, 10])
 def test_a_second_replica_takes_over(empty_plane: ControlPlane, tmp_path: Path, number: int, how: str) -> None:
     """The leader is lost right after its write *number* took effect; a stopped one wakes up once it is succeeded."""
 
     async def work(api: Client) -> None:
-        async with site(empty_plane, api, tmp_path, small(), settings=LATER) as on:
+        empty_plane.audit_events()
+        async with site(empty_plane, api, tmp_path, two_spare(), settings=LATER) as on:
             first = on.start(**ELECTED)
             await first.says('"leader":true')
             second = on.start(**ELECTED)
@@ -159,6 +167,8 @@ def test_a_second_replica_takes_over(empty_plane: ControlPlane, tmp_path: Path, 
                 )
                 if how == "SIGSTOP":
                     os.kill(first.pid, signal.SIGCONT)
+                await on.gone("n4")
                 await ends_well(on)
+            assert most_in_drain(empty_plane.audit_events()) == 1
 
     empty_plane.run(work)

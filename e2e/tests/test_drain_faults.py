@@ -40,9 +40,9 @@ from tightship_e2e.remover import Remover
 from tightship_e2e.replica import NAMESPACE, new_team
 from tightship_e2e.reset import reset
 
-SEEDS = int(os.environ.get("TIGHTSHIP_STORMS", "32"))
+SEEDS = int(os.environ.get("TIGHTSHIP_STORMS", "500"))
 FIRST = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))
-LANES = 8
+LANES = 25
 STORM = 8.0
 """Seconds after which the faults cease."""
 DEADLINE = 120.0

@@ -40,6 +40,9 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
     object_ref: ObjectRef = ObjectRef()
     response_status: ResponseStatus = ResponseStatus()
     request_received_timestamp: str = ""
+    stage_timestamp: str = ""
+    response_object: msgspec.Raw = msgspec.Raw(b"null")
+    """What was answered to a write of a node; ``null`` for any other request."""
     stage: str = ""
 
     @property

@@ -94,7 +94,11 @@ def write_files(layout: Layout) -> None:
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived", "ResponseStarted"],
-        "rules": [{"level": "Metadata"}],
+        # What became of nodes is told with what was written.
+        "rules": [
+            {"level": "RequestResponse", "verbs": ["patch", "update"], "resources": [{"resources": ["nodes"]}]},
+            {"level": "Metadata"},
+        ],
     }
     (data / "audit-policy.json").write_text(json.dumps(policy))
     kwok = importlib.resources.files("tightship_e2e").joinpath("kwok.yaml")

@@ -323,6 +323,26 @@ def evictions_by(events: Iterable[AuditEvent], user: str) -> dict[str, int]:
     return dict(found)
 
 
+def most_in_drain(events: Iterable[AuditEvent]) -> int:
+    """Return how many nodes were in drain at once at most, from what the API server says it has stored."""
+    told: list[tuple[str, str, bool]] = []
+    for event in events:
+        ref = event.object_ref
+        if ref.resource != "nodes" or ref.subresource or event.code not in (200, 201):
+            continue
+        if event.verb == "delete":
+            told.append((event.request_received_timestamp, ref.name, False))
+        elif event.verb in ("patch", "update"):
+            node = json.loads(bytes(event.response_object))
+            told.append((event.stage_timestamp, ref.name, drain(node).get("phase") in OWNING))
+    in_drain: set[str] = set()
+    most = 0
+    for _, name, owned in sorted(told):
+        (in_drain.add if owned else in_drain.discard)(name)
+        most = max(most, len(in_drain))
+    return most
+
+
 def forbidden(events: Iterable[AuditEvent], user: str) -> list[str]:
     """Return what *user* asked for and was not allowed, from the audit log."""
     return sorted(
