@@ -42,10 +42,10 @@ from tightship_e2e.reset import reset
 
 SEEDS = int(os.environ.get("TIGHTSHIP_STORMS", "500"))
 FIRST = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))
-LANES = 25
+LANES = 12
 STORM = 8.0
 """Seconds after which the faults cease."""
-DEADLINE = 120.0
+DEADLINE = 300.0
 RATES = Rates(hang_seconds=1.0, slow_seconds=0.5).times(3)
 QUICK = Timing(first=0.1, longest=0.5, silence=2)
 RULES = DrainRules(settle=0.5, backoff_base=1, backoff_limit=2, pending_timeout=60, hand_over_timeout=60)
