@@ -43,6 +43,14 @@ def gone(pid: int) -> bool:
         return True
 
 
+def test_what_a_test_has_started_and_has_ended_is_no_failure_of_the_plane(control_plane: ControlPlane) -> None:
+    control_plane.spawn("short-lived", [sys.executable, "-c", ""])
+    until = time.monotonic() + DEADLINE
+    while "short-lived" not in control_plane.exits():
+        assert time.monotonic() < until
+    control_plane.restart("kwok")
+
+
 def test_a_deployment_runs_on_hand_made_nodes(empty_plane: ControlPlane) -> None:
     async def work(api: Client) -> list[Json]:
         await api.each(api.create, [{**node(f"n{i}")} for i in range(3)])

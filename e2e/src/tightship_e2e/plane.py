@@ -279,7 +279,8 @@ class ControlPlane:
 
     def _await(self, what: str, until: float, condition: Callable[[], bool]) -> None:
         while not condition():
-            for name, code in self.exits().items():
+            ended = {name: code for name, code in self.exits().items() if name in self.components}
+            for name, code in ended.items():
                 raise PlaneError(f"{name} ended with code {code}; its log:\n{self.log_tail(name)}")
             if time.monotonic() > until:
                 shown = what if what in self.pids else "kube-controller-manager"
