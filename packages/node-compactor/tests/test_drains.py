@@ -9,13 +9,14 @@ import pytest
 from node_compactor.configuration import Flags, configure
 from node_compactor.drains import drain_settings
 from node_compactor.policy import Marks, NodeFacts, Policy, plannable
-from node_compactor.settings import SettingsError, load_settings
+from node_compactor.settings import load_settings
 from node_compactor.strategies import strategy_of
 from tightship.cluster import Snapshot
 from tightship.drain.machine import DrainRules
 from tightship.evictability import ENDS_BY_ITSELF
 from tightship.plan import STRATEGIES, PerPool, Plan, make_plan
 from tightship.reasons import Reason
+from tightship.settings.loading import SettingsError
 from tightship_e2e.making import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -10,8 +10,8 @@ import pytest
 
 from node_compactor.configuration import parse_config_map
 from node_compactor.run_settings import RunSettings, load_run_settings
-from node_compactor.settings import SettingsError
 from tightship.kube.election import LeaseTiming
+from tightship.settings.loading import SettingsError
 
 SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 NOWHERE = Path("/nonexistent")

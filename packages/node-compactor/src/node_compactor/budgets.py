@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from node_compactor.policy import NodeFacts, shown
-from node_compactor.settings import Budget, CompactorSettings
+from node_compactor.settings import CompactorSettings
 from tightship.drain.claims import Claim
 from tightship.reasons import Reason, Refusal
+from tightship.settings.fields import Budget
 
 ONE_AT_A_TIME = Budget(count=1)
 """The cluster's budget where none is configured."""

@@ -8,11 +8,11 @@ import sys
 import node_compactor
 from node_compactor.run_settings import RunSettings, load_run_settings
 from node_compactor.running import CONTROLLER, serve
-from node_compactor.settings import SettingsError
 from tightship.cli import CliError, Parser
 from tightship.cli.arguments import environment
 from tightship.observability.logging import LoggingError, set_up
 from tightship.runtime.main import Runtime, run_controller
+from tightship.settings.loading import SettingsError
 
 _EPILOG = """Everything can also be set in the environment, the older controller's names included (docs/migration.md);
 flags come first. Pools and gates come from the ConfigMap, live.

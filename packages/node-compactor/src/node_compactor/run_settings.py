@@ -17,11 +17,11 @@ from typing import Annotated, Any, Self
 from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from node_compactor.fields import Seconds
-from node_compactor.settings import Location, SettingsError
 from tightship.drain.claims import CLAIMS_LEASE
 from tightship.observability.logging import FORMATS, LEVELS
 from tightship.runtime.http import EVERYWHERE
+from tightship.settings.fields import Seconds
+from tightship.settings.loading import Location, SettingsError
 
 JITTER = 0.25
 """A pause between two passes is longer or shorter by up to this share of it, as the older controller's."""
