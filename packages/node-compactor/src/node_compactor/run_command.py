@@ -6,13 +6,14 @@ import argparse
 import sys
 
 import node_compactor
-from node_compactor.run_settings import RunSettings, load_run_settings
+from node_compactor.run_settings import RunSettings
 from node_compactor.running import CONTROLLER, serve
 from tightship.cli import CliError, Parser
 from tightship.cli.arguments import environment
 from tightship.observability.logging import LoggingError, set_up
 from tightship.runtime.main import Runtime, run_controller
 from tightship.settings.loading import SettingsError
+from tightship.settings.process import load_process
 
 _EPILOG = """Everything can also be set in the environment, the older controller's names included (docs/migration.md);
 flags come first. Pools and gates come from the ConfigMap, live.
@@ -68,7 +69,7 @@ _FLAGS = (
 def _run(arguments: argparse.Namespace) -> int:
     given = {name: getattr(arguments, name) for name in _FLAGS if getattr(arguments, name) is not None}
     try:
-        settings = load_run_settings(environment(), given)
+        settings = load_process(RunSettings, environment(), given)
         set_up(settings.log_format, settings.log_level, controller=CONTROLLER, environment=environment())
     except SettingsError as error:
         raise CliError(*error.problems) from error
