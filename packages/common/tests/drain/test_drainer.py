@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tightship.drain import driving
 from tightship.drain.claims import Claim
 from tightship.drain.machine import Ending
 from tightship.drain.news import Told
@@ -69,6 +70,26 @@ async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) 
     assert first["spec"]["taints"][0] == OTHERS
     assert all("resourceVersion" in each.body["metadata"] for each in bench.writes())
     assert all("spec" not in each.body for each in bench.writes()[1:])
+
+
+async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = driving.advance
+
+    def defect(*_: object) -> None:
+        monkeypatch.setattr(driving, "advance", real)
+        raise ZeroDivisionError
+
+    replica = await bench.replica()
+    monkeypatch.setattr(driving, "advance", defect)
+    assert await replica.claim() is None
+    await until(lambda: not replica.drainer.driving)
+    assert "drain of node n1 broke off" in caplog.text
+    assert bench.phase is Phase.CLAIMED
+    await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
+    await replica.settled()
+    assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.HANDED_OVER]
 
 
 async def test_a_cache_that_lags_behind_our_own_writes_is_not_read_as_an_uncordon(bench: Bench) -> None:

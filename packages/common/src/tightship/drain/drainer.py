@@ -247,6 +247,9 @@ class Drainer:
         except KubeError as error:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))
+        except Exception:
+            # A defect, or a cache that has crashed: the node says where its drain stands.
+            _log.exception("drain of node %s broke off; it is taken up again by its annotation", node.name)
         finally:
             self._drives.pop(node.name, None)
 
