@@ -66,6 +66,7 @@ class FakeApi:
     objects: dict[str, dict[str, Json]] = field(default_factory=lambda: defaultdict(dict))
     events: dict[str, list[tuple[int, str, Json]]] = field(default_factory=lambda: defaultdict(list))
     did: list[Did] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
     refuse: Callable[[Json], Refused | None] = lambda _: None
     frozen: set[str] = field(default_factory=set)
     autoscaler: bool = True
@@ -152,6 +153,7 @@ class FakeApi:
     # What is asked of it.
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.add(request.path)
         if request.query.get("watch") == "true":
             return await self.watch(request)
         body: Json = json.loads(await request.read() or b"{}")

@@ -66,6 +66,19 @@ class Drainer:
         """Names of the nodes whose drains are driven from here."""
         return frozenset(self._drives)
 
+    async def unfinished(self, snapshot: Snapshot) -> bool:
+        """Return whether a drain of this controller's is under way: driven from here, on a node, or in the ledger.
+
+        Nothing is written. Raises :class:`~tightship.kube.errors.KubeError`.
+        """
+        if self._drives:
+            return True
+        for view in snapshot.nodes.values():
+            record = drain_record(view.node)
+            if record is not None and record.owns_node and record.controller == self._controller:
+                return True
+        return any(entry.controller == self._controller for entry in await self._ledger.read())
+
     async def claim(self, node: Node, *, pool: str, plan_hash: str, allows: Allows) -> Refusal | None:
         """Claim *node* (as it was judged) and start its drain; return why not, ``None`` when it is started.
 

@@ -19,10 +19,9 @@ class Campaign:
     as soon as it is false the Lease is anybody's.
     """
 
-    def __init__(self, elector: Elector, wanted: Callable[[], bool], *, look: float = LOOK) -> None:
+    def __init__(self, elector: Elector, wanted: Callable[[], bool]) -> None:
         self._elector = elector
         self._wanted = wanted
-        self._look = look
 
     async def run(self, stop: asyncio.Event) -> None:
         """Go on until *stop*, then give the Lease up. Raises what the election raises."""
@@ -30,14 +29,14 @@ class Campaign:
             if self._wanted():
                 await self._term(stop)
             else:
-                await any_of(stop, timeout=self._look)
+                await any_of(stop, timeout=LOOK)
 
     async def _term(self, stop: asyncio.Event) -> None:
         resign = asyncio.Event()
         election = asyncio.create_task(self._elector.run(resign), name="election")
         try:
             while self._wanted() and not stop.is_set() and not election.done():
-                await any_of(stop, timeout=self._look)
+                await any_of(stop, timeout=LOOK)
             resign.set()
             await election
         finally:

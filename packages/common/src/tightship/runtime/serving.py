@@ -88,7 +88,11 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
     def acting(self) -> bool:
         """Whether the controller is switched on and may change things, if it leads."""
         # Before the configuration was read nobody knows what is allowed.
-        return not self.run.dry_run and self.live.read and self.configuration.acting(self.live.current)
+        return not self.run.dry_run and self.live.read and not self.switched_off()
+
+    def switched_off(self) -> bool:
+        """Whether the configuration, once it was read, has the controller switched off."""
+        return self.live.read and not self.configuration.acting(self.live.current)
 
     def leading(self) -> bool:
         """Whether this replica is the one that may change things: to be asked before everything that does.
