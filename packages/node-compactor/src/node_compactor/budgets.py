@@ -27,7 +27,9 @@ def room(
 ) -> Refusal | None:
     """Return why *node* may not be claimed beside *claims*, ``None`` if it may; *facts* are of the latest snapshot."""
     refusal = cluster_room(node, facts, settings.cluster_budget, claims)
-    pool, own = facts[node].pool, facts[node].settings
+    pool = facts[node].pool
+    # Not the facts' own settings: the plan they were gathered for shows the direction, without budgets.
+    own = settings.pool(pool)
     if refusal is not None or own is None:
         return refusal
     nodes = sum(fact.pool == pool for fact in facts.values())
