@@ -17,7 +17,7 @@ from tightship.cluster import Snapshot
 from tightship.consolidation.steering import Steering, steer
 from tightship.drain.claims import Claim
 from tightship.drain_record import Finished
-from tightship.plan import Judgement, Plan, make_plan
+from tightship.plan import Plan, make_plan
 from tightship.reasons import Refusal
 from tightship.report import SettingsView
 
@@ -34,7 +34,6 @@ class Decision(Struct, frozen=True):
     now: float
     facts: Mapping[str, NodeFacts]
     marks: Marks
-    judgement: Judgement
     plan: Plan
     held: Mapping[str, Refusal]
     notes: tuple[MarkWrite, ...]
@@ -75,7 +74,6 @@ def decide(
         now=now,
         facts=facts,
         marks=marks,
-        judgement=judgement,
         plan=plan,
         held={name: refusal for name, refusal in held.items() if refusal is not None},
         notes=mark_writes(facts, now),
