@@ -89,6 +89,17 @@ async def test_switched_off_it_takes_its_soft_taints_off_and_gives_the_lease_up(
     assert cluster.writes() == written
 
 
+async def test_a_soft_taint_that_the_cache_has_not_seen_yet_is_taken_off_too(cluster: Cluster, start: Start) -> None:
+    process = start()
+    await process.passes()
+    cluster.api.frozen.add(NODES)
+    cluster.configure(goes="n1", held="n1")
+    await until(lambda: cluster.soft() == ["n1"])
+    cluster.configure(on=False, goes="n1", held="n1")
+    await until(lambda: cluster.holder == "")
+    assert cluster.soft() == []
+
+
 async def test_switched_off_a_drain_under_way_is_handed_over_before_the_lease_is_given_up(
     cluster: Cluster, start: Start
 ) -> None:
@@ -139,13 +150,31 @@ async def test_off_from_the_start_what_was_left_behind_is_brought_to_its_end(
     assert cluster.claimed() == "[]"
 
 
-async def test_off_a_siblings_drain_is_none_of_its_business(cluster: Cluster, start: Start) -> None:
-    left_behind(cluster, Phase.EVICTING, controller="node-sibling")
+@pytest.mark.parametrize("elects", [True, False])
+@pytest.mark.parametrize("left", ["a drain", "a taint", "a claim"])
+async def test_off_what_others_have_left_is_none_of_its_business(
+    cluster: Cluster, start: Start, left: str, elects: bool
+) -> None:
+    long_ago = "2020-01-01T00:00:00Z"
+    match left:
+        case "a drain":
+            left_behind(cluster, Phase.EVICTING, controller="node-sibling")
+        case "a taint":
+            taint = {"key": "tightship.dev/draining", "value": "old", "effect": "NoSchedule"}
+            cluster.api.edit_node("n1", lambda raw: raw.update(spec={"unschedulable": True, "taints": [OTHERS, taint]}))
+        case "a claim":
+            claim = {"node": "n1", "op": "x", "controller": "node-sibling", "holder": "h", "since": long_ago}
+            notes = {"tightship.dev/claims": json.dumps([claim])}
+            meta = {"name": "tightship-claims", "namespace": "default", "annotations": notes, "uid": "u"}
+            cluster.api.put(LEASES, {"metadata": meta, "spec": {}})
     cluster.configure(on=False)
-    process = start()
+    process = start(leader_elect=elects)
     await process.passes(5)
-    await process.ended()
+    cluster.configure(on=False, goes="n2")
+    await process.passes()
     assert cluster.writes() == []
+    cluster.configure(on=True)
+    await until(lambda: any("/nodes/n1" in each for each in cluster.writes()) and cluster.claimed() == "[]")
 
 
 async def test_off_a_standby_ends_what_the_leader_that_was_killed_had_begun(cluster: Cluster, start: Start) -> None:

@@ -72,6 +72,8 @@ class ConsolidationLoop(Generic[S, D]):
         self._failures = 0
         self._unfinished = False
         self._off = False
+        # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
+        self._steered: set[str] = set()
         self._last: D | None = None
         self._shown = nothing_yet(self._name, controller.kind)
 
@@ -110,7 +112,7 @@ class ConsolidationLoop(Generic[S, D]):
         if leading:
             # From here on there may be something to end, whatever becomes of this pass.
             self._unfinished = True
-            await self._drainer.adopt(self._cache.snapshot())
+            await self._drainer.adopt(self._cache.snapshot(), others=not frame.switched_off())
         finished: Sequence[Finished] = await self._history.read() if leading else ()
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
         decision = await in_thread(self._decide, snapshot, settings, now, finished, failures)
@@ -141,7 +143,7 @@ class ConsolidationLoop(Generic[S, D]):
         """Return whether drains or soft taints of this controller's name are somewhere. Nothing new may begin."""
         snapshot = self._cache.snapshot()
         try:
-            return bool(tainted(snapshot, self._name)) or await self._drainer.unfinished(snapshot)
+            return bool(self._soft(snapshot)) or await self._drainer.unfinished(snapshot)
         except KubeError as error:
             if self._frame.leading():
                 raise
@@ -168,18 +170,26 @@ class ConsolidationLoop(Generic[S, D]):
 
     async def _steer(self, decision: D) -> None:
         steering = decision.steering
+        self._steered.intersection_update(decision.snapshot.nodes)
         todo = [(name, True) for name in steering.add] + [(name, False) for name in steering.remove]
         await self._each([(name, partial(self._taint, name, on)) for name, on in todo], self._may_begin)
 
+    def _soft(self, snapshot: Snapshot) -> list[str]:
+        return sorted(self._steered.union(tainted(snapshot, self._name)))
+
     async def _untaint(self, snapshot: Snapshot) -> None:
-        names = tainted(snapshot, self._name)
+        names = self._soft(snapshot)
         await self._each([(name, partial(self._taint, name, on=False)) for name in names], self._frame.leading)
 
     async def _taint(self, name: str, on: bool) -> None:
         live = await read_node(self._frame.connection, name)
         patch = candidate_patch(live, on, self._name) if live is not None else None
+        if on and patch is not None:
+            self._steered.add(name)
         if live is not None and patch is not None:
             await patch_node(self._frame.connection, live, patch)
+        if not on:
+            self._steered.discard(name)
 
     async def _each(
         self, writes: Sequence[tuple[str, Callable[[], Awaitable[None]]]], allowed: Callable[[], bool]
