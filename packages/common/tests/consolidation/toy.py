@@ -26,10 +26,10 @@ from tightship.evictability import EvictionRules
 from tightship.objects import Pod
 from tightship.plan import Plan, Removal
 from tightship.reasons import Reason, Refusal
-from tightship.report import SettingsView
+from tightship.report import Generator, SettingsView
 from tightship.runtime.main import Runtime
 from tightship.runtime.page import Fact
-from tightship.runtime.serving import Configuration, Program
+from tightship.runtime.serving import Configuration
 from tightship.settings.loading import load
 from tightship.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
 from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
@@ -118,7 +118,7 @@ def own_metrics(registry: CollectorRegistry) -> Callable[[ToyDecision], None]:
 
 
 TOY: NodeController[ToySettings, ToyDecision] = NodeController(
-    program=Program(NAME, "0.7"),
+    program=Generator(NAME, "0.7"),
     kind="ToyStatus",
     configuration=Configuration(parse, acting=lambda settings: settings.on),
     decide=decide,

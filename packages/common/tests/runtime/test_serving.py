@@ -15,10 +15,11 @@ import pytest_asyncio
 from drain.fake_api import EVENTS, FakeApi, serving
 
 from tightship.kube.cache import CacheCrashed
+from tightship.report import Generator
 from tightship.runtime import serving as frames
 from tightship.runtime.main import Runtime
 from tightship.runtime.page import Page
-from tightship.runtime.serving import Configuration, Frame, Program, serve
+from tightship.runtime.serving import Configuration, Frame, serve
 from tightship.settings.loading import SettingsError
 from tightship.settings.process import Name, Ports, Positive, ProcessSettings, load_process, variable
 
@@ -86,7 +87,7 @@ class Process:
         self.runtime = Runtime()
         self.toys: list[Toy] = []
         configuration = Configuration(parse, acting=lambda on: on)
-        program = Program("own-controller", "1.2")
+        program = Generator("own-controller", "1.2")
         self.task = asyncio.create_task(serve(self.runtime, settings, program, configuration, self._make))
 
     @asynccontextmanager

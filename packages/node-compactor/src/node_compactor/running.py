@@ -16,14 +16,15 @@ from tightship.consolidation.drains import drain_settings
 from tightship.consolidation.serving import serve_nodes
 from tightship.drain.driving import DrainSettings
 from tightship.pools import pool_of
+from tightship.report import Generator
 from tightship.runtime.main import Runtime
-from tightship.runtime.serving import Configuration, Program
+from tightship.runtime.serving import Configuration
 
 
 def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSettings, Decision]:
     """Return the compactor; *environment* overrules some keys of its ConfigMap."""
     return NodeController(
-        program=Program(CONTROLLER, node_compactor.__version__),
+        program=Generator(CONTROLLER, node_compactor.__version__),
         kind="CompactorStatus",
         configuration=Configuration(lambda data: parse_config_map(data, environment)),
         decide=decide,

@@ -15,7 +15,8 @@ from tightship.drain.driving import DrainSettings
 from tightship.drain_record import Finished
 from tightship.objects import Node
 from tightship.reasons import Refusal
-from tightship.runtime.serving import Configuration, Program
+from tightship.report import Generator
+from tightship.runtime.serving import Configuration
 from tightship.settings.sections import HealthKeys
 
 S = TypeVar("S", bound=HealthKeys)
@@ -57,11 +58,11 @@ def _no_remarks(decision: object) -> Remarks:
 class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and decisions *D*.
 
-    *kind* is that of its status. *metrics* registers those that only it has, and returns what tells them of a decision.
-    *remarks* are what it adds to the page.
+    *program* is its name and version, *kind* that of its status. *metrics* registers those that only it has, and
+    returns what tells them of a decision. *remarks* are what it adds to the page.
     """
 
-    program: Program
+    program: Generator
     kind: str
     configuration: Configuration[S]
     decide: Decide[S, D]

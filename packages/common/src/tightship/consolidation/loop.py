@@ -32,7 +32,6 @@ from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.errors import Conflict, Forbidden, KubeError, NotFound, one_line
 from tightship.observability.logging import log
 from tightship.reasons import Reason
-from tightship.report import Generator
 from tightship.runtime.loop import in_thread
 from tightship.runtime.page import Page
 from tightship.runtime.serving import Frame
@@ -62,7 +61,7 @@ class ConsolidationLoop(Generic[S, D]):
         self._frame = frame
         self._controller = controller
         self._name = frame.program.name
-        self._log = frame.program.logger
+        self._log = frame.logger
         self._cache = cache
         self._drainer = drainer
         self._history = history
@@ -152,7 +151,7 @@ class ConsolidationLoop(Generic[S, D]):
 
     def _situation(self, off: bool) -> Situation:
         return Situation(
-            generator=Generator(self._name, self._frame.program.version),
+            generator=self._frame.program,
             kind=self._controller.kind,
             cluster=self._frame.connection.identity,
             leader=self._frame.elector.holder,

@@ -22,6 +22,7 @@ from tightship.kube.election import Elector, LeaseTiming
 from tightship.observability.events import EventRecorder, ObjectRef
 from tightship.observability.logging import log
 from tightship.observability.metrics import RunMetrics, new_registry
+from tightship.report import Generator
 from tightship.runtime.campaign import Campaign
 from tightship.runtime.heartbeat import Heartbeat
 from tightship.runtime.http import Content, HttpServer
@@ -42,17 +43,6 @@ RESIGNATION = 5.0
 T = TypeVar("T")
 
 
-class Program(Struct, frozen=True):
-    """Which controller runs: its *name* in metrics, Events, annotations and the log, and its *version*."""
-
-    name: str
-    version: str
-
-    @property
-    def logger(self) -> logging.Logger:
-        return logging.getLogger(self.name.replace("-", "_"))
-
-
 def always(settings: object) -> bool:
     """Return true: a controller without a switch."""
     del settings
@@ -71,9 +61,12 @@ class Configuration(Struct, Generic[T], frozen=True):
 
 
 class Frame(Struct, Generic[T], frozen=True, kw_only=True):
-    """What a controller finds in its frame. Setting *wake* brings about a pass."""
+    """What a controller finds in its frame. Setting *wake* brings about a pass.
 
-    program: Program
+    *program* is the controller: its name in metrics, Events, annotations and the log, and its version.
+    """
+
+    program: Generator
     run: ProcessSettings
     configuration: Configuration[T]
     runtime: Runtime
@@ -84,6 +77,10 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
     registry: CollectorRegistry
     metrics: RunMetrics
     wake: asyncio.Event
+
+    @property
+    def logger(self) -> logging.Logger:
+        return logging.getLogger(self.program.name.replace("-", "_"))
 
     def acting(self) -> bool:
         """Whether the controller is switched on and may change things, if it leads."""
@@ -130,7 +127,7 @@ class Controller(Protocol):
 async def serve(
     runtime: Runtime,
     run: ProcessSettings,
-    program: Program,
+    program: Generator,
     configuration: Configuration[T],
     make: Callable[[Frame[T]], AbstractAsyncContextManager[Controller]],
 ) -> None:
@@ -251,7 +248,7 @@ def _leads(leads: bool, wake: asyncio.Event) -> None:
 
 
 def _reported(report: Report, frame: Frame[T]) -> None:
-    logger = frame.program.logger
+    logger = frame.logger
     frame.metrics.config_valid.set(1 if report.valid else 0)
     if report.valid:
         log(logger, logging.INFO, "configuration in use", source=report.source, absent=report.absent)
@@ -269,4 +266,4 @@ def _reported(report: Report, frame: Frame[T]) -> None:
         frame.events.record(regarding, "Warning", "ConfigInvalid", "; ".join(report.problems), "Configure")
 
 
-__all__ = ["Configuration", "Controller", "Frame", "Program", "always", "serve"]
+__all__ = ["Configuration", "Controller", "Frame", "always", "serve"]
