@@ -7,8 +7,8 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from tightship.cli import CliError, Parser
-from tightship.cli.arguments import environment
+from tightship.cli.app import CliError
+from tightship.cli.arguments import Parser, environment
 from tightship.observability.logging import LoggingError, set_up
 from tightship.runtime.main import Runtime, run_controller
 from tightship.settings.loading import SettingsError

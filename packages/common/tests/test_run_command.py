@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from tightship.cli import CliError, Parser
-from tightship.runtime.command import add_run
+from tightship.cli.run_command import add_run
 from tightship.runtime.main import Runtime
 from tightship.settings.process import Name, Ports, Positive, ProcessSettings, variable
 
