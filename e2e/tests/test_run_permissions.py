@@ -18,7 +18,8 @@ from tightship_e2e.client import Json, wait_for
 from tightship_e2e.load import load
 
 PERMISSIONS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
-ACCOUNT = "node-compactor"
+ACCOUNT = "documented-node-compactor"
+"""None that other tests, on the same plane, have given more rights to."""
 DEADLINE = 120.0
 RBAC = "rbac.authorization.k8s.io"
 

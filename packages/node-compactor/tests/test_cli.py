@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from node_compactor.configuration import Flags
+from node_compactor.cool_downs import CoolDownKeys
 from node_compactor.options import FLAGS
-from node_compactor.sections import DrainKeys, PacingKeys, SteeringKeys
-from node_compactor.settings import CompactorSettings, PoolSettings, wire_keys
+from node_compactor.settings import CompactorSettings, PoolSettings
+from tightship.settings.loading import wire_keys
+from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "plan-output.md"
 
@@ -219,7 +221,7 @@ def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: 
     outcome = cli(what, "--help")
     assert outcome.code == 0
     by_flag = {each.field for each in FLAGS}
-    running = [*DrainKeys.model_fields, *PacingKeys.model_fields, *SteeringKeys.model_fields]
+    running = [name for section in (DrainKeys, CoolDownKeys, HealthKeys, SteeringKeys) for name in section.model_fields]
     only_in_the_file = {"pools", "enabled", *running}
     fields = set(CompactorSettings.model_fields) | set(PoolSettings.model_fields)
     assert fields - by_flag == only_in_the_file

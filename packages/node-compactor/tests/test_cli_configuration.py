@@ -11,7 +11,8 @@ import yaml
 
 from node_compactor.configuration import BadFlagsError, Flags, configure
 from node_compactor.describing import summarize, wire
-from node_compactor.settings import SettingsError, load_settings
+from node_compactor.settings import load_settings
+from tightship.settings.loading import SettingsError
 
 SEED = {
     "nodePools": {

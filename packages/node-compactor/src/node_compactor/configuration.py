@@ -10,16 +10,8 @@ import yaml
 from msgspec import Struct
 from pydantic import AliasChoices, BaseModel
 
-from node_compactor.settings import (
-    EVERY_OTHER_POOL,
-    CompactorSettings,
-    Location,
-    PoolSettings,
-    SettingsError,
-    dotted,
-    load_settings,
-    wire_keys,
-)
+from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings
+from tightship.settings.loading import Location, SettingsError, dotted, wire_keys
 
 CONFIG_MAP_KEYS = ("estafette-k8s-node-compactor-config.yaml", "config.yaml", "config.json")
 """Keys of a ConfigMap's data under which a configuration is looked for, in this order."""

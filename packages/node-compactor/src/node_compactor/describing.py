@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from node_compactor.settings import EVERY_OTHER_POOL, Budget, CompactorSettings, PoolSettings, wire_keys
+from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
 from tightship.durations import format_duration
 from tightship.report.document import Setting
+from tightship.settings.fields import Budget
+from tightship.settings.loading import wire_keys
 
 POOLS_NAMED = 4
 """Pools a summary names before it only counts them."""

@@ -7,9 +7,11 @@ import argparse
 from msgspec import Struct
 
 from node_compactor.configuration import Flags
-from node_compactor.settings import SWITCHABLE_RULES, CompactorSettings, PoolSettings, wire_keys
+from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cli.arguments import add_selector_argument, add_time_argument
 from tightship.plan import STRATEGIES
+from tightship.settings.fields import SWITCHABLE_RULES
+from tightship.settings.loading import wire_keys
 
 
 class _Flag(Struct, frozen=True):

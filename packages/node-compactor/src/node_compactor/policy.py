@@ -17,7 +17,7 @@ from tightship.evictability import ENDS_BY_ITSELF, Evictability, EvictionRules
 from tightship.nodes import NodeRules, drain_record, draining, judge_node, seed_state
 from tightship.objects import Pod
 from tightship.plan import Candidate, Judgement, Planner
-from tightship.pools import NO_POOL, pool_of
+from tightship.pools import pool_of, shown
 from tightship.reasons import Reason, Refusal
 from tightship.utilization import Utilization, UtilizationRules, utilization
 
@@ -326,8 +326,3 @@ def _under_limit(candidate: Candidate, planner: Planner, settings: PoolSettings)
         return []
     detail = f"with pods of nodes planned before, CPU requests are {ratio:.3f}, the limit is {settings.limit:g}"
     return [Refusal(Reason.NOT_UNDERUTILIZED, candidate.name, detail)]
-
-
-def shown(pool: str) -> str:
-    """Return a pool's name for people."""
-    return pool if pool != NO_POOL else "(none)"
