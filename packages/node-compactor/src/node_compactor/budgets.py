@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from node_compactor.policy import NodeFacts, shown
+from node_compactor.policy import NodeFacts
 from node_compactor.settings import CompactorSettings
 from tightship.drain.claims import Claim
+from tightship.pools import shown
 from tightship.reasons import Reason, Refusal
 from tightship.settings.fields import Budget
 

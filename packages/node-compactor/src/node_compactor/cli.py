@@ -18,7 +18,7 @@ from node_compactor.configuration import BadFlagsError, configure
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import GateChecks
 from node_compactor.options import add_options, flags_of
-from node_compactor.policy import Marks, NodeFacts, Policy, plannable, shown
+from node_compactor.policy import Marks, NodeFacts, Policy, plannable
 from node_compactor.run_command import add_run
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
@@ -33,6 +33,7 @@ from tightship.cli.arguments import (
 from tightship.cli.output import terminal_of, write_document
 from tightship.cluster import Snapshot
 from tightship.plan import forecast, make_plan
+from tightship.pools import shown
 from tightship.report import (
     EXPLANATION_OUTPUTS,
     PLAN_OUTPUTS,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from node_compactor.policy import NodeFacts, shown
+from node_compactor.policy import NodeFacts
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.snapshot import Usage
@@ -22,6 +22,7 @@ from tightship.objects import Pod
 from tightship.objects.pod import DEFAULT_SCHEDULER
 from tightship.placement.space import Space
 from tightship.plan import Judgement
+from tightship.pools import shown
 from tightship.reasons import Reason, Refusal
 
 EVERY_POOL = "every pool"

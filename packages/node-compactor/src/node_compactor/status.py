@@ -8,8 +8,8 @@ from msgspec import Struct
 import node_compactor
 from node_compactor.deciding import Decision
 from node_compactor.describing import summarize, wire
-from node_compactor.policy import shown
 from tightship.nodes import drain_record
+from tightship.pools import shown
 from tightship.report import Generator, Inputs, SettingsView, plan_document, warnings_of
 from tightship.report.document import API_VERSION, NodePlan, RefusalEntry, Source
 from tightship.report.inputs import refusal_entry
