@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from tightship.cluster import NodeView, Snapshot
@@ -117,13 +118,28 @@ def _age(view: NodeView, minimum: float | None, now: float) -> list[Refusal]:
     return [Refusal(Reason.TOO_YOUNG, view.name, detail)]
 
 
+def plannable(snapshot: Snapshot, rules: FactRules) -> Snapshot:
+    """Return what a plan is made on: *snapshot*, without its PodDisruptionBudgets where pods are deleted past them.
+
+    Facts are gathered from the whole, since budgets also tell which kube-system pods may be moved.
+    """
+    return msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)()) if rules.past_budgets else snapshot
+
+
 _Facts = TypeVar("_Facts", bound=NodeFacts)
 
 
 def judgement(snapshot: Snapshot, facts: Mapping[str, _Facts], gates: Gates) -> Judgement:
     """Return who may go by *facts*, all refusals of the others, and the *gates* while a plan grows."""
     candidates = tuple(
-        Candidate(name=name, pool=fact.pool, ratio=fact.cpu_ratio, evict=fact.evict, stays=fact.stays)
+        Candidate(
+            name=name,
+            pool=fact.pool,
+            ratio=fact.cpu_ratio,
+            evict=fact.evict,
+            stays=fact.stays,
+            memory_ratio=fact.memory_ratio,
+        )
         for name, fact in facts.items()
         if not fact.refusals
     )
@@ -136,4 +152,4 @@ def judgement(snapshot: Snapshot, facts: Mapping[str, _Facts], gates: Gates) -> 
     return Judgement(candidates, refusals, gates)
 
 
-__all__ = ["FactRules", "NodeFacts", "gather", "judgement"]
+__all__ = ["FactRules", "NodeFacts", "gather", "judgement", "plannable"]

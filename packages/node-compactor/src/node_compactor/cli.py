@@ -18,7 +18,7 @@ from node_compactor.configuration import BadFlagsError, configure
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import GateChecks
 from node_compactor.options import add_options, flags_of
-from node_compactor.policy import Marks, NodeFacts, Policy, plannable
+from node_compactor.policy import Marks, NodeFacts, Policy
 from node_compactor.run_command import add_run
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
@@ -193,7 +193,7 @@ def _judge(arguments: argparse.Namespace, named: Sequence[str] = ()) -> Judged:
 
         progress.say(f"planning {len(judgement.candidates):,} candidates")
         strategy = strategy_of(settings, {name: fact.pool for name, fact in facts.items()})
-        ground = plannable(snapshot, settings)
+        ground = policy.plannable(snapshot)
         plan = make_plan(
             ground,
             lambda current: policy.judge(snapshot if current is ground else current),

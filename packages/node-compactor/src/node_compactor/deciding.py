@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from node_compactor.budgets import without_budgets
 from node_compactor.marking import MarkWrite, mark_writes
 from node_compactor.pacing import brake, cooling
-from node_compactor.policy import Marks, NodeFacts, Policy, plannable
+from node_compactor.policy import Marks, NodeFacts, Policy
 from node_compactor.settings import CompactorSettings
 from node_compactor.steering import Steering, steer
 from node_compactor.strategies import strategy_of
@@ -43,14 +41,12 @@ class Decision(Struct, frozen=True):
     @property
     def shown(self) -> Plan:
         """The plan with what its nodes wait for among the refusals, for metrics."""
-        held = {name: (refusal,) for name, refusal in self.held.items()}
-        return msgspec.structs.replace(self.plan, refusals={**self.plan.refusals, **held})
+        return self.plan.holding(self.held)
 
     @property
     def plan_hash(self) -> str:
-        """Which plan a drain belongs to, for people who compare nodes: the same nodes in the same order hash alike."""
-        names = ",".join(removal.node for removal in self.plan.removals)
-        return hashlib.sha256(names.encode()).hexdigest()[:12]
+        """Which plan a drain belongs to."""
+        return self.plan.hash
 
 
 def decide(
@@ -69,9 +65,7 @@ def decide(
     unhealthy = brake(snapshot, finished, settings, now, api_failures)
     pauses = cooling(snapshot, facts, finished, settings, now)
     judgement = policy.judgement(snapshot, facts)
-    plan = make_plan(
-        plannable(snapshot, settings), lambda _: judgement, strategy_of(settings, pools), settings.placement
-    )
+    plan = make_plan(policy.plannable(snapshot), lambda _: judgement, strategy_of(settings, pools), settings.placement)
     held = {each.node: unhealthy or pauses.of(pools[each.node]) for each in plan.removals}
     return Decision(
         snapshot=snapshot,

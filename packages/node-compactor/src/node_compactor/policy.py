@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-import msgspec
 from msgspec import Struct
 
 from node_compactor.settings import CompactorSettings, PoolSettings
@@ -13,7 +12,7 @@ from tightship.cluster import Snapshot
 from tightship.drain_record import Phase
 from tightship.durations import format_duration
 from tightship.evictability import EvictionRules, awaited_for
-from tightship.facts import FactRules, gather, judgement
+from tightship.facts import FactRules, gather, judgement, plannable
 from tightship.facts import NodeFacts as CommonFacts
 from tightship.nodes import NodeRules, drain_record, seed_state
 from tightship.plan import Candidate, Judgement, Planner
@@ -63,16 +62,6 @@ def eviction_rules(settings: CompactorSettings) -> EvictionRules:
     return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
 
 
-def plannable(snapshot: Snapshot, settings: CompactorSettings) -> Snapshot:
-    """Return what a plan is made on: *snapshot*, without its PodDisruptionBudgets where pods are deleted past them.
-
-    The :class:`Policy` is still asked about the whole, since budgets also tell which kube-system pods may be moved.
-    """
-    if settings.eviction_method == "evict":
-        return snapshot
-    return msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)())
-
-
 class Policy:
     """Judges snapshots under one set of settings at one time.
 
@@ -106,6 +95,10 @@ class Policy:
     def judgement(self, snapshot: Snapshot, facts: Mapping[str, NodeFacts]) -> Judgement:
         """Return the same from *facts* that were gathered before."""
         return judgement(snapshot, facts, CompactorGates(self.settings, facts))
+
+    def plannable(self, snapshot: Snapshot) -> Snapshot:
+        """Return what a plan is made on; see :func:`tightship.facts.plannable`."""
+        return plannable(snapshot, self._rules)
 
     def facts(self, snapshot: Snapshot) -> dict[str, NodeFacts]:
         """Return what can be said of each node by itself, refusals complete but for those of pool and plan gates."""
