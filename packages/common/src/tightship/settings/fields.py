@@ -30,6 +30,21 @@ Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0)]
 """A duration in seconds; ``10m`` and, as in the older controller, a plain number of seconds are read."""
 
 
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+def _go_bool(value: object) -> object:
+    text = str(value).strip()
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise ValueError("is no switch; allowed are true and false, also written True, TRUE, t, T, 1 and so on")
+
+
+GoBool = Annotated[bool, BeforeValidator(_go_bool)]
+"""A switch as Go's ``strconv.ParseBool`` reads it, by which older controllers went."""
+
+
 class Budget(BaseModel):
     """How many nodes of a pool (or the cluster) may be in drain at once: a number or a percentage of its nodes."""
 

@@ -1,0 +1,101 @@
+"""The refiner's judgement: a snapshot, settings and a time in; decisions and refusals out. Pure.
+
+A plan is made twice. The *free* one, which neither threshold nor minimums hold back, tells how many nodes could really
+go, pod by pod. The real one is as much of its beginning as they allow: it ends with the first candidate at hand that
+one of them refuses, as the older controller's loop would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from node_refiner.facts import NodeFacts, with_score
+from node_refiner.ordering import Scoring, strategy_of
+from node_refiner.outlook import Outlook, outlook
+from node_refiner.settings import RefinerSettings
+from tightship.cluster import Snapshot
+from tightship.evictability import EvictionRules, awaited_for
+from tightship.facts import FactRules, gather, judgement, plannable
+from tightship.nodes import NodeRules
+from tightship.plan import Candidate, Judgement, Planner, make_plan
+from tightship.reasons import Refusal
+
+CONTROLLER = "node-refiner"
+"""Our name in annotations, taints, claims and metrics."""
+
+
+def eviction_rules(settings: RefinerSettings) -> EvictionRules:
+    """Return the rules for pods; a drain and the plan before it go by the same."""
+    return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
+
+
+class Policy:
+    """Judges snapshots under one set of settings at one time.
+
+    *only* limits what may be removed to these nodes (a selection on the command line); the rest still receives pods,
+    and counts.
+    """
+
+    def __init__(self, settings: RefinerSettings, now: float, only: Collection[str] | None = None) -> None:
+        self.settings = settings
+        self.now = now
+        self.only = only
+        self.strategy = strategy_of(settings)
+        self._scoring = Scoring(settings)
+        self._rules = FactRules(
+            nodes=NodeRules(settings.disabled_rules),
+            eviction=eviction_rules(settings),
+            pool_labels=settings.pool_labels,
+            past_budgets=settings.eviction_method == "delete",
+        )
+
+    def plannable(self, snapshot: Snapshot) -> Snapshot:
+        """Return what a plan is made on; see :func:`tightship.facts.plannable`."""
+        return plannable(snapshot, self._rules)
+
+    def judge(self, snapshot: Snapshot) -> Judgement:
+        """Return who may go, all refusals of the others, and where the plan ends."""
+        facts = self.facts(snapshot)
+        return self.judgement(snapshot, facts, self.outlook(snapshot, facts))
+
+    def facts(self, snapshot: Snapshot) -> dict[str, NodeFacts]:
+        """Return what can be said of each node by itself, refusals complete but for those of threshold and minimums."""
+        known = gather(snapshot, self._rules, self.now, self.only)
+        return {name: with_score(fact, self._scoring) for name, fact in known.items()}
+
+    def outlook(self, snapshot: Snapshot, facts: Mapping[str, NodeFacts]) -> Outlook:
+        """Make the free plan from *facts*, and say how much of it threshold and minimums allow."""
+        free = judgement(snapshot, facts, _Free())
+        plan = make_plan(self.plannable(snapshot), lambda _: free, self.strategy, self.settings.placement)
+        return outlook(plan.removals, facts, self.settings)
+
+    def judgement(self, snapshot: Snapshot, facts: Mapping[str, NodeFacts], ahead: Outlook) -> Judgement:
+        """Return the judgement from what was found out before."""
+        return judgement(snapshot, facts, RefinerGates(ahead))
+
+
+class _Free:
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:  # noqa: ARG002 - nothing is held back
+        return []
+
+
+class RefinerGates:
+    """Ends a plan where the outlook says; see :class:`tightship.plan.Gates`."""
+
+    def __init__(self, ahead: Outlook) -> None:
+        self._ahead = ahead
+        self._could_go = frozenset(ahead.could_go)
+
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        """Return nothing up to the end of the plan; from there on what ends it, and what else keeps *candidate*.
+
+        Those that could go are kept by nothing else. The others have met a plan that will not be; they are asked once
+        more, on what this one leaves.
+        """
+        stop = self._ahead.stop
+        if stop is None or len(planner.removals) < self._ahead.goes:
+            return []
+        found = stop.refusals(candidate.name)
+        if candidate.name not in self._could_go:
+            found += planner.attempt(candidate, keep=False)
+        return sorted(found)
