@@ -14,7 +14,7 @@ from msgspec import Struct
 
 import node_compactor
 import tightship
-from node_compactor.configuration import BadFlagsError, configure
+from node_compactor.configuration import configure
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import GateChecks
 from node_compactor.options import add_options, flags_of
@@ -45,7 +45,7 @@ from tightship.report import (
     plan_document,
     warnings_of,
 )
-from tightship.settings.loading import SettingsError
+from tightship.settings.loading import BadFlagsError, SettingsError
 
 PROGRAM = "node-compactor"
 _DATA = ("json", "yaml")

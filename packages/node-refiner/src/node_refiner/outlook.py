@@ -64,7 +64,7 @@ def outlook(free: Sequence[Removal], facts: Mapping[str, NodeFacts], settings: R
         why = (
             *below_threshold(excess, len(free) - number, settings),
             *below_minimums(removal.node, remaining - number - 1, rest.many, settings),
-            *_long_enough(removal.node, number, settings),
+            *_plan_size(removal.node, number, settings),
         )
         if why:
             stop = Stop(removal.node, why)
@@ -126,7 +126,7 @@ def below_minimums(name: str, nodes: int, untainted: int, settings: RefinerSetti
     return [Refusal(Reason.MIN_NODES, name, detail, f"lower {' and '.join(flags)}")]
 
 
-def _long_enough(name: str, planned: int, settings: RefinerSettings) -> list[Refusal]:
+def _plan_size(name: str, planned: int, settings: RefinerSettings) -> list[Refusal]:
     allowed = settings.max_nodes
     if allowed is None or planned < allowed:
         return []
