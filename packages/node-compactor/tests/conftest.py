@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from node_compactor.cli import PROGRAM, command
+from node_compactor.cli import COMMAND, PROGRAM
 from tightship.cli import run
 
 DATA = Path(__file__).parent / "data"
@@ -49,7 +49,7 @@ def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Cli:
         if given[:1] in (["plan"], ["explain"]) and "--now" not in given and "--help" not in given:
             given += ["--now", NOW]
         try:
-            code = run(PROGRAM, command, given)
+            code = run(PROGRAM, COMMAND.command, given)
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 1
         sys.stdout.flush()

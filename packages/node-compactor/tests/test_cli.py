@@ -105,7 +105,7 @@ def test_an_unknown_node_is_named_with_near_ones(cli: Any, data: Path) -> None:
 
 
 def test_a_defect_is_one_line(cli: Any, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node_compactor.cli.make_plan", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("tightship.cli.commands.make_plan", lambda *_, **__: 1 / 0)
     outcome = cli("plan", "-f", data / "cluster.yaml")
     assert outcome.code == 1
     assert outcome.err == (
@@ -240,7 +240,7 @@ def test_version_names_the_program(cli: Any) -> None:
 
 
 def test_nothing_is_given_unless_a_flag_is(cli: Any) -> None:
-    from node_compactor.cli import build_parser
+    from node_compactor.cli import COMMAND
     from node_compactor.options import flags_of
 
-    assert flags_of(build_parser().parse_args(["plan"])) == Flags()
+    assert flags_of(COMMAND.parser().parse_args(["plan"])) == Flags()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def test_four_half_full_nodes_have_an_excess_of_two(threshold: float, gone: int,
     found = decided(*even(4), excess_nodes_threshold=threshold, placement=placement)
     assert found.outlook.excess is not None
     assert found.outlook.excess.nodes == 2.0
-    assert len(found.outlook.could_go) == 2
+    assert len(found.outlook.turns) == 2
     assert len(removed(found)) == gone
     moved = {move.target for each in found.plan.removals for move in each.moves}
     assert not moved & set(removed(found))
@@ -63,7 +64,7 @@ def test_four_half_full_nodes_have_an_excess_of_two(threshold: float, gone: int,
 def test_the_excess_shrinks_with_every_removal_by_what_is_taken_away() -> None:
     found = decided(*even(6, pods=1), excess_nodes_threshold=2, minimum_nodes=0, minimum_non_tainted_nodes=0)
     # 24 CPUs, 6 requested: (24 - 6) / 4, then (20 - 6) / 4, and so on.
-    assert [each.nodes for each in found.outlook.excesses.values()] == [4.5, 3.5, 2.5, 1.5]
+    assert [each.excess.nodes for each in found.outlook.turns.values()] == [4.5, 3.5, 2.5, 1.5]
     # Of four that could go, the last two are the margin.
     assert len(removed(found)) == 3
 
@@ -78,7 +79,8 @@ def test_after_each_removal_the_next_pass_finds_what_the_plan_foresaw() -> None:
             item["spec"]["nodeName"] = targets[item["metadata"]["name"]]
     then = decided(*left, excess_nodes_threshold=2)
     assert removed(then) == removed(foreseen)[1:]
-    assert list(then.outlook.excesses.values()) == list(foreseen.outlook.excesses.values())[1:]
+    foretold = [each.excess for each in foreseen.outlook.turns.values()]
+    assert [each.excess for each in then.outlook.turns.values()] == foretold[1:]
 
 
 # -- the two figures
@@ -94,7 +96,7 @@ def test_the_excess_holds_back_what_could_go() -> None:
         excess_nodes_threshold=3,
     )
     # (112 - 60) / 16 = 3.25 nodes by memory, (20 - 6.6) / 4 = 3.35 by CPU: enough for one, not for the next.
-    assert len(found.outlook.could_go) == 3
+    assert len(found.outlook.turns) == 3
     assert len(removed(found)) == 1
     [said] = {
         each.detail
@@ -103,17 +105,17 @@ def test_the_excess_holds_back_what_could_go() -> None:
         if each.reason is Reason.EXCESS_BELOW_THRESHOLD
     }
     assert said == (
-        "for n2, next in order, the excess is 2.25 nodes by memory (CPU 2.35, memory 2.25), and 2 could really go; "
+        "at the turn of n2 the excess is 2.25 nodes by memory (CPU 2.35, memory 2.25), and 2 could really go; "
         "the threshold is 3: both hold it back"
     )
 
 
 def test_the_excess_alone_holds_back() -> None:
     found = decided(*even(6, pods=1), excess_nodes_threshold=3.75, minimum_nodes=0, minimum_non_tainted_nodes=0)
-    assert len(found.outlook.could_go) == 4
+    assert len(found.outlook.turns) == 4
     assert len(removed(found)) == 1
     # The next has an excess of 3.5 and a count of 3.
-    assert all("both hold it back" in str(found.plan.refusals[name]) for name in found.outlook.could_go[1:])
+    assert all("both hold it back" in str(found.plan.refusals[name]) for name in list(found.outlook.turns)[1:])
 
 
 def test_the_count_holds_back_what_the_sums_would_allow() -> None:
@@ -121,7 +123,7 @@ def test_the_count_holds_back_what_the_sums_would_allow() -> None:
     found = decided(*even(4, cpu="2100m", pods=1), excess_nodes_threshold=1.5)
     assert found.outlook.excess is not None
     assert found.outlook.excess.nodes == pytest.approx(1.9)
-    assert found.outlook.could_go == ()
+    assert found.outlook.turns == {}
     assert removed(found) == []
     assert set(map(tuple, reasons(found).values())) == {(Reason.NO_PLACE,)}
 
@@ -129,7 +131,7 @@ def test_the_count_holds_back_what_the_sums_would_allow() -> None:
 def test_one_that_could_go_is_held_back_by_the_count() -> None:
     items = [*even(4, cpu="2100m", pods=1), node("n5")]
     found = decided(*items, excess_nodes_threshold=2)
-    assert found.outlook.could_go == ("n5",)
+    assert list(found.outlook.turns) == ["n5"]
     [refusal] = found.plan.refusals["n5"]
     assert refusal.reason is Reason.EXCESS_BELOW_THRESHOLD
     assert refusal.detail.endswith("and 1 could really go; the threshold is 2: the count holds it back")
@@ -137,15 +139,44 @@ def test_one_that_could_go_is_held_back_by_the_count() -> None:
     assert removed(decided(*items, excess_nodes_threshold=1)) == ["n5"]
 
 
-@pytest.mark.parametrize("threshold", [1.1, 1.99, 2.0, 2.5])
-def test_the_threshold_that_is_suggested_lets_the_node_through(threshold: float) -> None:
-    items = even(3, cpu="800m", pods=1)
-    found = decided(*items, excess_nodes_threshold=threshold, minimum_nodes=0, minimum_non_tainted_nodes=0)
-    held = found.outlook.stop
-    assert held is not None
-    suggested = float(held.why[0].fix.partition("--threshold ")[2].rstrip(")"))
-    again = decided(*items, excess_nodes_threshold=suggested, minimum_nodes=0, minimum_non_tainted_nodes=0)
-    assert held.node in removed(again)
+def flags(refusals: tuple[Refusal, ...]) -> Json:
+    """The settings that the fixes of *refusals* suggest."""
+    fields = {
+        "--threshold": "excess_nodes_threshold",
+        "--min-nodes": "minimum_nodes",
+        "--min-non-tainted-nodes": "minimum_non_tainted_nodes",
+        "--max-nodes": "max_nodes",
+    }
+    found = [each for refusal in refusals for each in re.findall(r"\((--[a-z-]+) ([0-9.]+)\)", refusal.fix)]
+    return {fields[flag]: float(value) if flag == "--threshold" else int(value) for flag, value in found}
+
+
+@pytest.mark.parametrize(
+    "strict",
+    [
+        {"excess_nodes_threshold": 6.0},
+        {"excess_nodes_threshold": 2.0},
+        {"excess_nodes_threshold": 1.99, "minimum_nodes": 4},
+        {"excess_nodes_threshold": 3.3, "minimum_nodes": 6, "minimum_non_tainted_nodes": 5, "max_nodes": 1},
+    ],
+)
+def test_what_is_suggested_for_a_node_lets_it_through(strict: Json) -> None:
+    """Nodes of four sizes, so that the excess does not just fall by one with each."""
+    items = [
+        *(
+            node(f"n{size}-{each}", allocatable={"cpu": str(size), "memory": f"{4 * size}Gi", "pods": "110"})
+            for size in (3, 4, 7, 9)
+            for each in (1, 2)
+        ),
+        *(pod(f"p{size}", on=f"n{size}-1", cpu="700m", memory="2Gi") for size in (3, 4, 7, 9)),
+        workload(),
+    ]
+    found = decided(*items, **strict)
+    kept = [name for name in found.outlook.turns if name not in removed(found)]
+    assert kept
+    for name in kept:
+        again = decided(*items, **strict | flags(found.plan.refusals[name]))
+        assert removed(again) == list(found.outlook.turns)[: found.outlook.turns[name].number + 1]
 
 
 def test_a_node_that_could_not_go_says_so_besides() -> None:
@@ -224,9 +255,9 @@ def test_the_minimum_that_refuses_is_named_with_what_would_be_left() -> None:
     assert refusal == Refusal(
         Reason.MIN_NODES,
         "n1",
-        "without n1, next in order, 2 nodes would be left, minimum_nodes is 3; "
+        "without n1, at its turn, 2 nodes would be left, minimum_nodes is 3; "
         "1 untainted nodes would be left, minimum_non_tainted_nodes is 2",
-        "lower minimum_nodes (--min-nodes 2) and minimum_non_tainted_nodes (--min-non-tainted-nodes 1)",
+        "lower minimum_nodes to 2 (--min-nodes 2) and minimum_non_tainted_nodes to 1 (--min-non-tainted-nodes 1)",
     )
     assert reasons(found)["n2"] == [Reason.MIN_NODES]
 

@@ -69,8 +69,8 @@ def test_the_plan_is_the_beginning_of_the_one_that_nothing_holds_back(seed: int,
     real = decide(cluster, chosen, NOW)
     # Excess may be negative where a node holds more than it has; no threshold lets that through.
     free = Policy(chosen, NOW)
-    could_go = free.outlook(cluster, free.facts(cluster)).could_go
-    assert real.outlook.could_go == could_go
+    could_go = tuple(free.outlook(cluster, free.facts(cluster)).turns)
+    assert tuple(real.outlook.turns) == could_go
     assert names(real) == could_go[: len(names(real))]
     open_settings = chosen.model_copy(update=NOTHING_HELD_BACK)
     assert names(decide(cluster, open_settings, NOW))[: len(names(real))] == names(real)
@@ -88,8 +88,8 @@ def test_minimums_and_threshold_hold_after_every_removal(seed: int, chosen: Refi
         assert sum(map(is_counted, kept)) >= chosen.minimum_non_tainted_nodes
     for number, name in enumerate(names(found)):
         assert is_counted(cluster.nodes[name].node)
-        assert found.outlook.excesses[name].nodes >= chosen.excess_nodes_threshold
-        assert len(found.outlook.could_go) - number >= chosen.excess_nodes_threshold
+        assert found.outlook.turns[name].excess.nodes >= chosen.excess_nodes_threshold
+        assert len(found.outlook.turns) - number >= chosen.excess_nodes_threshold
     if chosen.max_nodes is not None:
         assert len(gone) <= chosen.max_nodes
 

@@ -129,9 +129,9 @@ def plannable(snapshot: Snapshot, rules: FactRules) -> Snapshot:
 _Facts = TypeVar("_Facts", bound=NodeFacts)
 
 
-def judgement(snapshot: Snapshot, facts: Mapping[str, _Facts], gates: Gates) -> Judgement:
-    """Return who may go by *facts*, all refusals of the others, and the *gates* while a plan grows."""
-    candidates = tuple(
+def candidates_of(facts: Mapping[str, _Facts]) -> tuple[Candidate, ...]:
+    """Return the nodes that nothing in *facts* keeps."""
+    return tuple(
         Candidate(
             name=name,
             pool=fact.pool,
@@ -143,13 +143,17 @@ def judgement(snapshot: Snapshot, facts: Mapping[str, _Facts], gates: Gates) -> 
         for name, fact in facts.items()
         if not fact.refusals
     )
+
+
+def judgement(snapshot: Snapshot, facts: Mapping[str, _Facts], gates: Gates) -> Judgement:
+    """Return who may go by *facts*, all refusals of the others, and the *gates* while a plan grows."""
     refusals = {name: fact.refusals for name, fact in facts.items() if fact.refusals}
     # An unreadable node has no facts: nothing is known of its pool, its room or its labels.
     for each in snapshot.unreadable:
         if each.kind == "Node":
             refusal = Refusal(Reason.UNREADABLE, each.name, each.problem, f"mend node {each.name}")
             refusals[each.name] = (refusal,)
-    return Judgement(candidates, refusals, gates)
+    return Judgement(candidates_of(facts), refusals, gates)
 
 
-__all__ = ["FactRules", "NodeFacts", "gather", "judgement", "plannable"]
+__all__ = ["FactRules", "NodeFacts", "candidates_of", "gather", "judgement", "plannable"]

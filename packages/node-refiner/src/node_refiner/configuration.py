@@ -28,7 +28,9 @@ KEYS: Mapping[str, str] = {field: snake(key) for field, key in wire_keys(Refiner
 """The key on the wire of each field of the settings."""
 
 _FIELDS = {key: field for field, key in KEYS.items()}
-_DURATIONS = frozenset(name for name, field in RefinerSettings.model_fields.items() if is_duration(field))
+DURATIONS = frozenset(name for name, field in RefinerSettings.model_fields.items() if is_duration(field))
+"""Fields whose values are durations."""
+
 _LISTS = frozenset({"pool_labels", "disabled_rules"})
 
 PLAIN_UNIT = "m"
@@ -138,7 +140,7 @@ def load_settings(values: Mapping[str, object], named: Callable[[str], str] = st
 
 def _plain(field: str, value: object) -> object:
     """Return *value* as the validation reads it: numbers of durations as texts, since those have a unit; lists."""
-    if field in _DURATIONS and isinstance(value, int | float) and not isinstance(value, bool):
+    if field in DURATIONS and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
         return value
@@ -158,4 +160,4 @@ def _seconds(fields: Mapping[str, object], field: str) -> float:
         return default  # the validation names it
 
 
-__all__: Sequence[str] = ("KEYS", "Flags", "configure", "load_settings", "parse_config_map")
+__all__: Sequence[str] = ("DURATIONS", "KEYS", "Flags", "configure", "load_settings", "parse_config_map")

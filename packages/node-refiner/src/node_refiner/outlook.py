@@ -19,65 +19,80 @@ from tightship.plan import Removal
 from tightship.reasons import Reason, Refusal
 
 
-class Stop(Struct, frozen=True):
-    """Where a plan ends: *node* is the candidate at hand, *why* says what stands against removing it next."""
+class Turn(Struct, frozen=True):
+    """When a node that could go comes: *number* nodes go before it, and then the *excess* is such.
 
-    node: str
-    why: tuple[Refusal, ...]
+    *reached* is the largest threshold with which a plan comes past it.
+    """
 
-    def refusals(self, name: str) -> list[Refusal]:
-        """Return what keeps node *name*: that candidate, or one whose turn would have come later."""
-        return [Refusal(each.reason, name, each.detail, each.fix) for each in self.why]
+    number: int
+    excess: Excess
+    reached: float
+
+
+class End(Struct, frozen=True):
+    """Something that ends a plan: *why* the node whose turn is number *turn* may not go."""
+
+    turn: int
+    why: Refusal
 
 
 class Outlook(Struct, frozen=True):
     """What a plan that nothing holds back says of the cluster as a whole.
 
-    *could_go* are its nodes in order, of which the first *goes* may; *stop* is what refuses the next one, ``None``
-    where the plan ends by itself. *excesses* is the excess for each of them as it stands when its turn comes. *excess*
-    is that of the first, or, where none could go, of the counted node with the lowest score (the older controller's
-    figure); ``None`` where no node is counted. *remaining* nodes count for the minimum of all nodes.
+    *turns* has the nodes that could go, in order; *goes* of them may. *ends* has for each reason the first turn at
+    which it ends the plan, and none where the plan ends by itself. *excess* is that of the first turn, or, where
+    nothing could go, of the counted node with the lowest score (the older controller's figure); ``None`` where no node
+    is counted. *remaining* nodes count for the minimum.
     """
 
     counted: Counted
     remaining: int
-    could_go: tuple[str, ...] = ()
-    goes: int = 0
-    stop: Stop | None = None
+    turns: Mapping[str, Turn] = {}
+    ends: tuple[End, ...] = ()
     excess: Excess | None = None
-    excesses: Mapping[str, Excess] = {}
+
+    @property
+    def goes(self) -> int:
+        """How many of those that could go may."""
+        return min((end.turn for end in self.ends), default=len(self.turns))
+
+    @property
+    def stop(self) -> tuple[Refusal, ...]:
+        """What the plan ends with: all that refuses the first that may not go."""
+        return tuple(end.why for end in self.ends if end.turn == self.goes)
+
+    def reached(self, turn: int) -> tuple[Refusal, ...]:
+        """Return all that ends the plan at *turn* or before."""
+        return tuple(end.why for end in self.ends if end.turn <= turn)
 
 
 def outlook(free: Sequence[Removal], facts: Mapping[str, NodeFacts], settings: RefinerSettings) -> Outlook:
     """Return how far threshold and minimums follow *free*, the removals of a plan that nothing holds back."""
     rest = counted = count(facts.values())
     remaining = sum(fact.remains for fact in facts.values())
-    excesses: dict[str, Excess] = {}
-    stop: Stop | None = None
-    goes = 0
+    turns: dict[str, Turn] = {}
+    ends: dict[Reason, End] = {}
+    reached = math.inf
     for number, removal in enumerate(free):
-        fact = facts[removal.node]
-        excess = excesses[removal.node] = rest.excess(fact.view.node)
+        fact, could_go = facts[removal.node], len(free) - number
+        excess = rest.excess(fact.view.node)
         rest = rest.without(fact)
-        if stop is not None:
-            continue
-        why = (
-            *below_threshold(excess, len(free) - number, settings),
-            *below_minimums(removal.node, remaining - number - 1, rest.many, settings),
-            *_plan_size(removal.node, number, settings),
-        )
-        if why:
-            stop = Stop(removal.node, why)
-        else:
-            goes += 1
+        reached = min(reached, excess.nodes, could_go)
+        turns[removal.node] = Turn(number, excess, reached)
+        for why in (
+            below_threshold(excess, could_go, settings),
+            below_minimums(removal.node, remaining - number - 1, rest.many, settings),
+            _plan_size(removal.node, number, settings),
+        ):
+            if why is not None:
+                ends.setdefault(why.reason, End(number, why))
     return Outlook(
         counted=counted,
         remaining=remaining,
-        could_go=tuple(excesses),
-        goes=goes,
-        stop=stop,
-        excess=next(iter(excesses.values()), None) or _of_the_lowest(counted, facts),
-        excesses=excesses,
+        turns=turns,
+        ends=tuple(ends.values()),
+        excess=turns[free[0].node].excess if free else _of_the_lowest(counted, facts),
     )
 
 
@@ -86,51 +101,70 @@ def _of_the_lowest(counted: Counted, facts: Mapping[str, NodeFacts]) -> Excess |
     return counted.excess(facts[lowest[1]].view.node) if lowest is not None else None
 
 
-def below_threshold(excess: Excess, could_go: int, settings: RefinerSettings) -> list[Refusal]:
+def below_threshold(excess: Excess, could_go: int, settings: RefinerSettings) -> Refusal | None:
     """Return what the threshold says to removing the node of *excess* next, when *could_go* nodes still could."""
     threshold = settings.excess_nodes_threshold
     short, few = excess.nodes < threshold, could_go < threshold
     if not (short or few):
-        return []
+        return None
     holds = "both hold" if short and few else "the excess holds" if short else "the count holds"
     detail = (
-        f"for {excess.node}, next in order, the excess is {figures(excess)}, and {could_go} could really go; "
+        f"at the turn of {excess.node} the excess is {figures(excess)}, and {could_go} could really go; "
         f"the threshold is {threshold:g}: {holds} it back"
     )
-    # Rounded down: what is shown must let the node through.
-    enough = math.floor(min(excess.nodes, could_go) * 100) / 100
-    fix = f"lower excess_nodes_threshold to {enough:g} (--threshold {enough:g})" if enough >= 0 else ""
-    return [Refusal(Reason.EXCESS_BELOW_THRESHOLD, excess.node, detail, fix)]
+    return Refusal(Reason.EXCESS_BELOW_THRESHOLD, excess.node, detail)
 
 
-def below_minimums(name: str, nodes: int, untainted: int, settings: RefinerSettings) -> list[Refusal]:
+def below_minimums(name: str, nodes: int, untainted: int, settings: RefinerSettings) -> Refusal | None:
     """Return what the minimums say to removing *name* next, after which so many nodes, and untainted ones, are left."""
-    found: list[str] = []
-    flags: list[str] = []
-    for left, minimum, what, key, flag in (
-        (nodes, settings.minimum_nodes, "nodes", "minimum_nodes", "--min-nodes"),
-        (
-            untainted,
-            settings.minimum_non_tainted_nodes,
-            "untainted nodes",
-            "minimum_non_tainted_nodes",
-            "--min-non-tainted-nodes",
-        ),
-    ):
-        if left < minimum:
-            found.append(f"{left} {what} would be left, {key} is {minimum}")
-            flags.append(f"{key} ({flag} {max(0, left)})")
-    if not found:
-        return []
-    detail = f"without {name}, next in order, {'; '.join(found)}"
-    return [Refusal(Reason.MIN_NODES, name, detail, f"lower {' and '.join(flags)}")]
+    found = [
+        f"{left} {what} would be left, {key} is {minimum}"
+        for left, minimum, what, key in (
+            (nodes, settings.minimum_nodes, "nodes", "minimum_nodes"),
+            (untainted, settings.minimum_non_tainted_nodes, "untainted nodes", "minimum_non_tainted_nodes"),
+        )
+        if left < minimum
+    ]
+    return Refusal(Reason.MIN_NODES, name, f"without {name}, at its turn, {'; '.join(found)}") if found else None
 
 
-def _plan_size(name: str, planned: int, settings: RefinerSettings) -> list[Refusal]:
+def _plan_size(name: str, planned: int, settings: RefinerSettings) -> Refusal | None:
     allowed = settings.max_nodes
     if allowed is None or planned < allowed:
-        return []
-    return [Refusal(Reason.MAX_NODES_REACHED, name, f"the plan stops after {allowed} nodes")]
+        return None
+    return Refusal(Reason.MAX_NODES_REACHED, name, f"the plan stops after {allowed} nodes")
+
+
+def refusals(name: str, ahead: Outlook, settings: RefinerSettings) -> list[Refusal]:
+    """Return what keeps candidate *name* when its turn has come and the plan has ended, each with what would help.
+
+    One that could go is kept by all that ends the plan up to its turn. One that could not (pods of those that go first
+    take its places) is kept by what ends the plan, and no change to that would let it through.
+    """
+    turn = ahead.turns.get(name)
+    if turn is None:
+        return [Refusal(each.reason, name, each.detail) for each in ahead.stop]
+    return [
+        Refusal(each.reason, name, each.detail, _fix(each.reason, turn, ahead, settings))
+        for each in ahead.reached(turn.number)
+    ]
+
+
+def _fix(reason: Reason, turn: Turn, ahead: Outlook, settings: RefinerSettings) -> str:
+    """Return the smallest change after which *reason* ends no plan up to *turn*."""
+    if reason is Reason.EXCESS_BELOW_THRESHOLD:
+        # Rounded down: what is shown must let the node through.
+        enough = math.floor(turn.reached * 100) / 100
+        return f"lower excess_nodes_threshold to {enough:g} (--threshold {enough:g})" if enough >= 0 else ""
+    if reason is Reason.MAX_NODES_REACHED:
+        return f"let plans be longer (--max-nodes {turn.number + 1})"
+    nodes, untainted = ahead.remaining - turn.number - 1, ahead.counted.many - turn.number - 1
+    lower = []
+    if nodes < settings.minimum_nodes:
+        lower.append(f"minimum_nodes to {nodes} (--min-nodes {nodes})")
+    if untainted < settings.minimum_non_tainted_nodes:
+        lower.append(f"minimum_non_tainted_nodes to {untainted} (--min-non-tainted-nodes {untainted})")
+    return f"lower {' and '.join(lower)}"
 
 
 def figures(excess: Excess) -> str:
@@ -143,4 +177,4 @@ def _two(nodes: float) -> str:
     return f"{nodes:.2f}" if math.isfinite(nodes) else "any"
 
 
-__all__ = ["Outlook", "Stop", "below_minimums", "below_threshold", "figures", "outlook"]
+__all__ = ["End", "Outlook", "Turn", "below_minimums", "below_threshold", "figures", "outlook", "refusals"]

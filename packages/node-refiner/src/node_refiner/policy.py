@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from node_refiner.facts import NodeFacts, with_score
 from node_refiner.ordering import Scoring, strategy_of
-from node_refiner.outlook import Outlook, outlook
+from node_refiner.outlook import Outlook, outlook, refusals
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.evictability import EvictionRules, awaited_for
@@ -71,7 +71,7 @@ class Policy:
 
     def judgement(self, snapshot: Snapshot, facts: Mapping[str, NodeFacts], ahead: Outlook) -> Judgement:
         """Return the judgement from what was found out before."""
-        return judgement(snapshot, facts, RefinerGates(ahead))
+        return judgement(snapshot, facts, RefinerGates(ahead, self.settings))
 
 
 class _Free:
@@ -82,20 +82,20 @@ class _Free:
 class RefinerGates:
     """Ends a plan where the outlook says; see :class:`tightship.plan.Gates`."""
 
-    def __init__(self, ahead: Outlook) -> None:
+    def __init__(self, ahead: Outlook, settings: RefinerSettings) -> None:
         self._ahead = ahead
-        self._could_go = frozenset(ahead.could_go)
+        self._settings = settings
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
         """Return nothing up to the end of the plan; from there on what ends it, and what else keeps *candidate*.
 
-        Those that could go are kept by nothing else. The others have met a plan that will not be; they are asked once
+        Those that could go are kept by nothing else. The others have met a plan that will not be: they are asked once
         more, on what this one leaves.
         """
-        stop = self._ahead.stop
-        if stop is None or len(planner.removals) < self._ahead.goes:
+        ahead = self._ahead
+        if not ahead.ends or len(planner.removals) < ahead.goes:
             return []
-        found = stop.refusals(candidate.name)
-        if candidate.name not in self._could_go:
+        found = refusals(candidate.name, ahead, self._settings)
+        if candidate.name not in ahead.turns:
             found += planner.attempt(candidate, keep=False)
         return sorted(found)
