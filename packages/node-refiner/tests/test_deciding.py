@@ -86,7 +86,7 @@ def test_after_each_removal_the_next_pass_finds_what_the_plan_foresaw() -> None:
 # -- the two figures
 
 
-def test_the_excess_holds_back_what_could_go() -> None:
+def test_both_hold_back() -> None:
     """Memory is scarce, though the pods of three small nodes all fit on the big one."""
     big = {"cpu": "8", "memory": "64Gi", "pods": "110"}
     found = decided(
@@ -97,25 +97,32 @@ def test_the_excess_holds_back_what_could_go() -> None:
     )
     # (112 - 60) / 16 = 3.25 nodes by memory, (20 - 6.6) / 4 = 3.35 by CPU: enough for one, not for the next.
     assert len(found.outlook.turns) == 3
-    assert len(removed(found)) == 1
-    [said] = {
-        each.detail
-        for refusals in found.plan.refusals.values()
-        for each in refusals
-        if each.reason is Reason.EXCESS_BELOW_THRESHOLD
-    }
-    assert said == (
-        "at the turn of n2 the excess is 2.25 nodes by memory (CPU 2.35, memory 2.25), and 2 could really go; "
-        "the threshold is 3: both hold it back"
+    assert removed(found) == ["n1"]
+    assert found.plan.refusals["n2"] == (
+        Refusal(
+            Reason.EXCESS_BELOW_THRESHOLD,
+            "n2",
+            "at the turn of n2 the excess is 2.25 nodes by memory (CPU 2.35, memory 2.25), and 2 could really go; "
+            "the threshold is 3: both hold it back",
+            "lower excess_nodes_threshold to 2 (--threshold 2)",
+        ),
     )
 
 
 def test_the_excess_alone_holds_back() -> None:
-    found = decided(*even(6, pods=1), excess_nodes_threshold=3.75, minimum_nodes=0, minimum_non_tainted_nodes=0)
-    assert len(found.outlook.turns) == 4
-    assert len(removed(found)) == 1
-    # The next has an excess of 3.5 and a count of 3.
-    assert all("both hold it back" in str(found.plan.refusals[name]) for name in list(found.outlook.turns)[1:])
+    """In nodes of the size of the big one, which is the emptiest, there is little in excess; small ones could go."""
+    big = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+    minimums = {"minimum_nodes": 0, "minimum_non_tainted_nodes": 0}
+    found = decided(node("big", allocatable=big), *even(4, pods=1), **minimums)
+    # (32 - 4) / 16 = 1.75 nodes like big, but big and three of the others could go.
+    assert list(found.outlook.turns) == ["big", "n1", "n3", "n2"]
+    assert removed(found) == []
+    [said] = {each.detail for name in found.outlook.turns for each in found.plan.refusals[name]}
+    assert said == (
+        "at the turn of big the excess is 1.75 nodes by CPU (CPU 1.75, memory 1.94), and 4 could really go; "
+        "the threshold is 2: the excess holds it back"
+    )
+    assert len(removed(decided(node("big", allocatable=big), *even(4, pods=1), excess_nodes_threshold=1.75))) == 3
 
 
 def test_the_count_holds_back_what_the_sums_would_allow() -> None:
