@@ -2,8 +2,8 @@
 
 ``python golden_cluster.py`` writes the files in ``golden/``; see :mod:`tightship_e2e.golden`.
 
-Seven nodes could go. Their plan is ended three times, one turn after the other: after four nodes by its length, then by
-the minimum of nodes, then by the threshold, of which the last node that could go is the margin.
+Eight nodes could go, the last one when a budget has been renewed. Their plan is ended three times, one turn after the
+other: after four nodes by its length, then by the minimum of nodes, then by the threshold.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tightship_e2e.golden import Golden, Json
 
 FOLDER = Path(__file__).parent / "golden"
 
-GOING = 7
+GOING = 8
 """Nodes that could go."""
 
 LENGTH = 4
@@ -75,7 +75,7 @@ def ends(g: Refiners) -> None:
     g.pod("needed", "one-too-few", cpu="2200m")
     g.node(
         "margin",
-        "is the last that could go, where the threshold is two, besides",
+        "only one more could go after it, where the threshold is three, besides",
         Reason.MAX_NODES_REACHED,
         Reason.MIN_NODES,
         Reason.EXCESS_BELOW_THRESHOLD,
@@ -93,6 +93,9 @@ def build() -> Refiners:
     golden.pods_that_must_stay(g)
     golden.budgets(g)
     golden.places(g)
+    # It would be the turn of the second of the pair after all others.
+    ending = (Reason.MAX_NODES_REACHED, Reason.MIN_NODES, Reason.EXCESS_BELOW_THRESHOLD)
+    g.refusals["pdb-spent-2"] += [(reason, "pdb-spent-2") for reason in ending]
     # The lowest score goes first.
     g.goes("marked", **{"on-marked": "roomy"})
     g.goes("pdb-spent-1", **{"pair-1": "roomy"})
@@ -104,8 +107,8 @@ def build() -> Refiners:
 def config(g: Refiners) -> Json:
     """Return the data of the ConfigMap: a minimum that the sixth node would break, of the nodes as they are counted."""
     return {
-        "excess_nodes_threshold": "2",
-        "minimum_nodes": str(remaining(g) - GOING + 2),
+        "excess_nodes_threshold": "3",
+        "minimum_nodes": str(remaining(g) - GOING + 3),
         "minimum_non_tainted_nodes": "2",
         "maximum_nodes_in_plan": str(LENGTH),
         "placement": "certain",

@@ -356,6 +356,28 @@ def test_with_nothing_that_could_go_the_excess_is_the_older_controllers() -> Non
     assert (found.outlook.excess.node, found.outlook.excess.nodes) == ("n0", 2.0)
 
 
+@pytest.mark.parametrize("allowed", [1, 2, 8])
+def test_a_budget_over_the_pods_of_all_nodes_makes_none_of_them_one_that_could_not_go(allowed: int) -> None:
+    """One node after the other: the pods of the first are Ready again before the next one begins."""
+    found = decided(*even(4), budget(status={"disruptionsAllowed": allowed}))
+    assert len(found.outlook.turns) == 2
+    assert removed(found) == ["n1"]
+    assert [turn.later for turn in found.outlook.turns.values()] == [False, allowed < 8]
+
+
+def test_a_budget_that_allows_none_now_keeps_all_of_them() -> None:
+    found = decided(*even(4), budget(status={"disruptionsAllowed": 0}))
+    assert found.outlook.turns == {}
+
+
+def test_one_that_waits_for_a_budget_says_so_beside_what_ends_the_plan() -> None:
+    items = [*even(4), budget(status={"disruptionsAllowed": 1})]
+    found = reasons(decided(*items))
+    assert found["n2"] == [Reason.EXCESS_BELOW_THRESHOLD, Reason.PDB_SPENT_BY_PLAN]
+    # With a lower threshold it is only the budget that makes it wait.
+    assert reasons(decided(*items, excess_nodes_threshold=1))["n4"] == [Reason.PDB_SPENT_BY_PLAN]
+
+
 def test_a_budget_that_pods_are_deleted_past_keeps_no_node() -> None:
     blocked = budget(status={"disruptionsAllowed": 0})
     items = [*even(4), blocked]

@@ -22,12 +22,14 @@ from tightship.reasons import Reason, Refusal
 class Turn(Struct, frozen=True):
     """When a node that could go comes: *number* nodes go before it, and then the *excess* is such.
 
-    *reached* is the largest threshold with which a plan comes past it.
+    *reached* is the largest threshold with which a plan comes past it. *later* says that it has to wait for a
+    PodDisruptionBudget which those before it use up.
     """
 
     number: int
     excess: Excess
     reached: float
+    later: bool = False
 
 
 class End(Struct, frozen=True):
@@ -67,8 +69,13 @@ class Outlook(Struct, frozen=True):
         return tuple(end.why for end in self.ends if end.turn <= turn)
 
 
-def outlook(free: Sequence[Removal], facts: Mapping[str, NodeFacts], settings: RefinerSettings) -> Outlook:
-    """Return how far threshold and minimums follow *free*, the removals of a plan that nothing holds back."""
+def outlook(
+    free: Sequence[Removal], facts: Mapping[str, NodeFacts], settings: RefinerSettings, at_once: int
+) -> Outlook:
+    """Return how far threshold and minimums follow *free*, the removals of a plan that nothing holds back.
+
+    *at_once* of them need no budget to be renewed.
+    """
     rest = counted = count(facts.values())
     remaining = sum(fact.remains for fact in facts.values())
     turns: dict[str, Turn] = {}
@@ -79,7 +86,7 @@ def outlook(free: Sequence[Removal], facts: Mapping[str, NodeFacts], settings: R
         excess = rest.excess(fact.view.node)
         rest = rest.without(fact)
         reached = min(reached, excess.nodes, could_go)
-        turns[removal.node] = Turn(number, excess, reached)
+        turns[removal.node] = Turn(number, excess, reached, later=number >= at_once)
         for why in (
             below_threshold(excess, could_go, settings),
             below_minimums(removal.node, remaining - number - 1, rest.many, settings),

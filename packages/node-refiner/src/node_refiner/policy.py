@@ -14,11 +14,13 @@ from node_refiner.ordering import Scoring, strategy_of
 from node_refiner.outlook import Outlook, outlook, refusals
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
+from tightship.disruption import DisruptionLedger, RenewedLedger
 from tightship.evictability import EvictionRules, awaited_for
-from tightship.facts import FactRules, gather, judgement, plannable
+from tightship.facts import FactRules, candidates_of, gather, judgement, plannable
 from tightship.nodes import NodeRules
-from tightship.plan import Candidate, Judgement, Planner, make_plan
-from tightship.reasons import Refusal
+from tightship.placement.scoring import Choice
+from tightship.plan import Candidate, Judgement, Planner
+from tightship.reasons import Reason, Refusal
 
 CONTROLLER = "node-refiner"
 """Our name in annotations, taints, claims and metrics."""
@@ -64,10 +66,26 @@ class Policy:
         return {name: with_score(fact, self._scoring) for name, fact in known.items()}
 
     def outlook(self, snapshot: Snapshot, facts: Mapping[str, NodeFacts]) -> Outlook:
-        """Make the free plan from *facts*, and say how much of it threshold and minimums allow."""
-        free = judgement(snapshot, facts, _Free())
-        plan = make_plan(self.plannable(snapshot), lambda _: free, self.strategy, self.settings.placement)
-        return outlook(plan.removals, facts, self.settings)
+        """Make the free plan from *facts*, and say how much of it threshold and minimums allow.
+
+        It goes on with what PodDisruptionBudgets allow when the moved pods are Ready again: the refiner drains one node
+        after the other, and a budget over the pods of many nodes makes none of them one that could not go.
+        """
+        ground, candidates, placement = self.plannable(snapshot), candidates_of(facts), self.settings.placement
+
+        def new_planner(choose: Choice) -> Planner:
+            return Planner(ground, DisruptionLedger(ground), candidates, placement, choose=choose)
+
+        outcome = self.strategy.run(new_planner, _Free())
+        planner, at_once = outcome.planner, len(outcome.planner.removals)
+        planner.ledger = RenewedLedger(ground)
+        waiting = [
+            planner.candidates[name]
+            for name, found in outcome.stays.items()
+            if any(refusal.reason is Reason.PDB_SPENT_BY_PLAN for refusal in found)
+        ]
+        self.strategy.extend(planner, _Free(), waiting)
+        return outlook(planner.removals, facts, self.settings, at_once)
 
     def judgement(self, snapshot: Snapshot, facts: Mapping[str, NodeFacts], ahead: Outlook) -> Judgement:
         """Return the judgement from what was found out before."""
@@ -87,15 +105,15 @@ class RefinerGates:
         self._settings = settings
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
-        """Return nothing up to the end of the plan; from there on what ends it, and what else keeps *candidate*.
+        """Return what ends the plan before the turn of *candidate*, and what else keeps it; nothing where none does.
 
-        Those that could go are kept by nothing else. The others have met a plan that will not be: they are asked once
-        more, on what this one leaves.
+        One that could not go has met a plan that will not be: when the real one has ended, it is asked once more, on
+        what that leaves.
         """
-        ahead = self._ahead
-        if not ahead.ends or len(planner.removals) < ahead.goes:
+        ahead, turn = self._ahead, self._ahead.turns.get(candidate.name)
+        if not ahead.ends or (len(planner.removals) if turn is None else turn.number) < ahead.goes:
             return []
         found = refusals(candidate.name, ahead, self._settings)
-        if candidate.name not in ahead.turns:
+        if turn is None or turn.later:
             found += planner.attempt(candidate, keep=False)
         return sorted(found)
