@@ -116,8 +116,8 @@ def config(g: Refiners) -> Json:
 
 
 def remaining(g: Refiners) -> int:
-    """Nodes that the cluster keeps: Ready, not cordoned, and taken away by nobody."""
-    gone = {"cordoned", "draining", "autoscaler", "karpenter", "terminating", "not-ready"}
+    """Nodes that the cluster keeps: Ready, with CPU to allocate, not cordoned, and taken away by nobody."""
+    gone = {"cordoned", "draining", "autoscaler", "karpenter", "terminating", "not-ready", "no-allocatable"}
     names = {item["metadata"]["name"] for item in g.items if item["kind"] == "Node"}
     assert gone <= names
     return len(names - gone)

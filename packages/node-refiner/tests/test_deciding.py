@@ -236,10 +236,11 @@ def test_untainted_nodes_have_a_minimum_of_their_own(minimum: int, gone: int) ->
         {"notes": DRAINING, "unschedulable": True},
         {"unschedulable": True},
         {"ready": "False"},
+        {"allocatable": {"pods": "110"}},
         {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]},
         {"meta": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"]}},
     ],
-    ids=["in drain", "cordoned", "not Ready", "being deleted by the autoscaler", "being deleted"],
+    ids=["in drain", "cordoned", "not Ready", "nothing to allocate", "deleted by the autoscaler", "being deleted"],
 )
 def test_a_node_on_its_way_out_is_none_that_the_cluster_keeps(leaving: Json) -> None:
     items = [node("n1"), node("n2"), node("n3"), node("n4", **leaving)]

@@ -104,11 +104,13 @@ def hard_taints(node: Node) -> list[Taint]:
 
 
 def remains(node: Node) -> bool:
-    """Whether *node* is one that the cluster keeps: Ready, not cordoned, not in drain, taken away by nobody.
+    """Whether *node* is one that the cluster keeps: Ready, with CPU to allocate, not cordoned, not in drain, not being
+    taken away.
 
     The older controller counts every node there is, so that its minimum was one lower with each node on its way out.
     """
-    return node.ready and not node.unschedulable and not draining(node) and owner_elsewhere(node) is None
+    usable = node.ready and node.allocatable.get("cpu", 0) > 0
+    return usable and not node.unschedulable and not draining(node) and owner_elsewhere(node) is None
 
 
 def is_counted(node: Node) -> bool:

@@ -14,7 +14,6 @@ from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
 from tightship.objects import Node
 from tightship.objects.pod import CORDON, DRAINING
 from tightship.reasons import Reason, Refusal
-from tightship.selectors import Taint
 
 _TOLD_ALREADY: Mapping[str, frozenset[Reason]] = {
     CORDON.key: frozenset({Reason.CORDONED, Reason.DRAIN_IN_PROGRESS}),
@@ -63,9 +62,5 @@ def _tainted(node: Node, told: Collection[Reason]) -> Refusal | None:
     if not taints:
         return None
     fixes = " ".join(f"{each.key}:{each.effect}-" for each in taints)
-    detail = f"carries the taint {', '.join(map(_named, taints))}"
+    detail = f"carries the taint {', '.join(map(str, taints))}"
     return Refusal(Reason.TAINTED, node.name, detail, f"kubectl taint node {node.name} {fixes}")
-
-
-def _named(taint: Taint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
