@@ -13,7 +13,7 @@ from node_refiner.policy import Policy
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.drain_record import Finished
-from tightship.plan import Judgement, Plan, make_plan
+from tightship.plan import Plan, make_plan
 from tightship.reasons import Refusal
 
 
@@ -29,7 +29,6 @@ class Decision(Struct, frozen=True):
     now: float
     facts: Mapping[str, NodeFacts]
     outlook: Outlook
-    judgement: Judgement
     plan: Plan
     held: Mapping[str, Refusal]
     unhealthy: Refusal | None
@@ -69,7 +68,6 @@ def decide(
         now=now,
         facts=facts,
         outlook=ahead,
-        judgement=judgement,
         plan=plan,
         held={} if held is None else {each.node: held for each in plan.removals},
         unhealthy=unhealthy,
