@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from node_compactor.configuration import Flags, configure
-from node_compactor.policy import Marks, NodeFacts, Policy, plannable
+from node_compactor.policy import Marks, NodeFacts, Policy
 from node_compactor.running import drains_of
 from node_compactor.settings import load_settings
 from node_compactor.strategies import strategy_of
@@ -68,7 +68,7 @@ ON_COMPLETION = {"notes": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "on
 def planned(cluster: Snapshot, **settings: object) -> tuple[Plan, dict[str, NodeFacts]]:
     loaded = load_settings({**OPEN, **settings})
     policy = Policy(loaded, NOW, Marks())
-    plan = make_plan(plannable(cluster, loaded), policy.judge, STRATEGIES["least-utilized"], "likely")
+    plan = make_plan(policy.plannable(cluster), policy.judge, STRATEGIES["least-utilized"], "likely")
     return plan, policy.facts(cluster)
 
 
@@ -104,7 +104,7 @@ def test_a_budget_keeps_a_node_unless_pods_are_deleted_past_it() -> None:
 
 def test_a_plan_that_keeps_budgets_is_made_on_the_whole_snapshot() -> None:
     cluster = snapshot(node(), budget())
-    assert plannable(cluster, load_settings({})) is cluster
+    assert Policy(load_settings({}), NOW).plannable(cluster) is cluster
 
 
 # -- strategies

@@ -20,6 +20,7 @@ from tightship.consolidation.serving import serve_nodes
 from tightship.consolidation.status import Remarks
 from tightship.consolidation.steering import Steering, steer
 from tightship.drain.claims import Claim
+from tightship.drain.news import News
 from tightship.drain.writing import NodePatch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.evictability import EvictionRules
@@ -112,9 +113,18 @@ def decide(
     )
 
 
-def own_metrics(registry: CollectorRegistry) -> Callable[[ToyDecision], None]:
-    gauge = Gauge("toy_nodes", "Nodes.", registry=registry)
-    return lambda decision: gauge.set(len(decision.facts))
+class ToyMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._nodes = Gauge("toy_nodes", "Nodes.", registry=registry)
+        self._news = Gauge("toy_news", "What drains have told.", registry=registry)
+        self.last: ToyDecision | None = None
+
+    def update(self, decision: ToyDecision) -> None:
+        self.last = decision
+        self._nodes.set(len(decision.facts))
+
+    def news(self, news: News) -> None:
+        self._news.inc()
 
 
 TOY: NodeController[ToySettings, ToyDecision] = NodeController(
@@ -124,7 +134,7 @@ TOY: NodeController[ToySettings, ToyDecision] = NodeController(
     decide=decide,
     drain_settings=lambda settings: drain_settings(settings, EvictionRules(), "likely"),
     pool_of=lambda node, settings: "pool",
-    metrics=own_metrics,
+    metrics=ToyMetrics,
     remarks=lambda decision: Remarks((Fact("toys", "7"),), ("All is toys.",)),
 )
 
@@ -153,19 +163,19 @@ class Process:
         self.run = run
         self.runtime = Runtime()
         self.registry: CollectorRegistry | None = None
-        self.last: ToyDecision | None = None
+        self.own: ToyMetrics | None = None
         toy = msgspec.structs.replace(TOY, metrics=self._metrics)
         self.task = asyncio.create_task(serve_nodes(self.runtime, run, toy))
 
-    def _metrics(self, registry: CollectorRegistry) -> Callable[[ToyDecision], None]:
+    def _metrics(self, registry: CollectorRegistry) -> ToyMetrics:
         self.registry = registry
-        tell = own_metrics(registry)
+        self.own = ToyMetrics(registry)
+        return self.own
 
-        def told(decision: ToyDecision) -> None:
-            self.last = decision
-            tell(decision)
-
-        return told
+    @property
+    def last(self) -> ToyDecision | None:
+        """The last decision."""
+        return self.own.last if self.own is not None else None
 
     def value(self, name: str, **labels: str) -> float:
         """A metric of the process, 0 before it is there."""

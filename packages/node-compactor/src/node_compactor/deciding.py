@@ -10,7 +10,7 @@ from node_compactor.budgets import room, without_budgets
 from node_compactor.describing import summarize, wire
 from node_compactor.marking import MarkWrite, mark_writes
 from node_compactor.pacing import cooling
-from node_compactor.policy import CONTROLLER, Marks, NodeFacts, Policy, plannable
+from node_compactor.policy import CONTROLLER, Marks, NodeFacts, Policy
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
 from tightship.cluster import Snapshot
@@ -64,9 +64,7 @@ def decide(
     pools = {name: fact.pool for name, fact in facts.items()}
     pauses = cooling(snapshot, facts, finished, settings, now)
     judgement = policy.judgement(snapshot, facts)
-    plan = make_plan(
-        plannable(snapshot, settings), lambda _: judgement, strategy_of(settings, pools), settings.placement
-    )
+    plan = make_plan(policy.plannable(snapshot), lambda _: judgement, strategy_of(settings, pools), settings.placement)
     held = {each.node: unhealthy or pauses.of(pools[each.node]) for each in plan.removals}
     return Decision(
         snapshot=snapshot,

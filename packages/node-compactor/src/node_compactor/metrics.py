@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from node_compactor.deciding import Decision
 from node_compactor.policy import Marks, NodeFacts
+from tightship.drain.news import News
 from tightship.observability.metrics import SnapshotGauge
 
 OLD = "estafette_node_compactor_"
@@ -46,6 +47,9 @@ class CompactorMetrics:
         """Replace everything by what the last pass has found."""
         self._tell_pools(decision.facts, decision.marks)
         self._tell_nodes(decision.facts)
+
+    def news(self, news: News) -> None:
+        """Tell nothing: the older controller had no metrics of drains."""
 
     def _tell_pools(self, facts: Mapping[str, NodeFacts], marks: Marks) -> None:
         counts: dict[str, Count[str]] = {name: Count() for name in _POOL_GAUGES}

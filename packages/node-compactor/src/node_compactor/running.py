@@ -30,7 +30,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
         decide=decide,
         drain_settings=drains_of,
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
-        metrics=lambda registry: CompactorMetrics(registry).update,
+        metrics=CompactorMetrics,
     )
 
 

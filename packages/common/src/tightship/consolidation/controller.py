@@ -12,6 +12,7 @@ from tightship.cluster import Snapshot
 from tightship.consolidation.decision import Decision
 from tightship.consolidation.status import Remarks
 from tightship.drain.driving import DrainSettings
+from tightship.drain.news import News
 from tightship.drain_record import Finished
 from tightship.objects import Node
 from tightship.reasons import Refusal
@@ -23,6 +24,7 @@ S = TypeVar("S", bound=HealthKeys)
 S_contra = TypeVar("S_contra", contravariant=True)
 D = TypeVar("D", bound=Decision)
 D_co = TypeVar("D_co", bound=Decision, covariant=True)
+D_contra = TypeVar("D_contra", contravariant=True)
 
 
 class Decide(Protocol[S_contra, D_co]):
@@ -45,9 +47,25 @@ class Decide(Protocol[S_contra, D_co]):
         """
 
 
-def _no_metrics(registry: CollectorRegistry) -> Callable[[object], None]:
-    del registry
-    return lambda _: None
+class OwnMetrics(Protocol[D_contra]):
+    """The metrics that only one controller has. To be told of by one thread at a time."""
+
+    def update(self, decision: D_contra, /) -> None:
+        """Replace everything by what the last pass has found."""
+
+    def news(self, news: News, /) -> None:
+        """Count what a drain tells."""
+
+
+class _NoMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        del registry
+
+    def update(self, decision: object, /) -> None:
+        """Tell nothing."""
+
+    def news(self, news: News, /) -> None:
+        """Tell nothing."""
 
 
 def _no_remarks(decision: object) -> Remarks:
@@ -58,8 +76,8 @@ def _no_remarks(decision: object) -> Remarks:
 class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and decisions *D*.
 
-    *program* is its name and version, *kind* that of its status. *metrics* registers those that only it has, and
-    returns what tells them of a decision. *remarks* are what it adds to the page.
+    *program* is its name and version, *kind* that of its status. *metrics* registers those that only it has. *remarks*
+    are what it adds to the page.
     """
 
     program: Generator
@@ -68,8 +86,8 @@ class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
     decide: Decide[S, D]
     drain_settings: Callable[[S], DrainSettings]
     pool_of: Callable[[Node, S], str]
-    metrics: Callable[[CollectorRegistry], Callable[[D], None]] = _no_metrics
+    metrics: Callable[[CollectorRegistry], OwnMetrics[D]] = _NoMetrics
     remarks: Callable[[D], Remarks] = _no_remarks
 
 
-__all__ = ["Decide", "NodeController"]
+__all__ = ["Decide", "NodeController", "OwnMetrics"]

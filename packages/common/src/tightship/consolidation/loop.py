@@ -18,7 +18,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from tightship.cluster import Snapshot
-from tightship.consolidation.controller import NodeController
+from tightship.consolidation.controller import NodeController, OwnMetrics
 from tightship.consolidation.decision import Decision, NodeNote
 from tightship.consolidation.health import brake
 from tightship.consolidation.metrics import ConsolidationMetrics
@@ -56,6 +56,7 @@ class ConsolidationLoop(Generic[S, D]):
         drainer: Drainer,
         history: DrainHistory,
         metrics: ConsolidationMetrics,
+        own: OwnMetrics[D],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._frame = frame
@@ -66,7 +67,7 @@ class ConsolidationLoop(Generic[S, D]):
         self._drainer = drainer
         self._history = history
         self._metrics = metrics
-        self._tell = controller.metrics(frame.registry)
+        self._own = own
         self._clock = clock
         self._failures = 0
         self._unfinished = False
@@ -119,7 +120,7 @@ class ConsolidationLoop(Generic[S, D]):
         self._say(decision, off)
         self._last = decision
         self._metrics.update(decision.facts, decision.plan.holding(decision.held), snapshot, now, decision.unhealthy)
-        self._tell(decision)
+        self._own.update(decision)
         self._shown = await in_thread(show, decision, self._situation(off), self._controller.remarks(decision))
         if leading and self._may_begin():
             await self._write_notes(decision)

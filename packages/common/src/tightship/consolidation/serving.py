@@ -45,11 +45,13 @@ def _loop(
     live, name = frame.live, controller.program.name
     metrics = ConsolidationMetrics(frame.registry, name)
     frame.metrics.watch_cache(cache.stats)
+    own = controller.metrics(frame.registry)
     herald = Herald(frame.events)
 
     def tell(news: News) -> None:
         herald(news)
         metrics.news(news)
+        own.news(news)
 
     tools = Tools(
         connection=frame.connection,
@@ -71,7 +73,7 @@ def _loop(
         epoch=lambda: frame.elector.epoch,
         pool_of=lambda node: controller.pool_of(node, live.current),
     )
-    return ConsolidationLoop(frame, controller, cache=cache, drainer=drainer, history=history, metrics=metrics)
+    return ConsolidationLoop(frame, controller, cache=cache, drainer=drainer, history=history, metrics=metrics, own=own)
 
 
 __all__ = ["serve_nodes"]

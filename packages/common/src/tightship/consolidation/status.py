@@ -8,7 +8,7 @@ from msgspec import Struct
 from tightship.consolidation.decision import Decision
 from tightship.nodes import drain_record
 from tightship.pools import shown
-from tightship.report import Generator, Inputs, plan_document, warnings_of
+from tightship.report import ExcessSummary, Generator, Inputs, plan_document, warnings_of
 from tightship.report.document import API_VERSION, NodePlan, RefusalEntry, Source
 from tightship.report.inputs import refusal_entry
 from tightship.report.times import rfc3339
@@ -51,10 +51,13 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
 
 
 class Remarks(Struct, frozen=True):
-    """What a controller adds to the page: figures after those that all have, alerts after the brake's."""
+    """What a controller adds: to the page figures after those that all have, and alerts after the brake's; to the plan
+    the figures of an excess.
+    """
 
     facts: tuple[Fact, ...] = ()
     alerts: tuple[str, ...] = ()
+    excess: ExcessSummary | None = None
 
 
 class Situation(Struct, frozen=True, kw_only=True):
@@ -92,6 +95,7 @@ def show(decision: Decision, situation: Situation, remarks: Remarks = Remarks())
         plan=decision.plan,
         now=decision.now,
         warnings=warnings_of(decision.snapshot),
+        excess=remarks.excess,
     )
     status = Status(
         api_version=API_VERSION,

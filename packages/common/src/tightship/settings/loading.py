@@ -7,6 +7,8 @@ from typing import TypeVar
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 
+from tightship.settings.fields import PLAIN_UNIT
+
 Location = tuple[int | str, ...]
 """Where a value stands: the keys from the outermost inwards."""
 
@@ -21,6 +23,10 @@ class SettingsError(ValueError):
         self.problems = problems
 
 
+class BadFlagsError(SettingsError):
+    """At least one of the problems is a flag's: wrong usage."""
+
+
 def dotted(location: Location) -> str:
     """Return a location as a person names it: ``nodePools.general.enabled``."""
     return ".".join(str(part) for part in location)
@@ -31,14 +37,16 @@ def load(
     values: Mapping[str, object],
     named: Callable[[Location], str] = dotted,
     inner: type[BaseModel] | None = None,
+    plain_unit: str = "s",
 ) -> _Model:
     """Return a *model* from plain values (keys on the wire or field names).
 
     Raises :class:`SettingsError` with **all** problems, each naming the key, the value and what is allowed. *named*
     words a location, for values that don't come from a file. *inner* is the model of what is nested in it, if anything.
+    *plain_unit* is the unit of durations that are written as a plain number.
     """
     try:
-        return model.model_validate(dict(values))
+        return model.model_validate(dict(values), context={PLAIN_UNIT: plain_unit})
     except ValidationError as error:
         keys = wire_keys(model)
 
@@ -62,8 +70,8 @@ def wire_keys(model: type[BaseModel]) -> dict[str, str]:
     """Return the key on the wire of each field of *model*, by the field's name."""
     keys: dict[str, str] = {}
     # What the model says itself comes before the sections it takes over, as people would write it.
-    fields = sorted(model.model_fields.items(), key=lambda item: item[0] not in model.__annotations__)
-    for name, field in fields:
+    own = {name: number for number, name in enumerate(model.__annotations__)}
+    for name, field in sorted(model.model_fields.items(), key=lambda item: own.get(item[0], len(own))):
         choices = field.validation_alias
         keys[name] = field.alias or (str(choices.choices[0]) if isinstance(choices, AliasChoices) else name)
     return keys
