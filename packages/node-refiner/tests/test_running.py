@@ -61,7 +61,8 @@ def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
     found = decided()
     told = remarks(found)
     assert [(fact.name, fact.value) for fact in told.facts] == [
-        ("excess", "3.75 nodes by CPU (CPU 3.75, memory 4.96)"), ("could go", "3"), ("threshold", "2"),
+        ("excess nodes", "3.75"),
+        ("by CPU / by memory", "3.75 / 4.96"), ("could go", "3"), ("threshold", "2"),
     ]  # fmt: skip
     situation = Situation(
         generator=Generator("node-refiner", "1"),

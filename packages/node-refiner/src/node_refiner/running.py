@@ -9,7 +9,6 @@ from node_refiner.configuration import parse_config_map
 from node_refiner.deciding import Decision, decide
 from node_refiner.describing import excess_summary
 from node_refiner.metrics import RefinerMetrics
-from node_refiner.outlook import figures
 from node_refiner.policy import CONTROLLER, eviction_rules
 from node_refiner.run_settings import RunSettings
 from node_refiner.settings import RefinerSettings
@@ -48,13 +47,19 @@ def drains_of(settings: RefinerSettings) -> DrainSettings:
 
 def remarks(decision: Decision) -> Remarks:
     """Return the figures that the refiner goes by, for the page."""
-    outlook = decision.outlook
-    excess = "none" if outlook.excess is None else figures(outlook.excess)
-    threshold = f"{decision.settings.excess_nodes_threshold:g}"
-    return Remarks(
-        facts=(Fact("excess", excess), Fact("could go", f"{len(outlook.turns):,}"), Fact("threshold", threshold)),
-        excess=excess_summary(outlook, decision.settings),
-    )
+    outlook, settings = decision.outlook, decision.settings
+    figures = excess_summary(outlook, settings)
+    facts = [
+        Fact("excess nodes", _two(figures.nodes)),
+        Fact("by CPU / by memory", f"{_two(figures.cpu)} / {_two(figures.memory)}"),
+        Fact("could go", f"{figures.could_go:,}"),
+        Fact("threshold", f"{figures.threshold:g}"),
+    ]
+    return Remarks(facts=tuple(facts), excess=figures)
+
+
+def _two(nodes: float | None) -> str:
+    return "-" if nodes is None else f"{nodes:.2f}"
 
 
 async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:
