@@ -249,6 +249,11 @@ class Recorder:
         """Return a node as it was last seen."""
         return self._objects["Node"].get(name)
 
+    def ready(self, pod: str) -> bool:
+        """Return whether a pod, by namespace and name, was last seen Ready."""
+        found = self._objects["Pod"].get(pod)
+        return found is not None and healthy(found)
+
     def in_drain(self) -> dict[str, str]:
         """Return the phase of each node that is in drain."""
         phases = {name: drain(node).get("phase", "") for name, node in self._objects["Node"].items()}
