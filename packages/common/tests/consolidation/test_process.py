@@ -121,3 +121,13 @@ async def test_the_page_has_what_the_controller_adds(start: Start) -> None:
     assert "toys" in page
     assert '"kind": "ToyStatus"' in (await process.get("/status"))[1]
     assert (await process.get("/readyz"))[0] == 200
+
+
+async def test_a_drain_that_waits_goes_by_the_times_of_a_new_configuration(cluster: Cluster, start: Start) -> None:
+    cluster.configure(goes="n1", settleTime="1h")
+    process = start()
+    await until(lambda: cluster.phase() is Phase.CLAIMED)
+    await process.passes(2)
+    assert cluster.phase() is Phase.CLAIMED
+    cluster.configure(goes="n1", settleTime="0")
+    await until(lambda: cluster.api.node("n1") is None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ import pytest
 
 from tightship.drain import driving
 from tightship.drain.claims import Claim
+from tightship.drain.history import DrainHistory
 from tightship.drain.machine import Ending
 from tightship.drain.news import Told
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
 from tightship.kube.errors import KubeError
 from tightship.nodes import TO_BE_DELETED
 from tightship.objects.pod import DRAINING
@@ -457,6 +459,44 @@ async def test_a_node_that_is_gone_frees_its_claim(bench: Bench) -> None:
     await replica.ledger.take(_claim("n9"), lambda _: None)
     await replica.adopt()
     assert bench.claims() == []
+
+
+@pytest.mark.parametrize("noted", [False, True], ids=["not noted", "noted before the crash"])
+async def test_a_drained_node_that_was_taken_while_nobody_was_there_is_remembered_once(
+    bench: Bench, noted: bool
+) -> None:
+    claim = Claim(node="n9", op="old", controller="c", holder="h", pool="p", since=float(int(time.time())))
+    replica = await bench.replica()
+    history = DrainHistory(replica.line, namespace="tightship")
+    await replica.ledger.take(claim, lambda _: None)
+    if noted:
+        await history.add(Finished("n9", "p", "c", "handed_over", time.time()))
+    await replica.adopt()
+    [each] = await history.read()
+    assert (each.node, each.pool, each.controller) == ("n9", "p", "c")
+    assert each.ending == ("handed_over" if noted else "node_gone")
+    assert each.at >= claim.since
+    assert bench.claims() == []
+
+
+@pytest.mark.parametrize(("before", "remembered"), [(0.0, True), (3600.0, False)], ids=["its own", "an older drain's"])
+async def test_a_drain_that_was_restored_and_not_noted_is_remembered_by_its_back_off(
+    bench: Bench, before: float, remembered: bool
+) -> None:
+    now = float(int(time.time()))
+    record = DrainRecord(
+        phase=Phase.BACKOFF, controller="c", op="old", since={"Backoff": now - before}, reason="PodStuck shop/web-1: x"
+    )
+    bench.api.edit_node("n1", lambda raw: annotated(raw, DRAIN_ANNOTATION, encode_record(record)))
+    replica = await bench.replica()
+    history = DrainHistory(replica.line, namespace="tightship")
+    await replica.ledger.take(
+        Claim(node="n1", op="old", controller="c", holder="h", pool="p", since=now), lambda _: None
+    )
+    await replica.adopt()
+    assert bench.claims() == []
+    ended = Finished("n1", "p", "c", "restored", now, "PodStuck shop/web-1: x")
+    assert list(await history.read()) == ([ended] if remembered else [])
 
 
 # Claims that are refused.

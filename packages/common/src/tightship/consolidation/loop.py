@@ -75,6 +75,7 @@ class ConsolidationLoop(Generic[S, D]):
         # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
         self._last: D | None = None
+        self._settings: S | None = None
         self._shown = nothing_yet(self._name, controller.kind)
 
     @property
@@ -116,6 +117,10 @@ class ConsolidationLoop(Generic[S, D]):
         finished: Sequence[Finished] = await self._history.read() if leading else ()
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
         decision = await in_thread(self._decide, snapshot, settings, now, finished, failures)
+        if settings is not self._settings:
+            # A drain that waits goes by the times that hold now.
+            self._drainer.wake()
+        self._settings = settings
         off = frame.switched_off()
         self._say(decision, off)
         self._last = decision

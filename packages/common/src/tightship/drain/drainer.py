@@ -246,7 +246,24 @@ class Drainer:
             note = record or DrainRecord(phase=Phase.BACKOFF, controller=self._controller, reason=reason)
             note = msgspec.structs.replace(note, op=entry.op)
             await patch_node(self._tools.connection, live, record_patch(live, note, Change.NOTHING))
+        elif entry.controller == self._controller:
+            await self._remember(entry, record)
         await self._ledger.drop(entry.node, entry.op)
+
+    async def _remember(self, entry: Claim, record: DrainRecord | None) -> None:
+        """Note the end of a drain that came while nobody was there to: pauses after drains outlive a restart.
+
+        *record* is what it has left on its node, ``None`` where that is gone, now at the latest.
+        """
+        ending, reason, at = Ending.NODE_GONE, "", self._tools.clock()
+        if record is not None:
+            ended = record.entered(Phase.BACKOFF)
+            if ended is None or ended < entry.since:
+                return  # a note that another drain has left: this one was never written
+            ending, reason, at = Ending.RESTORED, record.reason, ended
+        known = await self._history.read()
+        if not any(each.node == entry.node and each.at >= entry.since for each in known):
+            await self._history.add(Finished(entry.node, entry.pool, self._controller, ending.value, at, reason))
 
     def _drive(self, node: Node, record: DrainRecord) -> None:
         drive = Drive(self._tools, node, record)
