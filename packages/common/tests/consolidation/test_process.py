@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 from drain.fake_api import EVENTS, budget_refusal
 
 from tightship.cluster import ClusterState
-from tightship.drain_record import Phase
+from tightship.drain.history import DrainHistory
+from tightship.drain_record import Finished, Phase
 
 from .conftest import Start
 from .toy import NAME, Cluster, until
@@ -131,3 +133,25 @@ async def test_a_drain_that_waits_goes_by_the_times_of_a_new_configuration(clust
     assert cluster.phase() is Phase.CLAIMED
     cluster.configure(goes="n1", settleTime="0")
     await until(lambda: cluster.api.node("n1") is None)
+
+
+async def test_nothing_is_claimed_while_the_end_of_a_drain_is_not_in_the_history(
+    cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What pauses after drains is judged by the history."""
+    write, add = asyncio.Event(), DrainHistory.add
+
+    async def late(self: DrainHistory, finished: Finished) -> None:
+        await write.wait()
+        await add(self, finished)
+
+    monkeypatch.setattr(DrainHistory, "add", late)
+    cluster.configure(goes="n1 n2")
+    process = start()
+    await until(lambda: cluster.api.node() is None)
+    await process.passes(3)
+    assert cluster.phase("n2") is None
+    write.set()
+    await until(lambda: cluster.phase("n2") is not None)
+    assert process.last is not None
+    assert [each.node for each in process.last.finished] == ["n1"]

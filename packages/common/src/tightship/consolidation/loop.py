@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -30,6 +30,7 @@ from tightship.drain.writing import LiveNode, patch_node, read_node
 from tightship.drain_record import Finished
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.errors import Conflict, Forbidden, KubeError, NotFound, one_line
+from tightship.nodes import draining
 from tightship.observability.logging import log
 from tightship.reasons import Reason
 from tightship.runtime.loop import in_thread
@@ -114,6 +115,7 @@ class ConsolidationLoop(Generic[S, D]):
             # From here on there may be something to end, whatever becomes of this pass.
             self._unfinished = True
             await self._drainer.adopt(self._cache.snapshot(), others=not frame.switched_off())
+        driven = self._drainer.driving
         finished: Sequence[Finished] = await self._history.read() if leading else ()
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
         decision = await in_thread(self._decide, snapshot, settings, now, finished, failures)
@@ -130,7 +132,11 @@ class ConsolidationLoop(Generic[S, D]):
         if leading and self._may_begin():
             await self._write_notes(decision)
             await self._steer(decision)
-            await self._claim(decision)
+            if _all_in_drain(driven, snapshot):
+                await self._claim(decision)
+            else:
+                # A drain has just ended, and what was read of the history may not know it: pauses start from there.
+                frame.wake.set()
         elif leading:
             await self._untaint(snapshot)
         # A dry run ends nothing, and asks for no more than it needs.
@@ -284,6 +290,10 @@ class ConsolidationLoop(Generic[S, D]):
         except KubeError as error:
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
             log(self._log, level, "soft taints left on nodes", error=one_line(error))
+
+
+def _all_in_drain(names: Collection[str], snapshot: Snapshot) -> bool:
+    return all(name in snapshot.nodes and draining(snapshot.nodes[name].node) for name in names)
 
 
 __all__ = ["ConsolidationLoop"]
