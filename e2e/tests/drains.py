@@ -121,7 +121,7 @@ class Site:
 
     def logs(self) -> str:
         """Return the ends of what the replicas have said."""
-        return "\n".join(f"--- {each.name} (exit {each.code})\n{each.log[-6000:]}" for each in self.replicas)
+        return "\n".join(f"--- {each.name} (exit {each.code})\n{each.log[-12000:]}" for each in self.replicas)
 
     async def checked(self) -> None:
         """Hold everything that was seen against the invariants."""
