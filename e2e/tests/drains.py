@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from clusters import as_list, budget, node, replicas
 
 from tightship_e2e import Client, ControlPlane, load
-from tightship_e2e.client import Items, Json, wait_while
+from tightship_e2e.client import Items, Json, wait_for, wait_while
 from tightship_e2e.fault_proxy import FaultProxy
 from tightship_e2e.invariants import Recorder, healthy, successful_evictions
 from tightship_e2e.remover import Remover
-from tightship_e2e.replica import ACCOUNT, NAMESPACE, QUICK, Replica, configure, new_team, permit
+from tightship_e2e.replica import (
+    COMPACTOR,
+    NAMESPACE,
+    QUICK,
+    Program,
+    Replica,
+    Settings,
+    claims,
+    configure,
+    new_team,
+    permit,
+)
+from tightship_e2e.source import Source
 
 POOL = "cloud.google.com/gke-nodepool"
 DEADLINE = 90.0
-SETTINGS: Mapping[str, object] = {
+SETTINGS: Settings = {
     **QUICK,
     "nodePools": {
         "*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0},
@@ -48,21 +60,38 @@ def small(*more: Json, pods: int = 3) -> Json:
 class Site:
     """A loaded cluster, watched, with a team of replicas that reach the API server through a proxy."""
 
-    def __init__(
-        self, plane: ControlPlane, api: Client, proxy: FaultProxy, kubeconfig: Path, recorder: Recorder
-    ) -> None:
+    def __init__(self, plane: ControlPlane, api: Client, proxy: FaultProxy, path: Path, recorder: Recorder) -> None:
         self.plane = plane
         self.api = api
         self.proxy = proxy
-        self.kubeconfig = kubeconfig
+        self.path = path
         self.recorder = recorder
         self.team = new_team()
+        self.program = COMPACTOR
+        self.kubeconfig = Path()
         self.replicas: list[Replica] = []
+
+    async def staff(self, program: Program, settings: Settings) -> None:
+        """Have replicas that are started from now on be *program*'s, with an account and a ConfigMap of its own."""
+        await permit(self.api, program.name)
+        base = await asyncio.to_thread(self.plane.service_account_kubeconfig, NAMESPACE, program.name)
+        self.program = program
+        self.kubeconfig = self.proxy.kubeconfig(self.path / f"{program.name}-{self.proxy.port}", base=base)
+        await self.configured(settings)
+
+    async def configured(self, settings: Settings | str) -> None:
+        """Write the team's configuration."""
+        await configure(self.api, self.team, settings, self.program)
 
     def start(self, **variables: str) -> Replica:
         """Start one more replica."""
-        self.replicas.append(Replica(self.plane, self.team, self.kubeconfig, **variables))
+        self.replicas.append(Replica(self.plane, self.team, self.kubeconfig, self.program, **variables))
         return self.replicas[-1]
+
+    async def passes(self, replica: Replica, more: int = 3) -> None:
+        """Wait until a replica has judged so many times more."""
+        before = replica.log.count('"judged"')
+        await self.seen(lambda: replica.log.count('"judged"') >= before + more, f"{more} passes of {replica.name}")
 
     async def gone(self, name: str, deadline: float = DEADLINE) -> None:
         """Wait until a node is gone."""
@@ -71,6 +100,17 @@ class Site:
     async def phase(self, name: str, phase: str, deadline: float = DEADLINE) -> None:
         """Wait until a node has been in a phase."""
         await self.seen(lambda: phase in self.recorder.phases(name), f"{name} is {phase}", deadline)
+
+    async def free(self) -> None:
+        """Wait until no claim is left."""
+
+        async def none() -> bool:
+            return await claims(self.api, self.team) == []
+
+        try:
+            await wait_for(none, 30, "no claim is left")
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from None
 
     async def seen(self, condition: Callable[[], bool], what: str, deadline: float = DEADLINE) -> None:
         """Wait for what the recorder sees; the replicas' logs are in the error."""
@@ -81,7 +121,7 @@ class Site:
 
     def logs(self) -> str:
         """Return the ends of what the replicas have said."""
-        return "\n".join(f"--- {each.name} (exit {each.code})\n{each.log[-6000:]}" for each in self.replicas)
+        return "\n".join(f"--- {each.name} (exit {each.code})\n{each.log[-12000:]}" for each in self.replicas)
 
     async def checked(self) -> None:
         """Hold everything that was seen against the invariants."""
@@ -110,17 +150,16 @@ async def site(
     plane: ControlPlane,
     api: Client,
     path: Path,
-    cluster: Json,
-    settings: Mapping[str, object] = SETTINGS,
+    cluster: Source,
+    settings: Settings = SETTINGS,
     budget: int = 1,
+    program: Program = COMPACTOR,
 ) -> AsyncIterator[Site]:
     """Load *cluster* into the emptied plane and watch it."""
     await load(api, cluster)
-    await permit(api)
-    base = await asyncio.to_thread(plane.service_account_kubeconfig, NAMESPACE, ACCOUNT)
     async with FaultProxy(plane) as proxy, Recorder(plane, budget=budget) as recorder:
-        made = Site(plane, api, proxy, proxy.kubeconfig(path / f"kubeconfig-{proxy.port}", base=base), recorder)
-        await configure(api, made.team, settings)
+        made = Site(plane, api, proxy, path, recorder)
+        await made.staff(program, settings)
         try:
             yield made
         finally:
@@ -140,3 +179,5 @@ async def removing(api: Client) -> AsyncIterator[Remover]:
 
 
 Work = Callable[[Site], Awaitable[None]]
+Run = Callable[..., None]
+"""What the fixture ``on_site`` is: runs work on a cluster, with the options of :func:`site`."""

@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from drains import SETTINGS, Site, Work, all_ready, removing, site, small
+from drains import SETTINGS, Run, Site, all_ready, removing, small
 
-from tightship_e2e import Client, ControlPlane
+from tightship_e2e import ControlPlane
 from tightship_e2e.autoscaler import off_peak
 from tightship_e2e.client import ApiError, Json, wait_for
 from tightship_e2e.invariants import TAINT, drain, evictions_by, forbidden, mutating, taints
 from tightship_e2e.remover import TO_BE_DELETED, mark_to_be_deleted
-from tightship_e2e.replica import QUICK, USER, claims, configure, lease
-
-Run = Callable[..., None]
-
-
-@pytest.fixture
-def on_site(empty_plane: ControlPlane, tmp_path: Path) -> Run:
-    """Run something on a loaded cluster, and hold what was seen against the invariants."""
-
-    def run(work: Work, cluster: Json | None = None, **options: object) -> None:
-        async def main(api: Client) -> None:
-            async with site(empty_plane, api, tmp_path, cluster or small(), **options) as made:  # type: ignore[arg-type]
-                await work(made)
-                await made.checked()
-
-        empty_plane.run(main)
-
-    return run
+from tightship_e2e.replica import QUICK, USER, configure, lease
 
 
 def test_off_peak_nodes_disappear_and_every_pod_is_ready_again(on_site: Run, control_plane: ControlPlane) -> None:
@@ -72,11 +53,7 @@ def test_nothing_is_left_of_a_drain_that_was_handed_over(on_site: Run) -> None:
             await on.gone("n1")
         await all_ready(on.api)
         await replica.says("handed_over")
-
-        async def free() -> bool:
-            return await claims(on.api, on.team) == []
-
-        await wait_for(free, 30, "no claim is left")
+        await on.free()
         assert on.recorder.phases("n1")[-4:] == ["Claimed", "Evicting", "Drained", "gone"]
 
     on_site(work)

@@ -70,14 +70,7 @@ async def ends_well(on: Site) -> None:
     """The node goes, all pods are Ready, and no claim is left."""
     await on.gone("n1")
     await all_ready(on.api)
-
-    async def free() -> bool:
-        return await claims(on.api, on.team) == []
-
-    try:
-        await wait_for(free, 30, "no claim is left")
-    except TimeoutError as error:
-        raise AssertionError(f"{error}\n{on.logs()}") from None
+    await on.free()
     await on.checked()
 
 

@@ -8,12 +8,15 @@ import os
 import random
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from node_refiner.deciding import decide
+from node_refiner.settings import RefinerSettings
 from tightship.plan import STRATEGIES, Placement, make_plan
 from tightship_e2e.client import Json
-from tightship_e2e.judging import judge, plain, snapshot_of
+from tightship_e2e.judging import NOW, judge, plain, snapshot_of
 from tightship_simulator import check
 
 FILE = "openb_cluster.json.gz"
@@ -53,6 +56,18 @@ def test_a_plan_of_a_large_cluster_passes_the_independent_checker(
     findings = check(openb, plain(plan), straight=placement == "possible")
     assert findings.wrong == []
     assert (findings.removals, findings.moves) == (len(plan.removals), plan.evictions)
+
+
+@pytest.mark.parametrize("order", ["score", "fewest_evictions", "pods_priority"])
+@pytest.mark.parametrize("placement", ["possible", "likely", "certain"])
+def test_the_refiners_plan_passes_the_independent_checker(openb: Json, order: Any, placement: Placement) -> None:
+    settings = RefinerSettings(candidate_order=order, placement=placement, excess_nodes_threshold=500.0)
+    decision = decide(snapshot_of(openb), settings, NOW)
+    planned = [each.node for each in decision.plan.removals]
+    assert len(planned) > 100
+    assert planned == list(decision.outlook.turns)[: len(planned)]
+    findings = check(openb, plain(decision.plan), straight=placement == "possible")
+    assert findings.wrong == []
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

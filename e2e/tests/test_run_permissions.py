@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tightship_e2e import Client, ControlPlane
@@ -16,28 +17,34 @@ from tightship_e2e.audit import AuditEvent
 from tightship_e2e.autoscaler import off_peak
 from tightship_e2e.client import Json, wait_for
 from tightship_e2e.load import load
+from tightship_e2e.replica import COMPACTOR, LEASES, QUICK, QUICK_REFINER, REFINER, Program, Settings, configure
 
 PERMISSIONS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
-ACCOUNT = "node-compactor"
 DEADLINE = 120.0
 RBAC = "rbac.authorization.k8s.io"
 
-CONFIG = """
-nodePools:
-  "*": {enabled: true, scaleDownCPURequestRatioLimit: 0.75, scaleDownRequiredUnderutilizedNodeCount: 1}
-neededMarkedTimeForRemoval: 1
-minimumNodeAge: 0
-settleTime: 1
-coolDownAfterNodeAdded: 0
-"""
+CASES: list[tuple[Program, str, Settings]] = [
+    (COMPACTOR, "estafette-k8s-node-compactor-config", {**QUICK, "neededMarkedTimeForRemoval": 1}),
+    (REFINER, "node-refiner-cm", QUICK_REFINER),
+]
+"""Each controller, the ConfigMap that it reads by default, and settings with which it soon drains a node."""
 
 
-def documented() -> list[Json]:
-    """The roles in docs/permissions.md, in their order: reading, and the two of the compactor."""
-    return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PERMISSIONS.read_text(), re.DOTALL)]
+def account(program: Program) -> str:
+    """None that other tests, on the same plane, have given more rights to."""
+    return f"documented-{program.name}"
 
 
-async def grant(api: Client, role: Json) -> None:
+def documented(program: Program) -> list[Json]:
+    """The roles in docs/permissions.md that a controller is to have: those for all, and its own."""
+    blocks = re.findall(r"```yaml\n(.*?)```", PERMISSIONS.read_text(), re.DOTALL)
+    roles = [yaml.safe_load(block) for block in blocks]
+    chosen = [role for role in roles if role["kind"] == "ClusterRole" or role["metadata"]["name"] == program.name]
+    assert [role["kind"] for role in chosen] == ["ClusterRole", "ClusterRole", "Role"]
+    return chosen
+
+
+async def grant(api: Client, role: Json, account: str) -> None:
     version, name, kind = f"{RBAC}/v1", f"documented-{role['metadata']['name']}", role["kind"]
     root = f"/apis/{version}" + ("/namespaces/default" if kind == "Role" else "")
     named = {**role, "metadata": {"name": name}}
@@ -46,7 +53,7 @@ async def grant(api: Client, role: Json) -> None:
         "kind": f"{kind}Binding",
         "metadata": {"name": name},
         "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "default"}],
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "default"}],
     }
     for plural, body in ((f"{kind.lower()}s", named), (f"{kind.lower()}bindings", binding)):
         await api.request("DELETE", f"{root}/{plural}/{name}")
@@ -64,35 +71,38 @@ def granted(roles: list[Json]) -> set[tuple[str, str]]:
     }
 
 
-def test_run_needs_every_documented_right_and_no_other(empty_plane: ControlPlane, tmp_path: Path) -> None:
-    plane, roles = empty_plane, documented()
+@pytest.mark.parametrize(("program", "config_map", "settings"), CASES, ids=[case[0].name for case in CASES])
+def test_run_needs_every_documented_right_and_no_other(
+    empty_plane: ControlPlane, program: Program, config_map: str, settings: Settings
+) -> None:
+    plane, roles, who = empty_plane, documented(program), account(program)
 
     async def prepare(api: Client) -> None:
         await load(api, off_peak({"general": 5}, low=0.5, high=0.6))
-        await api.create({"kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": "default"}})
+        await api.create({"kind": "ServiceAccount", "metadata": {"name": who, "namespace": "default"}})
         for role in roles:
-            await grant(api, role)
-        name = "estafette-k8s-node-compactor-config"
-        data = {"config.yaml": CONFIG}
-        await api.create({"kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data})
+            await grant(api, role, who)
+        for each in (program.name, "tightship-claims"):  # Leases outlive the emptying of a plane
+            await api.request("DELETE", f"{LEASES}/{each}")
+        await configure(api, config_map, settings, program)
 
     plane.run(prepare)
     plane.audit_events()
-    kubeconfig = plane.service_account_kubeconfig("default", ACCOUNT)
+    kubeconfig = plane.service_account_kubeconfig("default", who)
     environment = {
         **os.environ,
         "KUBECONFIG": str(kubeconfig),
         "POD_NAMESPACE": "default",
-        "POD_NAME": "compactor-0",
+        "POD_NAME": f"{program.name}-0",
         "HTTP_HOST": "127.0.0.1",
         "HTTP_PORTS": "0",
-        "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "1",
+        program.interval: "1",
         "LEASE_DURATION_SECONDS": "6",
         "LEASE_RENEW_DEADLINE_SECONDS": "4",
         "LEASE_RETRY_PERIOD_SECONDS": "1",
     }
-    name = f"compactor-{time.monotonic_ns()}"
-    command = [str(Path(sys.executable).parent / "node-compactor"), "run"]
+    name = f"{program.name}-{time.monotonic_ns()}"
+    command = [str(Path(sys.executable).parent / program.name), "run"]
     plane.spawn(name, command, env=environment)
 
     async def drained(api: Client) -> None:
@@ -113,22 +123,22 @@ def test_run_needs_every_documented_right_and_no_other(empty_plane: ControlPlane
         async def every_right() -> bool:
             # A watch is in the log when it has ended.
             events.extend(plane.audit_events())
-            return granted(roles) <= used(events)
+            return granted(roles) <= used(events, who)
 
         await wait_for(every_right, DEADLINE, "a use of every granted right")
 
     with suppress(TimeoutError):  # what is missing is named below
         plane.run(all_used)
-    ours = [each for each in events if each.user.username.endswith(f":{ACCOUNT}")]
+    ours = [each for each in events if each.user.username.endswith(f":{who}")]
     assert [f"{each.verb} {each.request_uri}" for each in ours if each.code == 403] == []
-    assert granted(roles) - used(ours) == set(), "granted, and never used"
+    assert granted(roles) - used(ours, who) == set(), "granted, and never used"
 
 
-def used(events: list[AuditEvent]) -> set[tuple[str, str]]:
+def used(events: list[AuditEvent], who: str) -> set[tuple[str, str]]:
     found = set()
     for each in events:
         ref = each.object_ref
-        if each.user.username.endswith(f":{ACCOUNT}"):
+        if each.user.username.endswith(f":{who}"):
             resource = f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource
             found.add((each.verb, resource))
     return found

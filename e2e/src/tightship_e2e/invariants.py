@@ -16,8 +16,9 @@ import json
 import ssl
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -31,6 +32,7 @@ from tightship_e2e.plane import ControlPlane
 OURS = "tightship.dev/"
 ANNOTATION = "tightship.dev/drain"
 TAINT = "tightship.dev/draining"
+STEERING = "tightship.dev/candidate"
 OWNING = frozenset({"Claimed", "Evicting", "Drained", "Restoring", "Yielded"})
 MANAGER = "tightship"
 """The manager of the fields that our controllers write: their user agent up to the slash."""
@@ -247,6 +249,11 @@ class Recorder:
         """Return a node as it was last seen."""
         return self._objects["Node"].get(name)
 
+    def ready(self, pod: str) -> bool:
+        """Return whether a pod, by namespace and name, was last seen Ready."""
+        found = self._objects["Pod"].get(pod)
+        return found is not None and healthy(found)
+
     def in_drain(self) -> dict[str, str]:
         """Return the phase of each node that is in drain."""
         phases = {name: drain(node).get("phase", "") for name, node in self._objects["Node"].items()}
@@ -323,24 +330,97 @@ def evictions_by(events: Iterable[AuditEvent], user: str) -> dict[str, int]:
     return dict(found)
 
 
-def most_in_drain(events: Iterable[AuditEvent]) -> int:
-    """Return how many nodes were in drain at once at most, from what the API server says it has stored."""
-    told: list[tuple[str, str, bool]] = []
+@dataclass(frozen=True)
+class NodeWrite:
+    """A write of a node as the API server answered it: when, by whom, and the node after it, None when deleted."""
+
+    at: str
+    user: str
+    name: str
+    node: Json | None
+
+    @property
+    def seconds(self) -> float:
+        """The time in seconds since 1970."""
+        return datetime.fromisoformat(self.at).timestamp()
+
+    @property
+    def drain(self) -> Json:
+        """The drain annotation after it."""
+        return drain(self.node) if self.node is not None else {}
+
+
+def node_writes(events: Iterable[AuditEvent]) -> list[NodeWrite]:
+    """Return the writes of nodes that succeeded, but for those of their status, in their order."""
+    found: list[NodeWrite] = []
     for event in events:
         ref = event.object_ref
         if ref.resource != "nodes" or ref.subresource or event.code not in (200, 201):
             continue
         if event.verb == "delete":
-            told.append((event.request_received_timestamp, ref.name, False))
+            found.append(NodeWrite(event.request_received_timestamp, event.user.username, ref.name, None))
         elif event.verb in ("patch", "update"):
             node = json.loads(bytes(event.response_object))
-            told.append((event.stage_timestamp, ref.name, drain(node).get("phase") in OWNING))
+            found.append(NodeWrite(event.stage_timestamp, event.user.username, ref.name, node))
+    return sorted(found, key=lambda each: each.at)
+
+
+def most_in_drain(events: Iterable[AuditEvent]) -> int:
+    """Return how many nodes were in drain at once at most, from what the API server says it has stored."""
     in_drain: set[str] = set()
     most = 0
-    for _, name, owned in sorted(told):
-        (in_drain.add if owned else in_drain.discard)(name)
+    for each in node_writes(events):
+        (in_drain.add if each.drain.get("phase") in OWNING else in_drain.discard)(each.name)
         most = max(most, len(in_drain))
     return most
+
+
+def claims_made(events: Iterable[AuditEvent]) -> list[NodeWrite]:
+    """Return the writes that began a drain."""
+    begun: dict[str, NodeWrite] = {}
+    for each in node_writes(events):
+        if each.drain.get("phase") == "Claimed":
+            begun.setdefault(each.drain["op"], each)
+    return list(begun.values())
+
+
+def quarrels(events: Iterable[AuditEvent], controllers: Mapping[str, str]) -> list[str]:
+    """Return what one of *controllers* (names by user) has done to what is another's, from the audit log.
+
+    A node in drain and its cordon are that controller's who drains it. A mark goes with its node's drain, whoever
+    drains it, and else with who wrote it; a soft taint goes with who put it there.
+    """
+    wrong: list[str] = []
+    last: dict[str, Json] = {}
+    for each in sorted(node_writes(events), key=_version):
+        before, own = last.get(each.name), controllers.get(each.user)
+        if each.node is not None:
+            last[each.name] = each.node
+        if before is None or each.node is None or own is None:
+            continue
+        record, after = drain(before), drain(each.node)
+        theirs = record.get("controller") not in (None, "", own)
+        if theirs and record.get("phase") in OWNING and (_held(before) != _held(each.node)):
+            wrong.append(f"{own} wrote {after} and cordon and taint of {each.name} over {record}")
+        if theirs and record.get("phase") == "Marked" and after != record and after.get("phase") != "Claimed":
+            wrong.append(f"{own} wrote {after} over the mark {record} of {each.name}")
+        lost = _soft(before) - _soft(each.node) - {own}
+        if lost:
+            wrong.append(f"{own} took the soft taint of {', '.join(lost)} off {each.name}")
+    return wrong
+
+
+def _version(write: NodeWrite) -> int:
+    return int(write.node["metadata"]["resourceVersion"]) if write.node is not None else 0
+
+
+def _held(node: Json) -> tuple[Json, bool, list[Json]]:
+    held = [each for each in taints(node) if each["key"] == TAINT]
+    return drain(node), bool(node["spec"].get("unschedulable")), held
+
+
+def _soft(node: Json) -> set[str]:
+    return {each.get("value", "") for each in taints(node) if each["key"] == STEERING}
 
 
 def forbidden(events: Iterable[AuditEvent], user: str) -> list[str]:

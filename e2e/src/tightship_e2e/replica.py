@@ -1,4 +1,4 @@
-"""Replicas of ``node-compactor run`` as processes of a plane, and the account, the settings and the Leases they use."""
+"""Replicas of ``run`` of a controller as processes of a plane, and the account, settings and Leases they use."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +22,46 @@ from tightship_e2e.components import free_ports
 from tightship_e2e.plane import ControlPlane
 
 NAMESPACE = "default"
-ACCOUNT = "node-compactor"
-USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 DEADLINE = 60.0
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
-QUICK: Mapping[str, object] = {
-    "nodePools": {
-        "*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequiredUnderutilizedNodeCount": 1}
-    },
-    "neededMarkedTimeForRemoval": 0,
-    "minimumNodeAge": 0,
+Settings = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A controller: its *name*, which its account bears too, and its *module*.
+
+    *interval* is the variable for the pause between two passes. A *flat* one reads a key of its ConfigMap for each
+    setting, the others one text that holds them all.
+    """
+
+    name: str
+    module: str
+    interval: str
+    flat: bool = False
+
+    @property
+    def user(self) -> str:
+        """Its account, as the audit log names it."""
+        return f"system:serviceaccount:{NAMESPACE}:{self.name}"
+
+    def data(self, settings: Settings | str) -> dict[str, str]:
+        """Return the data of a ConfigMap with settings (a text as it is)."""
+        if isinstance(settings, str):
+            return {"config.yaml": settings}
+        if self.flat:
+            return {key: str(value) for key, value in settings.items()}
+        return {"config.yaml": json.dumps(settings)}
+
+
+COMPACTOR = Program("node-compactor", "node_compactor.cli", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS")
+REFINER = Program("node-refiner", "node_refiner.cli", "CALCULATION_LOOP_FREQUENCY_SECONDS", flat=True)
+ACCOUNT = COMPACTOR.name
+USER = COMPACTOR.user
+
+_DRAINS: Mapping[str, float] = {
     "settleTime": 0.5,
     "podEvictionTimeout": 60,
     "nodeDrainTimeout": 60,
@@ -40,6 +70,16 @@ QUICK: Mapping[str, object] = {
     "backoff": 1,
     "backoffLimit": 2,
     "holdOff": 600,
+}
+"""Seconds, by the keys of the compactor."""
+
+QUICK: Settings = {
+    "nodePools": {
+        "*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequiredUnderutilizedNodeCount": 1}
+    },
+    "neededMarkedTimeForRemoval": 0,
+    "minimumNodeAge": 0,
+    **_DRAINS,
     "coolDownAfterNodeAdded": 0,
     "coolDownAfterNodeDeleted": 0,
     "coolDownAfterFailure": 0,
@@ -49,6 +89,15 @@ QUICK: Mapping[str, object] = {
     "maximumAPIFailures": 1000,
 }
 """A configuration whose pauses are as short as a test wants them."""
+
+QUICK_REFINER: Settings = {
+    "excess_nodes_threshold": 1,
+    "time_gap": 0,
+    "time_since_last_addition": 0,
+    **{re.sub("[A-Z]", lambda hump: f"_{hump[0].lower()}", key): f"{value}s" for key, value in _DRAINS.items()},
+    "maximum_api_failures": 1000,
+}
+"""The same for the refiner; its minimums are those it has by itself."""
 
 _READ = {
     "": ["nodes", "pods", "namespaces", "persistentvolumeclaims", "persistentvolumes", "replicationcontrollers"],
@@ -67,11 +116,11 @@ RULES: list[Json] = [
 ]
 
 
-async def permit(api: Client) -> None:
-    """Make the account that replicas run under, unless it is there."""
-    meta = {"name": ACCOUNT}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT}
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+async def permit(api: Client, account: str = ACCOUNT) -> None:
+    """Make an account that replicas run under, unless it is there."""
+    meta = {"name": account}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
     core = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
     for path, body in (
         (core, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}),
@@ -85,16 +134,16 @@ async def permit(api: Client) -> None:
                 raise
 
 
-async def configure(api: Client, name: str, settings: Mapping[str, object] | str) -> None:
-    """Write settings (a text as it is) into the ConfigMap *name*."""
-    text = settings if isinstance(settings, str) else json.dumps(settings)
-    body = {"data": {"config.yaml": text}}
+async def configure(api: Client, name: str, settings: Settings | str, program: Program = COMPACTOR) -> None:
+    """Write settings, and nothing else, into the ConfigMap *name*."""
+    data = program.data(settings)
     try:
-        await api.create({"kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}, **body})
+        await api.create({"kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}, "data": data})
     except ApiError as error:
         if error.status != 409:
             raise
-        await api.patch("ConfigMap", name, body, NAMESPACE)
+        replaced = [{"op": "add", "path": "/data", "value": data}]
+        await api.patch("ConfigMap", name, replaced, NAMESPACE, patch_type="json")
 
 
 async def lease(api: Client, name: str) -> Json:
@@ -112,11 +161,18 @@ async def claims(api: Client, team: str) -> list[Json]:
 
 
 class Replica:
-    """One process of ``node-compactor run``. All with the same *team* share ConfigMap, election and ledger."""
+    """One process of a program's ``run``. All with the same *team* share ConfigMap, election and ledger."""
 
     _numbers = itertools.count()
 
-    def __init__(self, plane: ControlPlane, team: str, kubeconfig: Path, **variables: str) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        team: str,
+        kubeconfig: Path,
+        program: Program = COMPACTOR,
+        **variables: str,
+    ) -> None:
         self.plane = plane
         self.name = f"{team}-{next(self._numbers)}"
         self.port = free_ports("http")["http"]
@@ -127,7 +183,7 @@ class Replica:
             "CONFIG_MAP_NAME": team,
             "LEASE_NAME": f"{team}-leader",
             "CLAIMS_LEASE_NAME": f"{team}-claims",
-            "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "1",
+            program.interval: "1",
             "LEASE_DURATION_SECONDS": "6",
             "LEASE_RENEW_DEADLINE_SECONDS": "4",
             "LEASE_RETRY_PERIOD_SECONDS": "0.5",
@@ -138,7 +194,7 @@ class Replica:
             "LOG_FORMAT": "json",
             **variables,
         }
-        command = [sys.executable, "-m", "node_compactor.cli", "run"]
+        command = [sys.executable, "-m", program.module, "run"]
         self.pid = plane.spawn(self.name, command, env=environment)
 
     @property

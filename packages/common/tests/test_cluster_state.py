@@ -1,7 +1,7 @@
 """The state that lists and watches feed: snapshots are right after any sequence of changes."""
 
 from cluster_builder import node, one, pod
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightship.cluster import ClusterState
@@ -60,6 +60,7 @@ CHANGES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(CHANGES)
 def test_sums_never_drift_from_a_recount(changes: list[tuple[str, str, int]]) -> None:
     state, truth = ClusterState(), {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tightship.cluster import Snapshot
-from tightship.disruption import Charge, DisruptionLedger
+from tightship.disruption import Charge, DisruptionLedger, RenewedLedger
 from tightship.objects import ObjectError
 from tightship.reasons import Reason
 from tightship_e2e.making import budget, node, pod, pod_of, snapshot, state_of
@@ -154,6 +154,17 @@ def test_judging_spends_nothing() -> None:
     for name in ("web-1", "web-2"):
         assert ledger.charge([pod_of(cluster, name)])[1] == []
     assert ledger.left(next(iter(cluster.budgets))) == 1
+
+
+def test_from_a_renewed_ledger_nothing_is_spent() -> None:
+    cluster = replicas(2, 1)
+    ledger = RenewedLedger(cluster)
+    for name in ("web-1", "web-2"):
+        charge, refusals = ledger.charge([pod_of(cluster, name)])
+        assert refusals == []
+        ledger.take(charge)
+    assert ledger.left(next(iter(cluster.budgets))) == 1
+    assert RenewedLedger(replicas(2, 0)).charge([pod_of(cluster, "web-1")])[1] != []
 
 
 def test_all_refusals_of_a_node_are_given() -> None:

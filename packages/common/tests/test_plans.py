@@ -8,10 +8,21 @@ import pytest
 from cluster_builder import HOST, affinity, anti_affinity, node, pod, snapshot
 
 from tightship.cluster import Snapshot
+from tightship.disruption import DisruptionLedger
 from tightship.drain.machine import DrainRules
 from tightship.drain.sight import Sight
 from tightship.evictability import EvictionRules
-from tightship.plan import STRATEGIES, Candidate, Judgement, Placement, Plan, Planner, forecast, make_plan
+from tightship.plan import (
+    STRATEGIES,
+    Candidate,
+    Judgement,
+    Ordered,
+    Placement,
+    Plan,
+    Planner,
+    forecast,
+    make_plan,
+)
 from tightship.reasons import Reason, Refusal
 
 
@@ -223,6 +234,56 @@ def test_the_same_cluster_in_another_order_gives_the_same_plan() -> None:
         assert plan(things, strategy).removals == plan(things[::-1], strategy).removals
 
 
+def test_what_is_only_asked_leaves_no_trace() -> None:
+    things = [node("a"), node("b"), node("c", "2"), pod("x", "a", "2"), pod("y", "b", "3")]
+    seen = snapshot(things)
+    planner = Planner(seen, DisruptionLedger(seen), judge(seen).candidates, "likely")
+    free, opened = planner.space.free.copy(), planner.space.open.copy()
+    assert planner.attempt(planner.candidates["a"], keep=False) == []
+    assert planner.attempt(planner.candidates["b"], keep=False) != []
+    assert (planner.space.free == free).all()
+    assert (planner.space.open == opened).all()
+    assert planner.removals == []
+    assert planner.attempt(planner.candidates["a"]) == []
+
+
+def test_a_candidate_has_with_it_what_was_moved_to_its_node() -> None:
+    things = [node("a"), node("b", "8", "32Gi"), pod("x", "a", "2", "4Gi"), pod("y", "b", "1", "8Gi")]
+    seen = snapshot(things)
+    planner = Planner(seen, DisruptionLedger(seen), judge(seen).candidates, "likely")
+    there = planner.candidates["b"]
+    assert [each.name for each in planner.pods_of(there)] == ["y"]
+    planner.attempt(planner.candidates["a"])
+    assert [each.name for each in planner.pods_of(there)] == ["y", "x"]
+    assert planner.ratio("b") == 1 / 8 + 2 / 8
+    assert planner.memory_ratio("b") == there.memory_ratio + 4 / 32
+
+
+def test_candidates_go_in_the_order_of_their_keys_as_they_grow() -> None:
+    """By memory: n1 goes, its pod lands on n2, which then comes after n3."""
+    things = [node(f"n{i}", labels={"to": "n2"} if i == 2 else {}) for i in (1, 2, 3)]
+    things += [pod("p1", "n1", memory="1Gi", nodeSelector={"to": "n2"}), pod("p2", "n2", memory="2Gi")]
+    things += [pod("p3", "n3", memory="2560Mi")]
+    order = Ordered("by-memory", lambda planner, each: (planner.memory_ratio(each.name),))
+    seen = snapshot(things)
+    candidates = tuple(
+        Candidate(name, "", 0.0, view.pods, memory_ratio=view.usage.requested["memory"] / (16 << 30))
+        for name, view in seen.nodes.items()
+    )
+    made = make_plan(seen, lambda _: Judgement(candidates, {}, NoGates()), order, "likely")
+    assert made.strategy == "by-memory"
+    assert [removal.node for removal in made.removals] == ["n1", "n3"]
+
+
+def test_a_plan_tells_what_its_nodes_wait_for_and_hashes_by_its_nodes() -> None:
+    made = plan([node("a"), node("b"), pod("x", "a")])
+    pause = Refusal(Reason.COOL_DOWN, "cluster", "why")
+    held = made.holding({removal.node: pause for removal in made.removals})
+    assert held.removals == made.removals
+    assert all(held.refusals[removal.node] == (pause,) for removal in made.removals)
+    assert held.hash == made.hash != plan([node("c"), node("b"), pod("x", "b")]).hash
+
+
 def test_a_failed_attempt_leaves_no_trace() -> None:
     things = [
         node("a"),
@@ -232,8 +293,6 @@ def test_a_failed_attempt_leaves_no_trace() -> None:
         pod("z", "b", "1", affinity=anti_affinity()),
     ]
     seen = snapshot(things)
-    from tightship.disruption import DisruptionLedger
-
     planner = Planner(seen, DisruptionLedger(seen), judge(seen).candidates, "possible")
     free, opened = planner.space.free.copy(), planner.space.open.copy()
     assert planner.attempt(planner.candidates["a"])

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from node_compactor.cli import PROGRAM, command
-from tightship.cli import run
+from node_compactor.cli import COMMAND
+from tightship_e2e import commands
+from tightship_e2e.commands import Outcome
 
 DATA = Path(__file__).parent / "data"
-NOW = "2026-03-10T00:00:00Z"
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Outcome]
 
 
 @pytest.fixture
@@ -41,38 +29,12 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Cli:
+def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]:
     """Run the command here: ``cli("plan", "-f", ...)``, at a fixed time unless ``--now`` is given."""
-
-    def call(*arguments: str | Path) -> Outcome:
-        given = [str(each) for each in arguments]
-        if given[:1] in (["plan"], ["explain"]) and "--now" not in given and "--help" not in given:
-            given += ["--now", NOW]
-        try:
-            code = run(PROGRAM, command, given)
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 1
-        sys.stdout.flush()
-        captured = capfdbinary.readouterr()
-        return Outcome(code, captured.out.decode(), captured.err.decode())
-
-    return call
+    return lambda *arguments: commands.call(COMMAND, capfdbinary.readouterr, arguments)
 
 
 @pytest.fixture
 def start() -> Callable[..., subprocess.Popen[bytes]]:
     """Start the command as a process of its own, stdin and both outputs being pipes."""
-
-    def begin(*arguments: str | Path, **environment: str) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join(each for each in sys.path if each)
-        return subprocess.Popen(
-            [sys.executable, "-m", "node_compactor.cli", *(str(each) for each in arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, **environment},
-            # A run in the background of a script ignores interrupts, and its children would inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
-        )
-
-    return begin
+    return partial(commands.start, "node_compactor.cli")

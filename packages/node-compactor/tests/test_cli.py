@@ -5,19 +5,21 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import pty
 import signal
-import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node_compactor.configuration import Flags
+from node_compactor.cool_downs import CoolDownKeys
 from node_compactor.options import FLAGS
-from node_compactor.sections import DrainKeys, PacingKeys, SteeringKeys
-from node_compactor.settings import CompactorSettings, PoolSettings, wire_keys
+from node_compactor.settings import CompactorSettings, PoolSettings
+from tightship.settings.loading import wire_keys
+from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
+from tightship_e2e import commands
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "plan-output.md"
 
@@ -103,7 +105,7 @@ def test_an_unknown_node_is_named_with_near_ones(cli: Any, data: Path) -> None:
 
 
 def test_a_defect_is_one_line(cli: Any, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node_compactor.cli.make_plan", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("tightship.cli.commands.make_plan", lambda *_, **__: 1 / 0)
     outcome = cli("plan", "-f", data / "cluster.yaml")
     assert outcome.code == 1
     assert outcome.err == (
@@ -170,32 +172,7 @@ def test_an_interrupt_exits_with_130_and_says_nothing(start: Any) -> None:
     assert (process.returncode, err) == (130, b"")
 
 
-def on_a_terminal(start_arguments: list[str], width: int, **environment: str) -> str:
-    """Run the command with its stdout on a pseudo-terminal, and return what it wrote there."""
-    import sys
-
-    ours, theirs = pty.openpty()
-    path = os.pathsep.join(each for each in sys.path if each)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "node_compactor.cli", *start_arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": str(width), "PYTHONIOENCODING": "utf-8", **environment},
-    )
-    os.close(theirs)
-    parts: list[bytes] = []
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # the terminal's other end has closed
-            break
-        if not part:
-            break
-        parts.append(part)
-    os.close(ours)
-    assert process.wait(60) == 0
-    return b"".join(parts).decode()
+on_a_terminal = partial(commands.on_a_terminal, "node_compactor.cli")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -219,7 +196,7 @@ def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: 
     outcome = cli(what, "--help")
     assert outcome.code == 0
     by_flag = {each.field for each in FLAGS}
-    running = [*DrainKeys.model_fields, *PacingKeys.model_fields, *SteeringKeys.model_fields]
+    running = [name for section in (DrainKeys, CoolDownKeys, HealthKeys, SteeringKeys) for name in section.model_fields]
     only_in_the_file = {"pools", "enabled", *running}
     fields = set(CompactorSettings.model_fields) | set(PoolSettings.model_fields)
     assert fields - by_flag == only_in_the_file
@@ -238,7 +215,7 @@ def test_version_names_the_program(cli: Any) -> None:
 
 
 def test_nothing_is_given_unless_a_flag_is(cli: Any) -> None:
-    from node_compactor.cli import build_parser
+    from node_compactor.cli import COMMAND
     from node_compactor.options import flags_of
 
-    assert flags_of(build_parser().parse_args(["plan"])) == Flags()
+    assert flags_of(COMMAND.parser().parse_args(["plan"])) == Flags()

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from node_compactor.configuration import BadFlagsError, Flags, configure
+from node_compactor.configuration import Flags, configure
 from node_compactor.describing import summarize, wire
-from node_compactor.settings import SettingsError, load_settings
+from node_compactor.settings import load_settings
+from tightship.settings.loading import BadFlagsError, SettingsError
 
 SEED = {
     "nodePools": {

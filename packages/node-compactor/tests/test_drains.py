@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from node_compactor.configuration import Flags, configure
-from node_compactor.drains import drain_settings
-from node_compactor.policy import Marks, NodeFacts, Policy, plannable
-from node_compactor.settings import SettingsError, load_settings
+from node_compactor.policy import Marks, NodeFacts, Policy
+from node_compactor.running import drains_of
+from node_compactor.settings import load_settings
 from node_compactor.strategies import strategy_of
 from tightship.cluster import Snapshot
 from tightship.drain.machine import DrainRules
 from tightship.evictability import ENDS_BY_ITSELF
 from tightship.plan import STRATEGIES, PerPool, Plan, make_plan
 from tightship.reasons import Reason
+from tightship.settings.loading import SettingsError
 from tightship_e2e.making import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]
@@ -25,49 +26,16 @@ OPEN: Json = {
 }
 
 
-def test_the_defaults_are_the_machines() -> None:
-    found = drain_settings(load_settings({}))
-    assert found.rules == DrainRules()
-    assert found.eviction.awaited == frozenset()
-    assert found.placement == "likely"
-
-
-def test_every_setting_of_a_drain_reaches_it() -> None:
-    values: Json = {
-        "evictionMethod": "delete",
-        "settleTime": 1,
-        "podEvictionTimeout": "2m",
-        "nodeDrainTimeout": "3m",
-        "awaitCompletionFor": "4m",
-        "notReadyTimeout": "5m",
-        "pendingTimeout": "6m",
-        "handOverTimeout": "7m",
-        "whenNotTaken": "keep",
-        "backoff": "8m",
-        "backoffLimit": "9m",
-        "holdOff": "10m",
-        "maximumEvictionsInFlight": 11,
-    }
-    more = {"placement": "certain", "disabledRules": ["LocalStorage"], "blockingSystemPodTimeout": 12}
-    found = drain_settings(load_settings({**values, **more}))
-    assert found.rules == DrainRules(
-        settle=1,
-        pod_timeout=120,
-        node_timeout=180,
-        await_timeout=240,
-        not_ready_timeout=300,
-        pending_timeout=360,
-        hand_over_timeout=420,
-        keep_drained=True,
-        backoff_base=480,
-        backoff_limit=540,
-        hold_off=600,
-        most_in_flight=11,
-        past_budgets=True,
-    )
+def test_a_drain_goes_by_the_settings_and_the_rules_of_the_plan_before_it() -> None:
+    values: Json = {"settleTime": 1, "awaitCompletionFor": "4m", "placement": "certain"}
+    found = drains_of(load_settings({**values, "disabledRules": ["LocalStorage"], "blockingSystemPodTimeout": 12}))
+    assert (found.rules.settle, found.rules.await_timeout) == (1, 240)
     assert (found.eviction.awaited, found.eviction.system_pod_timeout) == (ENDS_BY_ITSELF, 12)
     assert found.eviction.disabled == {Reason.LOCAL_STORAGE}
     assert found.placement == "certain"
+    plain = drains_of(load_settings({}))
+    assert plain.rules == DrainRules()
+    assert (plain.eviction.awaited, plain.placement) == (frozenset(), "likely")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +68,7 @@ ON_COMPLETION = {"notes": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "on
 def planned(cluster: Snapshot, **settings: object) -> tuple[Plan, dict[str, NodeFacts]]:
     loaded = load_settings({**OPEN, **settings})
     policy = Policy(loaded, NOW, Marks())
-    plan = make_plan(plannable(cluster, loaded), policy.judge, STRATEGIES["least-utilized"], "likely")
+    plan = make_plan(policy.plannable(cluster), policy.judge, STRATEGIES["least-utilized"], "likely")
     return plan, policy.facts(cluster)
 
 
@@ -136,7 +104,7 @@ def test_a_budget_keeps_a_node_unless_pods_are_deleted_past_it() -> None:
 
 def test_a_plan_that_keeps_budgets_is_made_on_the_whole_snapshot() -> None:
     cluster = snapshot(node(), budget())
-    assert plannable(cluster, load_settings({})) is cluster
+    assert Policy(load_settings({}), NOW).plannable(cluster) is cluster
 
 
 # -- strategies

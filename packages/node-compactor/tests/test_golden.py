@@ -2,79 +2,47 @@
 
 from __future__ import annotations
 
-import json
 import runpy
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 from node_compactor.gates import GateChecks
 from node_compactor.policy import Marks, Policy
 from node_compactor.settings import load_settings
-from tightship.cluster import ClusterState, Snapshot
+from tightship.cluster import Snapshot
 from tightship.disruption import DisruptionLedger
 from tightship.kube.files import FileError, read_file
-from tightship.objects import ObjectError, decode
 from tightship.plan import STRATEGIES, Plan, Planner, make_plan
 from tightship.reasons import RUNNING_ONLY, Reason
 from tightship.report import Generator, Inputs, SettingsView, Source, plan_document
+from tightship_e2e.golden import REFINERS, Folder, refusals_of, removals_of
 
 HERE = Path(__file__).parent
-GOLDEN = HERE / "golden"
-
-
-def golden(name: str) -> Any:
-    return json.loads((GOLDEN / name).read_text())
-
-
-EXPECTED = golden("expected.json")
+GOLDEN = Folder(HERE / "golden")
+EXPECTED = GOLDEN.expected
 
 
 def planned(snapshot: Snapshot) -> Plan:
-    settings = load_settings(golden("config.json"))
-    policy = Policy(settings, EXPECTED["now"], Marks.of(snapshot))
+    settings = load_settings(GOLDEN.read("config.json"))
+    policy = Policy(settings, GOLDEN.now, Marks.of(snapshot))
     return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
 
 
-def refusals_of(plan: Plan) -> dict[str, list[list[str]]]:
-    return {name: sorted([each.reason, each.subject] for each in found) for name, found in plan.refusals.items()}
-
-
-def removals_of(plan: Plan) -> list[dict[str, Any]]:
-    return [
-        {"node": each.node, "moves": sorted([move.pod.key, move.target] for move in each.moves)}
-        for each in plan.removals
-    ]
-
-
-def with_malformed_objects() -> Snapshot:
-    """The cluster as a live list gives it that also holds the objects of ``malformed.json``."""
-    state = ClusterState()
-    for item in [*golden("cluster.json")["items"], *golden("malformed.json")["items"]]:
-        try:
-            state.upsert(item["kind"], decode(item["kind"], msgspec.json.encode(item)))
-        except ObjectError as error:
-            state.mark_unreadable(error, item.get("spec", {}).get("nodeName", ""))
-    state.mark_missing("Namespace", "forbidden")
-    return state.snapshot()
-
-
 def test_every_node_of_the_golden_cluster_has_the_expected_answer() -> None:
-    plan = planned(read_file(GOLDEN / "cluster.json"))
+    plan = planned(read_file(GOLDEN.path / "cluster.json"))
     assert removals_of(plan) == EXPECTED["removals"]
     assert refusals_of(plan) == EXPECTED["refusals"]
 
 
 def test_malformed_objects_block_just_what_depends_on_them() -> None:
-    plan = planned(with_malformed_objects())
+    plan = planned(GOLDEN.with_malformed_objects())
     assert removals_of(plan) == EXPECTED["removals"]
     assert refusals_of(plan) == EXPECTED["refusals"] | EXPECTED["refusalsWithMalformedObjects"]
 
 
 def test_every_node_has_either_a_removal_or_refusals() -> None:
-    snapshot = with_malformed_objects()
+    snapshot = GOLDEN.with_malformed_objects()
     plan = planned(snapshot)
     removed = {each.node for each in plan.removals}
     kept = {name for name, found in plan.refusals.items() if found}
@@ -83,26 +51,21 @@ def test_every_node_has_either_a_removal_or_refusals() -> None:
 
 
 def test_every_reason_is_the_answer_for_some_node() -> None:
-    said = {
-        reason
-        for part in ("refusals", "refusalsWithMalformedObjects")
-        for found in EXPECTED[part].values()
-        for reason, _ in found
-    }
-    assert said == set(Reason) - RUNNING_ONLY - {Reason.NOT_SELECTED}, "which needs a selection on the command line"
+    expected = set(Reason) - RUNNING_ONLY - REFINERS
+    assert GOLDEN.reasons == expected - {Reason.NOT_SELECTED}, "which needs a selection on the command line"
 
 
 def test_a_node_left_out_by_the_command_says_so_beside_all_else() -> None:
-    snapshot = read_file(GOLDEN / "cluster.json")
-    settings = load_settings(golden("config.json"))
+    snapshot = read_file(GOLDEN.path / "cluster.json")
+    settings = load_settings(GOLDEN.read("config.json"))
     removed = {each["node"] for each in EXPECTED["removals"]}
-    policy = Policy(settings, EXPECTED["now"], Marks.of(snapshot), only=set(snapshot.nodes) - removed)
+    policy = Policy(settings, GOLDEN.now, Marks.of(snapshot), only=set(snapshot.nodes) - removed)
     plan = make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
     assert {name for name in removed if Reason.NOT_SELECTED in {each.reason for each in plan.refusals[name]}} == removed
 
 
 def test_every_refusal_says_what_it_is_about() -> None:
-    for found in planned(with_malformed_objects()).refusals.values():
+    for found in planned(GOLDEN.with_malformed_objects()).refusals.values():
         for refusal in found:
             assert refusal.detail, refusal
             assert "None" not in refusal.detail + refusal.fix
@@ -110,7 +73,7 @@ def test_every_refusal_says_what_it_is_about() -> None:
 
 def test_a_file_with_malformed_objects_is_refused_with_every_one_named() -> None:
     with pytest.raises(FileError) as refused:
-        read_file(GOLDEN / "malformed.json")
+        read_file(GOLDEN.path / "malformed.json")
     named = "\n".join(refused.value.problems)
     assert len(refused.value.problems) == 3
     for text in ("Node unreadable: status.allocatable.cpu", "Pod shop/broken", "PodDisruptionBudget unreadable/broken"):
@@ -120,17 +83,17 @@ def test_a_file_with_malformed_objects_is_refused_with_every_one_named() -> None
 @pytest.mark.parametrize("name", ["cluster.json", "config.json", "malformed.json", "expected.json"])
 def test_the_files_are_what_their_builder_writes(name: str) -> None:
     built = runpy.run_path(str(HERE / "golden_cluster.py"))["files"]()
-    assert (GOLDEN / name).read_text() == built[name], "run golden_cluster.py"
+    assert (GOLDEN.path / name).read_text() == built[name], "run golden_cluster.py"
 
 
 def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:
     """Before anything is planned, the closed gates of each node are just the gates that refuse it."""
-    snapshot = read_file(GOLDEN / "cluster.json")
-    settings = load_settings(golden("config.json"))
+    snapshot = read_file(GOLDEN.path / "cluster.json")
+    settings = load_settings(GOLDEN.read("config.json"))
     marks = Marks.of(snapshot)
-    policy = Policy(settings, EXPECTED["now"], marks)
+    policy = Policy(settings, GOLDEN.now, marks)
     facts, judgement = policy.facts(snapshot), policy.judge(snapshot)
-    checks = GateChecks(settings, facts, EXPECTED["now"], marks)
+    checks = GateChecks(settings, facts, GOLDEN.now, marks)
     planner = Planner(snapshot, DisruptionLedger(snapshot), judgement.candidates, "likely")
     every_gate = {check.reason for name in facts for check in checks.of(name)}
     assert len(every_gate) > 6
@@ -145,9 +108,9 @@ def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:
 
 
 def test_a_node_that_cant_be_read_has_its_row_in_the_document() -> None:
-    snapshot = with_malformed_objects()
-    settings = load_settings(golden("config.json"))
-    policy = Policy(settings, EXPECTED["now"], Marks.of(snapshot))
+    snapshot = GOLDEN.with_malformed_objects()
+    settings = load_settings(GOLDEN.read("config.json"))
+    policy = Policy(settings, GOLDEN.now, Marks.of(snapshot))
     document = plan_document(
         Inputs(
             generator=Generator("node-compactor", "0"),
@@ -156,7 +119,7 @@ def test_a_node_that_cant_be_read_has_its_row_in_the_document() -> None:
             snapshot=snapshot,
             facts=policy.facts(snapshot),
             plan=planned(snapshot),
-            now=EXPECTED["now"],
+            now=GOLDEN.now,
         )
     )
     rows = {node.name: node.reasons for node in document.nodes}

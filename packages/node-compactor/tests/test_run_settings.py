@@ -9,22 +9,17 @@ from typing import Any
 import pytest
 
 from node_compactor.configuration import parse_config_map
-from node_compactor.run_settings import RunSettings, load_run_settings
-from node_compactor.settings import SettingsError
+from node_compactor.run_settings import RunSettings
 from tightship.kube.election import LeaseTiming
+from tightship.settings.loading import SettingsError
+from tightship.settings.process import load_process
 
 SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 NOWHERE = Path("/nonexistent")
 
 
-def loaded(environment: dict[str, str], flags: dict[str, object] | None = None, file: Path = NOWHERE) -> RunSettings:
-    return load_run_settings(environment, flags, namespace_file=file, unique=lambda: "cafe")
-
-
-def problems(environment: dict[str, str], flags: dict[str, object] | None = None) -> list[str]:
-    with pytest.raises(SettingsError) as refused:
-        loaded(environment, flags)
-    return refused.value.problems
+def loaded(environment: dict[str, str]) -> RunSettings:
+    return load_process(RunSettings, environment, namespace_file=NOWHERE, unique=lambda: "cafe")
 
 
 def test_what_is_not_set_is_as_in_the_older_controller_or_safe() -> None:
@@ -79,76 +74,6 @@ def test_every_variable_is_read() -> None:
     assert (found.claims_lease, found.claims_namespace) == ("claims", "shared")
     assert (found.stop_timeout, found.grace) == (60, 120)
     assert found.identity == "compactor-1_cafe"
-
-
-def test_flags_come_before_the_environment_and_that_before_defaults() -> None:
-    environment = {"LEASE_NAME": "from-environment", "HTTP_PORTS": "1", "LOG_FORMAT": "json", "DRY_RUN": "false"}
-    found = loaded(environment, {"ports": [2, 3], "dry_run": True, "config_path": "c.yaml"})
-    assert (found.lease_name, found.ports, found.log_format) == ("from-environment", (2, 3), "json")
-    assert (found.dry_run, found.config_path) == (True, Path("c.yaml"))
-
-
-def test_the_environment_of_the_process_is_not_read_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEASE_NAME", "other")
-    monkeypatch.setenv("interval", "1")
-    assert (loaded({}).lease_name, loaded({}).interval) == ("node-compactor", 300)
-
-
-def test_an_empty_variable_counts_as_not_set() -> None:
-    assert loaded({"NAMESPACE": "", "POD_NAMESPACE": "pods", "DRY_RUN": ""}).namespace == "pods"
-
-
-def test_the_namespace_is_by_default_the_pods_own(tmp_path: Path) -> None:
-    file = tmp_path / "namespace"
-    file.write_text("estafette\n")
-    assert loaded({}, file=file).namespace == "estafette"
-    assert loaded({}, file=file).claims_namespace == "estafette"
-    assert loaded({"NAMESPACE": "default"}, file=file).namespace == "default"
-
-
-def test_an_identity_is_unique_to_the_process() -> None:
-    assert load_run_settings({"POD_NAME": "p"}).identity != load_run_settings({"POD_NAME": "p"}).identity
-    assert loaded({}).identity.endswith("_cafe")
-    assert len(loaded({}).identity) > len("_cafe")
-
-
-def test_all_that_is_wrong_is_told_at_once_with_name_value_and_what_is_allowed() -> None:
-    found = problems(
-        {
-            "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "soon",
-            "LOG_FORMAT": "xml",
-            "ESTAFETTE_LOG_LEVEL": "loud",
-            "HTTP_PORTS": "9101,99999",
-            "DRY_RUN": "maybe",
-            "POD_NAMESPACE": "A B",
-            "LEASE_DURATION_SECONDS": "5",
-            "STOP_TIMEOUT_SECONDS": "60",
-            "REQUEST_TIMEOUT_SECONDS": "0",
-        },
-        {"lease_name": "Mine", "leader_elect": "perhaps"},
-    )
-    told = dict(each.split(": ", 1) for each in found)
-    assert set(told) == {
-        "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
-        "LOG_FORMAT",
-        "ESTAFETTE_LOG_LEVEL",
-        "HTTP_PORTS",
-        "DRY_RUN",
-        "POD_NAMESPACE",
-        "LEASE_RENEW_DEADLINE_SECONDS",
-        "STOP_GRACE_SECONDS",
-        "REQUEST_TIMEOUT_SECONDS",
-        "--lease-name",
-        "--no-leader-elect",
-    }
-    assert told["LOG_FORMAT"] == "'xml': allowed are plaintext, console, json, stackdriver, v3"
-    assert (
-        "'soon' is not a duration; allowed is a duration such as 90s"
-        in told["SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS"]
-    )
-    assert told["DRY_RUN"] == "'maybe': is no switch; allowed are true and false"
-    assert told["LEASE_RENEW_DEADLINE_SECONDS"] == "10.0: must be below LEASE_DURATION_SECONDS, which is 5"
-    assert told["STOP_GRACE_SECONDS"] == "25.0: must be above STOP_TIMEOUT_SECONDS, which is 60"
 
 
 @pytest.mark.parametrize("field", RunSettings.model_fields)

@@ -6,18 +6,13 @@ from typing import Any
 
 import pytest
 
-from node_compactor.settings import (
-    SWITCHABLE_RULES,
-    Budget,
-    CompactorSettings,
-    SettingsError,
-    load_settings,
-    parse_budget,
-)
+from node_compactor.settings import CompactorSettings, load_settings
 from tightship.evictability import SWITCHABLE as POD_RULES
 from tightship.nodes import SWITCHABLE as NODE_RULES
 from tightship.pools import KNOWN_POOL_LABELS
 from tightship.reasons import Reason
+from tightship.settings.fields import SWITCHABLE_RULES, Budget, parse_budget
+from tightship.settings.loading import SettingsError
 
 Json = dict[str, Any]
 

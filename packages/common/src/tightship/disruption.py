@@ -120,6 +120,16 @@ class DisruptionLedger:
         return Refusal(Reason.PDB_EXHAUSTED, pod.key, detail, f"{missing} more healthy pod(s) under PDB {budget.key}")
 
 
+class RenewedLedger(DisruptionLedger):
+    """A ledger from which nothing is spent: every node finds what the budgets allow now.
+
+    So it is for nodes that are drained one after the other, the pods of each Ready again before the next one begins.
+    """
+
+    def take(self, charge: Charge) -> None:
+        """Spend nothing."""
+
+
 def _needs_no_allowance(budget: PodDisruptionBudget, pod: Pod) -> bool:
     """An unhealthy pod may go without spending while enough others are healthy (KEP-3017, ``IfHealthyBudget``)."""
     return not pod.ready and 0 < budget.desired_healthy <= budget.current_healthy

@@ -42,6 +42,11 @@ ENDS_BY_ITSELF = frozenset({Reason.JOB_RUNNING, Reason.SAFE_TO_EVICT_ON_COMPLETI
 """What :class:`EvictionRules` may await."""
 
 
+def awaited_for(timeout: float) -> frozenset[Reason]:
+    """Return what is awaited by drains that wait *timeout* seconds for pods to end by themselves."""
+    return ENDS_BY_ITSELF if timeout > 0 else frozenset()
+
+
 SWITCHABLE = frozenset(
     {
         Reason.POD_DO_NOT_DRAIN,

@@ -54,3 +54,8 @@ def pool_of(node: Node, labels: Iterable[str] = KNOWN_POOL_LABELS) -> str:
 
 def _without_generated_part(name: str) -> str:
     return name.rpartition("-")[0] or name
+
+
+def shown(pool: str) -> str:
+    """Return a pool's name for people."""
+    return pool if pool != NO_POOL else "(none)"

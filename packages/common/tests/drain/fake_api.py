@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -24,6 +25,7 @@ NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
+EVENTS = "/apis/events.k8s.io/v1/events"
 COLLECTIONS = {
     "Node": NODES,
     "Pod": PODS,
@@ -64,6 +66,7 @@ class FakeApi:
     objects: dict[str, dict[str, Json]] = field(default_factory=lambda: defaultdict(dict))
     events: dict[str, list[tuple[int, str, Json]]] = field(default_factory=lambda: defaultdict(list))
     did: list[Did] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
     refuse: Callable[[Json], Refused | None] = lambda _: None
     frozen: set[str] = field(default_factory=set)
     autoscaler: bool = True
@@ -125,9 +128,32 @@ class FakeApi:
     def on(self, name: str) -> list[str]:
         return sorted(key for key, pod in self.objects[PODS].items() if pod["spec"].get("nodeName") == name)
 
+    def configure(self, name: str, data: dict[str, str], namespace: str = "default") -> None:
+        """Write a ConfigMap."""
+        meta = {"name": name, "namespace": namespace}
+        self.put(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": meta, "data": data})
+
+    def holder(self, lease: str, namespace: str = "default") -> str | None:
+        """Who holds a Lease, empty where it was given up, None where there is none."""
+        found = self.objects[LEASES].get(f"{namespace}/{lease}")
+        return None if found is None else str(found["spec"].get("holderIdentity", ""))
+
+    def kubeconfig(self, folder: Path) -> str:
+        """Write a kubeconfig, and return its name."""
+        text = {
+            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        file = folder / "kubeconfig"
+        file.write_text(json.dumps(text))
+        return str(file)
+
     # What is asked of it.
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.add(request.path)
         if request.query.get("watch") == "true":
             return await self.watch(request)
         body: Json = json.loads(await request.read() or b"{}")
@@ -144,6 +170,10 @@ class FakeApi:
         match request.method, parts:
             case "GET", ["api", "v1", "nodes" | "pods"] | ["apis", _, _, _] | ["api", "v1", _]:
                 return 200, self.listed(request, list(self.objects[request.path].values()))
+            case "GET", ["api", "v1", "namespaces", _, "configmaps"]:
+                return 200, self.listed(request, list(self.objects[request.path].values()))
+            case "POST", ["apis", "events.k8s.io", "v1", "namespaces", _, "events"]:
+                return 201, self.put(EVENTS, body)
             case "GET", ["api", "v1", "namespaces", namespace, "pods"]:
                 pods = self.objects[PODS].values()
                 return 200, self.listed(request, [each for each in pods if each["metadata"]["namespace"] == namespace])

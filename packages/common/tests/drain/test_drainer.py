@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
 import pytest
 
+from tightship.drain import driving
 from tightship.drain.claims import Claim
+from tightship.drain.history import DrainHistory
 from tightship.drain.machine import Ending
 from tightship.drain.news import Told
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
 from tightship.kube.errors import KubeError
 from tightship.nodes import TO_BE_DELETED
 from tightship.objects.pod import DRAINING
@@ -69,6 +72,59 @@ async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) 
     assert first["spec"]["taints"][0] == OTHERS
     assert all("resourceVersion" in each.body["metadata"] for each in bench.writes())
     assert all("spec" not in each.body for each in bench.writes()[1:])
+
+
+async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = driving.advance
+
+    def defect(*_: object) -> None:
+        monkeypatch.setattr(driving, "advance", real)
+        raise ZeroDivisionError
+
+    replica = await bench.replica()
+    monkeypatch.setattr(driving, "advance", defect)
+    assert await replica.claim() is None
+    await until(lambda: not replica.drainer.driving)
+    assert "drain of node n1 broke off" in caplog.text
+    assert bench.phase is Phase.CLAIMED
+    await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
+    await replica.settled()
+    assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.HANDED_OVER]
+
+
+async def test_what_is_unfinished_is_driven_or_on_a_node_or_in_the_ledger_under_our_name(bench: Bench) -> None:
+    def left(controller: str) -> str:
+        record = DrainRecord(phase=Phase.EVICTING, controller=controller, op="op", since={"Evicting": 1.0})
+        return encode_record(record)
+
+    async def unfinished() -> bool:
+        return await replica.drainer.unfinished(replica.cache.snapshot())
+
+    replica = await bench.replica()
+    assert not await unfinished()
+    for note, ours in ((left("c"), True), (left("sibling"), False), ("", False)):
+        bench.api.edit_node("n1", lambda raw, note=note: cordoned(raw, OURS, note=note))
+        version = (bench.api.node() or {})["metadata"]["resourceVersion"]
+        await until(lambda v=version: replica.cache.snapshot().nodes["n1"].node.resource_version == v)
+        assert await unfinished() == ours
+    for controller, ours in (("sibling", False), ("c", True)):
+        claim = Claim(node=f"of-{controller}", op="op", controller=controller, holder="h", since=1.0)
+        await replica.ledger.take(claim, lambda _: None)
+        assert await unfinished() == ours
+    await replica.ledger.drop("of-c", "op")
+    assert not await unfinished()
+    assert bench.writes() == []
+
+
+async def test_a_drain_that_is_driven_from_here_is_unfinished_though_the_cache_lags_behind(bench: Bench) -> None:
+    replica = await bench.replica()
+    bench.api.frozen.add(NODES)
+    held_back(bench.api)
+    assert await replica.claim() is None
+    assert not replica.cache.snapshot().nodes["n1"].node.unschedulable
+    assert await replica.drainer.unfinished(replica.cache.snapshot())
 
 
 async def test_a_cache_that_lags_behind_our_own_writes_is_not_read_as_an_uncordon(bench: Bench) -> None:
@@ -403,6 +459,44 @@ async def test_a_node_that_is_gone_frees_its_claim(bench: Bench) -> None:
     await replica.ledger.take(_claim("n9"), lambda _: None)
     await replica.adopt()
     assert bench.claims() == []
+
+
+@pytest.mark.parametrize("noted", [False, True], ids=["not noted", "noted before the crash"])
+async def test_a_drained_node_that_was_taken_while_nobody_was_there_is_remembered_once(
+    bench: Bench, noted: bool
+) -> None:
+    claim = Claim(node="n9", op="old", controller="c", holder="h", pool="p", since=float(int(time.time())))
+    replica = await bench.replica()
+    history = DrainHistory(replica.line, namespace="tightship")
+    await replica.ledger.take(claim, lambda _: None)
+    if noted:
+        await history.add(Finished("n9", "p", "c", "handed_over", time.time()))
+    await replica.adopt()
+    [each] = await history.read()
+    assert (each.node, each.pool, each.controller) == ("n9", "p", "c")
+    assert each.ending == ("handed_over" if noted else "node_gone")
+    assert each.at >= claim.since
+    assert bench.claims() == []
+
+
+@pytest.mark.parametrize(("before", "remembered"), [(0.0, True), (3600.0, False)], ids=["its own", "an older drain's"])
+async def test_a_drain_that_was_restored_and_not_noted_is_remembered_by_its_back_off(
+    bench: Bench, before: float, remembered: bool
+) -> None:
+    now = float(int(time.time()))
+    record = DrainRecord(
+        phase=Phase.BACKOFF, controller="c", op="old", since={"Backoff": now - before}, reason="PodStuck shop/web-1: x"
+    )
+    bench.api.edit_node("n1", lambda raw: annotated(raw, DRAIN_ANNOTATION, encode_record(record)))
+    replica = await bench.replica()
+    history = DrainHistory(replica.line, namespace="tightship")
+    await replica.ledger.take(
+        Claim(node="n1", op="old", controller="c", holder="h", pool="p", since=now), lambda _: None
+    )
+    await replica.adopt()
+    assert bench.claims() == []
+    ended = Finished("n1", "p", "c", "restored", now, "PodStuck shop/web-1: x")
+    assert list(await history.read()) == ([ended] if remembered else [])
 
 
 # Claims that are refused.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 
 import pytest
 
-from tightship.kube.cache import ClusterCache, Timing, read_cluster
+from tightship.kube.cache import CacheCrashed, ClusterCache, Timing, read_cluster
 from tightship.kube.connection import Connection
 from tightship.kube.errors import AccessDenied, NotSynced, Unavailable
 from tightship.kube.reflector import Backoff
@@ -207,16 +208,31 @@ async def test_changed_tells_of_every_change(api: FakeApi, cache: ClusterCache) 
         assert not await cache.changed(seen + 1000, 0.01)
 
 
-async def test_a_crash_in_a_task_is_not_lost(cache: ClusterCache, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crash_in_a_task_is_told_at_once_and_by_everything(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def crash(*_: object, **__: object) -> None:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("defect")
 
     monkeypatch.setattr("tightship.kube.reflector.list_all", crash)
-    async with cache:
-        with pytest.raises(ZeroDivisionError):
+    told = asyncio.Event()
+    async with ClusterCache(connection, crashed=told.set) as cache:
+        async with asyncio.timeout(10):
+            await told.wait()
+        with pytest.raises(CacheCrashed, match=r"^reflector of \w+ ended: .*defect"):
             await cache.synced(10)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(CacheCrashed) as raised:
             cache.snapshot()
+        assert isinstance(raised.value.__cause__, ZeroDivisionError)
+        with pytest.raises(CacheCrashed):
+            assert not cache.has_synced
+
+
+async def test_an_end_in_good_order_is_no_crash(connection: Connection) -> None:
+    told: list[str] = []
+    async with ClusterCache(connection, crashed=lambda: told.append("crashed")) as cache:
+        await cache.synced(10)
+    assert told == []
 
 
 async def test_the_single_read_lists_without_watching(api: FakeApi, connection: Connection) -> None:

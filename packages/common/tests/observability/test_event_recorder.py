@@ -50,7 +50,7 @@ class Book:
         self.events.append(await request.json())
         return web.json_response({}, status=201)
 
-    def recorder(self, **pace: Any) -> EventRecorder:
+    def recorder(self, silent: bool = False, **pace: Any) -> EventRecorder:
         paced = Pace(
             clock=self.clock, sleep=self.clock.sleep, now=lambda: datetime(2026, 1, 2, 3, 4, 5, 67, UTC), **pace
         )
@@ -60,6 +60,7 @@ class Book:
             instance="compactor-abc",
             pace=paced,
             dropped=self.dropped.append,
+            silent=silent,
         )
 
 
@@ -70,6 +71,13 @@ def book(api: FakeApi, connection: Connection) -> Book:
 
 def tell(recorder: EventRecorder, note: str = "all moved", about: ObjectRef = NODE) -> None:
     recorder.record(about, "Normal", "Drained", note, "Drain")
+
+
+async def test_a_silent_recorder_sends_nothing_and_misses_nothing(book: Book) -> None:
+    async with book.recorder(silent=True) as recorder:
+        tell(recorder)
+    assert book.events == []
+    assert book.dropped == []
 
 
 async def test_an_event_is_sent_as_the_api_wants_it(book: Book) -> None:

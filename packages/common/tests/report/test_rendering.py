@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from tightship.report.as_table import reason_words, render_table
 from tightship.report.as_wide import render_wide
 from tightship.report.as_yaml import render_yaml
 from tightship.report.document import (
+    ExcessSummary,
     Generator,
     KeptBy,
     NodeEntry,
@@ -126,6 +128,48 @@ def test_without_headers_only_rows_are_left() -> None:
     for render in (render_table, render_wide):
         text = render(plan(entry("b"), entry("a")), Terminal(headers=False))
         assert [line.split()[0] for line in text.splitlines()] == ["b", "a"]
+
+
+def with_excess(**given: object) -> NodePlan:
+    figures = ExcessSummary(
+        nodes=1.5,
+        resource="memory",
+        cpu=2.25,
+        memory=1.5,
+        candidate="small-1",
+        could_go=1200,
+        threshold=2.5,
+        counted_nodes=1,
+        cpu_milli=Share(6000, 16000, 0.375),
+        memory_bytes=Share(8 * GIB, 64 * GIB, 0.125),
+    )
+    whole = plan(entry("n"))
+    changed = msgspec.structs.replace(figures, **given)
+    return msgspec.structs.replace(whole, summary=msgspec.structs.replace(whole.summary, excess=changed))
+
+
+@pytest.mark.parametrize("render", [render_table, render_wide])
+def test_what_the_cluster_could_do_without_is_in_the_summary(render: Any) -> None:
+    lines = render(with_excess(), Terminal()).splitlines()
+    assert (
+        "Excess     1.50 nodes like small-1 (CPU 2.25, memory 1.50); 1,200 could really go; the threshold is 2.5"
+        in lines
+    )
+    assert "Counted    1 node: CPU 6 of 16 requested (38%), memory 8Gi of 64Gi (12%)" in lines
+    assert not any(line.startswith(("Excess", "Counted")) for line in render(plan(entry("n")), Terminal()).splitlines())
+
+
+def test_what_is_not_known_of_the_excess_is_said_so() -> None:
+    assert "1.50 nodes like small-1 (CPU any, memory 1.50)" in render_table(with_excess(cpu=None), Terminal())
+    nothing = with_excess(nodes=None, resource=None, cpu=None, memory=None, candidate=None, counted_nodes=0)
+    assert "Excess     no node is counted; 1,200 could really go" in render_table(nothing, Terminal())
+
+
+def test_a_summary_without_an_excess_has_no_such_key() -> None:
+    assert "excess" not in json.loads(render_json(plan(entry("n")), Terminal()))["summary"]
+    assert "excess:" not in render_yaml(plan(entry("n")), Terminal())
+    figures = json.loads(render_json(with_excess(), Terminal()))["summary"]["excess"]
+    assert (figures["couldGo"], figures["countedNodes"], figures["threshold"]) == (1200, 1, 2.5)
 
 
 def test_yaml_reads_back_as_json_does() -> None:

@@ -70,7 +70,7 @@ async def served(scene: Scene) -> AsyncIterator[Served]:
 @pytest.mark.parametrize("port", [0, 1])
 async def test_every_port_serves_everything(served: Served, port: int) -> None:
     assert served.server.ports[0] != served.server.ports[1]
-    for path in ("/metrics", "/healthz", "/liveness", "/readyz", "/readiness", "/status", "/"):
+    for path in ("/metrics", "/healthz", "/liveness", "/alive", "/readyz", "/readiness", "/status", "/"):
         status, body, _ = await served.get(path, port=port)
         assert (status, bool(body)) == (200, True), path
         status, body, response = await served.get(path, "HEAD", port=port)
@@ -78,7 +78,7 @@ async def test_every_port_serves_everything(served: Served, port: int) -> None:
         assert response.headers["Server"] == "tightship"
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/liveness"])
+@pytest.mark.parametrize("path", ["/healthz", "/liveness", "/alive"])
 async def test_health_is_that_of_the_slowest_loop(scene: Scene, served: Served, path: str) -> None:
     scene.reasons = ["the API server does not answer"]
     scene.clock = 60

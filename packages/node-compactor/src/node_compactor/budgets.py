@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from node_compactor.policy import NodeFacts, shown
-from node_compactor.settings import Budget, CompactorSettings
+from node_compactor.policy import NodeFacts
+from node_compactor.settings import CompactorSettings
+from tightship.consolidation.room import cluster_room, nodes_out, within
 from tightship.drain.claims import Claim
+from tightship.pools import shown
 from tightship.reasons import Reason, Refusal
-
-ONE_AT_A_TIME = Budget(count=1)
-"""The cluster's budget where none is configured."""
 
 
 def without_budgets(settings: CompactorSettings) -> CompactorSettings:
@@ -26,29 +25,21 @@ def without_budgets(settings: CompactorSettings) -> CompactorSettings:
 def room(
     node: str, facts: Mapping[str, NodeFacts], settings: CompactorSettings, claims: Sequence[Claim]
 ) -> Refusal | None:
-    """Return why *node* may not be claimed beside *claims*, ``None`` if it may.
-
-    Nodes that are out are those claimed, those in drain by whatever tool of ours, and those that are not Ready; *facts*
-    are of the latest snapshot.
-    """
-    claimed = {claim.node for claim in claims} & set(facts)
-    if node in claimed:
-        return Refusal(Reason.DRAIN_IN_PROGRESS, node, "is claimed already")
-    out = claimed | {name for name, fact in facts.items() if fact.draining or not fact.view.node.ready}
-    out.discard(node)
+    """Return why *node* may not be claimed beside *claims*, ``None`` if it may; *facts* are of the latest snapshot."""
+    refusal = cluster_room(node, facts, settings.cluster_budget, claims)
     pool = facts[node].pool
-    own = facts[node].settings
-    members = [name for name, fact in facts.items() if fact.pool == pool]
-    in_pool = sum(facts[name].pool == pool for name in out)
-    for budget, what, nodes, count in (
-        (settings.cluster_budget or ONE_AT_A_TIME, "the cluster", len(facts), len(out)),
-        (own.budget if own is not None else None, f"pool {shown(pool)}", len(members), in_pool),
-    ):
-        if budget is not None and count >= budget.allows(nodes):
-            detail = f"{what} may have {budget.allows(nodes)} nodes out at once ({budget}), {count} are"
-            return Refusal(Reason.BUDGET_EXHAUSTED, node, detail)
-    keeps = len(members) - in_pool - 1
-    if own is not None and keeps < own.minimum_nodes:
+    # Not the facts' own settings: the plan they were gathered for shows the direction, without budgets.
+    own = settings.pool(pool)
+    if refusal is not None or own is None:
+        return refusal
+    nodes = sum(fact.pool == pool for fact in facts.values())
+    out = sum(facts[name].pool == pool for name in nodes_out(facts, claims) - {node})
+    if own.budget is not None:
+        refusal = within(own.budget, f"pool {shown(pool)}", node, nodes=nodes, out=out)
+        if refusal is not None:
+            return refusal
+    keeps = nodes - out - 1
+    if keeps < own.minimum_nodes:
         detail = f"pool {shown(pool)} would keep {keeps} nodes, its minimum is {own.minimum_nodes}"
         return Refusal(Reason.POOL_MIN_SIZE, node, detail)
     return None

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-import msgspec
-import yaml
 from msgspec import Struct
 from pydantic import AliasChoices, BaseModel
 
-from node_compactor.settings import (
-    EVERY_OTHER_POOL,
-    CompactorSettings,
-    Location,
-    PoolSettings,
-    SettingsError,
-    dotted,
-    load_settings,
-    wire_keys,
-)
+from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings
+from tightship.settings.files import mapping_of, read_mapping
+from tightship.settings.loading import BadFlagsError, Location, SettingsError, dotted, wire_keys
 
 CONFIG_MAP_KEYS = ("estafette-k8s-node-compactor-config.yaml", "config.yaml", "config.json")
 """Keys of a ConfigMap's data under which a configuration is looked for, in this order."""
@@ -57,10 +47,6 @@ class Flags(Struct, frozen=True):
 
     pool: Mapping[str, tuple[str, object]] = {}
     top: Mapping[str, tuple[str, object]] = {}
-
-
-class BadFlagsError(SettingsError):
-    """At least one of the problems is a flag's: wrong usage."""
 
 
 def configure(
@@ -107,7 +93,7 @@ def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) ->
     if key is None and len(data) == 1:
         key = next(iter(data))
     if key is not None:
-        values |= _canonical(_unwrapped(_mapping(data[key], key), key), CompactorSettings)
+        values |= _canonical(_unwrapped(mapping_of(data[key], key), key), CompactorSettings)
     elif data:
         raise SettingsError([_no_key(data)])
     _from_environment(environment, values, origins)
@@ -162,13 +148,7 @@ def read_config(path: str) -> Mapping[str, object]:
 
     Raises :class:`SettingsError`, the file named.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise SettingsError([f"{path}: {error.strerror or error}"]) from error
-    except UnicodeDecodeError as error:
-        raise SettingsError([f"{path}: is not UTF-8 text"]) from error
-    return _unwrapped(_mapping(text, path), path)
+    return _unwrapped(read_mapping(path), path)
 
 
 def _unwrapped(found: Mapping[str, object], name: str) -> Mapping[str, object]:
@@ -180,25 +160,9 @@ def _unwrapped(found: Mapping[str, object], name: str) -> Mapping[str, object]:
     key = next((key for key in CONFIG_MAP_KEYS if key in held), None)
     if key is None:
         raise SettingsError([f"{name}: {_no_key(held)}"])
-    return _mapping(str(held[key]), f"{name}: {key}")
+    return mapping_of(str(held[key]), f"{name}: {key}")
 
 
 def _no_key(held: Mapping[str, object]) -> str:
     has, wanted = ", ".join(sorted(str(each) for each in held)) or "none", ", ".join(CONFIG_MAP_KEYS)
     return f"the ConfigMap has no configuration: its data keys are {has}; looked for are {wanted}"
-
-
-def _mapping(text: str, name: str) -> Mapping[str, object]:
-    try:
-        found: object = msgspec.json.decode(text)
-    except msgspec.DecodeError as as_json:
-        try:
-            found = yaml.safe_load(text)
-        except yaml.YAMLError as as_yaml:
-            why = str(as_json) if text.lstrip().startswith("{") else " ".join(str(as_yaml).split())
-            raise SettingsError([f"{name}: neither JSON nor YAML: {why}"]) from as_yaml
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise SettingsError([f"{name}: holds {type(found).__name__}, not a mapping of settings"])
-    return {str(key): value for key, value in found.items()}

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 
-import msgspec
 from msgspec import Struct
 
-from node_compactor.budgets import without_budgets
+from node_compactor.budgets import room, without_budgets
+from node_compactor.describing import summarize, wire
 from node_compactor.marking import MarkWrite, mark_writes
-from node_compactor.pacing import brake, cooling
-from node_compactor.policy import Marks, NodeFacts, Policy, plannable
+from node_compactor.pacing import cooling
+from node_compactor.policy import CONTROLLER, Marks, NodeFacts, Policy
 from node_compactor.settings import CompactorSettings
-from node_compactor.steering import Steering, steer
 from node_compactor.strategies import strategy_of
 from tightship.cluster import Snapshot
+from tightship.consolidation.steering import Steering, steer
+from tightship.drain.claims import Claim
 from tightship.drain_record import Finished
-from tightship.plan import Judgement, Plan, make_plan
+from tightship.plan import Plan, make_plan
 from tightship.reasons import Refusal
+from tightship.report import SettingsView
 
 
 class Decision(Struct, frozen=True):
     """What to do with *snapshot* at *now* (seconds since 1970): marks to write, a plan, soft taints.
 
     The plan is the direction; *held* says of its nodes which have to wait for a cool-down, or all of them for the
-    health brake (*unhealthy*). *marks* are those the plan was made with.
+    health brake (*unhealthy*). *marks* are those the plan was made with; *notes* are how they change.
     """
 
     snapshot: Snapshot
@@ -33,24 +34,19 @@ class Decision(Struct, frozen=True):
     now: float
     facts: Mapping[str, NodeFacts]
     marks: Marks
-    judgement: Judgement
     plan: Plan
     held: Mapping[str, Refusal]
-    mark_writes: tuple[MarkWrite, ...]
+    notes: tuple[MarkWrite, ...]
     steering: Steering
     unhealthy: Refusal | None
 
     @property
-    def shown(self) -> Plan:
-        """The plan with what its nodes wait for among the refusals, for metrics."""
-        held = {name: (refusal,) for name, refusal in self.held.items()}
-        return msgspec.structs.replace(self.plan, refusals={**self.plan.refusals, **held})
+    def settings_view(self) -> SettingsView:
+        return SettingsView(summarize(self.settings, "live"), wire(self.settings))
 
-    @property
-    def plan_hash(self) -> str:
-        """Which plan a drain belongs to, for people who compare nodes: the same nodes in the same order hash alike."""
-        names = ",".join(removal.node for removal in self.plan.removals)
-        return hashlib.sha256(names.encode()).hexdigest()[:12]
+    def room(self, node: str, claims: Sequence[Claim]) -> Refusal | None:
+        """Return why *node* may not be claimed beside *claims*, ``None`` if it may."""
+        return room(node, self.facts, self.settings, claims)
 
 
 def decide(
@@ -59,19 +55,16 @@ def decide(
     now: float,
     *,
     finished: Sequence[Finished] = (),
-    api_failures: int = 0,
+    unhealthy: Refusal | None = None,
 ) -> Decision:
-    """Judge every node of *snapshot*. *finished* are drains that ended lately, *api_failures* loops failed in a row."""
+    """Judge every node of *snapshot*. *finished* are drains that ended lately, *unhealthy* is the brake's refusal."""
     marks = Marks.of(snapshot)
     policy = Policy(without_budgets(settings), now, marks)
     facts = policy.facts(snapshot)
     pools = {name: fact.pool for name, fact in facts.items()}
-    unhealthy = brake(snapshot, finished, settings, now, api_failures)
     pauses = cooling(snapshot, facts, finished, settings, now)
     judgement = policy.judgement(snapshot, facts)
-    plan = make_plan(
-        plannable(snapshot, settings), lambda _: judgement, strategy_of(settings, pools), settings.placement
-    )
+    plan = make_plan(policy.plannable(snapshot), lambda _: judgement, strategy_of(settings, pools), settings.placement)
     held = {each.node: unhealthy or pauses.of(pools[each.node]) for each in plan.removals}
     return Decision(
         snapshot=snapshot,
@@ -79,10 +72,9 @@ def decide(
         now=now,
         facts=facts,
         marks=marks,
-        judgement=judgement,
         plan=plan,
         held={name: refusal for name, refusal in held.items() if refusal is not None},
-        mark_writes=mark_writes(facts, now),
-        steering=steer(snapshot, plan, settings.candidate_taints, settings.steering),
+        notes=mark_writes(facts, now),
+        steering=steer(snapshot, plan, settings.candidate_taints, settings.steering, CONTROLLER),
         unhealthy=unhealthy,
     )

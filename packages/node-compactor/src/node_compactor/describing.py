@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from node_compactor.settings import EVERY_OTHER_POOL, Budget, CompactorSettings, PoolSettings, wire_keys
+from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
 from tightship.durations import format_duration
-from tightship.report.document import Setting
+from tightship.report.document import Plain, Setting
+from tightship.settings.loading import wire_keys
+from tightship.settings.showing import plain, scalar
 
 POOLS_NAMED = 4
 """Pools a summary names before it only counts them."""
@@ -18,29 +20,13 @@ def wire(settings: CompactorSettings) -> dict[str, Setting]:
 
 
 def _setting(value: object) -> Setting:
-    match value:
-        case Mapping():
-            return {str(name): _pool(pool) for name, pool in sorted(value.items())}
-        case frozenset() | tuple():
-            return sorted(map(str, value)) if isinstance(value, frozenset) else [str(each) for each in value]
-        case _:
-            return _scalar(value)
+    if isinstance(value, Mapping):
+        return {str(name): _pool(pool) for name, pool in sorted(value.items())}
+    return plain(value)
 
 
-def _pool(pool: PoolSettings) -> dict[str, bool | int | float | str | None]:
-    return {key: _scalar(getattr(pool, name)) for name, key in wire_keys(PoolSettings).items()}
-
-
-def _scalar(value: object) -> bool | int | float | str | None:
-    match value:
-        case Budget():
-            return value.count if value.count is not None else str(value)
-        case float():
-            return int(value) if value.is_integer() else value
-        case bool() | int() | None:
-            return value
-        case _:
-            return str(value)
+def _pool(pool: PoolSettings) -> dict[str, Plain]:
+    return {key: scalar(getattr(pool, name)) for name, key in wire_keys(PoolSettings).items()}
 
 
 def summarize(settings: CompactorSettings, config: str | None) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from node_compactor.policy import Marks, NodeFacts, shown
+from node_compactor.policy import Marks, NodeFacts
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.durations import format_duration
+from tightship.pools import shown
 from tightship.reasons import Reason
 from tightship.report import GateCheck
 

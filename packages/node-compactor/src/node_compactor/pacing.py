@@ -1,4 +1,4 @@
-"""When to pause: cool-downs after what has happened to the nodes, and a brake while the cluster is not well. Pure.
+"""When to pause: cool-downs after what has happened to the nodes. Pure.
 
 What a pause is judged by outlives a restart: when nodes were created is on the nodes, how drains ended in the history
 that all controllers share. A drain of a sibling counts like one of ours.
@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 from msgspec import Struct
 
-from node_compactor.policy import NodeFacts, shown
+from node_compactor.policy import NodeFacts
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster import NodeView, Snapshot
-from tightship.cluster.snapshot import Usage
-from tightship.drain.machine import Ending, owner_elsewhere
+from tightship.drain.machine import Ending
 from tightship.drain_record import Finished
 from tightship.durations import format_duration
-from tightship.objects import Pod
-from tightship.objects.pod import DEFAULT_SCHEDULER
-from tightship.placement.space import Space
-from tightship.plan import Judgement
+from tightship.pools import shown
 from tightship.reasons import Reason, Refusal
 
 EVERY_POOL = "every pool"
@@ -138,82 +133,3 @@ def _ended(finished: Sequence[Finished], settings: CompactorSettings) -> list[_E
 def _own(pool: PoolSettings | None, field: str, otherwise: float) -> float:
     value: float | None = getattr(pool, field, None)
     return otherwise if value is None else value
-
-
-def brake(
-    snapshot: Snapshot, finished: Sequence[Finished], settings: CompactorSettings, now: float, api_failures: int
-) -> Refusal | None:
-    """Return why nothing at all is drained, ``None`` while the cluster is well; all causes are in its detail.
-
-    *api_failures* are passes in a row that the API server has failed.
-    """
-    causes = [*_not_ready(snapshot, settings), *_stranded(snapshot, finished, settings, now)]
-    if api_failures > settings.api_failures:
-        causes.append(f"the API server failed {api_failures} passes in a row, at most {settings.api_failures} may be")
-    return Refusal(Reason.CLUSTER_UNHEALTHY, "cluster", "; ".join(causes)) if causes else None
-
-
-def _not_ready(snapshot: Snapshot, settings: CompactorSettings) -> list[str]:
-    """Nodes on their way out stop being Ready as a matter of course: they are counted on neither side."""
-    nodes = [view.node for view in snapshot.nodes.values() if owner_elsewhere(view.node) is None]
-    names = [node.name for node in nodes if not node.ready]
-    if len(names) <= max(settings.not_ready_count, settings.not_ready_percent * len(nodes) / 100):
-        return []
-    limit = f"{settings.not_ready_count} or {settings.not_ready_percent:g}%"
-    return [f"{len(names)} of {len(nodes)} nodes are not Ready ({_some(names)}), at most {limit} may be"]
-
-
-def _stranded(snapshot: Snapshot, finished: Sequence[Finished], settings: CompactorSettings, now: float) -> list[str]:
-    """Pods that have found no place since the last drain: the next one would add to them."""
-    last = max((each.at for each in finished), default=None)
-    if last is None or now > last + settings.stranded_window:
-        return []
-    waiting = [
-        pod
-        for pod in snapshot.unscheduled
-        # Creation times are whole seconds.
-        if pod.created >= int(last)
-        and now - pod.created >= settings.stranded_after
-        and not pod.gated
-        and pod.deletion is None
-        and pod.spec.scheduler == DEFAULT_SCHEDULER
-    ]
-    names = [pod.key for pod in _could_run(snapshot, waiting)]
-    if not names:
-        return []
-    since = format_duration(settings.stranded_after)
-    return [f"{len(names)} pods made since the last drain have had no node for {since} or more ({_some(names)})"]
-
-
-def _could_run(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
-    """Return those of *pods* that a node of the cluster could run were it empty.
-
-    One that asks for what no node has says nothing about the room that drains have left.
-    """
-    if not pods:
-        return []
-    empty = {name: NodeView(view.node, (), Usage()) for name, view in snapshot.nodes.items()}
-    space = Space(msgspec.structs.replace(snapshot, nodes=empty, unscheduled=()))
-    return [pod for pod in pods if space.feasible(space.ask(pod)).any()]
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def hold_back(judgement: Judgement, pools: Mapping[str, str], cooling: Cooling, brake: Refusal | None) -> Judgement:
-    """Return *judgement* with the candidates of pools that pause, or all under the *brake*, refused.
-
-    *pools* are by node. Nodes that stay anyway keep the refusals they have: like the gates of a plan, a pause is only
-    said of those it keeps.
-    """
-    held: dict[str, tuple[Refusal, ...]] = {}
-    for candidate in judgement.candidates:
-        pause = cooling.of(pools.get(candidate.name, candidate.pool))
-        found = tuple(each for each in (brake, pause) if each is not None)
-        if found:
-            held[candidate.name] = tuple(sorted(found))
-    if not held:
-        return judgement
-    left = tuple(each for each in judgement.candidates if each.name not in held)
-    return Judgement(left, {**judgement.refusals, **held}, judgement.gates)

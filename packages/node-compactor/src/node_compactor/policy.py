@@ -5,46 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-import msgspec
 from msgspec import Struct
 
 from node_compactor.settings import CompactorSettings, PoolSettings
-from tightship.cluster import NodeView, Snapshot
-from tightship.disruption import DisruptionLedger
+from tightship.cluster import Snapshot
 from tightship.drain_record import Phase
 from tightship.durations import format_duration
-from tightship.evictability import ENDS_BY_ITSELF, Evictability, EvictionRules
-from tightship.nodes import NodeRules, drain_record, draining, judge_node, seed_state
-from tightship.objects import Pod
+from tightship.evictability import EvictionRules, awaited_for
+from tightship.facts import FactRules, gather, judgement, plannable
+from tightship.facts import NodeFacts as CommonFacts
+from tightship.nodes import NodeRules, drain_record, seed_state
 from tightship.plan import Candidate, Judgement, Planner
-from tightship.pools import NO_POOL, pool_of
+from tightship.pools import shown
 from tightship.reasons import Reason, Refusal
-from tightship.utilization import Utilization, UtilizationRules, utilization
+from tightship.utilization import UtilizationRules
 
 CONTROLLER = "node-compactor"
 """Our name in annotations, taints, claims and metrics."""
 
 
-class NodeFacts(Struct, frozen=True):
-    """What is known of one node before a plan: its pool, utilization, the pods a drain would evict, and refusals.
+class NodeFacts(CommonFacts, frozen=True, kw_only=True):
+    """What is known of one node before a plan, the compactor's gates included."""
 
-    *awaits* are pods that end by themselves and that a drain would wait for.
-    """
-
-    view: NodeView
-    pool: str
     settings: PoolSettings | None
-    utilization: Utilization
     underutilized: bool
-    draining: bool
-    evict: tuple[Pod, ...]
-    stays: int
-    refusals: tuple[Refusal, ...]
-    awaits: tuple[Pod, ...] = ()
-
-    @property
-    def cpu_ratio(self) -> float:
-        return self.utilization.ratio("cpu")
 
 
 class Marks(Struct, frozen=True):
@@ -75,18 +59,7 @@ class Marks(Struct, frozen=True):
 
 def eviction_rules(settings: CompactorSettings) -> EvictionRules:
     """Return the rules for pods; a drain and the plan before it go by the same."""
-    awaited = ENDS_BY_ITSELF if settings.await_timeout > 0 else frozenset[Reason]()
-    return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited)
-
-
-def plannable(snapshot: Snapshot, settings: CompactorSettings) -> Snapshot:
-    """Return what a plan is made on: *snapshot*, without its PodDisruptionBudgets where pods are deleted past them.
-
-    The :class:`Policy` is still asked about the whole, since budgets also tell which kube-system pods may be moved.
-    """
-    if settings.eviction_method == "evict":
-        return snapshot
-    return msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)())
+    return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
 
 
 class Policy:
@@ -106,9 +79,14 @@ class Policy:
         self.now = now
         self.marks = marks
         self.only = only
-        self._rules = eviction_rules(settings)
-        self._node_rules = NodeRules(settings.disabled_rules)
-        self._counted = UtilizationRules(settings.ignore_daemonsets, settings.ignore_mirror_pods)
+        self._rules = FactRules(
+            nodes=NodeRules(settings.disabled_rules),
+            eviction=eviction_rules(settings),
+            counted=UtilizationRules(settings.ignore_daemonsets, settings.ignore_mirror_pods),
+            pool_labels=settings.pool_labels,
+            minimum_age=settings.minimum_age,
+            past_budgets=settings.eviction_method == "delete",
+        )
 
     def judge(self, snapshot: Snapshot) -> Judgement:
         """Return who may go, all refusals of the others, and the gates while a plan grows."""
@@ -116,86 +94,52 @@ class Policy:
 
     def judgement(self, snapshot: Snapshot, facts: Mapping[str, NodeFacts]) -> Judgement:
         """Return the same from *facts* that were gathered before."""
-        candidates = tuple(
-            Candidate(
-                name=name,
-                pool=fact.pool,
-                ratio=fact.cpu_ratio,
-                evict=fact.evict,
-                stays=fact.stays,
-            )
-            for name, fact in facts.items()
-            if not fact.refusals
-        )
-        refusals = {name: fact.refusals for name, fact in facts.items() if fact.refusals}
-        # An unreadable node has no facts: nothing is known of its pool, its room or its labels.
-        for each in snapshot.unreadable:
-            if each.kind == "Node":
-                refusal = Refusal(Reason.UNREADABLE, each.name, each.problem, f"mend node {each.name}")
-                refusals[each.name] = (refusal,)
-        return Judgement(candidates, refusals, CompactorGates(self.settings, facts))
+        return judgement(snapshot, facts, CompactorGates(self.settings, facts))
+
+    def plannable(self, snapshot: Snapshot) -> Snapshot:
+        """Return what a plan is made on; see :func:`tightship.facts.plannable`."""
+        return plannable(snapshot, self._rules)
 
     def facts(self, snapshot: Snapshot) -> dict[str, NodeFacts]:
         """Return what can be said of each node by itself, refusals complete but for those of pool and plan gates."""
-        ledger = DisruptionLedger(snapshot)
-        pods = Evictability(snapshot, self._rules, self.now, ledger.covers)
-        unreadable: dict[str, list[Refusal]] = {}
-        for each in snapshot.unreadable:
-            if each.kind == "Pod" and each.node:
-                refusal = Refusal(Reason.POD_UNREADABLE, each.key, each.problem, f"mend pod {each.key}")
-                unreadable.setdefault(each.node, []).append(refusal)
-        return {name: self._fact(view, pods, ledger, unreadable.get(name, [])) for name, view in snapshot.nodes.items()}
+        known = gather(snapshot, self._rules, self.now, self.only)
+        return {name: self._with_gates(fact) for name, fact in known.items()}
 
-    def _fact(
-        self, view: NodeView, pods: Evictability, ledger: DisruptionLedger, unreadable: list[Refusal]
-    ) -> NodeFacts:
-        pool = pool_of(view.node, self.settings.pool_labels)
-        settings = self.settings.pool(pool)
-        used = utilization(view, self.now, self._counted)
-        refusals = judge_node(view, self.now, self._node_rules) + self._pool_refusals(view, pool, settings)
-        if self.only is not None and view.name not in self.only:
-            refusals.append(Refusal(Reason.NOT_SELECTED, view.name, "left out by --selector or --pool", "select it"))
-        age = self.now - view.node.created
-        if age < self.settings.minimum_age:
-            detail = f"is {format_duration(age)} old, younger than {format_duration(self.settings.minimum_age)}"
-            refusals.append(Refusal(Reason.TOO_YOUNG, view.name, detail))
+    def _with_gates(self, fact: CommonFacts) -> NodeFacts:
+        name = fact.view.name
+        settings = self.settings.pool(fact.pool)
+        refusals = self._pool_refusals(name, fact.pool, settings)
         # What counts as underutilized is the older controller's rule: enabled, old enough, under the limit.
         underutilized = False
         if settings is not None and settings.enabled:
-            ratio = used.ratio("cpu")
+            ratio = fact.cpu_ratio
             if ratio >= settings.limit:
                 detail = f"CPU requests are {ratio:.3f} of allocatable, the limit is {settings.limit:g}"
-                refusals.append(Refusal(Reason.NOT_UNDERUTILIZED, view.name, detail))
+                refusals.append(Refusal(Reason.NOT_UNDERUTILIZED, name, detail))
             else:
-                underutilized = age >= self.settings.minimum_age and not draining(view.node)
-                refusals += self._mark_refusals(view.name)
-        found = pods.sort(view.pods)
-        refusals += found.refusals
-        if self.settings.eviction_method == "evict":
-            refusals += ledger.charge(found.evict)[1]
-        refusals += unreadable
+                old_enough = self.now - fact.view.node.created >= self.settings.minimum_age
+                underutilized = old_enough and not fact.draining
+                refusals += self._mark_refusals(name)
         return NodeFacts(
-            view=view,
-            pool=pool,
+            view=fact.view,
+            pool=fact.pool,
+            utilization=fact.utilization,
+            draining=fact.draining,
+            evict=fact.evict,
+            stays=fact.stays,
+            refusals=tuple(sorted((*fact.refusals, *refusals))) if refusals else fact.refusals,
+            awaits=fact.awaits,
             settings=settings,
-            utilization=used,
             underutilized=underutilized,
-            draining=draining(view.node),
-            evict=found.evict,
-            stays=found.stays,
-            refusals=tuple(sorted(refusals)),
-            awaits=found.awaits,
         )
 
-    def _pool_refusals(self, view: NodeView, pool: str, settings: PoolSettings | None) -> list[Refusal]:
+    def _pool_refusals(self, name: str, pool: str, settings: PoolSettings | None) -> list[Refusal]:
         if settings is None:
             detail = f'pool {shown(pool)} is not in the configuration, and there is no "*" entry'
-            return [
-                Refusal(Reason.POOL_NOT_CONFIGURED, view.name, detail, f'add pool {shown(pool)} or "*" to nodePools')
-            ]
+            return [Refusal(Reason.POOL_NOT_CONFIGURED, name, detail, f'add pool {shown(pool)} or "*" to nodePools')]
         if not settings.enabled:
             fix = f"set enabled: true for pool {shown(pool)}"
-            return [Refusal(Reason.POOL_DISABLED, view.name, f"pool {shown(pool)} is not enabled", fix)]
+            return [Refusal(Reason.POOL_DISABLED, name, f"pool {shown(pool)} is not enabled", fix)]
         return []
 
     def _mark_refusals(self, name: str) -> list[Refusal]:
@@ -326,8 +270,3 @@ def _under_limit(candidate: Candidate, planner: Planner, settings: PoolSettings)
         return []
     detail = f"with pods of nodes planned before, CPU requests are {ratio:.3f}, the limit is {settings.limit:g}"
     return [Refusal(Reason.NOT_UNDERUTILIZED, candidate.name, detail)]
-
-
-def shown(pool: str) -> str:
-    """Return a pool's name for people."""
-    return pool if pool != NO_POOL else "(none)"

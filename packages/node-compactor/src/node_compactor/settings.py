@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from node_compactor.fields import SWITCHABLE_RULES, Budget, BudgetField, Rules, Seconds, parse_budget
-from node_compactor.sections import DrainKeys, PacingKeys, SteeringKeys
+from node_compactor.cool_downs import CoolDownKeys
 from tightship.pools import KNOWN_POOL_LABELS
+from tightship.settings.fields import BudgetField, Rules, Seconds
+from tightship.settings.loading import Location, dotted, load
+from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
 
 EVERY_OTHER_POOL = "*"
 
@@ -45,15 +47,7 @@ class PoolSettings(BaseModel):
     """Pause of the pool when a drain in it was given up."""
 
 
-class SettingsError(ValueError):
-    """Settings that can't be used; *problems* has one line for each, naming the key, the value and what is allowed."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
-
-
-class CompactorSettings(DrainKeys, PacingKeys, SteeringKeys):
+class CompactorSettings(DrainKeys, HealthKeys, CoolDownKeys, SteeringKeys):
     """Everything the compactor depends on besides the cluster and the time. Durations are in seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -86,66 +80,9 @@ class CompactorSettings(DrainKeys, PacingKeys, SteeringKeys):
         return self.pools.get(name) or self.pools.get(EVERY_OTHER_POOL)
 
 
-Location = tuple[int | str, ...]
-"""Where a value stands: the keys from the outermost inwards."""
-
-
-def dotted(location: Location) -> str:
-    """Return a location as a person names it: ``nodePools.general.enabled``."""
-    return ".".join(str(part) for part in location)
-
-
 def load_settings(values: Mapping[str, object], named: Callable[[Location], str] = dotted) -> CompactorSettings:
-    """Return settings from plain values (keys on the wire or field names).
+    """Return settings from plain values (keys on the wire or field names); see :func:`tightship.settings.loading.load`.
 
-    Raises :class:`SettingsError` with **all** problems, each naming the key, the value and what is allowed. *named*
-    words a location, for values that don't come from a file.
+    Raises :class:`~tightship.settings.loading.SettingsError` with all problems.
     """
-    try:
-        return CompactorSettings.model_validate(dict(values))
-    except ValidationError as error:
-        keys = wire_keys(CompactorSettings)
-
-        def placed(location: Location) -> str:
-            # A default that another value makes impossible is placed by its field, which nobody wrote.
-            outermost = [keys.get(str(each), each) if each not in values else each for each in location[:1]]
-            return named((*outermost, *location[1:]))
-
-        found = error.errors()
-        problems = {_one_line(each["loc"], each.get("input"), each["msg"], each["type"], placed) for each in found}
-        raise SettingsError(sorted(problems)) from error
-
-
-def _one_line(location: Location, value: object, message: str, kind: str, named: Callable[[Location], str]) -> str:
-    key = named(location)
-    if kind == "extra_forbidden":
-        allowed = ", ".join(sorted(wire_keys(PoolSettings if len(location) > 1 else CompactorSettings).values()))
-        return f"{key}: unknown key; allowed are {allowed}"
-    return f"{key}: {value!r}: {message.removeprefix('Value error, ')}"
-
-
-def wire_keys(model: type[BaseModel]) -> dict[str, str]:
-    """Return the key on the wire of each field of *model*, by the field's name."""
-    keys: dict[str, str] = {}
-    # What the model says itself comes before the sections it takes over, as people would write it.
-    fields = sorted(model.model_fields.items(), key=lambda item: item[0] not in model.__annotations__)
-    for name, field in fields:
-        choices = field.validation_alias
-        keys[name] = field.alias or (str(choices.choices[0]) if isinstance(choices, AliasChoices) else name)
-    return keys
-
-
-__all__ = [
-    "EVERY_OTHER_POOL",
-    "SWITCHABLE_RULES",
-    "Budget",
-    "CompactorSettings",
-    "Location",
-    "PoolSettings",
-    "SettingsError",
-    "StrategyName",
-    "dotted",
-    "load_settings",
-    "parse_budget",
-    "wire_keys",
-]
+    return load(CompactorSettings, values, named, inner=PoolSettings)

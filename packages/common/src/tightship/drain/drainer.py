@@ -66,6 +66,17 @@ class Drainer:
         """Names of the nodes whose drains are driven from here."""
         return frozenset(self._drives)
 
+    async def unfinished(self, snapshot: Snapshot) -> bool:
+        """Return whether a drain of this controller's is under way: driven from here, on a node, or in the ledger.
+
+        Nothing is written. Raises :class:`~tightship.kube.errors.KubeError`.
+        """
+        if self._drives:
+            return True
+        if any(self._owns(drain_record(view.node)) for view in snapshot.nodes.values()):
+            return True
+        return any(entry.controller == self._controller for entry in await self._ledger.read())
+
     async def claim(self, node: Node, *, pool: str, plan_hash: str, allows: Allows) -> Refusal | None:
         """Claim *node* (as it was judged) and start its drain; return why not, ``None`` when it is started.
 
@@ -118,18 +129,19 @@ class Drainer:
         self._drive(after.node, record)
         return None
 
-    async def adopt(self, snapshot: Snapshot) -> None:
+    async def adopt(self, snapshot: Snapshot, *, others: bool = True) -> None:
         """Take over drains nobody drives, and mend what a crash left, on nodes and in the ledger.
 
-        Raises :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
+        Without *others* only what bears this controller's name: one that is switched off ends just its own. Raises
+        :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
         """
         troubles: list[KubeError] = []
         for name, view in snapshot.nodes.items():
             if name in self._drives or not self._tools.leading():
                 continue
-            if self._suspicious(view.node):
+            if self._suspicious(view.node, others):
                 try:
-                    await self._adopt_node(name)
+                    await self._adopt_node(name, others)
                 except Conflict:
                     continue  # somebody else was quicker: the next loop sees what he made of it
                 except KubeError as error:
@@ -137,7 +149,8 @@ class Drainer:
         for entry in await self._ledger.read():
             if entry.node in self._drives or not self._tools.leading():
                 continue
-            if entry.controller != self._controller and self._tools.clock() < entry.since + ORPHAN_AFTER:
+            forgotten = others and self._tools.clock() >= entry.since + ORPHAN_AFTER
+            if entry.controller != self._controller and not forgotten:
                 continue
             try:
                 await self._mend_entry(entry)
@@ -148,21 +161,25 @@ class Drainer:
         if troubles:
             raise troubles[0]
 
-    def _suspicious(self, node: Node) -> bool:
+    def _suspicious(self, node: Node, others: bool) -> bool:
         record = drain_record(node)
-        if record is None:
+        if self._owns(record):
+            return True
+        if not others:
+            return False
+        if record is None or not record.owns_node:
             return any(taint.key == DRAINING.key for taint in node.taints)
-        tainted = any(taint.key == DRAINING.key for taint in node.taints)
-        if not record.owns_node:
-            return tainted
-        return record.phase is Phase.UNKNOWN or record.controller == self._controller or self._abandoned(record)
+        return record.phase is Phase.UNKNOWN or self._abandoned(record)
+
+    def _owns(self, record: DrainRecord | None) -> bool:
+        return record is not None and record.owns_node and record.controller == self._controller
 
     def _abandoned(self, record: DrainRecord) -> bool:
         return self._tools.clock() > max([record.deadline or 0.0, *record.since.values()]) + ORPHAN_AFTER
 
-    async def _adopt_node(self, name: str) -> None:
+    async def _adopt_node(self, name: str, others: bool) -> None:
         live = await read_node(self._tools.connection, name)
-        if live is None or not self._suspicious(live.node) or not self._tools.leading():
+        if live is None or not self._suspicious(live.node, others) or not self._tools.leading():
             return
         record = drain_record(live.node)
         if record is None or record.phase is Phase.UNKNOWN or not record.owns_node:
@@ -229,7 +246,24 @@ class Drainer:
             note = record or DrainRecord(phase=Phase.BACKOFF, controller=self._controller, reason=reason)
             note = msgspec.structs.replace(note, op=entry.op)
             await patch_node(self._tools.connection, live, record_patch(live, note, Change.NOTHING))
+        elif entry.controller == self._controller:
+            await self._remember(entry, record)
         await self._ledger.drop(entry.node, entry.op)
+
+    async def _remember(self, entry: Claim, record: DrainRecord | None) -> None:
+        """Note the end of a drain that came while nobody was there to: pauses after drains outlive a restart.
+
+        *record* is what it has left on its node, ``None`` where that is gone, now at the latest.
+        """
+        ending, reason, at = Ending.NODE_GONE, "", self._tools.clock()
+        if record is not None:
+            ended = record.entered(Phase.BACKOFF)
+            if ended is None or ended < entry.since:
+                return  # a note that another drain has left: this one was never written
+            ending, reason, at = Ending.RESTORED, record.reason, ended
+        known = await self._history.read()
+        if not any(each.node == entry.node and each.at >= entry.since for each in known):
+            await self._history.add(Finished(entry.node, entry.pool, self._controller, ending.value, at, reason))
 
     def _drive(self, node: Node, record: DrainRecord) -> None:
         drive = Drive(self._tools, node, record)
@@ -247,6 +281,9 @@ class Drainer:
         except KubeError as error:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))
+        except Exception:
+            # A defect, or a cache that has crashed: the node says where its drain stands.
+            _log.exception("drain of node %s broke off; it is taken up again by its annotation", node.name)
         finally:
             self._drives.pop(node.name, None)
 

@@ -78,11 +78,16 @@ async def read_cluster(
     return state.snapshot()
 
 
+class CacheCrashed(Exception):  # noqa: N818 - named as the errors of tightship.kube
+    """A task of the cache has ended by a defect: from then on the cluster is not known any more."""
+
+
 class ClusterCache:
     """A cluster kept up to date by one task for each kind, while the asynchronous context lasts.
 
     Snapshots are cut on the event loop; they can then go to another thread. *revision* grows with every change taken
-    in. An outage of the API server makes no difference here but to the ages in :meth:`stats`.
+    in. An outage of the API server makes no difference here but to the ages in :meth:`stats`. *crashed* is called when
+    a task has ended by a defect; from then on all but :meth:`stats` raise :class:`CacheCrashed`.
     """
 
     def __init__(
@@ -91,8 +96,10 @@ class ClusterCache:
         *,
         resources: Sequence[Resource] = RESOURCES,
         timing: Timing = Timing(),
+        crashed: Callable[[], None] | None = None,
     ) -> None:
         self.revision = 0
+        self._crashed = crashed
         self._connection = connection
         self._timing = timing
         self._state = ClusterState()
@@ -103,6 +110,7 @@ class ClusterCache:
     @property
     def has_synced(self) -> bool:
         """Whether every kind is wholly known, or known to be out of reach where it is optional."""
+        self._raise_crash()
         return all(each.settled for each in self._reflectors)
 
     @property
@@ -166,12 +174,17 @@ class ClusterCache:
     def _raise_crash(self) -> None:
         for task in self._tasks:
             if task.done() and not task.cancelled() and (error := task.exception()):
-                raise error
+                raise CacheCrashed(f"{task.get_name()} ended: {one_line(error)}") from error
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._touch()
+        if self._crashed is not None and not task.cancelled() and task.exception() is not None:
+            self._crashed()
 
     async def __aenter__(self) -> ClusterCache:
         for each in self._reflectors:
             task = asyncio.create_task(each.run(), name=f"reflector of {each.resource.name}")
-            task.add_done_callback(lambda _: self._touch())
+            task.add_done_callback(self._ended)
             self._tasks.append(task)
         return self
 
@@ -200,4 +213,4 @@ def _stats(reflector: Reflector, now: float) -> KindStats:
     )
 
 
-__all__ = ["ClusterCache", "KindStats", "Timing", "read_cluster"]
+__all__ = ["CacheCrashed", "ClusterCache", "KindStats", "Timing", "read_cluster"]

@@ -63,10 +63,9 @@ class LeaseTiming(Struct, frozen=True, kw_only=True):
 
 
 class _Term(Struct, frozen=True):
-    """Replaced as a whole, so that another thread never sees halves. *since* and *until* are times of the clock."""
+    """Replaced as a whole, so that another thread never sees halves. *until* is a time of the clock."""
 
     epoch: int
-    since: float
     until: float
 
 
@@ -130,13 +129,6 @@ class Elector:
         """Seconds for which leadership is certain even if nothing more is heard; 0 when there is none."""
         term = self._term
         return 0.0 if term is None else max(0.0, term.until - self._clock())
-
-    @property
-    def held_for(self) -> float:
-        """Seconds since the present term began; 0 when this replica does not lead."""
-        term = self._term
-        now = self._clock()
-        return 0.0 if term is None or now >= term.until else now - term.since
 
     @property
     def epoch(self) -> int:
@@ -272,7 +264,7 @@ class Elector:
         self._observe(stored)
         self._current = True
         self._epoch = epoch
-        self._term = _Term(epoch, started, started + self._timing.renew_deadline)
+        self._term = _Term(epoch, started + self._timing.renew_deadline)
 
     async def _release(self) -> None:
         """Say that the Lease is free if it is still ours; try no longer than one request may take."""

@@ -125,7 +125,8 @@ class EventRecorder:
 
     *controller* is a qualified name such as ``tightship.dev/node-compactor``, *instance* the name of the pod,
     *namespace* where Events about cluster-scoped objects go. Raises :class:`ValueError` for a controller or a namespace
-    that the API server would refuse. *dropped* is told the cause of each Event that was dropped.
+    that the API server would refuse. *dropped* is told the cause of each Event that was dropped. One that is *silent*
+    records nothing: for a dry run.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class EventRecorder:
         namespace: str = "default",
         pace: Pace = Pace(),
         dropped: Callable[[str], None] | None = None,
+        silent: bool = False,
     ) -> None:
         if not _QUALIFIED.fullmatch(controller):
             raise ValueError(
@@ -154,6 +156,7 @@ class EventRecorder:
         self._namespace = namespace
         self._pace = pace
         self._on_dropped = dropped
+        self._silent = silent
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue(pace.queue)
         self._said: OrderedDict[_Key, float] = OrderedDict()
         self._tokens = float(pace.burst)
@@ -166,6 +169,8 @@ class EventRecorder:
 
         *reason* and *action* are words such as ``Drained`` and ``Drain``; *note* is a sentence.
         """
+        if self._silent:
+            return
         try:
             self._record(regarding, type, reason, note, action)
         except Exception:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, UntypedMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics_core import Metric
@@ -78,6 +78,29 @@ class SnapshotGauge(Collector):
 
     def _family(self) -> GaugeMetricFamily:
         return GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+
+
+class NamedCounter(Collector):
+    """A counter whose series bears just *name*: the client would add ``_total``, which older dashboards don't ask for.
+
+    It is exposed without a type, since both text formats ask that suffix of a counter.
+    """
+
+    def __init__(self, name: str, documentation: str, *, registry: CollectorRegistry) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._count = 0
+        registry.register(self)
+
+    def inc(self) -> None:
+        """Count one more."""
+        self._count += 1
+
+    def describe(self) -> Iterable[Metric]:
+        yield UntypedMetricFamily(self._name, self._documentation)
+
+    def collect(self) -> Iterable[Metric]:
+        yield UntypedMetricFamily(self._name, self._documentation, value=self._count)
 
 
 class KindHealth(Protocol):

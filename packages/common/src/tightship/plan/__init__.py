@@ -3,7 +3,7 @@
 from tightship.plan.engine import Forecast, Judge, Judgement, after, forecast, make_plan
 from tightship.plan.model import Move, Placement, Plan, Removal
 from tightship.plan.planner import Candidate, Planner
-from tightship.plan.strategies import STRATEGIES, Gates, PerPool, Strategy
+from tightship.plan.strategies import STRATEGIES, Gates, Key, Ordered, PerPool, Strategy
 
 __all__ = [
     "STRATEGIES",
@@ -12,7 +12,9 @@ __all__ = [
     "Gates",
     "Judge",
     "Judgement",
+    "Key",
     "Move",
+    "Ordered",
     "PerPool",
     "Placement",
     "Plan",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from tightship.objects import Pod
@@ -50,3 +52,14 @@ class Plan(Struct, frozen=True):
     def evictions(self) -> int:
         """Evictions over all removals."""
         return sum(len(removal.moves) for removal in self.removals)
+
+    @property
+    def hash(self) -> str:
+        """Which plan this is, for people who compare nodes: the same nodes in the same order hash alike."""
+        names = ",".join(removal.node for removal in self.removals)
+        return hashlib.sha256(names.encode()).hexdigest()[:12]
+
+    def holding(self, held: Mapping[str, Refusal]) -> Plan:
+        """Return the plan with what its nodes wait for (*held*) among the refusals."""
+        waiting = {name: (refusal,) for name, refusal in held.items()}
+        return msgspec.structs.replace(self, refusals={**self.refusals, **waiting})

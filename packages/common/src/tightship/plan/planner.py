@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
+from tightship.cluster.state import add
 from tightship.disruption import DisruptionLedger
 from tightship.drain_record import Phase
 from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED, drain_record, draining
@@ -25,7 +26,7 @@ class Candidate(Struct, frozen=True):
     """A node that passed every rule and gate that does not depend on the plan itself.
 
     *evict* are the pods a drain would evict, *stays* how many pods go with the node, *ratio* its CPU requests over
-    allocatable CPU, *pool* its pool.
+    allocatable CPU, *memory_ratio* the same of memory, *pool* its pool.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Candidate(Struct, frozen=True):
     ratio: float
     evict: tuple[Pod, ...]
     stays: int = 0
+    memory_ratio: float = 0.0
 
 
 class Guest(Struct, frozen=True):
@@ -74,7 +76,7 @@ class Planner:
         self.choose_by(choose)
         self._retries = RETRIES if placement == "possible" else 0
         self._arrived: dict[int, list[Guest]] = {}
-        self._received: dict[str, int] = {}
+        self._received: dict[str, dict[str, int]] = {}
         self.waiting: dict[int, list[Guest]] = {}
         moving = moving_nodes(snapshot) if in_drain is None else in_drain
         self._in_drain = [name for name in moving if name in self.space.index and name not in self.candidates]
@@ -90,15 +92,25 @@ class Planner:
         """Return the CPU ratio of a candidate with what was moved onto its node in this round."""
         return self.candidates[name].ratio + self.received_ratio(name)
 
-    def received_ratio(self, name: str) -> float:
-        """Return the milli-CPU moved onto node *name* in this round, over its allocatable milli-CPU."""
-        received = self._received.get(name)
-        return received / max(1, self.snapshot.nodes[name].node.allocatable.get("cpu", 0)) if received else 0.0
+    def memory_ratio(self, name: str) -> float:
+        """Return the memory ratio of a candidate with what was moved onto its node in this round."""
+        return self.candidates[name].memory_ratio + self.received_ratio(name, "memory")
 
-    def attempt(self, candidate: Candidate) -> list[Refusal]:
+    def received_ratio(self, name: str, resource: str = "cpu") -> float:
+        """Return the amount of *resource* moved onto node *name* in this round, over what it has to allocate."""
+        received = self._received.get(name, {}).get(resource, 0)
+        return received / max(1, self.snapshot.nodes[name].node.allocatable.get(resource, 0)) if received else 0.0
+
+    def pods_of(self, candidate: Candidate) -> list[Pod]:
+        """Return the pods whose eviction removing *candidate* would take next, those moved there meanwhile included."""
+        arrived = self._arrived.get(self.space.index[candidate.name], ())
+        return [*candidate.evict, *(guest.pod for guest in arrived)]
+
+    def attempt(self, candidate: Candidate, *, keep: bool = True) -> list[Refusal]:
         """Plan the removal of *candidate*'s node, with the pods it was given earlier in the round.
 
         Return an empty list when it is planned, else **all** refusals found, the space and the ledger untouched.
+        Without *keep* it is only asked whether it could be: nothing is planned.
         """
         space, node = self.space, self.space.index[candidate.name]
         guests = [Guest(pod, space.ask(pod), candidate.name) for pod in candidate.evict] + self._arrived.get(node, [])
@@ -130,6 +142,9 @@ class Planner:
         if stuck:
             space.rollback(mark)
             return sorted(self._stuck(guests[position], slow[position]) for position in stuck)
+        if not keep:
+            space.rollback(mark)
+            return []
         self.ledger.take(charge)
         self._settle(candidate, guests, waiting, fit, charge.waits)
         return []
@@ -157,7 +172,7 @@ class Planner:
                 name = self.space.names[target]
                 moves.append(Move(guest.pod, guest.origin, name, self._waits_for(guest, waits)))
                 self._arrived.setdefault(target, []).append(Guest(guest.pod, guest.ask, name))
-                self._received[name] = self._received.get(name, 0) + guest.pod.requests.get("cpu", 0)
+                add(self._received.setdefault(name, {}), guest.pod.requests)
             else:
                 self.waiting.setdefault(target, []).append(guest)
         node = self.space.index[candidate.name]

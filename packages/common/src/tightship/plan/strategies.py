@@ -45,11 +45,19 @@ class Strategy(Protocol):
         ...
 
 
-class LeastUtilized:
-    """The least utilized first, as the older controllers do; the utilization counts what was moved there meanwhile."""
+Key = Callable[[Planner, Candidate], tuple[float | str, ...]]
+"""How far back in the order a candidate stands, after what a planner has planned. Planning more may raise a key, by
+what is moved to the candidate's node, and never lowers one."""
 
-    name = "least-utilized"
+
+class Ordered:
+    """The candidates with the lowest keys first, the keys as they stand when their turn comes."""
+
     choose: Choice = staticmethod(best_fit)
+
+    def __init__(self, name: str, key: Key) -> None:
+        self.name = name
+        self._key = key
 
     def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
         """See :meth:`Strategy.run`."""
@@ -58,17 +66,21 @@ class LeastUtilized:
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         """Plan *candidates* on top of what *planner* has planned; return the refusals of those that stay."""
-        heap = [(candidate.ratio, candidate.name) for candidate in candidates]
+        heap = [(self._key(planner, candidate), candidate.name) for candidate in candidates]
         heapq.heapify(heap)
         stays: dict[str, list[Refusal]] = {}
         while heap:
-            ratio, name = heapq.heappop(heap)
-            current = planner.ratio(name)
-            if current > ratio:
+            key, name = heapq.heappop(heap)
+            current = self._key(planner, planner.candidates[name])
+            if current > key:
                 heapq.heappush(heap, (current, name))
                 continue
             _try(planner, gates, name, stays)
         return stays
+
+
+LEAST_UTILIZED = Ordered("least-utilized", lambda planner, candidate: (planner.ratio(candidate.name),))
+"""The least utilized first, as the older controllers do; the utilization counts what was moved there meanwhile."""
 
 
 class FewestNodes:
@@ -103,7 +115,7 @@ def _try(planner: Planner, gates: Gates, name: str, stays: dict[str, list[Refusa
         stays[name] = refusals
 
 
-_ALL = (LeastUtilized(), FewestNodes())
+_ALL = (LEAST_UTILIZED, FewestNodes())
 
 STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in _ALL}
 """The strategies by name, the controllers' default first."""

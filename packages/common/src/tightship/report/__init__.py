@@ -1,7 +1,7 @@
 """What people see: documents made from plans, and their outputs. Nothing here does I/O."""
 
 from tightship.report.build import plan_document
-from tightship.report.document import API_VERSION, Generator, NodePlan, SettingsView, Source
+from tightship.report.document import API_VERSION, ExcessSummary, Generator, NodePlan, SettingsView, Source
 from tightship.report.explain import explanation_document
 from tightship.report.explanation import GateCheck, NodeExplanation
 from tightship.report.gaps import warnings_of
@@ -16,6 +16,7 @@ __all__ = [
     "EXPLANATION_OUTPUTS",
     "ORDERS",
     "PLAN_OUTPUTS",
+    "ExcessSummary",
     "Facts",
     "GateCheck",
     "Generator",

@@ -141,6 +141,7 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         ),
         kept_by=_kept_by(nodes),
         scheduler=_forecast(inputs, len(nodes)),
+        excess=inputs.excess,
     )
 
 

@@ -16,8 +16,8 @@ API_VERSION: Final = "tightship.dev/v1"
 Decision = Literal["remove", "keep"]
 
 
-_Plain = bool | int | float | str | None
-Setting: TypeAlias = _Plain | list[str] | dict[str, dict[str, _Plain]]
+Plain: TypeAlias = bool | int | float | str | None
+Setting: TypeAlias = Plain | list[str] | dict[str, dict[str, Plain]]
 """The value of a setting: a scalar, a list of words, or settings by pool."""
 
 
@@ -148,8 +148,31 @@ class SchedulerForecast(Struct, frozen=True, rename="camel"):
     stuck: tuple[StuckNode, ...]
 
 
-class Summary(Struct, frozen=True, rename="camel"):
-    """The plan in numbers. *waits_for* are PodDisruptionBudgets that let pods go only one after another."""
+class ExcessSummary(Struct, frozen=True, rename="camel"):
+    """How many nodes the cluster could do without before anything is planned, and by what that is told.
+
+    *nodes* is the smaller of *cpu* and *memory*, *resource* which that is, all for *candidate*; ``null`` where it has
+    none of a resource, and all of them where no node is counted. *could_go* nodes could really go, pod by pod.
+    *counted_nodes* are those whose *cpu_milli* and *memory_bytes* make up the figures.
+    """
+
+    nodes: float | None
+    resource: Literal["cpu", "memory"] | None
+    cpu: float | None
+    memory: float | None
+    candidate: str | None
+    could_go: int
+    threshold: float
+    counted_nodes: int
+    cpu_milli: Share
+    memory_bytes: Share
+
+
+class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The plan in numbers. *waits_for* are PodDisruptionBudgets that let pods go only one after another.
+
+    *excess* is there only where the controller goes by it.
+    """
 
     nodes: NodeTotals
     cpu_milli: ShareTotals
@@ -159,6 +182,7 @@ class Summary(Struct, frozen=True, rename="camel"):
     waits_for: tuple[str, ...]
     kept_by: tuple[KeptBy, ...]
     scheduler: SchedulerForecast | None
+    excess: ExcessSummary | None = None
 
 
 class NodePlan(Struct, frozen=True, rename="camel", tag_field="kind", tag="NodePlan"):

@@ -98,10 +98,7 @@ def _detail(
         ready=node.ready,
         cordoned=node.unschedulable,
         labels={label: node.labels[label] for label in TELLING_LABELS if label in node.labels},
-        taints=tuple(
-            f"{each.key}={each.value}:{each.effect}" if each.value else f"{each.key}:{each.effect}"
-            for each in node.taints
-        ),
+        taints=tuple(map(str, node.taints)),
         decision="keep" if place is None else "remove",
         order=None if place is None else place[0],
         round=None if place is None else place[1].round,

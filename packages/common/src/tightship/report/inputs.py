@@ -11,7 +11,7 @@ from tightship.cluster import NodeView, Snapshot
 from tightship.objects import Pod
 from tightship.plan import Forecast, Plan
 from tightship.reasons import Reason, Refusal
-from tightship.report.document import Generator, RefusalEntry, SettingsView, Share, Source
+from tightship.report.document import ExcessSummary, Generator, RefusalEntry, SettingsView, Share, Source
 from tightship.report.times import rfc3339
 from tightship.resources import Resources
 from tightship.utilization import Utilization
@@ -47,6 +47,7 @@ class Inputs(Struct, frozen=True):
     now: float
     forecast: Forecast | None = None
     warnings: tuple[str, ...] = ()
+    excess: ExcessSummary | None = None
 
     @property
     def evaluated_at(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tightship.report.amounts import cores, counted, memory, percent
-from tightship.report.document import NodePlan, Share, ShareTotals
+from tightship.report.document import ExcessSummary, NodePlan, Share, ShareTotals
 from tightship.report.explanation import NodeExplanation
 from tightship.report.terminal import Terminal, clean
 
@@ -36,6 +36,8 @@ def summary_lines(plan: NodePlan, terminal: Terminal) -> list[str]:
     parts.append(("Nodes", outcome, "bold"))
     parts.append(("CPU", _share_line(summary.cpu_milli, cores, arrow, " cores"), ""))
     parts.append(("Memory", _share_line(summary.memory_bytes, memory, arrow, ""), ""))
+    if summary.excess is not None:
+        parts += [("Excess", _excess(summary.excess), "bold"), ("Counted", _counted(summary.excess), "")]
     if summary.waits_for:
         text = f"{names(summary.waits_for)}: pods of one node leave one after another, as replacements become Ready"
         parts.append(("PDB waits", text, ""))
@@ -73,6 +75,27 @@ def _share_line(totals: ShareTotals, shown: Callable[[int], str], arrow: str, un
     after = totals.after
     kept = f"{shown(after.requested)} of {shown(after.allocatable)} ({percent(after.ratio)})"
     return f"{side(totals.before)} {arrow} {kept}   {shown(freed)} freed"
+
+
+def _excess(excess: ExcessSummary) -> str:
+    could = f"{excess.could_go:,} could really go; the threshold is {excess.threshold:g}"
+    if excess.candidate is None:
+        return f"no node is counted; {could}"
+    each = f"CPU {_nodes(excess.cpu)}, memory {_nodes(excess.memory)}"
+    return f"{_nodes(excess.nodes)} nodes like {clean(excess.candidate)} ({each}); {could}"
+
+
+def _nodes(number: float | None) -> str:
+    return "any" if number is None else f"{number:.2f}"
+
+
+def _counted(excess: ExcessSummary) -> str:
+    cpu, ram = excess.cpu_milli, excess.memory_bytes
+    return (
+        f"{counted(excess.counted_nodes, 'node')}: "
+        f"CPU {cores(cpu.requested)} of {cores(cpu.allocatable)} requested ({percent(cpu.ratio)}), "
+        f"memory {memory(ram.requested)} of {memory(ram.allocatable)} ({percent(ram.ratio)})"
+    )
 
 
 def _scheduler(plan: NodePlan) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What a controller serves: metrics, probes, and its last plan as JSON and as a page. Nothing here changes anything.
 
-``/liveness`` and ``/readiness`` are the older controllers' names of the probes. Every port serves all of it, so that
-metrics can stay on 9101 and probes on 5000, as they had them.
+``/liveness``, ``/alive`` and ``/readiness`` are the older controllers' names of the probes. Every port serves all of
+it, so that metrics and probes can stay on the ports where they had them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from tightship.runtime.heartbeat import Heartbeat
 from tightship.runtime.page import CONTENT_SECURITY_POLICY, Page, render_page
 
 _log = logging.getLogger(__name__)
-
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod is probed and scraped from outside
-DEFAULT_PORT = 8080
 
 _SHUTDOWN = 1.0
 
@@ -50,7 +47,7 @@ class HttpServer:
     Entering raises :class:`OSError`, which names the address, where a port is taken. *ports* are then the real ones.
     """
 
-    def __init__(self, content: Content, *, host: str = EVERYWHERE, ports: Sequence[int] = (DEFAULT_PORT,)) -> None:
+    def __init__(self, content: Content, *, host: str, ports: Sequence[int]) -> None:
         self.ports: tuple[int, ...] = tuple(ports)
         self._content = content
         self._host = host
@@ -60,7 +57,7 @@ class HttpServer:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/status", self._status)
         app.router.add_get("/", self._page)
-        for path in ("/healthz", "/liveness"):
+        for path in ("/healthz", "/liveness", "/alive"):
             app.router.add_get(path, self._health)
         for path in ("/readyz", "/readiness"):
             app.router.add_get(path, self._ready)
@@ -132,4 +129,4 @@ async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse
     return response
 
 
-__all__ = ["DEFAULT_PORT", "EVERYWHERE", "Content", "HttpServer"]
+__all__ = ["Content", "HttpServer"]

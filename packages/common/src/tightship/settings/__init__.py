@@ -1,1 +1,1 @@
-"""Settings that change while a controller runs. Import the modules themselves."""
+"""What a controller is told: by flags and environment once, by its ConfigMap live. Import the modules themselves."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from node_compactor.policy import CONTROLLER
 from tightship.cluster import Snapshot
 from tightship.drain.machine import owner_elsewhere
 from tightship.drain.writing import LiveNode, NodePatch
@@ -30,11 +29,11 @@ class Steering(Struct, frozen=True):
     remove: tuple[str, ...] = ()
 
 
-def steer(snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str = CONTROLLER) -> Steering:
+def steer(snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str) -> Steering:
     """Return the changes after which just the first *limit* nodes of *plan* carry the soft taint.
 
     A node in drain needs it no more: it is cordoned. On one that somebody else is deleting nothing is changed.
-    Without *enabled* every node of ours loses it.
+    Without *enabled* every node with one of ours, *controller*'s, loses it.
     """
     if not enabled:
         return Steering(remove=tainted(snapshot, controller))
@@ -54,12 +53,12 @@ def steer(snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller:
     return Steering(tuple(add), tuple(remove))
 
 
-def tainted(snapshot: Snapshot, controller: str = CONTROLLER) -> tuple[str, ...]:
+def tainted(snapshot: Snapshot, controller: str) -> tuple[str, ...]:
     """Return the nodes that carry our soft taint, by name."""
     return tuple(sorted(name for name, view in snapshot.nodes.items() if _carries(view.node.taints, controller)))
 
 
-def candidate_patch(live: LiveNode, on: bool, controller: str = CONTROLLER) -> NodePatch | None:
+def candidate_patch(live: LiveNode, on: bool, controller: str) -> NodePatch | None:
     """Return the patch that puts the soft taint on *live*, or takes ours off; ``None`` where nothing changes.
 
     All other taints stay as the server has them. A node that was taken since it was judged gets none.

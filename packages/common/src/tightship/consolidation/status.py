@@ -1,16 +1,14 @@
-"""What the running compactor shows of its last pass: the plan with all reasons as JSON, and the same as a page."""
+"""What a controller of nodes shows of its last pass: the plan with all reasons as JSON, and the same as a page."""
 
 from __future__ import annotations
 
 import msgspec
 from msgspec import Struct
 
-import node_compactor
-from node_compactor.deciding import Decision
-from node_compactor.describing import summarize, wire
-from node_compactor.policy import shown
+from tightship.consolidation.decision import Decision
 from tightship.nodes import drain_record
-from tightship.report import Generator, Inputs, SettingsView, plan_document, warnings_of
+from tightship.pools import shown
+from tightship.report import ExcessSummary, Generator, Inputs, plan_document, warnings_of
 from tightship.report.document import API_VERSION, NodePlan, RefusalEntry, Source
 from tightship.report.inputs import refusal_entry
 from tightship.report.times import rfc3339
@@ -32,22 +30,45 @@ class DrainEntry(Struct, frozen=True, rename="camel"):
     reason: str
 
 
-class CompactorStatus(Struct, frozen=True, rename="camel"):
-    """The answer of ``/status``.
+class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """The answer of ``/status``; *kind* is the controller's.
 
-    *held* says of planned nodes what they wait for, *unhealthy* why nothing is drained at all; *plan* is what
-    ``node-compactor plan -o json`` prints, budgets left out: they say how fast to go, not where.
+    *held* says of planned nodes what they wait for, *unhealthy* why nothing is drained at all; *plan* is what the
+    command ``plan -o json`` prints, budgets left out: they say how fast to go, not where. *switched_off* is left out
+    while the controller is on.
     """
 
     api_version: str
     kind: str
     dry_run: bool
+    switched_off: bool = False
     leader: str
     judged_at: str
     unhealthy: RefusalEntry | None
     in_drain: tuple[DrainEntry, ...]
     held: dict[str, RefusalEntry]
     plan: NodePlan
+
+
+class Remarks(Struct, frozen=True):
+    """What a controller adds: to the page figures after those that all have, and alerts after the brake's; to the plan
+    the figures of an excess.
+    """
+
+    facts: tuple[Fact, ...] = ()
+    alerts: tuple[str, ...] = ()
+    excess: ExcessSummary | None = None
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """What is shown besides a decision: who made it (*generator*), and as what. *cluster* names the API server."""
+
+    generator: Generator
+    kind: str
+    cluster: str
+    leader: str
+    dry_run: bool
+    switched_off: bool
 
 
 class Shown(Struct, frozen=True):
@@ -57,40 +78,39 @@ class Shown(Struct, frozen=True):
     page: Page
 
 
-_NOTHING_YET = b'{"apiVersion":"tightship.dev/v1","kind":"CompactorStatus","plan":null}\n'
+def nothing_yet(name: str, kind: str) -> Shown:
+    """Return what the controller *name* serves before the first pass."""
+    status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": kind, "plan": None})
+    return Shown(status + b"\n", Page(name, alerts=("No pass has been made yet.",), refresh=5))
 
 
-def nothing_yet() -> Shown:
-    """Return what is served before the first pass."""
-    return Shown(_NOTHING_YET, Page("node-compactor", alerts=("No pass has been made yet.",), refresh=5))
-
-
-def show(decision: Decision, *, leader: str, dry_run: bool, cluster: str) -> Shown:
+def show(decision: Decision, situation: Situation, remarks: Remarks = Remarks()) -> Shown:
     """Return the status of *decision*. Takes as long as ``plan -o json``: to be called in a thread."""
-    settings = decision.settings
     inputs = Inputs(
-        generator=Generator("node-compactor", node_compactor.__version__),
-        source=Source("cluster", cluster),
-        settings=SettingsView(summarize(settings, "live"), wire(settings)),
+        generator=situation.generator,
+        source=Source("cluster", situation.cluster),
+        settings=decision.settings_view,
         snapshot=decision.snapshot,
         facts=decision.facts,
         plan=decision.plan,
         now=decision.now,
         warnings=warnings_of(decision.snapshot),
+        excess=remarks.excess,
     )
-    document = plan_document(inputs)
-    status = CompactorStatus(
+    status = Status(
         api_version=API_VERSION,
-        kind="CompactorStatus",
-        dry_run=dry_run,
-        leader=leader,
+        kind=situation.kind,
+        dry_run=situation.dry_run,
+        switched_off=situation.switched_off,
+        leader=situation.leader,
         judged_at=rfc3339(decision.now),
         unhealthy=None if decision.unhealthy is None else refusal_entry(decision.unhealthy),
         in_drain=_drains(decision),
         held={name: refusal_entry(refusal) for name, refusal in sorted(decision.held.items())},
-        plan=document,
+        plan=plan_document(inputs),
     )
-    return Shown(msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n", _page(status, decision))
+    page = _page(situation.generator.name, status, decision.plan.evictions, remarks)
+    return Shown(msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n", page)
 
 
 def _drains(decision: Decision) -> tuple[DrainEntry, ...]:
@@ -114,13 +134,16 @@ def _drains(decision: Decision) -> tuple[DrainEntry, ...]:
     return tuple(found)
 
 
-def _page(status: CompactorStatus, decision: Decision) -> Page:
+def _page(name: str, status: Status, evictions: int, remarks: Remarks) -> Page:
     plan = status.plan
     planned = sorted((node for node in plan.nodes if node.order is not None), key=lambda node: node.order or 0)
     staying = [node for node in plan.nodes if node.order is None]
     alerts = [] if status.unhealthy is None else [f"{status.unhealthy.reason}: {status.unhealthy.detail}"]
     if status.dry_run:
         alerts.append("Dry run: nothing is changed.")
+    if status.switched_off:
+        alerts.append("Switched off: what is under way is finished, nothing new is begun.")
+    alerts += remarks.alerts
     drains = tuple(
         (each.node, shown(each.pool), each.phase, each.controller, each.since or "", Cell(each.reason, "dim"))
         for each in status.in_drain
@@ -149,15 +172,16 @@ def _page(status: CompactorStatus, decision: Decision) -> Page:
     )
     more = "" if len(staying) <= ROWS else f"the first {ROWS:,} of {len(staying):,}; all are in /status"
     return Page(
-        title="node-compactor",
+        title=name,
         subtitle=f"judged at {status.judged_at}; leader {status.leader or 'none'}; {plan.settings.summary}",
         alerts=tuple(alerts),
         facts=(
             Fact("nodes", f"{len(plan.nodes):,}"),
             Fact("would go", f"{len(planned):,}", "good" if planned else ""),
-            Fact("evictions for that", f"{decision.plan.evictions:,}"),
+            Fact("evictions for that", f"{evictions:,}"),
             Fact("in drain", f"{len(status.in_drain):,}"),
             Fact("held back", f"{len(status.held):,}", "warn" if status.held else ""),
+            *remarks.facts,
         ),
         sections=(
             Section(

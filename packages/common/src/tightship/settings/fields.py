@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic.fields import FieldInfo
 
 from tightship.durations import DurationError, parse_duration
 from tightship.evictability import SWITCHABLE as SWITCHABLE_POD_RULES
@@ -16,18 +17,46 @@ SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES
 """Reasons whose rules a user may switch off."""
 
 
-def seconds(value: object) -> object:
-    """Return a duration in seconds; what is neither text nor number is left for the validation to name."""
+PLAIN_UNIT = "plain_unit"
+"""Key of a validation's context: what a plain number means in a text, ``s`` (the default) or ``m``."""
+
+
+def seconds(value: object, info: ValidationInfo) -> object:
+    """Return a duration in seconds; what is neither text nor number is left for the validation to name.
+
+    A number that is no text is seconds in any case.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return value
+    unit = (info.context or {}).get(PLAIN_UNIT, "s") if isinstance(value, str) else "s"
     try:
-        return parse_duration(str(value), plain_unit="s")
+        return parse_duration(str(value), plain_unit=unit)
     except DurationError as error:
         raise ValueError(str(error)) from error
 
 
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0)]
-"""A duration in seconds; ``10m`` and, as in the older controller, a plain number of seconds are read."""
+"""A duration in seconds; ``10m`` and a plain number are read, the latter in the unit of :data:`PLAIN_UNIT`."""
+
+
+def is_duration(field: FieldInfo) -> bool:
+    """Whether *field* of a model is :data:`Seconds`."""
+    return any(isinstance(each, BeforeValidator) and each.func is seconds for each in field.metadata)
+
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+def _go_bool(value: object) -> object:
+    text = str(value).strip()
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise ValueError("is no switch; allowed are true and false, also written True, TRUE, t, T, 1 and so on")
+
+
+GoBool = Annotated[bool, BeforeValidator(_go_bool)]
+"""A switch as Go's ``strconv.ParseBool`` reads it, by which older controllers went."""
 
 
 class Budget(BaseModel):

@@ -1,0 +1,277 @@
+"""The commands ``plan``, ``explain`` and ``version`` of every controller of nodes. They write nothing to a cluster.
+
+A controller brings a :class:`Program`: its words, its flags, and its judgement of a snapshot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import platform
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+import tightship
+from tightship.cli.app import EXIT_USAGE, EXIT_WOULD_CHANGE, CliError, UsageError
+from tightship.cli.arguments import (
+    Parser,
+    add_cluster_arguments,
+    add_logging_arguments,
+    add_output_arguments,
+    environment,
+    set_up_logging,
+)
+from tightship.cli.output import terminal_of, write_document
+from tightship.cli.progress import Progress
+from tightship.cli.source import load_snapshot
+from tightship.cluster import Snapshot
+from tightship.facts import NodeFacts, candidates_of
+from tightship.plan import Judgement, Placement, Strategy, forecast, make_plan
+from tightship.pools import shown
+from tightship.report import (
+    EXPLANATION_OUTPUTS,
+    PLAN_OUTPUTS,
+    ExcessSummary,
+    GateCheck,
+    Generator,
+    Inputs,
+    SettingsView,
+    Terminal,
+    explanation_document,
+    plan_document,
+    warnings_of,
+)
+from tightship.settings.loading import BadFlagsError, SettingsError
+
+_DATA = ("json", "yaml")
+
+_Document = TypeVar("_Document")
+
+EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
+130 interrupted; 141 the reader of the pipe has gone."""
+
+
+class Judging(Protocol):
+    """A controller's judgement of one snapshot at one time, and what it has to say about it."""
+
+    @property
+    def facts(self) -> Mapping[str, NodeFacts]:
+        """What is known of each node before a plan."""
+        ...
+
+    @property
+    def ground(self) -> Snapshot:
+        """What the plan is made on: the snapshot, perhaps without its PodDisruptionBudgets."""
+        ...
+
+    @property
+    def strategy(self) -> Strategy:
+        """Which nodes go, and in what order."""
+        ...
+
+    def judge(self, current: Snapshot) -> Judgement:
+        """Judge the ground, or what a round of planning has left of it."""
+        ...
+
+    def gates(self, name: str) -> tuple[GateCheck, ...]:
+        """Return the gates of node *name*, open ones too."""
+        ...
+
+    def excess(self) -> ExcessSummary | None:
+        """Return how many nodes the cluster could do without, where the controller goes by that."""
+        ...
+
+
+class Configured(Struct, frozen=True):
+    """A controller with its settings. *judging* takes a snapshot, the time, and which nodes may go (``None``: all)."""
+
+    settings: SettingsView
+    placement: Placement
+    judging: Callable[[Snapshot, float, Collection[str] | None], Judging]
+
+
+class Program(Struct, frozen=True):
+    """The command of one controller: *name*, *version*, and one sentence of *description*.
+
+    *add_options* adds its flags to ``plan`` and ``explain``, *configure* makes settings of them and raises
+    :class:`~tightship.settings.loading.SettingsError`; *add_commands* adds what else there is.
+    """
+
+    name: str
+    version: str
+    description: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    configure: Callable[[argparse.Namespace], Configured]
+    add_commands: Callable[[argparse._SubParsersAction[Parser]], None] | None = None
+
+    def command(self, arguments: Sequence[str]) -> int:
+        """Run the command with *arguments* and return its exit code."""
+        parsed = self.parser().parse_args(arguments)
+        set_up_logging(parsed.log_level, parsed.verbose)
+        code: int = parsed.run(parsed)
+        return code
+
+    def parser(self) -> Parser:
+        """Return the parser of the whole command."""
+        parser = Parser(self.name, self.description, EXITS)
+        parser.set_defaults(run=lambda _: _no_command(parser), log_level=None, verbose=0)
+        commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+        plan = commands.add_parser(
+            "plan",
+            help="show which nodes would go, where their pods would land, and why the rest stays",
+            epilog=EXITS,
+            description="Show which nodes would go, where their pods would land, and why every other node stays. "
+            "Writes nothing to the cluster.",
+        )
+        plan.usage = f"{self.name} plan [-f FILE | --context NAME] [flags]"
+        output = self._common(plan, PLAN_OUTPUTS, table=True)
+        output.add_argument(
+            "--exit-code", action="store_true", help="exit with 2 when a node would be removed, 0 when none would"
+        )
+        plan.set_defaults(run=self._plan)
+        explain = commands.add_parser(
+            "explain",
+            help="show everything about single nodes: each pod, each blocker, what would free it",
+            epilog=EXITS,
+            description="Show everything about single nodes: gates, pods and where they could go, what keeps them, and "
+            "the smallest change that would free them. Writes nothing to the cluster.",
+        )
+        explain.usage = f"{self.name} explain [-f FILE | --context NAME] [flags] NODE ..."
+        explain.add_argument("nodes", nargs="+", metavar="NODE", help="name of a node")
+        self._common(explain, EXPLANATION_OUTPUTS, table=False)
+        explain.set_defaults(run=self._explain)
+        if self.add_commands is not None:
+            self.add_commands(commands)
+        version = commands.add_parser("version", help="print the version", description="Print the version.")
+        version.set_defaults(run=self._version)
+        return parser
+
+    def _common(
+        self, parser: argparse.ArgumentParser, outputs: Mapping[str, object], *, table: bool
+    ) -> argparse._ArgumentGroup:
+        add_cluster_arguments(parser)
+        self.add_options(parser)
+        output = add_output_arguments(parser, outputs, table=table)
+        add_logging_arguments(parser)
+        return output
+
+    def _version(self, arguments: argparse.Namespace) -> int:
+        del arguments
+        python = platform.python_version()
+        text = f"{self.name} {self.version} (tightship {tightship.__version__}, Python {python})\n"
+        write_document(text, always_utf8=False)
+        return 0
+
+    def _plan(self, arguments: argparse.Namespace) -> int:
+        inputs, _ = self._judge(arguments)
+        document = plan_document(inputs, arguments.sort_by)
+        self._write(PLAN_OUTPUTS[arguments.output], document, arguments, inputs.warnings)
+        return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
+
+    def _explain(self, arguments: argparse.Namespace) -> int:
+        inputs, judging = self._judge(arguments, arguments.nodes)
+        names = tuple(dict.fromkeys(arguments.nodes))
+        document = explanation_document(inputs, names, {name: judging.gates(name) for name in names})
+        self._write(EXPLANATION_OUTPUTS[arguments.output], document, arguments, inputs.warnings)
+        return 0
+
+    def _write(
+        self,
+        render: Callable[[_Document, Terminal], str],
+        document: _Document,
+        arguments: argparse.Namespace,
+        warnings: Sequence[str],
+    ) -> None:
+        if arguments.no_headers and arguments.output not in _DATA:
+            sys.stderr.write("".join(f"{self.name}: warning: {text}\n" for text in warnings))
+        terminal = terminal_of(sys.stdout, environment(), headers=not arguments.no_headers)
+        write_document(render(document, terminal), always_utf8=arguments.output in _DATA)
+
+    def _judge(self, arguments: argparse.Namespace, named: Sequence[str] = ()) -> tuple[Inputs, Judging]:
+        try:
+            configured = self.configure(arguments)
+        except BadFlagsError as error:
+            raise UsageError(*error.problems) from error
+        except SettingsError as error:
+            raise CliError(*error.problems) from error
+        now = time.time() if arguments.now is None else arguments.now
+        with Progress() as progress:
+            snapshot, source = load_snapshot(arguments, progress)
+            _check_names(named, snapshot)
+            progress.say(f"judging {len(snapshot.nodes):,} nodes")
+            judging = configured.judging(snapshot, now, None)
+            selected = _selected(arguments, judging.facts)
+            if selected is not None:
+                judging = configured.judging(snapshot, now, selected)
+            candidates = candidates_of(judging.facts)
+
+            def tell(rounds: int, removed: int) -> None:
+                progress.say(f"planning: {removed:,} removals after round {rounds}")
+
+            progress.say(f"planning {len(candidates):,} candidates")
+            plan = make_plan(
+                judging.ground,
+                judging.judge,
+                judging.strategy,
+                configured.placement,
+                until_stable=arguments.until_stable,
+                progress=tell,
+            )
+            expected = None
+            if configured.placement == "possible" and plan.removals:
+                progress.say("modelling kube-scheduler's own choices")
+                expected = forecast(judging.ground, plan, candidates)
+        warnings = warnings_of(snapshot)
+        if selected is not None and not selected:
+            warnings = ("no node is selected (--selector, --pool), so none may be removed", *warnings)
+        inputs = Inputs(
+            generator=Generator(self.name, self.version),
+            source=source,
+            settings=configured.settings,
+            snapshot=snapshot,
+            facts=judging.facts,
+            plan=plan,
+            now=now,
+            forecast=expected,
+            warnings=warnings,
+            excess=judging.excess(),
+        )
+        return inputs, judging
+
+
+def _no_command(parser: Parser) -> int:
+    sys.stderr.write(parser.format_help())
+    return EXIT_USAGE
+
+
+def _check_names(named: Sequence[str], snapshot: Snapshot) -> None:
+    unknown = [name for name in dict.fromkeys(named) if name not in snapshot.nodes]
+    problems = [f'node "{name}" not found{_near(name, snapshot.nodes)}' for name in unknown]
+    if problems:
+        raise CliError(*problems)
+
+
+def _near(name: str, known: Mapping[str, object]) -> str:
+    close = difflib.get_close_matches(name, known, n=3) or [each for each in known if name in each][:3]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def _selected(arguments: argparse.Namespace, facts: Mapping[str, NodeFacts]) -> frozenset[str] | None:
+    """Return the nodes that ``--pool`` and ``--selector`` together allow to go, ``None`` without either."""
+    if arguments.pool is None and arguments.selector is None:
+        return None
+    pools = sorted({fact.pool for fact in facts.values()})
+    unknown = [name for name in arguments.pool or () if name not in pools]
+    if unknown:
+        known = ", ".join(shown(pool) for pool in pools)
+        raise CliError(*(f'no node is in pool "{name}"; the pools are {known}' for name in unknown))
+    return frozenset(
+        name
+        for name, fact in facts.items()
+        if (arguments.pool is None or fact.pool in arguments.pool)
+        and (arguments.selector is None or arguments.selector.matches(fact.view.node.labels))
+    )

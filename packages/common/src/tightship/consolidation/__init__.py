@@ -1,0 +1,1 @@
+"""What controllers of nodes share: they judge, show, steer, claim and drain. Import the modules themselves."""

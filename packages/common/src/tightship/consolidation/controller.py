@@ -1,0 +1,93 @@
+"""What a controller of nodes is, besides what all of them are: its judgement, and what it tells on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
+from prometheus_client import CollectorRegistry
+
+from tightship.cluster import Snapshot
+from tightship.consolidation.decision import Decision
+from tightship.consolidation.status import Remarks
+from tightship.drain.driving import DrainSettings
+from tightship.drain.news import News
+from tightship.drain_record import Finished
+from tightship.objects import Node
+from tightship.reasons import Refusal
+from tightship.report import Generator
+from tightship.runtime.serving import Configuration
+from tightship.settings.sections import HealthKeys
+
+S = TypeVar("S", bound=HealthKeys)
+S_contra = TypeVar("S_contra", contravariant=True)
+D = TypeVar("D", bound=Decision)
+D_co = TypeVar("D_co", bound=Decision, covariant=True)
+D_contra = TypeVar("D_contra", contravariant=True)
+
+
+class Decide(Protocol[S_contra, D_co]):
+    """The judgement: pure, and made in a thread."""
+
+    def __call__(
+        self,
+        snapshot: Snapshot,
+        settings: S_contra,
+        now: float,
+        /,
+        *,
+        finished: Sequence[Finished],
+        unhealthy: Refusal | None,
+    ) -> D_co:
+        """Judge every node of *snapshot*.
+
+        *finished* are drains that ended lately, of all controllers; they are known to the leader only. *unhealthy* is
+        the health brake's refusal, ``None`` while the cluster is well: nothing is claimed under it.
+        """
+
+
+class OwnMetrics(Protocol[D_contra]):
+    """The metrics that only one controller has. To be told of by one thread at a time."""
+
+    def update(self, decision: D_contra, /) -> None:
+        """Replace everything by what the last pass has found."""
+
+    def news(self, news: News, /) -> None:
+        """Count what a drain tells."""
+
+
+class _NoMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        del registry
+
+    def update(self, decision: object, /) -> None:
+        """Tell nothing."""
+
+    def news(self, news: News, /) -> None:
+        """Tell nothing."""
+
+
+def _no_remarks(decision: object) -> Remarks:
+    del decision
+    return Remarks()
+
+
+class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
+    """A controller of nodes with settings *S* and decisions *D*.
+
+    *program* is its name and version, *kind* that of its status. *metrics* registers those that only it has. *remarks*
+    are what it adds to the page.
+    """
+
+    program: Generator
+    kind: str
+    configuration: Configuration[S]
+    decide: Decide[S, D]
+    drain_settings: Callable[[S], DrainSettings]
+    pool_of: Callable[[Node, S], str]
+    metrics: Callable[[CollectorRegistry], OwnMetrics[D]] = _NoMetrics
+    remarks: Callable[[D], Remarks] = _no_remarks
+
+
+__all__ = ["Decide", "NodeController", "OwnMetrics"]

@@ -1,0 +1,29 @@
+"""What a drain is told of the settings."""
+
+from __future__ import annotations
+
+from tightship.drain.driving import DrainSettings
+from tightship.drain.machine import DrainRules
+from tightship.evictability import EvictionRules
+from tightship.plan.model import Placement
+from tightship.settings.sections import DrainKeys
+
+
+def drain_settings(keys: DrainKeys, eviction: EvictionRules, placement: Placement) -> DrainSettings:
+    """Return how drains go about it under *keys*; *eviction* and *placement* are those that plans are made by."""
+    rules = DrainRules(
+        settle=keys.settle,
+        pod_timeout=keys.pod_timeout,
+        node_timeout=keys.node_timeout,
+        await_timeout=keys.await_timeout,
+        not_ready_timeout=keys.not_ready_timeout,
+        pending_timeout=keys.pending_timeout,
+        hand_over_timeout=keys.hand_over_timeout,
+        keep_drained=keys.when_not_taken == "keep",
+        backoff_base=keys.backoff,
+        backoff_limit=keys.backoff_limit,
+        hold_off=keys.hold_off,
+        most_in_flight=keys.most_in_flight,
+        past_budgets=keys.eviction_method == "delete",
+    )
+    return DrainSettings(rules=rules, eviction=eviction, placement=placement)

@@ -1,0 +1,79 @@
+"""The health brake: while the cluster is not well, nothing is drained. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tightship.cluster import NodeView, Snapshot
+from tightship.cluster.snapshot import Usage
+from tightship.drain.machine import owner_elsewhere
+from tightship.drain_record import Finished
+from tightship.durations import format_duration
+from tightship.objects import Pod
+from tightship.objects.pod import DEFAULT_SCHEDULER
+from tightship.placement.space import Space
+from tightship.reasons import Reason, Refusal
+from tightship.settings.sections import HealthKeys
+
+
+def brake(
+    snapshot: Snapshot, finished: Sequence[Finished], keys: HealthKeys, now: float, api_failures: int
+) -> Refusal | None:
+    """Return why nothing at all is drained, ``None`` while the cluster is well; all causes are in its detail.
+
+    *api_failures* are passes in a row that the API server has failed.
+    """
+    causes = [*_not_ready(snapshot, keys), *_stranded(snapshot, finished, keys, now)]
+    if api_failures > keys.api_failures:
+        causes.append(f"the API server failed {api_failures} passes in a row, at most {keys.api_failures} may be")
+    return Refusal(Reason.CLUSTER_UNHEALTHY, "cluster", "; ".join(causes)) if causes else None
+
+
+def _not_ready(snapshot: Snapshot, keys: HealthKeys) -> list[str]:
+    """Nodes on their way out stop being Ready as a matter of course: they are counted on neither side."""
+    nodes = [view.node for view in snapshot.nodes.values() if owner_elsewhere(view.node) is None]
+    names = [node.name for node in nodes if not node.ready]
+    if len(names) <= max(keys.not_ready_count, keys.not_ready_percent * len(nodes) / 100):
+        return []
+    limit = f"{keys.not_ready_count} or {keys.not_ready_percent:g}%"
+    return [f"{len(names)} of {len(nodes)} nodes are not Ready ({_some(names)}), at most {limit} may be"]
+
+
+def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthKeys, now: float) -> list[str]:
+    """Pods that have found no place since the last drain: the next one would add to them."""
+    last = max((each.at for each in finished), default=None)
+    if last is None or now > last + keys.stranded_window:
+        return []
+    waiting = [
+        pod
+        for pod in snapshot.unscheduled
+        # Creation times are whole seconds.
+        if pod.created >= int(last)
+        and now - pod.created >= keys.stranded_after
+        and not pod.gated
+        and pod.deletion is None
+        and pod.spec.scheduler == DEFAULT_SCHEDULER
+    ]
+    names = [pod.key for pod in _could_run(snapshot, waiting)]
+    if not names:
+        return []
+    since = format_duration(keys.stranded_after)
+    return [f"{len(names)} pods made since the last drain have had no node for {since} or more ({_some(names)})"]
+
+
+def _could_run(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
+    """Return those of *pods* that a node of the cluster could run were it empty.
+
+    One that asks for what no node has says nothing about the room that drains have left.
+    """
+    if not pods:
+        return []
+    empty = {name: NodeView(view.node, (), Usage()) for name, view in snapshot.nodes.items()}
+    space = Space(msgspec.structs.replace(snapshot, nodes=empty, unscheduled=()))
+    return [pod for pod in pods if space.feasible(space.ask(pod)).any()]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

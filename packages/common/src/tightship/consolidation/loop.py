@@ -1,0 +1,299 @@
+"""The loop of a controller of nodes: mend, judge, show, write notes, steer, claim. What is decided is the controller's.
+
+One pass after another; the drains it starts go on beside it (:mod:`tightship.drain`). A pass that fails leaves what it
+had done: every write is complete in itself, and the next pass starts from the cluster again.
+
+Switched off, a pass judges and shows. A leader then claims nothing and writes no notes, takes its soft taints off, and
+lets drains that are under way come to their end: otherwise nobody would answer for their nodes. So do replicas that
+find what a controller of the same name has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+from tightship.cluster import Snapshot
+from tightship.consolidation.controller import NodeController, OwnMetrics
+from tightship.consolidation.decision import Decision, NodeNote
+from tightship.consolidation.health import brake
+from tightship.consolidation.metrics import ConsolidationMetrics
+from tightship.consolidation.status import Situation, nothing_yet, show
+from tightship.consolidation.steering import candidate_patch, tainted
+from tightship.drain.drainer import Drainer
+from tightship.drain.history import DrainHistory
+from tightship.drain.writing import LiveNode, patch_node, read_node
+from tightship.drain_record import Finished
+from tightship.kube.cache import CacheCrashed, ClusterCache
+from tightship.kube.errors import Conflict, Forbidden, KubeError, NotFound, one_line
+from tightship.nodes import draining
+from tightship.observability.logging import log
+from tightship.reasons import Reason
+from tightship.runtime.loop import in_thread
+from tightship.runtime.page import Page
+from tightship.runtime.serving import Frame
+from tightship.settings.sections import HealthKeys
+
+WRITES_AT_ONCE = 8
+"""Notes and soft taints written at a time."""
+
+S = TypeVar("S", bound=HealthKeys)
+D = TypeVar("D", bound=Decision)
+
+
+class ConsolidationLoop(Generic[S, D]):
+    """Runs passes over one cluster in a *frame*; see :class:`tightship.runtime.serving.Controller`."""
+
+    def __init__(
+        self,
+        frame: Frame[S],
+        controller: NodeController[S, D],
+        *,
+        cache: ClusterCache,
+        drainer: Drainer,
+        history: DrainHistory,
+        metrics: ConsolidationMetrics,
+        own: OwnMetrics[D],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._frame = frame
+        self._controller = controller
+        self._name = frame.program.name
+        self._log = frame.logger
+        self._cache = cache
+        self._drainer = drainer
+        self._history = history
+        self._metrics = metrics
+        self._own = own
+        self._clock = clock
+        self._failures = 0
+        self._unfinished = False
+        self._off = False
+        # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
+        self._steered: set[str] = set()
+        self._last: D | None = None
+        self._settings: S | None = None
+        self._shown = nothing_yet(self._name, controller.kind)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a drain or a soft taint of this controller's is, or may be, somebody's to end."""
+        return self._unfinished
+
+    def status(self) -> bytes:
+        """Return the last pass as JSON."""
+        return self._shown.json
+
+    def page(self) -> Page:
+        """Return the same for people."""
+        return self._shown.page
+
+    def waits_for(self) -> Sequence[str]:
+        """Return why no pass can be made yet. Raises :class:`~tightship.kube.cache.CacheCrashed`."""
+        if self._cache.has_synced:
+            return ()
+        waiting = sorted(kind for kind, stats in self._cache.stats().items() if not stats.synced)
+        return (f"not synced: {', '.join(waiting)}",)
+
+    async def once(self) -> None:
+        """Make one pass. Raises :class:`~tightship.kube.errors.KubeError` when the API server refuses or is away."""
+        try:
+            await self._pass()
+        except KubeError:
+            self._failures += 1
+            raise
+        self._failures = 0
+
+    async def _pass(self) -> None:
+        frame = self._frame
+        leading = frame.leading()
+        if leading:
+            # From here on there may be something to end, whatever becomes of this pass.
+            self._unfinished = True
+            await self._drainer.adopt(self._cache.snapshot(), others=not frame.switched_off())
+        driven = self._drainer.driving
+        finished: Sequence[Finished] = await self._history.read() if leading else ()
+        snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
+        decision = await in_thread(self._decide, snapshot, settings, now, finished, failures)
+        if settings is not self._settings:
+            # A drain that waits goes by the times that hold now.
+            self._drainer.wake()
+        self._settings = settings
+        off = frame.switched_off()
+        self._say(decision, off)
+        self._last = decision
+        self._metrics.update(decision.facts, decision.plan.holding(decision.held), snapshot, now, decision.unhealthy)
+        self._own.update(decision)
+        self._shown = await in_thread(show, decision, self._situation(off), self._controller.remarks(decision))
+        if leading and self._may_begin():
+            await self._write_notes(decision)
+            await self._steer(decision)
+            if _all_in_drain(driven, snapshot):
+                await self._claim(decision)
+            else:
+                # A drain has just ended, and what was read of the history may not know it: pauses start from there.
+                frame.wake.set()
+        elif leading:
+            await self._untaint(snapshot)
+        # A dry run ends nothing, and asks for no more than it needs.
+        off = frame.switched_off() and not frame.run.dry_run
+        self._unfinished = await self._left_to_end() if off else leading
+
+    def _decide(self, snapshot: Snapshot, settings: S, now: float, finished: Sequence[Finished], failures: int) -> D:
+        unhealthy = brake(snapshot, finished, settings, now, failures)
+        return self._controller.decide(snapshot, settings, now, finished=finished, unhealthy=unhealthy)
+
+    def _may_begin(self) -> bool:
+        return self._frame.leading() and self._frame.acting()
+
+    async def _left_to_end(self) -> bool:
+        """Return whether drains or soft taints of this controller's name are somewhere. Nothing new may begin."""
+        snapshot = self._cache.snapshot()
+        try:
+            return bool(self._soft(snapshot)) or await self._drainer.unfinished(snapshot)
+        except KubeError as error:
+            if self._frame.leading():
+                raise
+            log(self._log, logging.DEBUG, "claims can't be read", error=one_line(error))
+            return False
+
+    def _situation(self, off: bool) -> Situation:
+        return Situation(
+            generator=self._frame.program,
+            kind=self._controller.kind,
+            cluster=self._frame.connection.identity,
+            leader=self._frame.elector.holder,
+            dry_run=self._frame.run.dry_run,
+            switched_off=off,
+        )
+
+    async def _write_notes(self, decision: D) -> None:
+        async def write(note: NodeNote) -> None:
+            judged = decision.snapshot.nodes[note.node].node
+            # A node that has changed since it was judged is judged again in the next pass.
+            await patch_node(self._frame.connection, LiveNode(judged, judged.resource_version, ()), note.patch)
+
+        await self._each([(note.node, partial(write, note)) for note in decision.notes], self._may_begin)
+
+    async def _steer(self, decision: D) -> None:
+        steering = decision.steering
+        self._steered.intersection_update(decision.snapshot.nodes)
+        todo = [(name, True) for name in steering.add] + [(name, False) for name in steering.remove]
+        await self._each([(name, partial(self._taint, name, on)) for name, on in todo], self._may_begin)
+
+    def _soft(self, snapshot: Snapshot) -> list[str]:
+        return sorted(self._steered.union(tainted(snapshot, self._name)))
+
+    async def _untaint(self, snapshot: Snapshot) -> None:
+        names = self._soft(snapshot)
+        await self._each([(name, partial(self._taint, name, on=False)) for name in names], self._frame.leading)
+
+    async def _taint(self, name: str, on: bool) -> None:
+        live = await read_node(self._frame.connection, name)
+        patch = candidate_patch(live, on, self._name) if live is not None else None
+        if on and patch is not None:
+            self._steered.add(name)
+        if live is not None and patch is not None:
+            await patch_node(self._frame.connection, live, patch)
+        if not on:
+            self._steered.discard(name)
+
+    async def _each(
+        self, writes: Sequence[tuple[str, Callable[[], Awaitable[None]]]], allowed: Callable[[], bool]
+    ) -> None:
+        """Do all *writes*, a few at a time, as long as it is *allowed*; one that comes too late is left to the next."""
+        slots = asyncio.Semaphore(WRITES_AT_ONCE)
+
+        async def one(name: str, write: Callable[[], Awaitable[None]]) -> None:
+            async with slots:
+                if not allowed():
+                    return
+                try:
+                    await write()
+                except (Conflict, NotFound) as error:
+                    log(self._log, logging.DEBUG, "node changed meanwhile", node=name, error=one_line(error))
+
+        results = await asyncio.gather(*(one(name, write) for name, write in writes), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _claim(self, decision: D) -> None:
+        """Claim the plan's nodes in its order until a budget says no."""
+        for removal in decision.plan.removals:
+            if not self._may_begin():
+                return
+            name = removal.node
+            if name in decision.held:
+                continue
+            fact = decision.facts[name]
+            refusal = await self._drainer.claim(
+                fact.view.node, pool=fact.pool, plan_hash=decision.plan.hash, allows=partial(decision.room, name)
+            )
+            self._metrics.claimed(refusal)
+            if refusal is None:
+                ratio = round(fact.utilization.ratio("cpu"), 3)
+                log(self._log, logging.INFO, "claimed", node=name, pool=fact.pool, ratio=ratio)
+                continue
+            log(self._log, logging.INFO, "not claimed", node=name, reason=refusal.reason, detail=refusal.detail)
+            if refusal.reason is Reason.BUDGET_EXHAUSTED:
+                return
+
+    def _say(self, decision: D, off: bool) -> None:
+        """One line a pass, and one for each node whose removal is newly planned or held."""
+        if off != self._off:
+            self._log.info("switched off: nothing new is begun" if off else "switched on")
+        self._off = off
+        last = self._last
+        removals = decision.plan.removals
+        log(
+            self._log,
+            logging.INFO,
+            "judged",
+            dry_run=self._frame.run.dry_run,
+            leader=self._frame.leading(),
+            nodes=len(decision.facts),
+            planned=len(removals),
+            evictions=decision.plan.evictions,
+            held=len(decision.held),
+            next=removals[0].node if removals else "",
+        )
+        before = {} if last is None else {each.node: last.held.get(each.node) for each in last.plan.removals}
+        for removal in removals:
+            held = decision.held.get(removal.node)
+            known = before.get(removal.node, False)
+            if known is False or (known is None) != (held is None):
+                log(
+                    self._log,
+                    logging.INFO,
+                    "would remove" if held is None else "held back",
+                    node=removal.node,
+                    pods=len(removal.moves),
+                    reason=held.reason if held is not None else "",
+                    detail=held.detail if held is not None else "",
+                )
+
+    async def stop(self) -> None:
+        """Bring drains to their end or park them, and take the soft taints off: nobody keeps them up to date."""
+        for node, why in (await self._drainer.stop(self._frame.run.stop_timeout)).items():
+            log(self._log, logging.WARNING, "drain not parked in time", node=node, detail=why)
+        if not self._frame.leading():
+            return
+        try:
+            await self._untaint(self._cache.snapshot())
+        except CacheCrashed:
+            return  # nobody knows which nodes have one; the next leader will
+        except KubeError as error:
+            level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
+            log(self._log, level, "soft taints left on nodes", error=one_line(error))
+
+
+def _all_in_drain(names: Collection[str], snapshot: Snapshot) -> bool:
+    return all(name in snapshot.nodes and draining(snapshot.nodes[name].node) for name in names)
+
+
+__all__ = ["ConsolidationLoop"]

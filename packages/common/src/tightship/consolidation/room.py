@@ -1,0 +1,44 @@
+"""How many nodes of the cluster may be out at once, asked at the moment a node is claimed. Pure.
+
+What is claimed is counted from the cluster-wide ledger, since a sibling controller may have claimed since the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tightship.consolidation.decision import NodeFacts
+from tightship.drain.claims import Claim
+from tightship.reasons import Reason, Refusal
+from tightship.settings.fields import Budget
+
+ONE_AT_A_TIME = Budget(count=1)
+"""The cluster's budget where none is configured."""
+
+
+def nodes_out(facts: Mapping[str, NodeFacts], claims: Sequence[Claim]) -> frozenset[str]:
+    """Return the nodes that are out: those claimed, those in drain by whatever tool of ours, and those not Ready."""
+    claimed = {claim.node for claim in claims} & set(facts)
+    return frozenset(claimed | {name for name, fact in facts.items() if fact.draining or not fact.view.node.ready})
+
+
+def within(budget: Budget, what: str, node: str, *, nodes: int, out: int) -> Refusal | None:
+    """Return why *node* may not go too while *out* of the *nodes* of *what* are, ``None`` if it may."""
+    allowed = budget.allows(nodes)
+    if out < allowed:
+        return None
+    detail = f"{what} may have {allowed} nodes out at once ({budget}), {out} are"
+    return Refusal(Reason.BUDGET_EXHAUSTED, node, detail)
+
+
+def cluster_room(
+    node: str, facts: Mapping[str, NodeFacts], budget: Budget | None, claims: Sequence[Claim]
+) -> Refusal | None:
+    """Return why *node* may not be claimed beside *claims*, ``None`` if the cluster's *budget* lets it.
+
+    *facts* are of the latest snapshot. Without a budget one node is out at a time.
+    """
+    if any(claim.node == node for claim in claims):
+        return Refusal(Reason.DRAIN_IN_PROGRESS, node, "is claimed already")
+    out = nodes_out(facts, claims) - {node}
+    return within(budget or ONE_AT_A_TIME, "the cluster", node, nodes=len(facts), out=len(out))

@@ -1,0 +1,79 @@
+"""A controller of nodes, put together in one process: the frame that all have, the cluster, and drains."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from tightship.consolidation.controller import NodeController
+from tightship.consolidation.decision import Decision
+from tightship.consolidation.loop import ConsolidationLoop
+from tightship.consolidation.metrics import ConsolidationMetrics
+from tightship.drain.claims import ClaimLedger
+from tightship.drain.drainer import Drainer
+from tightship.drain.driving import Tools
+from tightship.drain.history import DrainHistory
+from tightship.drain.news import News
+from tightship.drain.telling import Herald
+from tightship.kube.cache import ClusterCache
+from tightship.runtime.loop import in_thread
+from tightship.runtime.main import Runtime
+from tightship.runtime.serving import Frame, serve
+from tightship.settings.process import NodeProcessSettings
+from tightship.settings.sections import HealthKeys
+
+S = TypeVar("S", bound=HealthKeys)
+D = TypeVar("D", bound=Decision)
+
+
+async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: NodeController[S, D]) -> None:
+    """Run *controller* until ``runtime.stop``: watch, lead or stand by, pass after pass, and end in good order."""
+
+    @asynccontextmanager
+    async def make(frame: Frame[S]) -> AsyncIterator[ConsolidationLoop[S, D]]:
+        async with ClusterCache(frame.connection, crashed=frame.wake.set) as cache:
+            yield _loop(frame, run, controller, cache)
+
+    await serve(runtime, run, controller.program, controller.configuration, make)
+
+
+def _loop(
+    frame: Frame[S], run: NodeProcessSettings, controller: NodeController[S, D], cache: ClusterCache
+) -> ConsolidationLoop[S, D]:
+    live, name = frame.live, controller.program.name
+    metrics = ConsolidationMetrics(frame.registry, name)
+    frame.metrics.watch_cache(cache.stats)
+    own = controller.metrics(frame.registry)
+    herald = Herald(frame.events)
+
+    def tell(news: News) -> None:
+        herald(news)
+        metrics.news(news)
+        own.news(news)
+
+    tools = Tools(
+        connection=frame.connection,
+        cache=cache,
+        tell=tell,
+        leading=frame.leading,
+        stopping=frame.runtime.stop.is_set,
+        settings=lambda: controller.drain_settings(live.current),
+        clock=time.time,
+        in_thread=in_thread,
+    )
+    history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
+    drainer = Drainer(
+        tools,
+        ClaimLedger(frame.connection, namespace=run.claims_namespace, name=run.claims_lease),
+        history,
+        controller=name,
+        holder=run.identity,
+        epoch=lambda: frame.elector.epoch,
+        pool_of=lambda node: controller.pool_of(node, live.current),
+    )
+    return ConsolidationLoop(frame, controller, cache=cache, drainer=drainer, history=history, metrics=metrics, own=own)
+
+
+__all__ = ["serve_nodes"]

@@ -1,0 +1,269 @@
+"""The frame that every controller runs in: from the connection to the order in which everything ends.
+
+A controller is what is in the frame: its passes, its status, and what it must finish before the Lease is given up. It
+may be switched off by its live configuration. Then it judges and shows, and changes nothing any more; it keeps the
+Lease until what it had begun is finished, gives it up, and runs for it again when it is switched on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
+from prometheus_client import CollectorRegistry
+
+from tightship.kube.cache import CacheCrashed
+from tightship.kube.connection import Connection, connect
+from tightship.kube.election import Elector, LeaseTiming
+from tightship.observability.events import EventRecorder, ObjectRef
+from tightship.observability.logging import log
+from tightship.observability.metrics import RunMetrics, new_registry
+from tightship.report import Generator
+from tightship.runtime.campaign import Campaign
+from tightship.runtime.heartbeat import Heartbeat
+from tightship.runtime.http import Content, HttpServer
+from tightship.runtime.loop import every
+from tightship.runtime.main import Runtime
+from tightship.runtime.page import Page
+from tightship.settings.live import LiveConfig, Report
+from tightship.settings.process import ProcessSettings
+from tightship.settings.sources import ConfigMapSource, FileSource, Source
+
+LEAST_PAUSE = 1.0
+"""Seconds between two passes at least, however often the loop is woken."""
+PASS_DEADLINE = 600.0
+"""Seconds a pass may take before the process counts as hung."""
+RESIGNATION = 5.0
+"""Seconds that giving up the Lease may take at the end."""
+
+T = TypeVar("T")
+
+
+def always(settings: object) -> bool:
+    """Return true: a controller without a switch."""
+    del settings
+    return True
+
+
+class Configuration(Struct, Generic[T], frozen=True):
+    """How a controller's live configuration is read: see :class:`tightship.settings.live.LiveConfig`.
+
+    What *parse* makes of no texts at all is in use until there are some, and where there are none. *acting* says
+    whether a configuration has the controller switched on.
+    """
+
+    parse: Callable[[Mapping[str, str]], T]
+    acting: Callable[[T], bool] = always
+
+
+class Frame(Struct, Generic[T], frozen=True, kw_only=True):
+    """What a controller finds in its frame. Setting *wake* brings about a pass.
+
+    *program* is the controller: its name in metrics, Events, annotations and the log, and its version.
+    """
+
+    program: Generator
+    run: ProcessSettings
+    configuration: Configuration[T]
+    runtime: Runtime
+    connection: Connection
+    events: EventRecorder
+    live: LiveConfig[T]
+    elector: Elector
+    registry: CollectorRegistry
+    metrics: RunMetrics
+    wake: asyncio.Event
+
+    @property
+    def logger(self) -> logging.Logger:
+        return logging.getLogger(self.program.name.replace("-", "_"))
+
+    def acting(self) -> bool:
+        """Whether the controller is switched on and may change things, if it leads."""
+        # Before the configuration was read nobody knows what is allowed.
+        return not self.run.dry_run and self.live.read and not self.switched_off()
+
+    def switched_off(self) -> bool:
+        """Whether the configuration, once it was read, has the controller switched off."""
+        return self.live.read and not self.configuration.acting(self.live.current)
+
+    def leading(self) -> bool:
+        """Whether this replica is the one that may change things: to be asked before everything that does.
+
+        A leader that is not :meth:`acting` may only finish what was begun.
+        """
+        if self.run.dry_run or not self.live.read:
+            return False
+        return self.elector.is_leader or not self.run.leader_elect
+
+
+class Controller(Protocol):
+    """What runs in a frame. All is called on the event loop; what is not asynchronous must be quick."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether something of this controller's is under way that somebody has to finish, though it is off."""
+
+    def waits_for(self) -> Sequence[str]:
+        """Return why no pass can be made yet, one line each. What it raises ends the process."""
+
+    async def once(self) -> None:
+        """Make one pass."""
+
+    async def stop(self) -> None:
+        """Finish what writes, or leave it in good order: the Lease is given up afterwards."""
+
+    def status(self) -> bytes:
+        """Return the last pass as JSON."""
+
+    def page(self) -> Page:
+        """Return the same for people."""
+
+
+async def serve(
+    runtime: Runtime,
+    run: ProcessSettings,
+    program: Generator,
+    configuration: Configuration[T],
+    make: Callable[[Frame[T]], AbstractAsyncContextManager[Controller]],
+) -> None:
+    """Run what *make* puts into the frame until ``runtime.stop``: lead or stand by, pass after pass, and end well.
+
+    Nothing is written in a dry run. Raises :class:`~tightship.kube.errors.KubeError` and :class:`OSError` where the
+    process can't begin.
+    """
+    registry = new_registry(program.name, program.version)
+    metrics = RunMetrics(registry)
+    wake = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(
+            await connect(run.kubeconfig, run.context, timeout=run.request_timeout)
+        )
+        events = await stack.enter_async_context(
+            EventRecorder(
+                connection,
+                controller=f"tightship.dev/{program.name}",
+                instance=run.identity,
+                dropped=metrics.event_dropped,
+                silent=run.dry_run,
+            )
+        )
+        live = LiveConfig(
+            _source(run, connection),
+            configuration.parse,
+            starting=configuration.parse({}),
+            report=lambda report: _reported(report, frame),
+            changed=wake,
+        )
+        elector = Elector(
+            connection,
+            namespace=run.namespace,
+            name=run.lease_name,
+            identity=run.identity,
+            timing=LeaseTiming(
+                duration=run.lease_duration,
+                renew_deadline=run.lease_renew_deadline,
+                retry_period=run.lease_retry_period,
+            ),
+            on_change=lambda leads: _leads(leads, wake),
+        )
+        metrics.leader.set_function(lambda: float(elector.is_leader))
+        metrics.lease_epoch.set_function(lambda: float(elector.epoch))
+        frame = Frame(
+            program=program,
+            run=run,
+            configuration=configuration,
+            runtime=runtime,
+            connection=connection,
+            events=events,
+            live=live,
+            elector=elector,
+            registry=registry,
+            metrics=metrics,
+            wake=wake,
+        )
+        await stack.enter_async_context(live)
+        controller = await stack.enter_async_context(make(frame))
+        heartbeat = Heartbeat("loop", PASS_DEADLINE)
+        content = Content(
+            registry=registry,
+            heartbeats=(heartbeat,),
+            not_ready=lambda: [*controller.waits_for(), *_unread(live)],
+            status=controller.status,
+            page=controller.page,
+        )
+        await stack.enter_async_context(HttpServer(content, host=run.host, ports=run.ports))
+        await _passes(frame, controller, heartbeat)
+
+
+async def _passes(frame: Frame[T], controller: Controller, heartbeat: Heartbeat) -> None:
+    runtime, run = frame.runtime, frame.run
+    resign = asyncio.Event()
+    election = None
+    try:
+        while not runtime.stop.is_set() and controller.waits_for():
+            heartbeat.beat()
+            await asyncio.sleep(0.1)
+        if run.leader_elect and not run.dry_run:
+            campaign = Campaign(frame.elector, lambda: frame.acting() or controller.unfinished)
+            election = runtime.spawn(campaign.run(resign), "leader election")
+        await every(
+            run.interval,
+            controller.once,
+            stop=runtime.stop,
+            wake=frame.wake,
+            least=LEAST_PAUSE,
+            heartbeat=heartbeat,
+            metrics=frame.metrics,
+            fatal=(CacheCrashed,),
+            name="pass",
+        )
+    except CacheCrashed as error:
+        # What is known of the cluster gets older and older: another process begins anew.
+        runtime.crash(frame.program.name, error)
+    # The order matters: nothing is written after the Lease is given up.
+    await controller.stop()
+    resign.set()
+    if election is not None:
+        await asyncio.wait((election,), timeout=RESIGNATION)
+
+
+def _source(run: ProcessSettings, connection: Connection) -> Source:
+    if run.config_path:
+        return FileSource(run.config_path)
+    return ConfigMapSource(connection, run.namespace, run.config_map)
+
+
+def _unread(live: LiveConfig[T]) -> list[str]:
+    return [] if live.read else [f"configuration not read yet: {live.trouble or 'no answer'}"]
+
+
+def _leads(leads: bool, wake: asyncio.Event) -> None:
+    if leads:
+        wake.set()
+
+
+def _reported(report: Report, frame: Frame[T]) -> None:
+    logger = frame.logger
+    frame.metrics.config_valid.set(1 if report.valid else 0)
+    if report.valid:
+        log(logger, logging.INFO, "configuration in use", source=report.source, absent=report.absent)
+        return
+    for problem in report.problems:
+        log(
+            logger,
+            logging.ERROR,
+            "configuration refused, the last good one stands",
+            source=report.source,
+            error=problem,
+        )
+    if frame.acting():
+        regarding = ObjectRef(kind="ConfigMap", name=frame.run.config_map, namespace=frame.run.namespace)
+        frame.events.record(regarding, "Warning", "ConfigInvalid", "; ".join(report.problems), "Configure")
+
+
+__all__ = ["Configuration", "Controller", "Frame", "always", "serve"]

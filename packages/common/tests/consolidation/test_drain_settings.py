@@ -1,0 +1,58 @@
+"""What drains are told of the settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tightship.consolidation.drains import drain_settings
+from tightship.drain.machine import DrainRules
+from tightship.evictability import ENDS_BY_ITSELF, EvictionRules
+from tightship.settings.loading import load
+from tightship.settings.sections import DrainKeys
+
+Json = dict[str, Any]
+EVICTION = EvictionRules(awaited=ENDS_BY_ITSELF)
+
+
+def test_the_defaults_are_the_machines() -> None:
+    assert drain_settings(DrainKeys(), EVICTION, "likely").rules == DrainRules()
+
+
+def test_every_setting_of_a_drain_reaches_it() -> None:
+    values: Json = {
+        "evictionMethod": "delete",
+        "settleTime": 1,
+        "podEvictionTimeout": "2m",
+        "nodeDrainTimeout": "3m",
+        "awaitCompletionFor": "4m",
+        "notReadyTimeout": "5m",
+        "pendingTimeout": "6m",
+        "handOverTimeout": "7m",
+        "whenNotTaken": "keep",
+        "backoff": "8m",
+        "backoffLimit": "9m",
+        "holdOff": "10m",
+        "maximumEvictionsInFlight": 11,
+    }
+    assert set(DrainKeys.model_fields) == {_field(key) for key in values}
+    found = drain_settings(load(DrainKeys, values), EVICTION, "certain")
+    assert found.rules == DrainRules(
+        settle=1,
+        pod_timeout=120,
+        node_timeout=180,
+        await_timeout=240,
+        not_ready_timeout=300,
+        pending_timeout=360,
+        hand_over_timeout=420,
+        keep_drained=True,
+        backoff_base=480,
+        backoff_limit=540,
+        hold_off=600,
+        most_in_flight=11,
+        past_budgets=True,
+    )
+    assert (found.eviction, found.placement) == (EVICTION, "certain")
+
+
+def _field(key: str) -> str:
+    return next(name for name, field in DrainKeys.model_fields.items() if field.alias == key)

@@ -1,0 +1,82 @@
+"""How many nodes may be out at once, at the moment one is claimed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tightship.consolidation.room import cluster_room, nodes_out, within
+from tightship.drain.claims import Claim
+from tightship.reasons import Reason
+from tightship.settings.fields import Budget
+from tightship.utilization import utilization
+from tightship_e2e.making import NOW, node, snapshot
+
+from .toy import ToyFacts
+
+
+def facts(*draining: str, nodes: int = 5, not_ready: tuple[str, ...] = ()) -> dict[str, ToyFacts]:
+    names = [f"n{number}" for number in range(1, nodes + 1)]
+    made = snapshot(*(node(name, ready="False" if name in not_ready else "True") for name in names))
+    return {
+        name: ToyFacts(view, utilization(view, NOW), draining=name in draining) for name, view in made.nodes.items()
+    }
+
+
+def claim(name: str, controller: str = "node-sibling") -> Claim:
+    return Claim(node=name, op="x", controller=controller, holder="h", since=NOW)
+
+
+@pytest.mark.parametrize(
+    ("known", "claims", "budget", "why"),
+    [
+        ({}, [], None, None),
+        ({}, ["n2"], None, "the cluster may have 1 nodes out at once (1), 1 are"),
+        ({"draining": ["n2"]}, [], None, "the cluster may have 1 nodes out at once (1), 1 are"),
+        ({"draining": ["n2"]}, ["n2"], Budget(count=2), None),
+        ({"draining": ["n2"]}, ["n3"], Budget(count=2), "the cluster may have 2 nodes out at once (2), 2 are"),
+        ({"not_ready": ("n2",)}, [], None, "the cluster may have 1 nodes out at once (1), 1 are"),
+        ({"not_ready": ("n1",)}, [], None, None),
+        ({}, ["gone"], None, None),
+        ({"nodes": 10}, ["n2"], Budget(percent=20), None),
+        ({"nodes": 10}, ["n2", "n3"], Budget(percent=20), "the cluster may have 2 nodes out at once (20%), 2 are"),
+        ({}, [], Budget(count=0), "the cluster may have 0 nodes out at once (0), 0 are"),
+    ],
+    ids=[
+        "nothing is out",
+        "a sibling has claimed one",
+        "one is in drain",
+        "claimed and in drain is one",
+        "one of each",
+        "one is not Ready",
+        "it is itself not Ready",
+        "a claim on a node that is gone",
+        "a percentage",
+        "all of a percentage",
+        "none at all",
+    ],
+)
+def test_the_clusters_budget(known: dict[str, Any], claims: list[str], budget: Budget | None, why: str | None) -> None:
+    draining = known.pop("draining", [])
+    found = cluster_room("n1", facts(*draining, **known), budget, [claim(name) for name in claims])
+    assert (found.detail if found is not None else None) == why
+    assert found is None or (found.reason, found.subject) == (Reason.BUDGET_EXHAUSTED, "n1")
+
+
+def test_a_node_that_is_claimed_is_claimed_by_nobody_else() -> None:
+    found = cluster_room("n1", facts(), Budget(count=5), [claim("n1")])
+    assert found is not None
+    assert (found.reason, found.subject) == (Reason.DRAIN_IN_PROGRESS, "n1")
+
+
+def test_nodes_that_are_out_are_counted_once() -> None:
+    known = facts("n1", "n2", not_ready=("n2", "n3"))
+    assert nodes_out(known, [claim("n1"), claim("n4"), claim("gone")]) == {"n1", "n2", "n3", "n4"}
+
+
+def test_a_budget_of_a_part_names_it() -> None:
+    assert within(Budget(count=2), "pool a", "n1", nodes=4, out=1) is None
+    found = within(Budget(count=2), "pool a", "n1", nodes=4, out=2)
+    assert found is not None
+    assert str(found.detail) == "pool a may have 2 nodes out at once (2), 2 are"

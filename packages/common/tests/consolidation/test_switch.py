@@ -1,0 +1,244 @@
+"""A controller of nodes that is switched off and on, and what it writes in a dry run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from drain.conftest import OTHERS
+from drain.fake_api import EVENTS, LEASES, NODES, Json, budget_refusal
+
+from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+
+from .conftest import Start
+from .toy import NAME, Cluster, until
+
+SOFT = {"key": "tightship.dev/candidate", "value": NAME, "effect": "PreferNoSchedule"}
+
+
+def refused(cluster: Cluster) -> None:
+    """No pod may be evicted: a drain goes on until that changes."""
+    cluster.api.refuse = lambda _: budget_refusal()
+
+
+def allowed(cluster: Cluster) -> None:
+    cluster.api.refuse = lambda _: None
+
+
+def left_behind(cluster: Cluster, phase: Phase, controller: str = NAME) -> None:
+    """Leave a drain of n1 as a process that was killed does."""
+    record = DrainRecord(phase=phase, controller=controller, op="old", holder="gone", epoch=1, since={"Claimed": 1.0})
+
+    def edit(raw: Json) -> None:
+        raw["metadata"]["annotations"] = {DRAIN_ANNOTATION: encode_record(record)}
+        taint = {"key": "tightship.dev/draining", "value": "old", "effect": "NoSchedule"}
+        raw["spec"] = {"unschedulable": True, "taints": [OTHERS, taint]}
+
+    cluster.api.edit_node("n1", edit)
+
+
+async def test_switched_on_it_notes_steers_claims_and_drains(cluster: Cluster, start: Start) -> None:
+    refused(cluster)
+    cluster.configure(goes="n1 n2", note="n2")
+    process = start()
+    await until(lambda: cluster.phase() is Phase.EVICTING)
+    await until(lambda: cluster.noted() == ["n2"])
+    await until(lambda: cluster.soft() == ["n2"])
+    assert cluster.holder == process.run.identity
+    assert cluster.phase("n2") is None, "one node of the cluster at a time"
+    allowed(cluster)
+    cluster.api.edit_node("n2", lambda raw: raw["spec"].update(unschedulable=True))
+    await until(lambda: cluster.api.node("n1") is None)
+    await until(lambda: cluster.claimed() == "[]")
+
+
+async def test_off_from_the_start_it_judges_and_writes_nothing_at_all(cluster: Cluster, start: Start) -> None:
+    cluster.configure(on=False, goes="n1", note="n1")
+    process = start()
+    await process.passes(5)
+    cluster.configure(on="perhaps", goes="n1")
+    await process.passes(5)
+    status = json.loads((await process.get("/status"))[1])
+    page = (await process.get("/"))[1]
+    await process.ended()
+    assert cluster.writes() == []
+    assert status["switchedOff"] is True
+    assert [each["name"] for each in status["plan"]["nodes"] if each["order"] is not None] == ["n1"]
+    assert "Switched off: what is under way is finished, nothing new is begun." in page
+
+
+async def test_switched_on_later_it_begins(cluster: Cluster, start: Start) -> None:
+    cluster.configure(on=False, goes="n1")
+    process = start()
+    await process.passes()
+    cluster.configure(on=True, goes="n1")
+    await until(lambda: cluster.api.node("n1") is None)
+    assert "switchedOff" not in json.loads((await process.get("/status"))[1])
+
+
+async def test_switched_off_it_takes_its_soft_taints_off_and_gives_the_lease_up(cluster: Cluster, start: Start) -> None:
+    cluster.configure(goes="n1", held="n1")
+    process = start()
+    await until(lambda: cluster.soft() == ["n1"])
+    cluster.configure(on=False, goes="n1", held="n1", note="n1")
+    await until(lambda: cluster.holder == "")
+    assert cluster.soft() == []
+    assert cluster.noted() == []
+    written = cluster.writes()
+    await process.passes(5)
+    assert cluster.writes() == written
+
+
+async def test_a_soft_taint_that_the_cache_has_not_seen_yet_is_taken_off_too(cluster: Cluster, start: Start) -> None:
+    process = start()
+    await process.passes()
+    cluster.api.frozen.add(NODES)
+    cluster.configure(goes="n1", held="n1")
+    await until(lambda: cluster.soft() == ["n1"])
+    cluster.configure(on=False, goes="n1", held="n1")
+    await until(lambda: cluster.holder == "")
+    assert cluster.soft() == []
+
+
+async def test_switched_off_a_drain_under_way_is_handed_over_before_the_lease_is_given_up(
+    cluster: Cluster, start: Start
+) -> None:
+    refused(cluster)
+    cluster.configure(goes="n1 n2")
+    process = start()
+    await until(lambda: cluster.phase() is Phase.EVICTING)
+    cluster.configure(on=False, goes="n1 n2")
+    await process.passes(5)
+    assert cluster.holder == process.run.identity
+    assert cluster.phase() is Phase.EVICTING
+    allowed(cluster)
+    await until(lambda: cluster.api.node("n1") is None)
+    await until(lambda: cluster.holder == "")
+    assert cluster.claimed() == "[]"
+    assert cluster.phase("n2") is None
+    last = [each.path for each in cluster.api.did if each.verb != "GET"][-1]
+    assert last.endswith("/leases/toy")
+
+
+async def test_switched_off_a_drain_that_fails_is_restored_before_the_lease_is_given_up(
+    cluster: Cluster, start: Start
+) -> None:
+    refused(cluster)
+    cluster.configure(goes="n1", podEvictionTimeout="1s")
+    process = start()
+    await until(lambda: cluster.phase() is Phase.EVICTING)
+    cluster.configure(on=False, goes="n1", podEvictionTimeout="1s")
+    await until(lambda: cluster.phase() is Phase.BACKOFF)
+    await until(lambda: cluster.holder == "")
+    raw = cluster.api.node()
+    assert raw is not None
+    assert not raw["spec"].get("unschedulable")
+    assert raw["spec"]["taints"] == [OTHERS]
+    await process.ended()
+
+
+@pytest.mark.parametrize("phase", [Phase.CLAIMED, Phase.EVICTING, Phase.RESTORING])
+async def test_off_from_the_start_what_was_left_behind_is_brought_to_its_end(
+    cluster: Cluster, start: Start, phase: Phase
+) -> None:
+    left_behind(cluster, phase)
+    cluster.configure(on=False, goes="n2")
+    start()
+    await until(lambda: cluster.holder == "")
+    assert cluster.phase() is Phase.BACKOFF if phase is Phase.RESTORING else cluster.api.node() is None
+    assert cluster.phase("n2") is None
+    assert cluster.claimed() == "[]"
+
+
+@pytest.mark.parametrize("elects", [True, False])
+@pytest.mark.parametrize("left", ["a drain", "a taint", "a claim"])
+async def test_off_what_others_have_left_is_none_of_its_business(
+    cluster: Cluster, start: Start, left: str, elects: bool
+) -> None:
+    long_ago = "2020-01-01T00:00:00Z"
+    match left:
+        case "a drain":
+            left_behind(cluster, Phase.EVICTING, controller="node-sibling")
+        case "a taint":
+            taint = {"key": "tightship.dev/draining", "value": "old", "effect": "NoSchedule"}
+            cluster.api.edit_node("n1", lambda raw: raw.update(spec={"unschedulable": True, "taints": [OTHERS, taint]}))
+        case "a claim":
+            claim = {"node": "n1", "op": "x", "controller": "node-sibling", "holder": "h", "since": long_ago}
+            notes = {"tightship.dev/claims": json.dumps([claim])}
+            meta = {"name": "tightship-claims", "namespace": "default", "annotations": notes, "uid": "u"}
+            cluster.api.put(LEASES, {"metadata": meta, "spec": {}})
+    cluster.configure(on=False)
+    process = start(leader_elect=elects)
+    await process.passes(5)
+    cluster.configure(on=False, goes="n2")
+    await process.passes()
+    assert cluster.writes() == []
+    cluster.configure(on=True)
+    await until(lambda: any("/nodes/n1" in each for each in cluster.writes()) and cluster.claimed() == "[]")
+
+
+async def test_off_a_standby_ends_what_the_leader_that_was_killed_had_begun(cluster: Cluster, start: Start) -> None:
+    refused(cluster)
+    cluster.configure(goes="n1")
+    quick = {"lease_duration": 0.5, "lease_renew_deadline": 0.3}
+    first = start(**quick)
+    await until(lambda: cluster.phase() is Phase.EVICTING)
+    cluster.configure(on=False, goes="n1")
+    second = start(**quick)
+    await second.passes()
+    await first.killed()
+    allowed(cluster)
+    await until(lambda: cluster.api.node("n1") is None)
+    await until(lambda: cluster.holder == "")
+    assert cluster.claimed() == "[]"
+
+
+async def test_a_single_replica_without_election_follows_the_switch(cluster: Cluster, start: Start) -> None:
+    refused(cluster)
+    cluster.configure(on=False, goes="n1")
+    process = start(leader_elect=False)
+    await process.passes(5)
+    assert cluster.writes() == []
+    cluster.configure(goes="n1")
+    await until(lambda: cluster.phase() is Phase.EVICTING)
+    cluster.configure(on=False, goes="n1")
+    allowed(cluster)
+    await until(lambda: cluster.api.node("n1") is None)
+    await until(lambda: cluster.claimed() == "[]")
+
+
+async def test_a_ledger_that_may_not_be_read_is_no_trouble_while_off(
+    cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.configure(on=False, goes="n1")
+    process = start()
+    await process.passes()
+    monkeypatch.setitem(cluster.api.objects[LEASES], "default/tightship-claims", unreadable_ledger())
+    await process.passes()
+    assert process.value("tightship_loop_failures_total") == 0
+
+
+def unreadable_ledger() -> Json:
+    notes = {"tightship.dev/claims": "no list"}
+    return {
+        "metadata": {"name": "tightship-claims", "namespace": "default", "resourceVersion": "1", "annotations": notes}
+    }
+
+
+async def test_a_dry_run_writes_nothing_whatever_it_finds(cluster: Cluster, start: Start) -> None:
+    left_behind(cluster, Phase.EVICTING)
+    cluster.api.edit_node("n2", lambda raw: raw["spec"].update(taints=[SOFT]))
+    cluster.configure(goes="n2", note="n2", settleTime="never")
+    process = start(dry_run=True)
+    await process.passes()
+    cluster.configure(goes="n2", note="n2")
+    await process.passes()
+    cluster.configure(on=False, goes="n2", note="n2")
+    await process.passes()
+    await process.ended()
+    assert cluster.writes() == []
+    assert cluster.api.objects[EVENTS] == {}
+    assert not [path for path in cluster.api.asked if "/leases/" in path], (
+        "with the right to read nodes and pods it is content"
+    )
+    assert cluster.api.objects[NODES]["n2"]["spec"]["taints"] == [SOFT]

@@ -1,0 +1,258 @@
+"""A controller of nodes whose judgement is what its ConfigMap says, as the process runs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+from drain.fake_api import LEASES, NODES, FakeApi, Json
+from msgspec import Struct
+from prometheus_client import CollectorRegistry, Gauge
+
+from tightship.cluster import NodeView, Snapshot
+from tightship.consolidation.controller import NodeController
+from tightship.consolidation.drains import drain_settings
+from tightship.consolidation.room import cluster_room
+from tightship.consolidation.serving import serve_nodes
+from tightship.consolidation.status import Remarks
+from tightship.consolidation.steering import Steering, steer
+from tightship.drain.claims import Claim
+from tightship.drain.news import News
+from tightship.drain.writing import NodePatch
+from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
+from tightship.evictability import EvictionRules
+from tightship.objects import Pod
+from tightship.plan import Plan, Removal
+from tightship.reasons import Reason, Refusal
+from tightship.report import Generator, SettingsView
+from tightship.runtime.main import Runtime
+from tightship.runtime.page import Fact
+from tightship.runtime.serving import Configuration
+from tightship.settings.loading import load
+from tightship.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
+from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
+from tightship.utilization import Utilization, utilization
+
+NAME = "node-toy"
+CONFIG, LEASE = "toy-config", "toy"
+NOTE = "toy.dev/note"
+
+
+class ToySettings(DrainKeys, HealthKeys, SteeringKeys):
+    """*goes* are the nodes to remove, *note* those to write a note on, both in order, *held* those that wait."""
+
+    on: bool = True
+    goes: str = ""
+    note: str = ""
+    held: str = ""
+
+
+def parse(data: Mapping[str, str]) -> ToySettings:
+    return load(ToySettings, {"settleTime": 0, "pendingTimeout": "1h", **data})
+
+
+class ToyFacts(Struct, frozen=True):
+    view: NodeView
+    utilization: Utilization
+    draining: bool = False
+    pool: str = "pool"
+    evict: tuple[Pod, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+class ToyNote(Struct, frozen=True):
+    node: str
+
+    @property
+    def patch(self) -> NodePatch:
+        return NodePatch(annotations={NOTE: "yes"})
+
+
+class ToyDecision(Struct, frozen=True):
+    snapshot: Snapshot
+    settings: ToySettings
+    now: float
+    facts: Mapping[str, ToyFacts]
+    plan: Plan
+    held: Mapping[str, Refusal]
+    unhealthy: Refusal | None
+    steering: Steering
+    notes: tuple[ToyNote, ...]
+    finished: tuple[Finished, ...]
+
+    @property
+    def settings_view(self) -> SettingsView:
+        return SettingsView("as it is told", {"goes": self.settings.goes})
+
+    def room(self, node: str, claims: Sequence[Claim]) -> Refusal | None:
+        return cluster_room(node, self.facts, None, claims)
+
+
+def decide(
+    snapshot: Snapshot, settings: ToySettings, now: float, *, finished: Sequence[Finished], unhealthy: Refusal | None
+) -> ToyDecision:
+    goes = [name for name in settings.goes.split() if name in snapshot.nodes]
+    plan = Plan("toy", "likely", tuple(Removal(name, 1, ()) for name in goes), {})
+    waits = {name: Refusal(Reason.COOL_DOWN, name, "as it is told") for name in settings.held.split()}
+    held = {name: unhealthy or waits[name] for name in goes if unhealthy is not None or name in waits}
+    notes = [name for name in settings.note.split() if NOTE not in snapshot.nodes[name].node.annotations]
+    return ToyDecision(
+        snapshot=snapshot,
+        settings=settings,
+        now=now,
+        facts={name: ToyFacts(view, utilization(view, now)) for name, view in snapshot.nodes.items()},
+        plan=plan,
+        held=held,
+        unhealthy=unhealthy,
+        steering=steer(snapshot, plan, settings.candidate_taints, settings.steering, NAME),
+        notes=tuple(map(ToyNote, notes)),
+        finished=tuple(finished),
+    )
+
+
+class ToyMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._nodes = Gauge("toy_nodes", "Nodes.", registry=registry)
+        self._news = Gauge("toy_news", "What drains have told.", registry=registry)
+        self.last: ToyDecision | None = None
+
+    def update(self, decision: ToyDecision) -> None:
+        self.last = decision
+        self._nodes.set(len(decision.facts))
+
+    def news(self, news: News) -> None:
+        self._news.inc()
+
+
+TOY: NodeController[ToySettings, ToyDecision] = NodeController(
+    program=Generator(NAME, "0.7"),
+    kind="ToyStatus",
+    configuration=Configuration(parse, acting=lambda settings: settings.on),
+    decide=decide,
+    drain_settings=lambda settings: drain_settings(settings, EvictionRules(), "likely"),
+    pool_of=lambda node, settings: "pool",
+    metrics=ToyMetrics,
+    remarks=lambda decision: Remarks((Fact("toys", "7"),), ("All is toys.",)),
+)
+
+
+class ToyRun(NodeProcessSettings):
+    interval: Positive = variable("PAUSE_SECONDS", default=0.02)
+    config_map: Name = variable("CONFIG_MAP_NAME", default=CONFIG)
+    ports: Ports = variable("HTTP_PORTS", default=(0,))
+    lease_name: Name = variable("LEASE_NAME", default=LEASE)
+    host: str = variable("HTTP_HOST", default="127.0.0.1")
+    lease_retry_period: Positive = variable("LEASE_RETRY_PERIOD_SECONDS", default=0.05)
+    stop_timeout: Positive = variable("STOP_TIMEOUT_SECONDS", default=5.0)
+
+
+async def until(condition: Callable[[], object], deadline: float = 30) -> None:
+    """Wait for *condition*, looking again whenever the loop has been round."""
+    async with asyncio.timeout(deadline):
+        while not condition():  # noqa: ASYNC110 - any condition, on either side of the connection
+            await asyncio.sleep(0.002)
+
+
+class Process:
+    """A process of the toy, in this one."""
+
+    def __init__(self, run: ToyRun) -> None:
+        self.run = run
+        self.runtime = Runtime()
+        self.registry: CollectorRegistry | None = None
+        self.own: ToyMetrics | None = None
+        toy = msgspec.structs.replace(TOY, metrics=self._metrics)
+        self.task = asyncio.create_task(serve_nodes(self.runtime, run, toy))
+
+    def _metrics(self, registry: CollectorRegistry) -> ToyMetrics:
+        self.registry = registry
+        self.own = ToyMetrics(registry)
+        return self.own
+
+    @property
+    def last(self) -> ToyDecision | None:
+        """The last decision."""
+        return self.own.last if self.own is not None else None
+
+    def value(self, name: str, **labels: str) -> float:
+        """A metric of the process, 0 before it is there."""
+        found = self.registry.get_sample_value(name, labels) if self.registry is not None else None
+        return 0.0 if found is None else found
+
+    async def passes(self, times: int = 3) -> None:
+        """Wait for so many whole passes."""
+        name = "tightship_loop_duration_seconds_count"
+        wanted = self.value(name) + times + 1
+        await until(lambda: self.value(name) >= wanted or self.task.done())
+        assert not self.task.done()
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Ask it over HTTP."""
+        url = f"http://127.0.0.1:{self.run.ports[0]}{path}"
+        async with aiohttp.ClientSession() as http, http.get(url) as answer:
+            return answer.status, await answer.text()
+
+    async def ended(self) -> None:
+        self.runtime.end()
+        await self.task
+        await self.runtime.close()
+
+    async def killed(self) -> None:
+        """End it as if by SIGKILL: nothing is written any more."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        await self.runtime.close()
+        others = [each for each in asyncio.all_tasks() if each.get_name().startswith("drain of ")]
+        for each in others:
+            each.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+class Cluster:
+    """What a test looks at: the API server's side."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+
+    def configure(self, **data: Any) -> None:
+        self.api.configure(
+            CONFIG, {key: str(value).lower() if isinstance(value, bool) else value for key, value in data.items()}
+        )
+
+    @property
+    def holder(self) -> str | None:
+        return self.api.holder(LEASE)
+
+    def record(self, name: str = "n1") -> DrainRecord | None:
+        raw = self.api.node(name)
+        note = (raw or {}).get("metadata", {}).get("annotations", {}).get(DRAIN_ANNOTATION)
+        return None if note is None else decode_record(note)
+
+    def phase(self, name: str = "n1") -> Phase | None:
+        record = self.record(name)
+        return None if record is None else record.phase
+
+    def soft(self) -> list[str]:
+        """The nodes that carry the toy's soft taint."""
+        return sorted(
+            name
+            for name, raw in self.api.objects[NODES].items()
+            if any((each["key"], each.get("value")) == ("tightship.dev/candidate", NAME) for each in taints(raw))
+        )
+
+    def noted(self) -> list[str]:
+        return sorted(n for n, raw in self.api.objects[NODES].items() if NOTE in raw["metadata"].get("annotations", {}))
+
+    def writes(self) -> list[str]:
+        return [f"{each.verb} {each.path}" for each in self.api.did]
+
+    def claimed(self) -> str:
+        lease = self.api.objects[LEASES].get("default/tightship-claims", {"metadata": {}})
+        return str(lease["metadata"].get("annotations", {}).get("tightship.dev/claims", "[]"))
+
+
+def taints(raw: Json) -> list[Json]:
+    return list(raw["spec"].get("taints") or [])

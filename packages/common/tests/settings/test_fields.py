@@ -1,0 +1,55 @@
+"""Kinds of values in settings."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel, Field
+
+from tightship.settings.fields import Budget, GoBool, Seconds, is_duration
+from tightship.settings.loading import SettingsError, load
+from tightship.settings.showing import plain
+
+
+class Model(BaseModel):
+    pause: Seconds = 60.0
+    longest: Seconds = Field(default=90.0, alias="longestPause", validate_default=True)
+    on: GoBool = True
+    count: int = 0
+
+
+@pytest.mark.parametrize(
+    ("unit", "written", "seconds"),
+    [("s", "5", 5), ("m", "5", 300), ("m", "90s", 90), ("s", 5, 5), ("m", 5, 5), ("m", 1.5, 1.5), ("m", "0.5", 30)],
+)
+def test_a_plain_number_in_a_text_has_the_unit_of_its_model(unit: str, written: object, seconds: float) -> None:
+    """One that is no text is seconds already, so that defaults are never read again in another unit."""
+    loaded = load(Model, {"pause": written}, plain_unit=unit)
+    assert (loaded.pause, loaded.longest) == (seconds, 90)
+
+
+def test_the_error_names_the_unit() -> None:
+    with pytest.raises(SettingsError, match=r"pause: 'soon'.* or a plain number of minutes"):
+        load(Model, {"pause": "soon"}, plain_unit="m")
+
+
+def test_fields_of_durations_are_known() -> None:
+    assert [name for name, field in Model.model_fields.items() if is_duration(field)] == ["pause", "longest"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1.5, 1.5),
+        (2.0, 2),
+        (True, True),
+        (None, None),
+        ("word", "word"),
+        (("b", "a"), ["b", "a"]),
+        (frozenset({"b", "a"}), ["a", "b"]),
+        (Budget(count=3), 3),
+        (Budget(percent=10), "10%"),
+    ],
+)
+def test_settings_are_shown_as_plain_data(value: object, shown: object) -> None:
+    assert plain(value) == shown
+    assert type(plain(value)) is type(shown)

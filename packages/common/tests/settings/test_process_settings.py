@@ -1,0 +1,153 @@
+"""What a process is told by flags and environment, whichever controller it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tightship.settings.loading import SettingsError
+from tightship.settings.process import (
+    LogFormat,
+    Name,
+    NodeProcessSettings,
+    Ports,
+    Positive,
+    ProcessSettings,
+    load_process,
+    variable,
+)
+
+NOWHERE = Path("/nonexistent")
+OLD_PROBES = 9102
+
+
+class Own(NodeProcessSettings):
+    """A controller with names of its own, and a port beside that of an older probe."""
+
+    interval: Positive = variable("PAUSE_SECONDS", default=300.0)
+    config_map: Name = variable("CONFIG_MAP_NAME", default="own-config")
+    ports: Ports = variable("HTTP_PORTS", default=(8080, OLD_PROBES))
+    listening_port: Ports = variable("LISTENING_PORT", default=(8080,))
+    lease_name: Name = variable("LEASE_NAME", default="own")
+    log_format: LogFormat = variable("OLD_LOG_FORMAT", "LOG_FORMAT", default="plaintext")
+
+    def filled(self, namespace: str, unique: str) -> Self:
+        found = super().filled(namespace, unique)
+        return (
+            found
+            if "ports" in self.model_fields_set
+            else found.model_copy(update={"ports": (*self.listening_port, OLD_PROBES)})
+        )
+
+
+class WithoutNodes(ProcessSettings):
+    """A controller that drains nothing."""
+
+    interval: Positive = variable("PAUSE_SECONDS", default=60.0)
+    config_map: Name = variable("CONFIG_MAP_NAME", default="scaler")
+    ports: Ports = variable("HTTP_PORTS", default=(5000,))
+    lease_name: Name = variable("LEASE_NAME", default="scaler")
+
+
+def loaded(environment: dict[str, str], flags: dict[str, object] | None = None, file: Path = NOWHERE) -> Own:
+    return load_process(Own, environment, flags, namespace_file=file, unique=lambda: "cafe")
+
+
+def problems(environment: dict[str, str], flags: dict[str, object] | None = None) -> list[str]:
+    with pytest.raises(SettingsError) as refused:
+        loaded(environment, flags)
+    return refused.value.problems
+
+
+def test_a_controller_that_drains_nothing_knows_no_claims() -> None:
+    found = load_process(WithoutNodes, {"CLAIMS_LEASE_NAME": "!", "LEASE_NAME": "mine"}, namespace_file=NOWHERE)
+    assert (found.interval, found.lease_name, found.ports) == (60, "mine", (5000,))
+    assert not hasattr(found, "claims_lease")
+
+
+@pytest.mark.parametrize(
+    ("environment", "ports"),
+    [
+        ({}, (8080, 9102)),
+        ({"LISTENING_PORT": "8090"}, (8090, 9102)),
+        ({"LISTENING_PORT": "8090", "HTTP_PORTS": "1,2"}, (1, 2)),
+    ],
+)
+def test_an_older_name_of_one_port_leaves_the_port_of_the_probes(
+    environment: dict[str, str], ports: tuple[int, ...]
+) -> None:
+    assert loaded(environment).ports == ports
+
+
+def test_the_first_name_that_is_set_counts() -> None:
+    assert loaded({"OLD_LOG_FORMAT": "v3", "LOG_FORMAT": "json"}).log_format == "v3"
+    assert loaded({"LOG_FORMAT": "json"}).log_format == "json"
+
+
+def test_flags_come_before_the_environment_and_that_before_defaults() -> None:
+    environment = {"LEASE_NAME": "from-environment", "HTTP_PORTS": "1", "LOG_FORMAT": "json", "DRY_RUN": "false"}
+    found = loaded(environment, {"ports": [2, 3], "dry_run": True, "config_path": "c.yaml"})
+    assert (found.lease_name, found.ports, found.log_format) == ("from-environment", (2, 3), "json")
+    assert (found.dry_run, found.config_path) == (True, Path("c.yaml"))
+
+
+def test_the_environment_of_the_process_is_not_read_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEASE_NAME", "other")
+    monkeypatch.setenv("interval", "1")
+    assert (loaded({}).lease_name, loaded({}).interval) == ("own", 300)
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert loaded({"NAMESPACE": "", "POD_NAMESPACE": "pods", "DRY_RUN": ""}).namespace == "pods"
+
+
+def test_the_namespace_is_by_default_the_pods_own(tmp_path: Path) -> None:
+    file = tmp_path / "namespace"
+    file.write_text("tools\n")
+    assert loaded({}, file=file).namespace == "tools"
+    assert loaded({}, file=file).claims_namespace == "tools"
+    assert loaded({"NAMESPACE": "default"}, file=file).namespace == "default"
+
+
+def test_an_identity_is_unique_to_the_process() -> None:
+    assert load_process(Own, {"POD_NAME": "p"}).identity != load_process(Own, {"POD_NAME": "p"}).identity
+    assert loaded({}).identity.endswith("_cafe")
+    assert len(loaded({}).identity) > len("_cafe")
+
+
+def test_all_that_is_wrong_is_told_at_once_with_name_value_and_what_is_allowed() -> None:
+    found = problems(
+        {
+            "PAUSE_SECONDS": "soon",
+            "LOG_FORMAT": "xml",
+            "LOG_LEVEL": "loud",
+            "HTTP_PORTS": "9101,99999",
+            "DRY_RUN": "maybe",
+            "POD_NAMESPACE": "A B",
+            "LEASE_DURATION_SECONDS": "5",
+            "STOP_TIMEOUT_SECONDS": "60",
+            "REQUEST_TIMEOUT_SECONDS": "0",
+        },
+        {"lease_name": "Mine", "leader_elect": "perhaps"},
+    )
+    told = dict(each.split(": ", 1) for each in found)
+    assert set(told) == {
+        "PAUSE_SECONDS",
+        "LOG_FORMAT",
+        "LOG_LEVEL",
+        "HTTP_PORTS",
+        "DRY_RUN",
+        "POD_NAMESPACE",
+        "LEASE_RENEW_DEADLINE_SECONDS",
+        "STOP_GRACE_SECONDS",
+        "REQUEST_TIMEOUT_SECONDS",
+        "--lease-name",
+        "--no-leader-elect",
+    }
+    assert told["LOG_FORMAT"] == "'xml': allowed are plaintext, console, json, stackdriver, v3"
+    assert "'soon' is not a duration; allowed is a duration such as 90s" in told["PAUSE_SECONDS"]
+    assert told["DRY_RUN"] == "'maybe': is no switch; allowed are true and false"
+    assert told["LEASE_RENEW_DEADLINE_SECONDS"] == "10.0: must be below LEASE_DURATION_SECONDS, which is 5"
+    assert told["STOP_GRACE_SECONDS"] == "25.0: must be above STOP_TIMEOUT_SECONDS, which is 60"

@@ -1,0 +1,89 @@
+"""The command ``run``: what reaches the controller, and what is said when it can't."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from tightship.cli import CliError, Parser
+from tightship.cli.run_command import add_run
+from tightship.runtime.main import Runtime
+from tightship.settings.process import Name, Ports, Positive, ProcessSettings, variable
+
+
+class Own(ProcessSettings):
+    interval: Positive = variable("PAUSE_SECONDS", default=300.0)
+    config_map: Name = variable("CONFIG_MAP_NAME", default="own-config")
+    ports: Ports = variable("HTTP_PORTS", default=(5000,))
+    lease_name: Name = variable("LEASE_NAME", default="own")
+
+
+class Command:
+    """The command, and what its controller was given."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Own, Mapping[str, str]]] = []
+        self.parser = Parser("own", "Does its own.")
+        commands = self.parser.add_subparsers(parser_class=Parser)
+        add_run(
+            commands,
+            "own",
+            "7.8",
+            does="again and again",
+            description="Runs.",
+            live="queries and limits",
+            settings=Own,
+            serve=self.serve,
+        )
+
+    async def serve(self, runtime: Runtime, settings: Own, environment: Mapping[str, str]) -> None:
+        self.given.append((settings, environment))
+        runtime.end()
+
+    def __call__(self, *arguments: str) -> int:
+        parsed = self.parser.parse_args(["run", *arguments])
+        code: int = parsed.run(parsed)
+        return code
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    for name in ("LEASE_NAME", "LOG_LEVEL", "PAUSE_SECONDS"):
+        monkeypatch.delenv(name, raising=False)
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    yield Command()
+    root.handlers, root.level = before
+
+
+def test_flags_and_environment_reach_the_controller(
+    run: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LEASE_NAME", "lease")
+    monkeypatch.setenv("PAUSE_SECONDS", "9")
+    code = run("--interval", "5", "--port", "1", "--port", "2", "--dry-run", "--no-leader-elect", "--config", "c.yaml")
+    assert code == 0
+    [(settings, environment)] = run.given
+    assert (settings.interval, settings.ports, settings.lease_name) == (5, (1, 2), "lease")
+    assert (settings.dry_run, settings.leader_elect, str(settings.config_path)) == (True, False, "c.yaml")
+    assert environment["PAUSE_SECONDS"] == "9"
+    assert capsys.readouterr().err.startswith("own 7.8\n")
+
+
+def test_all_that_is_wrong_is_told_before_anything_runs(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEASE_NAME", "A B")
+    with pytest.raises(CliError) as refused:
+        run("--interval", "soon", "--log-level", "loud")
+    assert [each.partition(": ")[0] for each in refused.value.problems] == ["--interval", "--log-level", "LEASE_NAME"]
+    assert refused.value.code == 1
+    assert run.given == []
+
+
+def test_the_help_says_what_is_live(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "ConfigMap with queries and limits, watched" in text
+    assert "Queries and limits come from the ConfigMap, live." in text

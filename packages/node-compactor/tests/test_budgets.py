@@ -1,0 +1,49 @@
+"""What may be claimed beside what is claimed: the pool's budget and minimum, after the cluster's budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node_compactor.deciding import decide
+from node_compactor.settings import load_settings
+from tightship.drain.claims import Claim
+from tightship.reasons import Refusal
+from tightship_e2e.making import NOW, node, snapshot
+
+Json = dict[str, Any]
+CLUSTER = snapshot(*(node(f"{pool}{n}", labels={"nodepool": pool}) for pool in "ab" for n in range(1, 5)))
+
+
+def room(node: str, claimed: str = "", *, cluster: object = 8, **pool: object) -> Refusal | None:
+    """Whether *node* may go too while the nodes *claimed* are out."""
+    pools = {"a": {"enabled": True, **pool}, "b": {"enabled": True}}
+    settings = load_settings({"nodePools": pools, "maximumNodesInDrain": cluster})
+    claims = [Claim(node=name, op="x", controller="node-refiner", holder="h", since=NOW) for name in claimed.split()]
+    return decide(CLUSTER, settings, NOW).room(node, claims)
+
+
+@pytest.mark.parametrize(
+    ("node", "claimed", "given", "why"),
+    [
+        ("a1", "", {}, ""),
+        ("a1", "a2 b1", {}, ""),
+        ("a1", "b1", {"cluster": 1}, "BudgetExhausted a1: the cluster may have 1 nodes out at once (1), 1 are"),
+        ("a1", "b1", {"cluster": None}, "BudgetExhausted a1: the cluster may have 1 nodes out at once (1), 1 are"),
+        ("a1", "a1", {}, "DrainInProgress a1: is claimed already"),
+        ("a1", "b1 b2", {"maximumNodesInDrain": 1}, ""),
+        (
+            "a1",
+            "a2",
+            {"maximumNodesInDrain": "25%"},
+            "BudgetExhausted a1: pool a may have 1 nodes out at once (25%), 1 are",
+        ),
+        ("b1", "a2", {"maximumNodesInDrain": 1}, ""),
+        ("a1", "b1 b2", {"minimumNodeCount": 3}, ""),
+        ("a1", "a2", {"minimumNodeCount": 3}, "PoolMinSize a1: pool a would keep 2 nodes, its minimum is 3"),
+    ],
+)
+def test_a_claim_is_judged_beside_all_others(node: str, claimed: str, given: Json, why: str) -> None:
+    found = room(node, claimed, **given)
+    assert ("" if found is None else str(found)) == why

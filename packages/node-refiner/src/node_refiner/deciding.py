@@ -1,0 +1,94 @@
+"""One pass of the running refiner: everything it would do and why, from a snapshot. Pure; made in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from node_refiner.describing import summarize, wire
+from node_refiner.facts import NodeFacts
+from node_refiner.outlook import Outlook, below_minimums
+from node_refiner.pacing import cooling
+from node_refiner.policy import CONTROLLER, Policy
+from node_refiner.settings import RefinerSettings
+from tightship.cluster import Snapshot
+from tightship.consolidation.decision import NodeNote
+from tightship.consolidation.room import cluster_room
+from tightship.consolidation.steering import Steering, steer
+from tightship.drain.claims import Claim
+from tightship.drain_record import Finished
+from tightship.plan import Plan, make_plan
+from tightship.reasons import Refusal
+from tightship.report import SettingsView
+
+
+class Decision(Struct, frozen=True):
+    """What to do with *snapshot* at *now* (seconds since 1970).
+
+    The plan is the direction; *held* says of its nodes what they all wait for, a pause or the health brake
+    (*unhealthy*). *outlook* has the figures behind the plan.
+    """
+
+    snapshot: Snapshot
+    settings: RefinerSettings
+    now: float
+    facts: Mapping[str, NodeFacts]
+    outlook: Outlook
+    plan: Plan
+    held: Mapping[str, Refusal]
+    unhealthy: Refusal | None
+    steering: Steering
+
+    @property
+    def notes(self) -> tuple[NodeNote, ...]:
+        """Nothing is written on nodes but drains and soft taints."""
+        return ()
+
+    @property
+    def settings_view(self) -> SettingsView:
+        return SettingsView(summarize(self.settings, "live"), wire(self.settings))
+
+    def room(self, node: str, claims: Sequence[Claim]) -> Refusal | None:
+        """Return why *node* may not be claimed beside *claims*, ``None`` if it may.
+
+        The minimums are asked for once more: what a sibling has claimed since the plan is no node that remains.
+        """
+        refusal = cluster_room(node, self.facts, self.settings.cluster_budget, claims)
+        if refusal is not None:
+            return refusal
+        taken = {claim.node for claim in claims} | {node}
+        left = [fact for name, fact in self.facts.items() if name not in taken]
+        remaining, untainted = sum(fact.remains for fact in left), sum(fact.counted for fact in left)
+        return below_minimums(node, remaining, untainted, self.settings)
+
+
+def decide(
+    snapshot: Snapshot,
+    settings: RefinerSettings,
+    now: float,
+    *,
+    finished: Sequence[Finished] = (),
+    unhealthy: Refusal | None = None,
+) -> Decision:
+    """Judge every node of *snapshot*.
+
+    *finished* are drains that ended lately, of whichever controller; *unhealthy* is the health brake's refusal.
+    """
+    policy = Policy(settings, now)
+    facts = policy.facts(snapshot)
+    ahead = policy.outlook(snapshot, facts)
+    judgement = policy.judgement(snapshot, facts, ahead)
+    plan = make_plan(policy.plannable(snapshot), lambda _: judgement, policy.strategy, settings.placement)
+    held = unhealthy or cooling(snapshot, settings, now, finished)
+    return Decision(
+        snapshot=snapshot,
+        settings=settings,
+        now=now,
+        facts=facts,
+        outlook=ahead,
+        plan=plan,
+        held={} if held is None else {each.node: held for each in plan.removals},
+        unhealthy=unhealthy,
+        steering=steer(snapshot, plan, settings.candidate_taints, settings.steering, CONTROLLER),
+    )

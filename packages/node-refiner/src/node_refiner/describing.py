@@ -1,0 +1,63 @@
+"""Settings and figures as others see them: all values by the keys of the configuration, and one line for people."""
+
+from __future__ import annotations
+
+import math
+
+from node_refiner.configuration import DURATIONS, KEYS
+from node_refiner.outlook import Outlook
+from node_refiner.settings import RefinerSettings
+from tightship.report import ExcessSummary
+from tightship.report.document import Setting
+from tightship.report.inputs import share
+from tightship.settings.showing import plain
+
+
+def wire(settings: RefinerSettings) -> dict[str, Setting]:
+    """Return all settings as plain data that :func:`~node_refiner.configuration.load_settings` reads back."""
+    return {key: _setting(name, getattr(settings, name)) for name, key in KEYS.items()}
+
+
+def _setting(name: str, value: object) -> Setting:
+    # A plain number would be minutes: durations are shown with their unit.
+    if name in DURATIONS and isinstance(value, float):
+        minutes = value / 60
+        return f"{minutes:g}m" if minutes.is_integer() and value else f"{value:g}s"
+    return plain(value)
+
+
+def summarize(settings: RefinerSettings, config: str | None) -> str:
+    """Return the settings that shape a plan, in one line; *config* is the file they came from."""
+    origin = "no configuration given" if config is None else f"from {config}"
+    minimums = f"{settings.minimum_nodes} nodes and {settings.minimum_non_tainted_nodes} untainted"
+    parts = [f"threshold {settings.excess_nodes_threshold:g}, minimum {minimums} ({origin})"]
+    if not settings.drainer_enabled:
+        parts.append("drainer disabled")
+    if settings.candidate_order == "score" and (settings.cpu_weight, settings.memory_weight) != (0.8, 0.2):
+        parts.append(f"weights {settings.cpu_weight:g} CPU, {settings.memory_weight:g} memory")
+    if settings.max_nodes is not None:
+        parts.append(f"at most {settings.max_nodes} removals")
+    if settings.disabled_rules:
+        parts.append(f"without {', '.join(sorted(settings.disabled_rules))}")
+    return "; ".join(parts)
+
+
+def excess_summary(outlook: Outlook, settings: RefinerSettings) -> ExcessSummary:
+    """Return the figures of *outlook* for a document."""
+    counted, excess = outlook.counted, outlook.excess
+    return ExcessSummary(
+        nodes=None if excess is None else _figure(excess.nodes),
+        resource=None if excess is None else "cpu" if excess.cpu <= excess.memory else "memory",
+        cpu=None if excess is None else _figure(excess.cpu),
+        memory=None if excess is None else _figure(excess.memory),
+        candidate=None if excess is None else excess.node,
+        could_go=len(outlook.turns),
+        threshold=settings.excess_nodes_threshold,
+        counted_nodes=counted.many,
+        cpu_milli=share(counted.cpu_requested, counted.cpu_allocatable),
+        memory_bytes=share(counted.memory_requested, counted.memory_allocatable),
+    )
+
+
+def _figure(nodes: float) -> float | None:
+    return round(nodes, 4) if math.isfinite(nodes) else None

@@ -1,0 +1,75 @@
+"""What Prometheus is told of the cluster and of drains under the older controller's names, as they were.
+
+Utilization is in percent of what the counted nodes can allocate. The three counters count what was done, where the
+older controller counted what it was about to try. What is told of plans and drains besides is
+:mod:`tightship.consolidation.metrics`'s.
+"""
+
+from __future__ import annotations
+
+import math
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from node_refiner.deciding import Decision
+from tightship.drain.news import News, Told
+from tightship.drain_record import Phase
+from tightship.observability.metrics import NamedCounter
+
+OLD = "node_refiner_"
+
+_GAUGES = {
+    "cluster_excess_nodes": "How many nodes like the candidate at hand the cluster could do without.",
+    "cluster_non_tainted_nodes": "The number of counted nodes: Ready, schedulable, and without a taint that keeps "
+    "pods away.",
+    "cluster_nodes": "The number of nodes.",
+    "cluster_pods": "The number of pods on nodes.",
+    "cluster_cpu_utilization": "CPU requests on the counted nodes, in percent of what they can allocate.",
+    "cluster_memory_utilization": "Memory requests on the counted nodes, in percent of what they can allocate.",
+    "cluster_unschedulable_nodes": "The number of cordoned nodes.",
+    "cluster_could_go_nodes": "The number of nodes that could really go, pod by pod, one after another.",
+}
+_COUNTERS = {
+    "nodes_cordoned": "Nodes cordoned for a drain.",
+    "nodes_drained": "Nodes that a drain has emptied.",
+    "nodes_uncordoned": "Nodes uncordoned again, since their drain was given up.",
+}
+
+
+class RefinerMetrics:
+    """The metrics that only the refiner has; made once for a *registry*. To be told of by one thread at a time."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._gauges = {name: Gauge(OLD + name, text, registry=registry) for name, text in _GAUGES.items()}
+        self._counters = {name: NamedCounter(OLD + name, text, registry=registry) for name, text in _COUNTERS.items()}
+
+    def update(self, decision: Decision) -> None:
+        """Replace everything by what the last pass has found."""
+        outlook, views = decision.outlook, decision.snapshot.nodes.values()
+        counted = outlook.counted
+        excess = outlook.excess.nodes if outlook.excess is not None else 0.0
+        for name, value in (
+            ("cluster_excess_nodes", excess if math.isfinite(excess) else 0.0),
+            ("cluster_non_tainted_nodes", counted.many),
+            ("cluster_nodes", len(views)),
+            ("cluster_pods", sum(not pod.finished for view in views for pod in view.pods)),
+            ("cluster_cpu_utilization", _percent(counted.cpu_requested, counted.cpu_allocatable)),
+            ("cluster_memory_utilization", _percent(counted.memory_requested, counted.memory_allocatable)),
+            ("cluster_unschedulable_nodes", sum(view.node.unschedulable for view in views)),
+            ("cluster_could_go_nodes", len(outlook.turns)),
+        ):
+            self._gauges[name].set(value)
+
+    def news(self, news: News) -> None:
+        """Count what a drain tells."""
+        if news.told is Told.CLAIMED:
+            self._counters["nodes_cordoned"].inc()
+        elif news.told is Told.PHASE and news.record is not None:
+            if news.record.phase is Phase.DRAINED and news.before is not Phase.DRAINED:
+                self._counters["nodes_drained"].inc()
+            elif news.record.phase is Phase.BACKOFF and news.before is Phase.RESTORING:
+                self._counters["nodes_uncordoned"].inc()
+
+
+def _percent(requested: int, allocatable: int) -> float:
+    return 100 * requested / allocatable if allocatable else 0.0

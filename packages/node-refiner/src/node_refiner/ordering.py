@@ -1,0 +1,104 @@
+"""Which candidate goes first. Pure.
+
+Each order has keys of its own. Among candidates equal by them, scores rounded to whole percent, those come last whose
+drain would be felt most: pods whose PodDisruptionBudget would have nothing left or makes them wait, and pods that are
+the only Ready ones of their controller. After that the exact score decides, then the name. All keys count what the
+plan has moved to the node before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from node_refiner.settings import CandidateOrder, RefinerSettings
+from tightship.cluster import Snapshot
+from tightship.objects import Pod
+from tightship.plan import Candidate, Ordered, Planner
+
+_Owner = tuple[str, str, str]
+_Keys = tuple[float, ...]
+
+EMPTY = -(2**31) - 1
+"""Below the lowest priority a pod can have: a node without pods disturbs nobody."""
+
+MOST = 10_000.0
+"""Ratios above this are as good as endless (a node that allocates nothing and holds pods all the same)."""
+
+
+class Scoring:
+    """What a node's load counts: its CPU and memory ratios by their weights, the older controller's measure."""
+
+    def __init__(self, settings: RefinerSettings) -> None:
+        self._cpu, self._memory = settings.cpu_weight, settings.memory_weight
+
+    def of(self, cpu: float, memory: float) -> float:
+        """Return the score of ratios, which is one itself where the weights add up to 1."""
+        return self._cpu * min(cpu, MOST) + self._memory * min(memory, MOST)
+
+
+def strategy_of(settings: RefinerSettings) -> Ordered:
+    """Return the strategy that tries candidates in the order of *settings*, by whose word it is named."""
+    return Ordered(settings.candidate_order, Keys(settings).of)
+
+
+class Keys:
+    """The keys of candidates by one order; see :data:`tightship.plan.Key`."""
+
+    def __init__(self, settings: RefinerSettings) -> None:
+        self._scoring = Scoring(settings)
+        self._first = _FIRST[settings.candidate_order]
+        self._single: tuple[Snapshot | None, frozenset[_Owner]] = (None, frozenset())
+
+    def of(self, planner: Planner, candidate: Candidate) -> tuple[float, ...]:
+        """Return the key of *candidate* after what *planner* has planned."""
+        score = self._scoring.of(planner.ratio(candidate.name), planner.memory_ratio(candidate.name))
+        pods = planner.pods_of(candidate)
+        felt = self._tight(planner, pods) or self._only_ones(planner.snapshot, pods)
+        return (*self._first(pods), float(round(score * 100)), float(felt), score)
+
+    def _tight(self, planner: Planner, pods: list[Pod]) -> bool:
+        ledger = planner.ledger
+        charge, _ = ledger.charge(pods)
+        if charge.waits:
+            return True
+        budgets = planner.snapshot.budgets.by_key
+        return any(taken >= ledger.left(budgets[key]) for key, taken in charge.taken.items())
+
+    def _only_ones(self, snapshot: Snapshot, pods: list[Pod]) -> bool:
+        if self._single[0] is not snapshot:
+            self._single = (snapshot, single_replicas(snapshot))
+        single = self._single[1]
+        return any(pod.ready and _owner(pod) in single for pod in pods)
+
+
+def single_replicas(snapshot: Snapshot) -> frozenset[_Owner]:
+    """Return the controllers (namespace, kind, name) that have just one Ready pod in the cluster."""
+    ready = Counter(
+        _owner(pod) for view in snapshot.nodes.values() for pod in view.pods if pod.ready and pod.owner is not None
+    )
+    return frozenset(owner for owner, pods in ready.items() if pods == 1)
+
+
+def _owner(pod: Pod) -> _Owner:
+    owner = pod.owner
+    return (pod.namespace, owner.kind, owner.name) if owner is not None else (pod.namespace, "", pod.name)
+
+
+def _by_evictions(pods: list[Pod]) -> _Keys:
+    return (float(len(pods)),)
+
+
+def _by_priority(pods: list[Pod]) -> _Keys:
+    highest = max((pod.spec.priority for pod in pods), default=EMPTY)
+    return float(highest), float(sum(pod.spec.priority == highest for pod in pods))
+
+
+_FIRST: Mapping[CandidateOrder, Callable[[list[Pod]], _Keys]] = {
+    "score": lambda _: (),
+    "fewest_evictions": _by_evictions,
+    "pods_priority": _by_priority,
+}
+
+
+__all__ = ["Keys", "Scoring", "single_replicas", "strategy_of"]

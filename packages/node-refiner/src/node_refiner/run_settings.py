@@ -1,0 +1,36 @@
+"""What the process ``node-refiner run`` is told: what all controllers are, under the older controller's names.
+
+What may change (threshold, minimums, pauses, drains) comes from the ConfigMap: :mod:`node_refiner.configuration`.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from tightship.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
+
+PROBES = 9102
+"""Where the older controller's probe asked for ``/alive``; every port serves everything."""
+
+
+class RunSettings(NodeProcessSettings):
+    """The refiner's defaults and names. Durations are in seconds."""
+
+    interval: Positive = variable("CALCULATION_LOOP_FREQUENCY_SECONDS", default=60.0)
+    """The older controller's, which could not be changed."""
+    config_map: Name = variable("CONFIG_MAP_NAME", default="node-refiner-cm")
+    """The older controller obeyed any ConfigMap of that name in whatever namespace."""
+    ports: Ports = variable("HTTP_PORTS", default=(8080, PROBES))
+    listening_port: Ports = variable("LISTENING_PORT", default=(8080,))
+    """The older name, of the port for metrics alone; ``HTTP_PORTS`` comes before it."""
+    lease_name: Name = variable("LEASE_NAME", default="node-refiner")
+
+    def filled(self, namespace: str, unique: str) -> Self:
+        """See :meth:`tightship.settings.process.ProcessSettings.filled`."""
+        found = super().filled(namespace, unique)
+        if "ports" in self.model_fields_set:
+            return found
+        return found.model_copy(update={"ports": (*self.listening_port, PROBES)})
+
+
+__all__ = ["RunSettings"]

@@ -1,0 +1,67 @@
+"""``node-refiner run``: the refiner's judgement and metrics in the process that controllers of nodes share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import node_refiner
+from node_refiner.configuration import parse_config_map
+from node_refiner.deciding import Decision, decide
+from node_refiner.describing import excess_summary
+from node_refiner.metrics import RefinerMetrics
+from node_refiner.policy import CONTROLLER, eviction_rules
+from node_refiner.run_settings import RunSettings
+from node_refiner.settings import RefinerSettings
+from tightship.consolidation.controller import NodeController
+from tightship.consolidation.drains import drain_settings
+from tightship.consolidation.serving import serve_nodes
+from tightship.consolidation.status import Remarks
+from tightship.drain.driving import DrainSettings
+from tightship.pools import pool_of
+from tightship.report import Generator
+from tightship.runtime.main import Runtime
+from tightship.runtime.page import Fact
+from tightship.runtime.serving import Configuration
+
+
+def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, Decision]:
+    """Return the refiner; *environment* overrules keys of its ConfigMap."""
+    return NodeController(
+        program=Generator(CONTROLLER, node_refiner.__version__),
+        kind="RefinerStatus",
+        configuration=Configuration(
+            lambda data: parse_config_map(data, environment), acting=lambda settings: settings.drainer_enabled
+        ),
+        decide=decide,
+        drain_settings=drains_of,
+        pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
+        metrics=RefinerMetrics,
+        remarks=remarks,
+    )
+
+
+def drains_of(settings: RefinerSettings) -> DrainSettings:
+    """Return how drains go about it under *settings*: by the same rules as the plan before them."""
+    return drain_settings(settings, eviction_rules(settings), settings.placement)
+
+
+def remarks(decision: Decision) -> Remarks:
+    """Return the figures that the refiner goes by, for the page."""
+    outlook, settings = decision.outlook, decision.settings
+    figures = excess_summary(outlook, settings)
+    facts = [
+        Fact("excess nodes", _two(figures.nodes)),
+        Fact("by CPU / by memory", f"{_two(figures.cpu)} / {_two(figures.memory)}"),
+        Fact("could go", f"{figures.could_go:,}"),
+        Fact("threshold", f"{figures.threshold:g}"),
+    ]
+    return Remarks(facts=tuple(facts), excess=figures)
+
+
+def _two(nodes: float | None) -> str:
+    return "-" if nodes is None else f"{nodes:.2f}"
+
+
+async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:
+    """Run until ``runtime.stop``."""
+    await serve_nodes(runtime, run, refiner(environment))

@@ -1,0 +1,86 @@
+"""What the refiner brings to the process that controllers of nodes share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from node_refiner.deciding import Decision, decide
+from node_refiner.running import drains_of, refiner, remarks
+from node_refiner.settings import RefinerSettings
+from tightship.consolidation.status import Situation, show
+from tightship.drain.claims import Claim
+from tightship.reasons import Reason
+from tightship.report import Generator
+from tightship_e2e.making import NOW, node, pod, snapshot, workload
+
+
+def decided(nodes: int = 5, **settings: Any) -> Decision:
+    items = [
+        *(node(f"n{each}") for each in range(1, nodes + 1)),
+        *(pod(f"p{each}", on=f"n{each}", cpu="1") for each in range(1, nodes + 1)),
+        workload(),
+    ]
+    given = {"time_since_last_addition": 0.0, **settings}
+    return decide(snapshot(*items), RefinerSettings(**given), NOW)
+
+
+def claim(name: str) -> Claim:
+    return Claim(node=name, op="o", controller="node-compactor", holder="h", pool="p", since=NOW)
+
+
+def test_a_claim_is_refused_while_a_sibling_has_the_only_place() -> None:
+    found = decided()
+    first = found.plan.removals[0].node
+    assert found.room(first, []) is None
+    other = found.room(first, [claim("n5")])
+    assert other is not None
+    assert other.reason is Reason.BUDGET_EXHAUSTED
+    same = found.room(first, [claim(first)])
+    assert same is not None
+    assert same.reason is Reason.DRAIN_IN_PROGRESS
+
+
+def test_what_a_sibling_has_claimed_is_no_node_that_the_minimums_count() -> None:
+    found = decided(nodes=5, minimum_nodes=4, minimum_non_tainted_nodes=2, maximum_nodes_in_drain="3")
+    first = found.plan.removals[0].node
+    assert found.room(first, []) is None
+    refusal = found.room(first, [claim("n5")])
+    assert refusal is not None
+    assert refusal.reason is Reason.MIN_NODES
+    assert "3 nodes would be left, minimum_nodes is 4" in refusal.detail
+
+
+def test_nodes_that_go_next_carry_the_soft_taint() -> None:
+    assert decided().steering.add == tuple(each.node for each in decided().plan.removals)
+    assert decided(steering=False).steering.add == ()
+
+
+def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
+    found = decided()
+    told = remarks(found)
+    assert [(fact.name, fact.value) for fact in told.facts] == [
+        ("excess nodes", "3.75"),
+        ("by CPU / by memory", "3.75 / 4.96"), ("could go", "3"), ("threshold", "2"),
+    ]  # fmt: skip
+    situation = Situation(
+        generator=Generator("node-refiner", "1"),
+        kind="RefinerStatus",
+        cluster="c",
+        leader="me",
+        dry_run=False,
+        switched_off=False,
+    )
+    status = msgspec.json.decode(show(found, situation, told).json)
+    assert status["kind"] == "RefinerStatus"
+    assert status["plan"]["summary"]["excess"]["couldGo"] == 3
+
+
+def test_a_failed_drain_is_tried_again_after_the_gap() -> None:
+    controller = refiner({})
+    settings = controller.configuration.parse({"time_gap": "7"})
+    assert drains_of(settings).rules.backoff_base == 7 * 60
+    assert drains_of(settings).rules.node_timeout == 510
+    assert controller.configuration.acting(settings)
+    assert not controller.configuration.acting(controller.configuration.parse({"drainer_enabled": "False"}))

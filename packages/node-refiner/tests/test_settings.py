@@ -1,0 +1,288 @@
+"""What can be set, in which forms and from where, and what an error says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from node_refiner.configuration import KEYS, configure, load_settings, parse_config_map, snake
+from node_refiner.settings import RefinerSettings
+from tightship.reasons import Reason
+from tightship.settings.fields import SWITCHABLE_RULES, Budget
+from tightship.settings.loading import BadFlagsError, SettingsError
+from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
+
+Json = dict[str, Any]
+
+OLD = {
+    "drainer_enabled": "true",
+    "time_gap": "5",
+    "time_since_last_addition": "30",
+    "minimum_nodes": "3",
+    "minimum_non_tainted_nodes": "3",
+    "excess_nodes_threshold": "2",
+}
+"""The data of the older controller's ConfigMap, as its manifest has it."""
+
+
+def problems(data: Json, environment: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(SettingsError) as refused:
+        parse_config_map(data, environment or {})
+    return refused.value.problems
+
+
+def test_the_older_controllers_config_map_is_read_as_it_is() -> None:
+    settings = parse_config_map(OLD, {})
+    assert settings.drainer_enabled
+    assert (settings.time_gap, settings.time_since_last_addition) == (300, 1800)
+    assert (settings.minimum_nodes, settings.minimum_non_tainted_nodes) == (3, 3)
+    assert settings.excess_nodes_threshold == 2.0
+
+
+def test_the_defaults_are_those_of_the_older_controllers_readme() -> None:
+    settings = parse_config_map({}, {})
+    assert settings == RefinerSettings()
+    assert settings.drainer_enabled
+    assert (settings.time_gap, settings.time_since_last_addition) == (600, 3600)
+    assert (settings.minimum_nodes, settings.minimum_non_tainted_nodes) == (2, 2)
+    assert (settings.excess_nodes_threshold, settings.candidate_order) == (2.0, "score")
+    assert (settings.cpu_weight, settings.memory_weight) == (0.8, 0.2)
+    assert settings.node_timeout == settings.pod_timeout == 8 * 60 + 30
+    assert settings.cluster_budget == Budget(count=1)
+
+
+def test_every_key_of_the_shared_sections_is_there_in_snake_case() -> None:
+    for section in (DrainKeys, HealthKeys, SteeringKeys):
+        for field in section.model_fields:
+            assert KEYS[field] == snake(section.model_fields[field].alias or field)
+    assert all(key == key.lower() and " " not in key for key in KEYS.values())
+    assert len(set(KEYS.values())) == len(KEYS)
+
+
+@pytest.mark.parametrize(
+    ("camel", "flat"),
+    [
+        ("settleTime", "settle_time"),
+        ("maximumAPIFailures", "maximum_api_failures"),
+        ("maximumNotReadyNodeCount", "maximum_not_ready_node_count"),
+        ("time_gap", "time_gap"),
+        ("backoff", "backoff"),
+    ],
+)
+def test_a_key_in_camel_case_has_one_in_snake_case(camel: str, flat: str) -> None:
+    assert snake(camel) == flat
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("5", 300), ("0", 0), ("0.5", 30), ("90s", 90), ("10m", 600), ("1h30m", 5400), (5, 300), (1.5, 90)],
+)
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [
+        ("time_gap", "time_gap"),
+        ("time_since_last_addition", "time_since_last_addition"),
+        ("settle_time", "settle"),
+        ("node_drain_timeout", "node_timeout"),
+        ("pending_after_drain_timeout", "stranded_after"),
+        ("blocking_system_pod_timeout", "system_pod_timeout"),
+    ],
+)
+def test_a_plain_number_of_any_duration_is_minutes(key: str, field: str, written: object, seconds: float) -> None:
+    assert getattr(load_settings({key: written}), field) == seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [(text, True) for text in ("1", "t", "T", "true", "TRUE", "True", True)]
+    + [(text, False) for text in ("0", "f", "F", "false", "FALSE", "False", False)],
+)
+@pytest.mark.parametrize("key", ["drainer_enabled", "steering"])
+def test_switches_are_read_as_go_reads_them(key: str, written: object, value: bool) -> None:
+    assert getattr(load_settings({key: written}), key) is value
+
+
+@pytest.mark.parametrize("written", ["yes", "on", "tRUE", "", "2", None])
+def test_what_go_does_not_read_as_a_switch_is_refused(written: object) -> None:
+    with pytest.raises(SettingsError, match=r"drainer_enabled: .* is no switch; allowed are true and false"):
+        load_settings({"drainer_enabled": written})
+
+
+@pytest.mark.parametrize(
+    "written", ["LocalStorage,NotReplicated", " NotReplicated , LocalStorage,", ["LocalStorage", "NotReplicated"]]
+)
+def test_a_list_is_written_with_commas(written: object) -> None:
+    settings = load_settings({"disabled_rules": written})
+    assert settings.disabled_rules == {Reason.LOCAL_STORAGE, Reason.NOT_REPLICATED}
+
+
+def test_a_list_may_be_empty() -> None:
+    assert load_settings({"disabled_rules": "", "node_pool_labels": ""}).pool_labels == ()
+
+
+@pytest.mark.parametrize("reason", sorted(SWITCHABLE_RULES))
+def test_every_switchable_rule_is_named_by_its_reason(reason: Reason) -> None:
+    assert load_settings({"disabled_rules": str(reason)}).disabled_rules == {reason}
+
+
+@pytest.mark.parametrize(
+    ("data", "backoff"),
+    [
+        ({}, 600),
+        ({"time_gap": "5"}, 300),
+        ({"time_gap": "0"}, 0),
+        ({"time_gap": "5", "backoff": "20"}, 1200),
+        ({"time_gap": "7h"}, 6 * 3600),
+        ({"time_gap": "10", "backoff_limit": "90s"}, 90),
+    ],
+)
+def test_a_node_whose_drain_failed_waits_for_the_gap_unless_told_otherwise(data: Json, backoff: float) -> None:
+    assert parse_config_map(data, {}).backoff == backoff
+
+
+REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
+    ("an unknown key", {"time_gaps": "5"}, ("time_gaps: unknown key; allowed are await_completion_for, backoff,",)),
+    ("a field's name", {"settle": "5s"}, ("settle: unknown key", "settle_time")),
+    ("a key in camel case", {"settleTime": "5s"}, ("settleTime: unknown key", "settle_time")),
+    ("no duration", {"time_gap": "soon"}, ("time_gap: 'soon'", "90s, 10m, 1h30m", "plain number of minutes")),
+    ("a negative duration", {"time_gap": "-5"}, ("time_gap: '-5'", "is not a duration")),
+    ("nothing", {"time_gap": ""}, ("time_gap: ''", "is not a duration")),
+    ("a negative count", {"minimum_nodes": "-1"}, ("minimum_nodes: '-1'", "greater than or equal to 0")),
+    ("a fraction for a count", {"minimum_nodes": "1.5"}, ("minimum_nodes: '1.5'", "integer")),
+    ("a word for a number", {"excess_nodes_threshold": "two"}, ("excess_nodes_threshold: 'two'", "number")),
+    ("no number at all", {"excess_nodes_threshold": "nan"}, ("excess_nodes_threshold: 'nan'", "finite number")),
+    ("without an end", {"cpu_weight": "inf"}, ("cpu_weight: 'inf'", "finite number")),
+    ("a negative weight", {"memory_weight": "-0.2"}, ("memory_weight: '-0.2'", "greater than or equal to 0")),
+    (
+        "weights that weigh nothing",
+        {"cpu_weight": "0", "memory_weight": "0"},
+        ("memory_weight: '0'", "allowed is at least one above 0"),
+    ),
+    ("no order", {"candidate_order": "random"}, ("candidate_order: 'random'", "'score', 'fewest_evictions'")),
+    ("no placement", {"placement": "sure"}, ("placement: 'sure'", "'possible', 'likely' or 'certain'")),
+    ("no budget", {"maximum_nodes_in_drain": "some"}, ("maximum_nodes_in_drain: 'some'", "percentage")),
+    (
+        "a plan of no nodes",
+        {"maximum_nodes_in_plan": "0"},
+        ("maximum_nodes_in_plan: '0'", "greater than or equal to 1"),
+    ),
+    ("a rule that is none", {"disabled_rules": "Nonsense"}, ("Nonsense can't be switched off", "LocalStorage")),
+    ("limits the wrong way round", {"backoff": "10", "backoff_limit": "5"}, ("backoff_limit: '5'", "600 s or more")),
+    ("a default in the way", {"backoff": "7h"}, ("backoff_limit: ", "is below backoff; allowed is 25200 s or more")),
+    ("none of two ways", {"eviction_method": "kill"}, ("eviction_method: 'kill'", "'evict' or 'delete'")),
+]
+
+
+@pytest.mark.parametrize(("data", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_an_error_names_key_value_and_what_is_allowed(data: Json, words: tuple[str, ...]) -> None:
+    [problem] = problems(data)
+    for word in words:
+        assert word in problem
+    assert "\n" not in problem
+
+
+def test_all_errors_are_told_at_once() -> None:
+    found = problems({"time_gap": "soon", "typo": "1", "minimum_nodes": "-1", "drainer_enabled": "maybe"})
+    assert [each.partition(":")[0] for each in found] == ["drainer_enabled", "minimum_nodes", "time_gap", "typo"]
+
+
+def test_settings_can_not_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        RefinerSettings().time_gap = 1
+
+
+def test_blanks_and_line_ends_around_a_value_are_no_part_of_it() -> None:
+    spaced = {key: f" {value}\n" for key, value in {**OLD, "candidate_order": "pods_priority"}.items()}
+    assert parse_config_map(spaced, {}) == parse_config_map({**OLD, "candidate_order": "pods_priority"}, {})
+
+
+# -- where they come from
+
+
+def written(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "config"
+    path.write_text(text)
+    return str(path)
+
+
+def manifest(data: object) -> str:
+    return yaml.safe_dump(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "node-refiner-cm"}, "data": data}
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(manifest(OLD), id="a ConfigMap manifest"),
+        pytest.param(json.dumps(OLD), id="flat JSON"),
+        pytest.param(
+            "time_gap: 5\ntime_since_last_addition: 30m\nminimum_nodes: 3\nminimum_non_tainted_nodes: 3\n",
+            id="flat YAML",
+        ),
+    ],
+)
+def test_every_form_of_the_file_is_read(tmp_path: Path, text: str) -> None:
+    assert configure(written(tmp_path, text), {}) == parse_config_map(OLD, {})
+
+
+@pytest.mark.parametrize("data", [None, {}])
+def test_a_config_map_without_data_is_all_defaults(tmp_path: Path, data: object) -> None:
+    assert configure(written(tmp_path, manifest(data)), {}) == RefinerSettings()
+
+
+def test_a_mounted_file_may_have_any_name() -> None:
+    for name, text in {
+        "refiner.yaml": "time_gap: 5",
+        "settings": "time_gap: 5\nminimum_nodes: 3\n",
+        "c.yaml": manifest(OLD),
+    }.items():
+        assert parse_config_map({name: text}, {}).time_gap == 300
+    assert problems({"refiner.yaml": "time_gaps: 5"})[0].startswith("refiner.yaml: time_gaps: unknown key")
+    assert problems({"refiner.yaml": "[1]"}) == ["refiner.yaml: holds list, not a mapping of settings"]
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    config = written(tmp_path, manifest(OLD))
+    environment = {"NODE_REFINER_TIME_GAP": "7", "NODE_REFINER_MINIMUM_NODES": "", "TIME_GAP": "9"}
+    assert configure(config, {}).time_gap == 300
+    assert configure(config, environment).time_gap == 420
+    assert configure(config, environment).minimum_nodes == 3
+    assert configure(config, environment, {"time_gap": ("--time-gap", "90s")}).time_gap == 90
+    assert parse_config_map(OLD, environment).time_gap == 420
+
+
+def test_an_error_says_where_the_value_is_from(tmp_path: Path) -> None:
+    config = written(tmp_path, manifest({"minimum_nodes": "many", "typo": "1"}))
+    with pytest.raises(SettingsError) as refused:
+        configure(config, {"NODE_REFINER_TIME_GAP": "soon"})
+    assert [each.split(": ")[:2] for each in refused.value.problems] == [
+        [config, "minimum_nodes"],
+        [config, "typo"],
+        ["NODE_REFINER_TIME_GAP", "'soon'"],
+    ]
+    assert not isinstance(refused.value, BadFlagsError)
+    with pytest.raises(BadFlagsError, match="--threshold: 'much'"):
+        configure(None, {}, {"excess_nodes_threshold": ("--threshold", "much")})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "neither JSON nor YAML: "),
+        ("[1]", "holds list, not a mapping of settings"),
+        (manifest(["time_gap"]), "the ConfigMap's data is list, not a mapping of settings"),
+    ],
+)
+def test_a_file_that_is_no_configuration_says_why(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=says):
+        configure(written(tmp_path, text), {})
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(SettingsError, match="/nowhere: No such file"):
+        configure("/nowhere", {})
