@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-import msgspec
-import yaml
 from msgspec import Struct
 from pydantic import AliasChoices, BaseModel
 
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings
+from tightship.settings.config_maps import config_in, read_config
 from tightship.settings.loading import Location, SettingsError, dotted, wire_keys
 
 CONFIG_MAP_KEYS = ("estafette-k8s-node-compactor-config.yaml", "config.yaml", "config.json")
@@ -67,7 +65,7 @@ def configure(
     if config is None:
         values[POOLS] = EVERY_POOL
     else:
-        values |= _canonical(read_config(config), CompactorSettings)
+        values |= _canonical(read_config(config, CONFIG_MAP_KEYS), CompactorSettings)
     _from_environment(environment, values, origins)
     for key, (flag, value) in flags.top.items():
         values[key] = value
@@ -95,13 +93,8 @@ def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) ->
     """
     values: dict[str, object] = dict(RUN_DEFAULTS)
     origins: dict[Location, str] = {}
-    key = next((key for key in CONFIG_MAP_KEYS if key in data), None)
-    if key is None and len(data) == 1:
-        key = next(iter(data))
-    if key is not None:
-        values |= _canonical(_unwrapped(_mapping(data[key], key), key), CompactorSettings)
-    elif data:
-        raise SettingsError([_no_key(data)])
+    key, found = config_in(data, CONFIG_MAP_KEYS)
+    values |= _canonical(found, CompactorSettings)
     _from_environment(environment, values, origins)
     values[POOLS] = _pools(values.get(POOLS, {}), Flags(), origins)
 
@@ -147,50 +140,3 @@ def _canonical(values: Mapping[str, object], model: type[BaseModel]) -> dict[str
         if isinstance(definition.validation_alias, AliasChoices):
             names |= {str(choice): keys[field] for choice in definition.validation_alias.choices}
     return {names.get(key, key): value for key, value in values.items()}
-
-
-def read_config(path: str) -> Mapping[str, object]:
-    """Return what a configuration file holds: JSON, YAML, or a ConfigMap manifest around either.
-
-    Raises :class:`SettingsError`, the file named.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise SettingsError([f"{path}: {error.strerror or error}"]) from error
-    except UnicodeDecodeError as error:
-        raise SettingsError([f"{path}: is not UTF-8 text"]) from error
-    return _unwrapped(_mapping(text, path), path)
-
-
-def _unwrapped(found: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """Return what a ConfigMap manifest holds; what is none is the configuration itself."""
-    if found.get("kind") != "ConfigMap":
-        return found
-    data = found.get("data")
-    held = data if isinstance(data, Mapping) else {}
-    key = next((key for key in CONFIG_MAP_KEYS if key in held), None)
-    if key is None:
-        raise SettingsError([f"{name}: {_no_key(held)}"])
-    return _mapping(str(held[key]), f"{name}: {key}")
-
-
-def _no_key(held: Mapping[str, object]) -> str:
-    has, wanted = ", ".join(sorted(str(each) for each in held)) or "none", ", ".join(CONFIG_MAP_KEYS)
-    return f"the ConfigMap has no configuration: its data keys are {has}; looked for are {wanted}"
-
-
-def _mapping(text: str, name: str) -> Mapping[str, object]:
-    try:
-        found: object = msgspec.json.decode(text)
-    except msgspec.DecodeError as as_json:
-        try:
-            found = yaml.safe_load(text)
-        except yaml.YAMLError as as_yaml:
-            why = str(as_json) if text.lstrip().startswith("{") else " ".join(str(as_yaml).split())
-            raise SettingsError([f"{name}: neither JSON nor YAML: {why}"]) from as_yaml
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise SettingsError([f"{name}: holds {type(found).__name__}, not a mapping of settings"])
-    return {str(key): value for key, value in found.items()}
