@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 from tightship.cli.app import EXIT_USAGE
 from tightship.cli.selector import parse_selector
 from tightship.report import DEFAULT_ORDER, ORDERS
-from tightship.report.times import parse_rfc3339
+from tightship.times import parse_rfc3339
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
