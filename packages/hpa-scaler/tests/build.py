@@ -11,7 +11,7 @@ from hpa_scaler.annotations import ENABLE, PREFIX, parse_spec
 from hpa_scaler.golang import parse_float
 from hpa_scaler.history import History
 from hpa_scaler.policy import Decision, Subject, decide
-from hpa_scaler.queries import Answer, Failure, Outcome, Query
+from hpa_scaler.queries import Answer, Failure, Outcome, Query, answer_of
 from hpa_scaler.reasons import Reason
 from hpa_scaler.rules import Rules
 from hpa_scaler.spec import Spec
@@ -83,15 +83,7 @@ def answer(*values: float | str, warnings: tuple[str, ...] = ()) -> Answer:
     numbers = [parse_float(each) if isinstance(each, str) else float(each) for each in values]
     floats = [each for each in numbers if each is not None]
     assert len(floats) == len(values)
-    finite = [each for each in floats if each - each == 0]
-    return Answer(
-        series=len(floats),
-        highest=max(finite, default=None),
-        not_numbers=sum(1 for each in floats if each != each),
-        infinite=sum(1 for each in floats if each in (float("inf"), float("-inf"))),
-        zeros=sum(1 for each in floats if each == 0),
-        warnings=warnings,
-    )
+    return answer_of(floats, warnings)
 
 
 def failure(reason: Reason = Reason.CONNECTION_FAILED, detail: str = "refused") -> Failure:

@@ -43,7 +43,7 @@ def read_settings(path: str | None) -> ScalerSettings:
 def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
     """Return what judgements go by."""
     return Rules(
-        prefix=run.prefix,
+        prefix=run.annotation_prefix,
         lower_bound=run.lower_bound,
         age_query=settings.age_query,
         cold_guard=settings.cold_guard,

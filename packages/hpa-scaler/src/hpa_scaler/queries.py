@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -29,7 +29,7 @@ class Query(Struct, frozen=True, order=True):
     server: ServerRef = ServerRef()
 
 
-class Answer(Struct, frozen=True, omit_defaults=True, tag="answer"):
+class Answer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answer"):
     """A result, reduced to what is judged: how many *series*, the *highest* finite value of all, and how many were not
     a number, infinite, or zero. *seconds* is how long it took.
     """
@@ -69,6 +69,18 @@ class Reading(Struct, frozen=True):
     @property
     def complete(self) -> bool:
         return self.value is not None and not self.causes
+
+
+def answer_of(values: Sequence[float], warnings: tuple[str, ...] = ()) -> Answer:
+    """Return the answer with one series for each of *values*."""
+    return Answer(
+        series=len(values),
+        highest=max((each for each in values if math.isfinite(each)), default=None),
+        not_numbers=sum(1 for each in values if math.isnan(each)),
+        infinite=sum(1 for each in values if math.isinf(each)),
+        zeros=sum(1 for each in values if each == 0),
+        warnings=warnings,
+    )
 
 
 def outcome_of(query: Query, outcomes: Outcomes) -> Outcome:
@@ -171,6 +183,7 @@ __all__ = [
     "Reading",
     "age_query",
     "age_step",
+    "answer_of",
     "firing",
     "hold_query",
     "outcome_of",

@@ -52,7 +52,7 @@ class RunSettings(ProcessSettings):
     """The server of HPAs that name none; the older controller did not start without it."""
     lower_bound: Annotated[int, BeforeValidator(_lower_bound)] = variable("MINIMUM_REPLICAS_LOWER_BOUND", default=3)
     """The lowest floor of HPAs that name none."""
-    prefix: Annotated[str, BeforeValidator(_prefix)] = variable("ANNOTATION_PREFIX", default=PREFIX)
+    annotation_prefix: Annotated[str, BeforeValidator(_prefix)] = variable("ANNOTATION_PREFIX", default=PREFIX)
     """What the names of all annotations begin with, before ``/hpa-scaler``."""
 
 

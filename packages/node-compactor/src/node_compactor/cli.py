@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 import node_compactor
-import tightship
 from node_compactor.configuration import BadFlagsError, configure
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import GateChecks
@@ -22,7 +18,7 @@ from node_compactor.policy import Marks, NodeFacts, Policy, plannable, shown
 from node_compactor.run_command import add_run
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
-from tightship.cli import EXIT_USAGE, EXIT_WOULD_CHANGE, CliError, Parser, Progress, UsageError, load_snapshot, run
+from tightship.cli import EXIT_WOULD_CHANGE, CliError, Parser, Progress, UsageError, load_snapshot, run
 from tightship.cli.arguments import (
     add_cluster_arguments,
     add_logging_arguments,
@@ -30,7 +26,7 @@ from tightship.cli.arguments import (
     environment,
     set_up_logging,
 )
-from tightship.cli.output import terminal_of, write_document
+from tightship.cli.basics import near, no_command, print_version, write_rendered
 from tightship.cluster import Snapshot
 from tightship.plan import forecast, make_plan
 from tightship.report import (
@@ -39,7 +35,6 @@ from tightship.report import (
     Generator,
     Inputs,
     SettingsView,
-    Terminal,
     explanation_document,
     plan_document,
     warnings_of,
@@ -47,9 +42,6 @@ from tightship.report import (
 from tightship.settings.loading import SettingsError
 
 PROGRAM = "node-compactor"
-_DATA = ("json", "yaml")
-
-_Document = TypeVar("_Document")
 
 _EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
 130 interrupted; 141 the reader of the pipe has gone."""
@@ -84,7 +76,7 @@ def build_parser() -> Parser:
         "Empties the least utilized nodes of a pool, so that the Cluster Autoscaler can take them away.",
         _EXITS,
     )
-    parser.set_defaults(run=lambda _: _no_command(parser), log_level=None, verbose=0)
+    parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
     plan = commands.add_parser(
         "plan",
@@ -124,25 +116,15 @@ def _common(parser: argparse.ArgumentParser, outputs: Mapping[str, object], *, t
     return output
 
 
-def _no_command(parser: Parser) -> int:
-    sys.stderr.write(parser.format_help())
-    return EXIT_USAGE
-
-
 def _version(arguments: argparse.Namespace) -> int:
     del arguments
-    python = platform.python_version()
-    write_document(
-        f"{PROGRAM} {node_compactor.__version__} (tightship {tightship.__version__}, Python {python})\n",
-        always_utf8=False,
-    )
-    return 0
+    return print_version(PROGRAM, node_compactor.__version__)
 
 
 def _plan(arguments: argparse.Namespace) -> int:
     judged = _judge(arguments)
     document = plan_document(judged.inputs, arguments.sort_by)
-    _write(PLAN_OUTPUTS[arguments.output], document, arguments, judged.inputs.warnings)
+    write_rendered(PROGRAM, PLAN_OUTPUTS[arguments.output], document, arguments, judged.inputs.warnings)
     return EXIT_WOULD_CHANGE if arguments.exit_code and judged.inputs.plan.removals else 0
 
 
@@ -151,20 +133,8 @@ def _explain(arguments: argparse.Namespace) -> int:
     names = tuple(dict.fromkeys(arguments.nodes))
     checks = GateChecks(judged.settings, judged.facts, judged.inputs.now, judged.marks)
     document = explanation_document(judged.inputs, names, {name: checks.of(name) for name in names})
-    _write(EXPLANATION_OUTPUTS[arguments.output], document, arguments, judged.inputs.warnings)
+    write_rendered(PROGRAM, EXPLANATION_OUTPUTS[arguments.output], document, arguments, judged.inputs.warnings)
     return 0
-
-
-def _write(
-    render: Callable[[_Document, Terminal], str],
-    document: _Document,
-    arguments: argparse.Namespace,
-    warnings: Sequence[str],
-) -> None:
-    if arguments.no_headers and arguments.output not in _DATA:
-        sys.stderr.write("".join(f"{PROGRAM}: warning: {text}\n" for text in warnings))
-    terminal = terminal_of(sys.stdout, environment(), headers=not arguments.no_headers)
-    write_document(render(document, terminal), always_utf8=arguments.output in _DATA)
 
 
 def _judge(arguments: argparse.Namespace, named: Sequence[str] = ()) -> Judged:
@@ -224,7 +194,7 @@ def _judge(arguments: argparse.Namespace, named: Sequence[str] = ()) -> Judged:
 
 def _check_names(named: Sequence[str], snapshot: Snapshot) -> None:
     unknown = [name for name in dict.fromkeys(named) if name not in snapshot.nodes]
-    problems = [f'node "{name}" not found{_near(name, snapshot.nodes)}' for name in unknown]
+    problems = [f'node "{name}" not found{near(name, snapshot.nodes)}' for name in unknown]
     if problems:
         raise CliError(*problems)
 
@@ -244,11 +214,6 @@ def _selected(arguments: argparse.Namespace, facts: Mapping[str, NodeFacts]) -> 
         if (arguments.pool is None or fact.pool in arguments.pool)
         and (arguments.selector is None or arguments.selector.matches(fact.view.node.labels))
     )
-
-
-def _near(name: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, known, n=3) or [each for each in known if name in each][:3]
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 if __name__ == "__main__":

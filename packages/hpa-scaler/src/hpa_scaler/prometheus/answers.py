@@ -5,14 +5,13 @@ Nothing is guessed: an answer counts only if its HTTP status, its ``status`` and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
 from hpa_scaler.golang import parse_float
-from hpa_scaler.queries import Answer, Failure, Outcome
+from hpa_scaler.queries import Failure, Outcome, answer_of
 from hpa_scaler.reasons import Reason
 
 MOST_WARNINGS = 3
@@ -95,14 +94,7 @@ def _summed_up(texts: Sequence[str], warnings: tuple[str, ...]) -> Outcome:
         if value is None:
             return Failure(Reason.BAD_ANSWER, f"{_cut(text)!r} is no number")
         values.append(value)
-    return Answer(
-        series=len(values),
-        highest=max((each for each in values if math.isfinite(each)), default=None),
-        not_numbers=sum(1 for each in values if math.isnan(each)),
-        infinite=sum(1 for each in values if math.isinf(each)),
-        zeros=sum(1 for each in values if each == 0),
-        warnings=warnings,
-    )
+    return answer_of(values, warnings)
 
 
 def _shown(body: bytes) -> str:
