@@ -8,24 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from command_runner import Cli, runner
 
 from node_compactor.cli import PROGRAM, command
-from tightship.cli import run
 
 DATA = Path(__file__).parent / "data"
-NOW = "2026-03-10T00:00:00Z"
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Outcome]
 
 
 @pytest.fixture
@@ -43,20 +32,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Cli:
     """Run the command here: ``cli("plan", "-f", ...)``, at a fixed time unless ``--now`` is given."""
-
-    def call(*arguments: str | Path) -> Outcome:
-        given = [str(each) for each in arguments]
-        if given[:1] in (["plan"], ["explain"]) and "--now" not in given and "--help" not in given:
-            given += ["--now", NOW]
-        try:
-            code = run(PROGRAM, command, given)
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 1
-        sys.stdout.flush()
-        captured = capfdbinary.readouterr()
-        return Outcome(code, captured.out.decode(), captured.err.decode())
-
-    return call
+    return runner(PROGRAM, command, capfdbinary)
 
 
 @pytest.fixture

@@ -11,14 +11,9 @@ from hpa_scaler.report.document import FloorPlan, HpaEntry, QueryEntry
 from hpa_scaler.report.summing import heading, summary_lines
 from hpa_scaler.telling import short, term_text
 from tightship.durations import format_duration
-from tightship.report.grid import GAP, Column, lines, total_width
-from tightship.report.terminal import Terminal, clean, length
-
-WORDS_SHOWN = 3
-"""Reasons a row of the table names at most."""
-
-SHORTEST_NAME = 16
-"""Columns below which names are never cut."""
+from tightship.report.fitting import fitted
+from tightship.report.grid import Column, lines
+from tightship.report.terminal import Terminal, clean
 
 LONGEST_FORMULA = 40
 
@@ -53,28 +48,11 @@ _SHAPES = (
 
 def render_table(plan: FloorPlan, terminal: Terminal) -> str:
     """Return the table of *plan*, with its summary unless headers are off."""
-    body = lines(_fitting(plan.hpas, terminal), terminal)
+    reasons = [hpa.reasons for hpa in plan.hpas]
+    body = lines(fitted(_SHAPES, lambda shape: _columns(plan.hpas, terminal, shape), reasons, terminal), terminal)
     if not terminal.headers:
         return "".join(f"{line}\n" for line in body)
     return "\n".join([*heading(plan, terminal), "", *body, "", *summary_lines(plan, terminal)]) + "\n"
-
-
-def _fitting(hpas: Sequence[HpaEntry], terminal: Terminal) -> list[Column]:
-    least = max((length(reason_words(hpa, 1)) for hpa in hpas), default=0)
-    columns: list[Column] = []
-    room = 0
-    for shape in _SHAPES:
-        columns = _columns(hpas, terminal, shape)
-        if terminal.width is None:
-            return [*columns, _reasons(hpas, terminal, None)]
-        room = terminal.width - total_width(columns, headers=terminal.headers) - len(GAP)
-        if room >= least:
-            return [*columns, _reasons(hpas, terminal, room)]
-    names = columns[0]
-    width = max(SHORTEST_NAME, names.width(headers=terminal.headers) - (least - room))
-    columns[0] = Column(names.title, [terminal.shorten(name, width) for name in names.cells])
-    room = max(8, (terminal.width or 0) - total_width(columns, headers=terminal.headers) - len(GAP))
-    return [*columns, _reasons(hpas, terminal, room)]
 
 
 def _columns(hpas: Sequence[HpaEntry], terminal: Terminal, shape: _Shape) -> list[Column]:
@@ -126,12 +104,6 @@ def age(hpa: HpaEntry) -> str:
     return f"{seconds}s" if seconds < _EXACT else format_duration(seconds)
 
 
-def reason_words(hpa: HpaEntry, most: int) -> str:
-    """Return the first *most* reasons and how many more there are."""
-    more = len(hpa.reasons) - most
-    return ", ".join(hpa.reasons[:most]) + (f" +{more}" if more > 0 else "")
-
-
 def query_formula(query: QueryEntry) -> str:
     """Return the formula of one query filled in."""
     return term_text(Term(query.value, query.per_replica, query.delta))
@@ -150,13 +122,4 @@ def _formula(hpa: HpaEntry) -> str:
     return query_formula(query) + (f" +{more}" if more else "")
 
 
-def _reasons(hpas: Sequence[HpaEntry], terminal: Terminal, room: int | None) -> Column:
-    cells = []
-    for hpa in hpas:
-        choices = (reason_words(hpa, most) for most in range(WORDS_SHOWN, 0, -1))
-        fitting = next((text for text in choices if room is None or length(text) <= room), None)
-        cells.append(terminal.cut(reason_words(hpa, 1), room or 0) if fitting is None else fitting)
-    return Column("REASONS", cells, styles=["why"] * len(hpas))
-
-
-__all__ = ["age", "deciding", "moves", "query_formula", "ratio_floor", "reason_words", "render_table"]
+__all__ = ["age", "deciding", "moves", "query_formula", "ratio_floor", "render_table"]
