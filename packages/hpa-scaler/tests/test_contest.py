@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from build import CYCLE, NO_AGE, QUERY, World, hpa, manager, reasons, spec
+from hpa_builder import CYCLE, NO_AGE, QUERY, World, hpa, manager, reasons, spec
 
 from hpa_scaler.rules import Rules
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from build import NO_AGE, NOW, QUERY, answer, failure, hpa, judge, reasons, spec
+from hpa_builder import NO_AGE, NOW, QUERY, answer, failure, hpa, judge, reasons, spec
 
 from hpa_scaler.correlated import DropCount, DropState, count_drops, hold_lowering, judge_drops
 from hpa_scaler.policy import Decision

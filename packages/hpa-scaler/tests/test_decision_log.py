@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from build import DISABLED, NO_AGE, NOW, QUERY, answer, failure, hpa, spec
+from hpa_builder import DISABLED, NO_AGE, NOW, QUERY, answer, failure, hpa, spec
 
 from hpa_scaler.correlated import DropState, count_drops, hold_lowering, judge_drops
 from hpa_scaler.decision_log import LogError, cycle_line, decision_line, replay

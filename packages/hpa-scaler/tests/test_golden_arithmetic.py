@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from build import NO_AGE, QUERY, hpa, judge, spec
+from hpa_builder import NO_AGE, QUERY, hpa, judge, spec
 
 from hpa_scaler.arithmetic import Term, ratio_floor
 from hpa_scaler.policy import Decision

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from build import NOW, hpa, judge, spec
+from hpa_builder import NOW, hpa, judge, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -149,7 +149,16 @@ def test_what_is_written_is_read_back(history: History) -> None:
 @given(histories, st.text(max_size=4000), st.integers(1, 16))
 def test_the_state_stays_small(history: History, query: str, queries: int) -> None:
     terms = tuple(Term(1234567.125 * number, 2.5, -0.5) for number in range(queries))
-    inputs = Inputs(minimum=10**6, maximum=10**6, own_maximum=10**6, replicas=10**6, terms=terms)
+    inputs = Inputs(
+        minimum=10**6,
+        maximum=10**6,
+        own_maximum=10**6,
+        ratio=0.125,
+        lower_bound=10**6,
+        raises_maximum=False,
+        replicas=10**6,
+        terms=terms,
+    )
     state = State(history=history, inputs=inputs, target=10**6, reason="FollowsLowerBound")
     text = encode_state(state, spec(prometheus_query=query or "x"), NOW)
     assert len(text.encode()) <= 2048

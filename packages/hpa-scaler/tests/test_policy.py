@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from build import (
+from hpa_builder import (
     CYCLE,
     DISABLED,
     NO_AGE,
@@ -216,8 +216,8 @@ def test_an_answer_begins_the_count_anew() -> None:
 def test_the_rule_is_named_where_it_decides() -> None:
     world = after("replicas=20", 2, failure())
     decision = world.cycle(failure())
-    assert reasons(decision)[:2] == ["FollowsQuery", "ConnectionFailed"]
-    assert "MissingDataPolicy" in reasons(decision)
+    assert reasons(decision) == ["MissingDataPolicy", "ConnectionFailed"]
+    assert decision.causes[0].detail == "missing-data replicas=20 makes it 20 after 3 cycles"
 
 
 def test_missing_data_never_take_the_place_of_a_rule_for_steps() -> None:
@@ -540,6 +540,8 @@ def test_a_pause_ends_by_itself() -> None:
 def test_a_dry_run_decides_all_the_same() -> None:
     decision = judge(hpa(10), spec(prometheus_query=QUERY, dry_run="true"), 20)
     assert (decision.action, decision.target, decision.dry_run) == ("raise", 20, True)
+    assert reasons(decision) == ["FollowsQuery", "DryRun"]
+    assert "DryRun" not in reasons(judge(hpa(20), spec(prometheus_query=QUERY, dry_run="true"), 20))
 
 
 # Sources that can't know.

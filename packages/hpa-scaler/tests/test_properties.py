@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
-from build import CYCLE, DISABLED, NOW, hpa, policies
+from hpa_builder import CYCLE, DISABLED, NOW, hpa, policies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from build import NO_AGE, NOW, QUERY, World, annotated, answer, hpa, judge, spec
+from hpa_builder import NO_AGE, NOW, QUERY, World, annotated, answer, hpa, judge, spec
 
 from hpa_scaler.history import History
 from hpa_scaler.rules import Rules

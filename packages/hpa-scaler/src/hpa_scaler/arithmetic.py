@@ -48,14 +48,14 @@ class Inputs(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     minimum: int
     maximum: int
     own_maximum: int
+    ratio: float
+    lower_bound: int
+    raises_maximum: bool
     replicas: int | None = None
     terms: tuple[Term, ...] = ()
     substitute: int | None = None
-    ratio: float = 1.0
-    lower_bound: int = 3
     upper_bound: int | None = None
     lowest: int = 1
-    raises_maximum: bool = True
     held: bool = False
     window: int | None = None
     band: int = 0

@@ -49,13 +49,13 @@ class DecisionLine(Struct, frozen=True, rename="camel", tag="decision", tag_fiel
     now: float
     hpa: HorizontalPodAutoscaler
     result: Result
+    rules: Rules
     spec: Spec | None = None
     problems: tuple[str, ...] = ()
     outcomes: tuple[tuple[Query, Outcome], ...] = ()
     rollout: Rollout | None = None
     history: History = History()
     state_problem: str = ""
-    rules: Rules = Rules()
     drop: Cause | None = None
 
 
@@ -69,7 +69,7 @@ class CycleLine(Struct, frozen=True, rename="camel", tag="cycle", tag_field="kin
     count: DropCount
     before: DropState
     held: bool
-    rules: Rules = Rules()
+    rules: Rules
 
 
 Line: TypeAlias = DecisionLine | CycleLine

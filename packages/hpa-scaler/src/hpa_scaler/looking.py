@@ -14,6 +14,7 @@ from hpa_scaler.cycle import asked_of, judge_cycle, questions, subject_of, wants
 from hpa_scaler.describing import settings_view
 from hpa_scaler.options import PROCESS_FLAGS, selection_of
 from hpa_scaler.queries import Outcome, Query
+from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.report import Sights
 from hpa_scaler.rules import Rules
 from hpa_scaler.run_settings import RunSettings
@@ -139,7 +140,7 @@ async def _judged(
         rules=rules,
         not_enabled=sum(1 for each in asked.values() if each is None),
         now=now,
-        warnings=tuple(f"left out, for it can't be read: {problem}" for problem in fleet.problems),
+        warnings=tuple(str(Cause(Reason.UNREADABLE, problem)) for problem in fleet.problems),
     )
     return Looked(sights, outcomes)
 

@@ -295,9 +295,9 @@ class _Judgement:
         maximum: int,
     ) -> tuple[Cause, ...]:
         fight, holds, steps = found
-        why = [follows(inputs, solution)]
+        why = [follows(inputs, solution, self._sources.causes)]
         stops = [
-            *self._sources.causes,
+            *(cause for cause in self._sources.causes if cause not in why),
             *holds,
             *lowering_limits(inputs, solution),
             *raising_limits(solution.wanted, steps),
@@ -308,6 +308,8 @@ class _Judgement:
             notes.append(Cause(Reason.STATE_UNREADABLE, self._state_problem, fix))
         if self._rolling is not None and self._rolling.reason is Reason.ROLLOUT_EXPIRED:
             notes.append(self._rolling)
+        if self._spec.dry_run and (solution.target, maximum) != (inputs.minimum, inputs.maximum):
+            notes.append(Cause(Reason.DRY_RUN, f"{solution.target} would be set but for the annotation dry-run"))
         ordered = [*fight, *stops, *why] if action == "hold" else [*why, *stops]
         return (*ordered, *caps(inputs, solution), *bounds_moved(inputs, maximum), *notes)
 

@@ -37,11 +37,16 @@ def ratio_text(inputs: Inputs, solution: Solution) -> str:
     return f"{inputs.replicas} - {inputs.replicas - solution.by_ratio} = {solution.by_ratio}"
 
 
-def follows(inputs: Inputs, solution: Solution) -> Cause:
-    """Return which of the floors is the largest, and so decides."""
+def follows(inputs: Inputs, solution: Solution, told: Sequence[Cause] = ()) -> Cause:
+    """Return which of the floors is the largest, and so decides.
+
+    Where that is the rule for missing data its word is among *told*, the causes that the queries gave.
+    """
     floor = solution.unbounded
     if inputs.terms and solution.query == floor:
-        return Cause(Reason.FOLLOWS_QUERY, f"{formula(inputs)}")
+        by_rule = inputs.substitute == floor and all(term.replicas != floor for term in inputs.terms)
+        word = next((cause for cause in told if cause.reason is Reason.MISSING_DATA_POLICY), None)
+        return word if by_rule and word is not None else Cause(Reason.FOLLOWS_QUERY, formula(inputs))
     if solution.by_ratio == floor:
         detail = f"a step down from {inputs.replicas} replicas by {short(inputs.ratio)} ends at {floor}"
         return Cause(Reason.FOLLOWS_RATIO, detail)
