@@ -285,19 +285,24 @@ def test_behavior_may_be_overruled() -> None:
         (policies(("Pods", 2, 150)), [4, 4, 6, 6]),
         (policies(("Percent", 100, 60)), [4, 8, 16, 20]),
         (policies(("Percent", 10, 60)), [3, 4, 5, 6]),
-        (policies(("Percent", 100, 15), ("Pods", 4, 15)), [6, 12, 20, 20]),
+        (policies(("Percent", 100, 30), ("Pods", 4, 15)), [6, 12, 20, 20]),
         (policies(("Percent", 100, 15), ("Pods", 4, 15), select="Min"), [4, 8, 12, 16]),
-        (policies(select="Max"), [6, 12, 20, 20]),
     ],
-    ids=["pods", "pods in a long period", "percent", "percent rounds up", "max", "min", "its defaults"],
+    ids=["pods", "pods in a long period", "percent", "percent rounds up", "max", "min"],
 )
 def test_policies_of_the_behavior_limit_each_step(behavior: Any, floors: list[int]) -> None:
     asked = spec(prometheus_query=QUERY, requests_per_replica="50")
     assert climbing(hpa(2, 50, 2, scale_up=behavior), asked, 4) == floors
 
 
-def test_an_hpa_without_behavior_has_no_limit_of_it() -> None:
-    assert climbing(hpa(2, 50, 2), spec(prometheus_query=QUERY, requests_per_replica="50"), 1) == [20]
+@pytest.mark.parametrize(
+    "behavior",
+    [None, policies(("Pods", 4, 15), ("Percent", 100, 15), select="Max"), policies(), policies(select="Max")],
+    ids=["none", "as the API server fills it in", "empty", "only that the larger counts"],
+)
+def test_without_a_behavior_of_its_users_an_hpa_has_no_limit_of_it(behavior: Any) -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="50")
+    assert climbing(hpa(2, 50, 2, scale_up=behavior), asked, 1) == [20]
 
 
 # Deadband and lowering window.
@@ -561,6 +566,18 @@ def test_young_data_hold_the_floor_as_far_as_the_query_looks_back() -> None:
         decision = judge(hpa(10), RATED, 40, others=aged(age))
         assert (decision.action, decision.reason, decision.age) == ("hold", "ColdSource", age)
     assert judge(hpa(10), RATED, 400, others=aged(10)).target == 40
+
+
+def test_it_is_said_how_the_age_is_known() -> None:
+    def detail(history: History, **more: Any) -> str:
+        return judge(hpa(10), RATED, 40, history=history, **more).causes[0].detail
+
+    recent = History(evaluated=NOW - 60, answered=NOW - 70)
+    start = "the query looks back 5m, and "
+    assert detail(recent, others=aged(60)) == start + "the data of server default are 60s old"
+    assert detail(recent) == start + "server default does not say how old its data are, and has answered for 70s"
+    recovering = msgspec.structs.replace(recent, recovering=True)
+    assert detail(recovering, others=aged(300)) == start + "the answers have been without a gap for 70s"
 
 
 def test_a_query_that_does_not_look_back_needs_no_age() -> None:

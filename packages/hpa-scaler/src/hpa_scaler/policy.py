@@ -33,7 +33,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     *target* and *target_maximum* are its bounds after it; they are those it has where nothing changes. *inputs* and
     *solution* are ``None`` for an HPA that is skipped. *causes* are all reasons, the one that counts most first. *age*
-    is for how many seconds the data are known to be whole. *values* are those of the queries.
+    is for how many seconds the data are known to be whole.
 
     *history* is to be remembered whatever happens, *written* instead where the change was written. *pending* is whether
     a lower floor waits for something that a restart would forget.
@@ -187,7 +187,7 @@ class _Judgement:
             dry_run=self._spec.dry_run,
             history=self._history,
             written=self._written(solution.target, maximum) if changes else self._history,
-            pending=action == "hold" and solution.wanted < inputs.minimum,
+            pending=action == "hold" and solution.wanted < inputs.minimum and fight is None,
         )
 
     def _inputs(self) -> Inputs:

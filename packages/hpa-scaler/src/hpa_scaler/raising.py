@@ -16,7 +16,7 @@ from hpa_scaler.spec import Spec
 from tightship.objects.autoscaling import ScalingPolicy, ScalingRules
 
 DEFAULT_POLICIES = (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15))
-"""What ``behavior.scaleUp`` has where it names no policies."""
+"""What the API server makes of a ``behavior.scaleUp`` without policies, and of none beside a ``scaleDown``."""
 
 Limit = tuple[int, Cause]
 """The highest floor, and why."""
@@ -34,16 +34,26 @@ def limits(
         step = max(1, math.floor(running * spec.up_ratio))
         detail = f"scale-up-max-ratio {spec.up_ratio:g} allows {step} more than {running}"
         found.append((running + step, Cause(Reason.STEP_LIMIT, detail)))
-    if spec.honour_behavior and behavior is not None:
+    if behavior is not None and _counts(spec, behavior):
         found.append(_by_behavior(behavior, raises, running, now))
     return found
 
 
 def longest_period(spec: Spec, behavior: ScalingRules | None) -> float:
     """Return for how many seconds our own raises have to be remembered."""
-    if not spec.honour_behavior or behavior is None:
+    if behavior is None or not _counts(spec, behavior):
         return 0.0
     return float(max((each.period_seconds for each in _policies(behavior)), default=0))
+
+
+def _counts(spec: Spec, behavior: ScalingRules) -> bool:
+    """Whether *behavior* limits the floor: not if the HPA says no, nor if it is what the API server filled in.
+
+    Those defaults are there as soon as somebody writes a ``scaleDown``, and are nobody's wish: without any behavior
+    there is no limit either.
+    """
+    filled_in = behavior.select_policy in (None, "Max") and set(_policies(behavior)) == set(DEFAULT_POLICIES)
+    return spec.honour_behavior and not filled_in
 
 
 def _by_behavior(behavior: ScalingRules, raises: tuple[Raise, ...], running: int, now: float) -> Limit:

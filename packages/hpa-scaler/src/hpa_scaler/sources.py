@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 from msgspec import Struct
 
@@ -23,6 +25,9 @@ from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rules import Rules
 from hpa_scaler.spec import QuerySpec, Spec
 from tightship.durations import format_duration
+
+_KnownBy = Literal["server", "gap", "us"]
+"""Who knows how old data are: the server said it, we saw a gap, or we know of nothing before our first answer."""
 
 
 class Sources(Struct, frozen=True):
@@ -146,7 +151,8 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
         known = [since] if told is None else [told, since] if history.recovering else [told]
         ages.append(min(known))
         if young or unproved:
-            colds.append(_cold(ages[-1], seconds, str(query.server), outage=history.recovering))
+            told_by: _KnownBy = "server" if young else "gap" if history.recovering else "us"
+            colds.append(_cold(ages[-1], seconds, str(query.server), told_by))
     if since >= longest:
         history = msgspec.structs.replace(history, recovering=False)
     return msgspec.structs.replace(
@@ -164,9 +170,14 @@ def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules
     return outcome.highest if isinstance(outcome, Answer) else None
 
 
-def _cold(age: float, seconds: float, server: str, *, outage: bool) -> Cause:
-    known = "since the last gap in the answers" if outage else f"of server {server}"
-    detail = f"the query looks back {format_duration(seconds)}, the data {known} are {format_duration(age)} old"
+def _cold(age: float, seconds: float, server: str, told_by: _KnownBy) -> Cause:
+    old = format_duration(age)
+    why = {
+        "server": f"the data of server {server} are {old} old",
+        "gap": f"the answers have been without a gap for {old}",
+        "us": f"server {server} does not say how old its data are, and has answered for {old}",
+    }[told_by]
+    detail = f"the query looks back {format_duration(seconds)}, and {why}"
     return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
 
 
