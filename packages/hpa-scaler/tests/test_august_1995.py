@@ -82,7 +82,7 @@ def test_the_outage_lowers_nothing_and_quiet_nights_do() -> None:
     assert before > 20
     assert min(floors[down : up + RANGE]) >= before
     assert max(floors[down:up]) <= before * 1.5
-    # It never ends below what the true rate wants, and it comes down: at the quietest minutes to a small part of the peak.
+    # It is never below what the true rate wants, and comes down: in the quietest minutes to a small part of the peak.
     for minute in range(RANGE, len(minutes)):
         if not down <= minute <= up + RANGE:
             true = sum(rates[minute - RANGE : minute + 1]) / (RANGE + 1)
@@ -90,4 +90,3 @@ def test_the_outage_lowers_nothing_and_quiet_nights_do() -> None:
     later = floors[up + 24 * 60 :]
     assert min(later) * 5 < max(later)
     assert changes < len(minutes) / 4
-    print(f"floor before the outage {before}, lowest later {min(later)}, highest {max(later)}; {changes} changes")
