@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PACKAGES := packages/common packages/node-compactor packages/node-refiner packages/simulator e2e
+PACKAGES := packages/common packages/node-compactor packages/node-refiner packages/hpa-scaler packages/simulator e2e
 SEED ?= 7
 NODES ?= 40
 CLUSTERS ?= 1000
@@ -78,13 +78,14 @@ live: install controlplane ## The running controller on a real cluster of 1,523 
 	@$(BIN)/python bench/live.py $(ARGS)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	--no-emit-find-links --no-header --no-annotate $(patsubst %,--no-emit-package %,tightship node-compactor node-refiner tightship-simulator tightship-e2e)
+	--no-emit-find-links --no-header --no-annotate $(patsubst %,--no-emit-package %,tightship node-compactor node-refiner hpa-scaler tightship-simulator tightship-e2e)
 
 .PHONY: lock
 lock: install ## Resolve the locked requirements anew.
 	@$(COMPILE) --group build --group lint --group test $(PACKAGES:%=%/pyproject.toml) -o requirements/dev.lock
 	@$(COMPILE) packages/node-compactor/pyproject.toml -o requirements/node-compactor.lock
 	@$(COMPILE) packages/node-refiner/pyproject.toml -o requirements/node-refiner.lock
+	@$(COMPILE) packages/hpa-scaler/pyproject.toml -o requirements/hpa-scaler.lock
 
 .PHONY: clean
 clean: ## Remove what the targets above made here (not the cache of built binaries).

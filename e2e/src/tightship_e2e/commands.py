@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tightship.cli import run
-from tightship.cli.commands import Program
 
 NOW = "2026-03-10T00:00:00Z"
 """The time at which plans are made unless ``--now`` says otherwise."""
@@ -26,13 +25,18 @@ class Outcome(NamedTuple):
     err: str
 
 
-def call(program: Program, capture: Callable[[], tuple[bytes, bytes]], arguments: Sequence[str | Path]) -> Outcome:
-    """Run *program* in this process; *capture* returns what was printed, as pytest's ``capfdbinary`` does."""
+def call(
+    name: str,
+    command: Callable[[Sequence[str]], int],
+    capture: Callable[[], tuple[bytes, bytes]],
+    arguments: Sequence[str | Path],
+) -> Outcome:
+    """Run *command* of program *name* in this process; *capture* returns what was printed, as ``capfdbinary`` does."""
     given = [str(each) for each in arguments]
     if given[:1] in (["plan"], ["explain"]) and "--now" not in given and "--help" not in given:
         given += ["--now", NOW]
     try:
-        code = run(program.name, program.command, given)
+        code = run(name, command, given)
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
     sys.stdout.flush()

@@ -34,7 +34,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]:
     """Run the command here: ``cli("plan", "-f", ...)``, at a fixed time unless ``--now`` is given."""
-    return lambda *arguments: commands.call(COMMAND, capfdbinary.readouterr, arguments)
+    return lambda *arguments: commands.call(COMMAND.name, COMMAND.command, capfdbinary.readouterr, arguments)
 
 
 @pytest.fixture

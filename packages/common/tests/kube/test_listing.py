@@ -11,7 +11,7 @@ from aiohttp import web
 from tightship.kube.connection import Connection
 from tightship.kube.errors import BadAnswer, Forbidden, Gone
 from tightship.kube.listing import list_all
-from tightship.kube.resources import BY_KIND
+from tightship.kube.resources import AUTOSCALERS, BY_KIND
 
 from .conftest import FakeApi, Json, Responder, Sleeper, bad_pod, page, pod, status
 
@@ -32,6 +32,19 @@ async def test_pages_are_followed_and_the_selector_is_sent_with_each(api: FakeAp
     assert {each.params["fieldSelector"] for each in api.seen} == {POD.field_selector}
     assert {each.params["limit"] for each in api.seen} == {"1"}
     assert {each.headers["Accept-Encoding"] for each in api.seen} == {"identity"}
+
+
+async def test_a_kind_can_be_listed_in_one_namespace_and_by_labels(api: FakeApi, connection: Connection) -> None:
+    path = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers"
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3}
+    thing = {"metadata": {"name": "web", "namespace": "shop"}, "spec": spec}
+    api.on(f"LIST {path}", page([thing, {**thing, "spec": {}}]))
+    listing = await list_all(connection, AUTOSCALERS.within(namespace="shop", label_selector="team=a"))
+    assert [each.name for each in listing.things] == ["web"]
+    assert [str(error) for error, _ in listing.problems] == [
+        "HorizontalPodAutoscaler shop/web: Object missing required field `scaleTargetRef` - at `$.spec`"
+    ]
+    assert api.seen[0].params == {"limit": "500", "labelSelector": "team=a"}
 
 
 async def test_an_expired_continue_token_begins_the_list_anew(api: FakeApi, connection: Connection) -> None:

@@ -12,7 +12,7 @@ import yaml
 from tightship.report import NodePlan, Terminal
 from tightship.report.amounts import cores, memory, memory_pair
 from tightship.report.as_json import render_json
-from tightship.report.as_table import reason_words, render_table
+from tightship.report.as_table import render_table
 from tightship.report.as_wide import render_wide
 from tightship.report.as_yaml import render_yaml
 from tightship.report.document import (
@@ -29,6 +29,7 @@ from tightship.report.document import (
     Source,
     Summary,
 )
+from tightship.report.fitting import reason_words
 from tightship.report.order import ORDERS, sorted_nodes
 from tightship.report.terminal import clean
 
@@ -225,7 +226,7 @@ def test_five_thousand_nodes_render_in_every_form() -> None:
 
 
 def test_reasons_are_counted_beyond_those_named() -> None:
-    assert reason_words(entry("n", *REASONS), 2) == "TooYoung, NotSafeToEvict +2"
+    assert reason_words(entry("n", *REASONS).reasons, 2) == "TooYoung, NotSafeToEvict +2"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from msgspec import Struct
 from pydantic import AliasChoices, BaseModel
 
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings
-from tightship.settings.files import mapping_of, read_mapping
+from tightship.settings.config_maps import config_in, read_config
 from tightship.settings.loading import BadFlagsError, Location, SettingsError, dotted, wire_keys
 
 CONFIG_MAP_KEYS = ("estafette-k8s-node-compactor-config.yaml", "config.yaml", "config.json")
@@ -61,7 +61,7 @@ def configure(
     if config is None:
         values[POOLS] = EVERY_POOL
     else:
-        values |= _canonical(read_config(config), CompactorSettings)
+        values |= _canonical(read_config(config, CONFIG_MAP_KEYS), CompactorSettings)
     _from_environment(environment, values, origins)
     for key, (flag, value) in flags.top.items():
         values[key] = value
@@ -89,13 +89,8 @@ def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) ->
     """
     values: dict[str, object] = dict(RUN_DEFAULTS)
     origins: dict[Location, str] = {}
-    key = next((key for key in CONFIG_MAP_KEYS if key in data), None)
-    if key is None and len(data) == 1:
-        key = next(iter(data))
-    if key is not None:
-        values |= _canonical(_unwrapped(mapping_of(data[key], key), key), CompactorSettings)
-    elif data:
-        raise SettingsError([_no_key(data)])
+    key, found = config_in(data, CONFIG_MAP_KEYS)
+    values |= _canonical(found, CompactorSettings)
     _from_environment(environment, values, origins)
     values[POOLS] = _pools(values.get(POOLS, {}), Flags(), origins)
 
@@ -141,28 +136,3 @@ def _canonical(values: Mapping[str, object], model: type[BaseModel]) -> dict[str
         if isinstance(definition.validation_alias, AliasChoices):
             names |= {str(choice): keys[field] for choice in definition.validation_alias.choices}
     return {names.get(key, key): value for key, value in values.items()}
-
-
-def read_config(path: str) -> Mapping[str, object]:
-    """Return what a configuration file holds: JSON, YAML, or a ConfigMap manifest around either.
-
-    Raises :class:`SettingsError`, the file named.
-    """
-    return _unwrapped(read_mapping(path), path)
-
-
-def _unwrapped(found: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """Return what a ConfigMap manifest holds; what is none is the configuration itself."""
-    if found.get("kind") != "ConfigMap":
-        return found
-    data = found.get("data")
-    held = data if isinstance(data, Mapping) else {}
-    key = next((key for key in CONFIG_MAP_KEYS if key in held), None)
-    if key is None:
-        raise SettingsError([f"{name}: {_no_key(held)}"])
-    return mapping_of(str(held[key]), f"{name}: {key}")
-
-
-def _no_key(held: Mapping[str, object]) -> str:
-    has, wanted = ", ".join(sorted(str(each) for each in held)) or "none", ", ".join(CONFIG_MAP_KEYS)
-    return f"the ConfigMap has no configuration: its data keys are {has}; looked for are {wanted}"

@@ -20,7 +20,7 @@ from tightship.objects import Node
 from tightship.plan import Planner
 from tightship.reasons import Reason
 from tightship.report import GateCheck
-from tightship.report.times import rfc3339
+from tightship.times import rfc3339
 
 
 class GateChecks:

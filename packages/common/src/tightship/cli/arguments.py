@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 from tightship.cli.app import EXIT_USAGE
 from tightship.cli.selector import parse_selector
 from tightship.report import DEFAULT_ORDER, ORDERS
-from tightship.report.times import parse_rfc3339
+from tightship.times import parse_rfc3339
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -57,20 +57,23 @@ def value_of(parse: Callable[[str], _T]) -> Callable[[str], _T]:
     return parsed
 
 
-def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where the cluster is read from, and which nodes are meant."""
+def add_cluster_arguments(
+    parser: argparse.ArgumentParser, kinds: str = "nodes,pods,pdb,..."
+) -> argparse._ArgumentGroup:
+    """Add where the cluster is read from; *kinds* are those that a file of it should hold."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "-f",
         "--filename",
         metavar="FILE",
-        help="read the cluster from FILE instead of an API server: what `kubectl get nodes,pods,pdb,... -A -o json` "
+        help=f"read the cluster from FILE instead of an API server: what `kubectl get {kinds} -A -o json` "
         "(or yaml) prints, .gz too; - for standard input",
     )
     group.add_argument(
         "--kubeconfig", metavar="FILE", help="kubeconfig (default: $KUBECONFIG, ~/.kube/config, in-cluster)"
     )
     group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+    return group
 
 
 def add_selector_argument(group: argparse._ArgumentGroup) -> None:

@@ -6,26 +6,21 @@ A controller brings a :class:`Program`: its words, its flags, and its judgement 
 from __future__ import annotations
 
 import argparse
-import difflib
-import platform
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from msgspec import Struct
 
-import tightship
-from tightship.cli.app import EXIT_USAGE, EXIT_WOULD_CHANGE, CliError, UsageError
+from tightship.cli.app import EXIT_WOULD_CHANGE, CliError, UsageError
 from tightship.cli.arguments import (
     Parser,
     add_cluster_arguments,
     add_logging_arguments,
     add_output_arguments,
-    environment,
     set_up_logging,
 )
-from tightship.cli.output import terminal_of, write_document
+from tightship.cli.basics import near, no_command, print_version, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.source import load_snapshot
 from tightship.cluster import Snapshot
@@ -40,16 +35,11 @@ from tightship.report import (
     Generator,
     Inputs,
     SettingsView,
-    Terminal,
     explanation_document,
     plan_document,
     warnings_of,
 )
 from tightship.settings.loading import BadFlagsError, SettingsError
-
-_DATA = ("json", "yaml")
-
-_Document = TypeVar("_Document")
 
 EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
 130 interrupted; 141 the reader of the pipe has gone."""
@@ -118,7 +108,7 @@ class Program(Struct, frozen=True):
     def parser(self) -> Parser:
         """Return the parser of the whole command."""
         parser = Parser(self.name, self.description, EXITS)
-        parser.set_defaults(run=lambda _: _no_command(parser), log_level=None, verbose=0)
+        parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
         commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         plan = commands.add_parser(
             "plan",
@@ -161,35 +151,20 @@ class Program(Struct, frozen=True):
 
     def _version(self, arguments: argparse.Namespace) -> int:
         del arguments
-        python = platform.python_version()
-        text = f"{self.name} {self.version} (tightship {tightship.__version__}, Python {python})\n"
-        write_document(text, always_utf8=False)
-        return 0
+        return print_version(self.name, self.version)
 
     def _plan(self, arguments: argparse.Namespace) -> int:
         inputs, _ = self._judge(arguments)
         document = plan_document(inputs, arguments.sort_by)
-        self._write(PLAN_OUTPUTS[arguments.output], document, arguments, inputs.warnings)
+        write_rendered(self.name, PLAN_OUTPUTS[arguments.output], document, arguments, inputs.warnings)
         return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
 
     def _explain(self, arguments: argparse.Namespace) -> int:
         inputs, judging = self._judge(arguments, arguments.nodes)
         names = tuple(dict.fromkeys(arguments.nodes))
         document = explanation_document(inputs, names, {name: judging.gates(name) for name in names})
-        self._write(EXPLANATION_OUTPUTS[arguments.output], document, arguments, inputs.warnings)
+        write_rendered(self.name, EXPLANATION_OUTPUTS[arguments.output], document, arguments, inputs.warnings)
         return 0
-
-    def _write(
-        self,
-        render: Callable[[_Document, Terminal], str],
-        document: _Document,
-        arguments: argparse.Namespace,
-        warnings: Sequence[str],
-    ) -> None:
-        if arguments.no_headers and arguments.output not in _DATA:
-            sys.stderr.write("".join(f"{self.name}: warning: {text}\n" for text in warnings))
-        terminal = terminal_of(sys.stdout, environment(), headers=not arguments.no_headers)
-        write_document(render(document, terminal), always_utf8=arguments.output in _DATA)
 
     def _judge(self, arguments: argparse.Namespace, named: Sequence[str] = ()) -> tuple[Inputs, Judging]:
         try:
@@ -243,21 +218,11 @@ class Program(Struct, frozen=True):
         return inputs, judging
 
 
-def _no_command(parser: Parser) -> int:
-    sys.stderr.write(parser.format_help())
-    return EXIT_USAGE
-
-
 def _check_names(named: Sequence[str], snapshot: Snapshot) -> None:
     unknown = [name for name in dict.fromkeys(named) if name not in snapshot.nodes]
-    problems = [f'node "{name}" not found{_near(name, snapshot.nodes)}' for name in unknown]
+    problems = [f'node "{name}" not found{near(name, snapshot.nodes)}' for name in unknown]
     if problems:
         raise CliError(*problems)
-
-
-def _near(name: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, known, n=3) or [each for each in known if name in each][:3]
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def _selected(arguments: argparse.Namespace, facts: Mapping[str, NodeFacts]) -> frozenset[str] | None:

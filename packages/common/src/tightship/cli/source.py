@@ -19,16 +19,33 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress) -> tuple[Sn
     Raises :class:`UsageError`, :class:`~tightship.kube.files.FileError` or a
     :class:`~tightship.kube.errors.KubeError`.
     """
+    path = file_of(arguments)
+    if path is not None:
+        from tightship.kube.files import read_file
+
+        progress.say(reading(path))
+        return read_file(path), file_source(path)
+    return asyncio.run(_read_live(arguments.kubeconfig, arguments.context, progress))
+
+
+def file_of(arguments: argparse.Namespace) -> str | None:
+    """Return the file that stands for a cluster, ``None`` where an API server is meant. Raises :class:`UsageError`."""
     path: str | None = arguments.filename
     if path is not None:
         for flag in ("kubeconfig", "context"):
             if getattr(arguments, flag) is not None:
                 raise UsageError(f"--{flag} names a cluster and --filename a file: give only one of them")
-        from tightship.kube.files import read_file
+    return path
 
-        progress.say(f"reading {'standard input' if path == '-' else path}")
-        return read_file(path), Source("file", path if path == "-" else os.path.basename(path))  # noqa: PTH119
-    return asyncio.run(_read_live(arguments.kubeconfig, arguments.context, progress))
+
+def reading(path: str) -> str:
+    """Return what to say while the file *path* is read."""
+    return f"reading {'standard input' if path == '-' else path}"
+
+
+def file_source(path: str) -> Source:
+    """Return the file *path* as the source of a document, without its folder."""
+    return Source("file", path if path == "-" else os.path.basename(path))  # noqa: PTH119
 
 
 async def _read_live(kubeconfig: str | None, context: str | None, progress: Progress) -> tuple[Snapshot, Source]:

@@ -11,8 +11,8 @@ from tightship.pools import shown
 from tightship.report import ExcessSummary, Generator, Inputs, plan_document, warnings_of
 from tightship.report.document import API_VERSION, NodePlan, RefusalEntry, Source
 from tightship.report.inputs import refusal_entry
-from tightship.report.times import rfc3339
 from tightship.runtime.page import Cell, Fact, Page, Section, Table
+from tightship.times import rfc3339
 
 ROWS = 1000
 """Nodes shown on the page; /status has all."""

@@ -313,7 +313,7 @@ class _AccessBuilder:
             headers=headers,
             tls=self._context(configuration) if parts.scheme == "https" else None,
             tls_server_name=configuration.tls_server_name or None,
-            proxy=configuration.proxy or _proxy(parts.scheme, parts.netloc.rpartition("@")[2]),
+            proxy=configuration.proxy or proxy_for(parts.scheme, parts.netloc.rpartition("@")[2]),
         )
 
     def _context(self, configuration: Configuration) -> ssl.SSLContext:
@@ -335,10 +335,11 @@ class _AccessBuilder:
         return self._tls
 
 
-def _proxy(scheme: str, host: str) -> str | None:
+def proxy_for(scheme: str, host: str) -> str | None:
+    """Return the proxy that the environment names for *host* (``HTTPS_PROXY``, ``NO_PROXY`` and the like), if any."""
     # Asked here rather than by aiohttp's trust_env, which would also let an entry of ~/.netrc for the host replace
     # the Authorization header.
     return None if proxy_bypass(host) else getproxies().get(scheme)
 
 
-__all__ = ["IN_CLUSTER", "Access", "Credentials", "Loaded", "find", "in_cluster"]
+__all__ = ["IN_CLUSTER", "Access", "Credentials", "Loaded", "find", "in_cluster", "proxy_for"]

@@ -166,8 +166,7 @@ class _Bodies:
     def _start(self, token: str) -> None:
         self._token = ""
         params = {"limit": str(self._limit)} if self._limit else {}
-        if self._resource.field_selector:
-            params["fieldSelector"] = self._resource.field_selector
+        params |= self._resource.selectors
         if token:
             params["continue"] = token
         told = False

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
-from tightship.objects import KINDS
+from tightship.objects import AUTOSCALER, KINDS
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods hold nothing: the server leaves them out, and a watch tells one that finishes as deleted."""
 
 
 class Resource(Struct, frozen=True):
-    """A kind as the API serves it: *group* is empty for the core group; *name* is the plural of its path."""
+    """A kind as the API serves it: *group* is empty for the core group; *name* is the plural of its path.
+
+    *namespace* is empty for all of them. The selectors leave out, on the server, what does not match.
+    """
 
     kind: str
     group: str
@@ -19,12 +23,24 @@ class Resource(Struct, frozen=True):
     name: str
     required: bool = False
     field_selector: str = ""
+    label_selector: str = ""
+    namespace: str = ""
 
     @property
     def path(self) -> str:
-        """The path under which all namespaces' objects are listed."""
+        """The path under which the objects are listed."""
         root = f"/apis/{self.group}" if self.group else "/api"
-        return f"{root}/{self.version}/{self.name}"
+        return f"{root}/{self.version}/{f'namespaces/{self.namespace}/' if self.namespace else ''}{self.name}"
+
+    @property
+    def selectors(self) -> dict[str, str]:
+        """The selectors as parameters of a list or a watch."""
+        given = {"fieldSelector": self.field_selector, "labelSelector": self.label_selector}
+        return {name: text for name, text in given.items() if text}
+
+    def within(self, *, namespace: str = "", label_selector: str = "") -> Resource:
+        """Return the same kind, of one *namespace* only and with *label_selector*; empty is no limit."""
+        return msgspec.structs.replace(self, namespace=namespace, label_selector=label_selector)
 
     @property
     def qualified(self) -> str:
@@ -48,6 +64,9 @@ RESOURCES = (
     Resource("Job", "batch", "v1", "jobs"),
 )
 """Every kind a :class:`~tightship.cluster.Snapshot` is made of."""
+
+AUTOSCALERS = Resource(AUTOSCALER, "autoscaling", "v2", "horizontalpodautoscalers", required=True)
+"""HorizontalPodAutoscalers; no part of a snapshot."""
 
 BY_KIND = {resource.kind: resource for resource in RESOURCES}
 

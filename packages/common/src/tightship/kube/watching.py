@@ -122,8 +122,7 @@ class WatchDriver:
             "resourceVersion": self.resource_version,
             "timeoutSeconds": str(int(self._server_timeout * (1 + self._spread()))),
         }
-        if self.resource.field_selector:
-            params["fieldSelector"] = self.resource.field_selector
+        params |= self.resource.selectors
         return WatchRequest(self.resource.path, params)
 
     def take(self, line: bytes) -> WatchEvent:

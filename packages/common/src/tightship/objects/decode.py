@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from tightship.objects.autoscaling import (
+    SCALE_TARGET_KINDS,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerWire,
+    ScaleTarget,
+    ScaleTargetWire,
+)
 from tightship.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
 from tightship.objects.node import Node, NodeWire
 from tightship.objects.pod import Pod
@@ -34,6 +41,7 @@ ApiObject: TypeAlias = (
     | CSINode
     | Namespace
     | Workload
+    | HorizontalPodAutoscaler
 )
 """Any object the judgement knows."""
 
@@ -50,6 +58,10 @@ class ObjectError(ValueError):
         self.problem = problem
 
 
+AUTOSCALER = "HorizontalPodAutoscaler"
+"""The kind that :func:`decode` knows besides those of a snapshot."""
+
+_T = TypeVar("_T")
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
 
 
@@ -63,6 +75,7 @@ def _decoders() -> dict[str, Callable[[_JSON], ApiObject]]:
     csi_node = msgspec.json.Decoder(CSINodeWire)
     namespace = msgspec.json.Decoder(NamespaceWire)
     workload = msgspec.json.Decoder(WorkloadWire)
+    autoscaler = msgspec.json.Decoder(HorizontalPodAutoscalerWire)
 
     def workload_of(kind: str) -> Callable[[_JSON], ApiObject]:
         return lambda raw: workload.decode(raw).workload(kind)
@@ -76,14 +89,17 @@ def _decoders() -> dict[str, Callable[[_JSON], ApiObject]]:
         "StorageClass": lambda raw: storage_class.decode(raw).storage_class(),
         "CSINode": lambda raw: csi_node.decode(raw).csi_node(),
         "Namespace": lambda raw: namespace.decode(raw).namespace(),
+        AUTOSCALER: lambda raw: autoscaler.decode(raw).autoscaler(),
         **{kind: workload_of(kind) for kind in sorted(WORKLOAD_KINDS)},
     }
 
 
 _DECODERS = _decoders()
 
-KINDS = frozenset(_DECODERS)
-"""Kinds :func:`decode` knows; everything else in a file is passed over."""
+KINDS = frozenset(_DECODERS) - {AUTOSCALER}
+"""Kinds of which a cluster's snapshot is made; everything else in a file of one is passed over."""
+
+_targets = msgspec.json.Decoder(ScaleTargetWire)
 
 
 def decode(kind: str, raw: _JSON) -> ApiObject:
@@ -91,8 +107,22 @@ def decode(kind: str, raw: _JSON) -> ApiObject:
 
     Unknown fields are skipped. Raises :class:`ObjectError` where a known field has a value that can't be right.
     """
+    return _read(kind, raw, _DECODERS[kind])
+
+
+def decode_scale_target(kind: str, raw: _JSON) -> ScaleTarget:
+    """Return what the object of *kind*, one of :data:`SCALE_TARGET_KINDS`, shows of its rollout.
+
+    Raises :class:`ObjectError` like :func:`decode`.
+    """
+    if kind not in SCALE_TARGET_KINDS:
+        raise KeyError(kind)
+    return _read(kind, raw, lambda given: _targets.decode(given).target(kind))
+
+
+def _read(kind: str, raw: _JSON, decoder: Callable[[_JSON], _T]) -> _T:
     try:
-        return _DECODERS[kind](raw)
+        return decoder(raw)
     except (msgspec.DecodeError, QuantityError, UnicodeDecodeError) as error:
         namespace, name = identity(raw)
         problem = _locate(raw, error) if isinstance(error, QuantityError) else str(error)

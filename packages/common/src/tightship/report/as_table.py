@@ -8,15 +8,10 @@ from msgspec import Struct
 
 from tightship.report.amounts import age, cores_pair, memory_pair, percent
 from tightship.report.document import NodeEntry, NodePlan
-from tightship.report.grid import GAP, Column, lines, total_width
+from tightship.report.fitting import fitted
+from tightship.report.grid import Column, lines
 from tightship.report.summary import heading, summary_lines
-from tightship.report.terminal import Terminal, clean, length
-
-WORDS_SHOWN = 3
-"""Reasons a row of the table names at most."""
-
-SHORTEST_NAME = 16
-"""Columns below which node names are never cut."""
+from tightship.report.terminal import Terminal, clean
 
 
 class _Shape(Struct, frozen=True):
@@ -40,30 +35,12 @@ _SHAPES = (
 
 def render_table(plan: NodePlan, terminal: Terminal) -> str:
     """Return the table of *plan*, with its summary unless headers are off."""
-    columns = _fitting(plan, terminal)
+    reasons = [node.reasons for node in plan.nodes]
+    columns = fitted(_SHAPES, lambda shape: _columns(plan.nodes, terminal, shape), reasons, terminal)
     body = lines(columns, terminal)
     if not terminal.headers:
         return "".join(f"{line}\n" for line in body)
     return "\n".join([*heading(plan, terminal), "", *body, "", *summary_lines(plan, terminal)]) + "\n"
-
-
-def _fitting(plan: NodePlan, terminal: Terminal) -> list[Column]:
-    nodes = plan.nodes
-    least = max((length(reason_words(node, 1)) for node in nodes), default=0)
-    columns: list[Column] = []
-    room = 0
-    for shape in _SHAPES:
-        columns = _columns(nodes, terminal, shape)
-        if terminal.width is None:
-            return [*columns, _reasons(nodes, terminal, None)]
-        room = terminal.width - total_width(columns, headers=terminal.headers) - len(GAP)
-        if room >= least:
-            return [*columns, _reasons(nodes, terminal, room)]
-    names = columns[0]
-    width = max(SHORTEST_NAME, names.width(headers=terminal.headers) - (least - room))
-    columns[0] = Column(names.title, [terminal.shorten(name, width) for name in names.cells], styles=names.styles)
-    room = max(8, (terminal.width or 0) - total_width(columns, headers=terminal.headers) - len(GAP))
-    return [*columns, _reasons(nodes, terminal, room)]
 
 
 def _columns(nodes: Sequence[NodeEntry], terminal: Terminal, shape: _Shape) -> list[Column]:
@@ -105,18 +82,3 @@ def decisions(nodes: Sequence[NodeEntry]) -> Column:
         [f"remove #{node.order}" if node.decision == "remove" else "keep" for node in nodes],
         styles=["go" if node.decision == "remove" else "" for node in nodes],
     )
-
-
-def reason_words(node: NodeEntry, most: int) -> str:
-    """Return the first *most* reasons and how many more there are."""
-    more = len(node.reasons) - most
-    return ", ".join(node.reasons[:most]) + (f" +{more}" if more > 0 else "")
-
-
-def _reasons(nodes: Sequence[NodeEntry], terminal: Terminal, room: int | None) -> Column:
-    cells = []
-    for node in nodes:
-        choices = (reason_words(node, most) for most in range(WORDS_SHOWN, 0, -1))
-        fitting = next((text for text in choices if room is None or length(text) <= room), None)
-        cells.append(terminal.cut(reason_words(node, 1), room or 0) if fitting is None else fitting)
-    return Column("REASONS", cells, styles=["why"] * len(nodes))

@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import Struct
 
-from tightship.report.document import NodePlan
-from tightship.report.explanation import NodeExplanation
 from tightship.report.terminal import Terminal
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*", re.ASCII)
@@ -21,7 +20,7 @@ _WORDS_THAT_MEAN_MORE = frozenset({"true", "false", "null", "yes", "no", "on", "
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
-def render_yaml(document: NodePlan | NodeExplanation, terminal: Terminal) -> str:
+def render_yaml(document: Struct, terminal: Terminal) -> str:
     """Return *document* as one YAML document; the terminal makes no difference."""
     del terminal
     return "\n".join(_block(msgspec.to_builtins(document), "")) + "\n"

@@ -32,7 +32,7 @@ from tightship.report.inputs import (
     share_of,
 )
 from tightship.report.order import DEFAULT_ORDER, sorted_nodes
-from tightship.report.times import rfc3339
+from tightship.times import rfc3339
 
 
 def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:

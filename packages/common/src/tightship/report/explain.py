@@ -22,7 +22,7 @@ from tightship.report.inputs import (
     share,
     share_of,
 )
-from tightship.report.times import rfc3339
+from tightship.times import rfc3339
 
 TELLING_LABELS = (
     *KNOWN_POOL_LABELS,

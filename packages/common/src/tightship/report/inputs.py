@@ -12,8 +12,8 @@ from tightship.objects import Pod
 from tightship.plan import Forecast, Plan
 from tightship.reasons import Reason, Refusal
 from tightship.report.document import ExcessSummary, Generator, RefusalEntry, SettingsView, Share, Source
-from tightship.report.times import rfc3339
 from tightship.resources import Resources
+from tightship.times import rfc3339
 from tightship.utilization import Utilization
 
 

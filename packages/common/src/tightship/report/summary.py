@@ -12,7 +12,8 @@ from tightship.report.terminal import Terminal, clean
 NAMES_SHOWN = 5
 """Names a line lists before it says how many more there are."""
 
-_LABEL = 11
+LABEL = 11
+"""Columns of the labels below a table."""
 
 
 def heading(document: NodePlan | NodeExplanation, terminal: Terminal) -> list[str]:
@@ -50,7 +51,7 @@ def summary_lines(plan: NodePlan, terminal: Terminal) -> list[str]:
         line = f"{each.reason.ljust(widest)}  {each.nodes:>{digits},} {noun}{only}".rstrip()
         parts.append(("Kept by" if number == 0 else "", line, "why"))
     parts += [("Warning", clean(text), "bad") for text in plan.warnings]
-    return [line for label, text, style in parts for line in _labelled(label, text, style, terminal)]
+    return [line for label, text, style in parts for line in labelled(label, text, style, terminal)]
 
 
 def names(values: Iterable[str]) -> str:
@@ -62,7 +63,7 @@ def names(values: Iterable[str]) -> str:
 
 def warning_lines(warnings: Iterable[str], terminal: Terminal) -> list[str]:
     """Return the lines of warnings alone."""
-    return [line for text in warnings for line in _labelled("Warning", clean(text), "bad", terminal)]
+    return [line for text in warnings for line in labelled("Warning", clean(text), "bad", terminal)]
 
 
 def _share_line(totals: ShareTotals, shown: Callable[[int], str], arrow: str, unit: str) -> str:
@@ -115,10 +116,11 @@ def _scheduler(plan: NodePlan) -> Iterator[str]:
     )
 
 
-def _labelled(label: str, text: str, style: str, terminal: Terminal) -> list[str]:
-    head = label.ljust(_LABEL)
-    folded = terminal.fold(text, " " * _LABEL)
+def labelled(label: str, text: str, style: str, terminal: Terminal) -> list[str]:
+    """Return *text* beside *label*, folded where the terminal ends; of the style ``bad`` only the label is painted."""
+    head = label.ljust(LABEL)
+    folded = terminal.fold(text, " " * LABEL)
     first, *rest = folded
     painted = terminal.paint(head, "bad" if style == "bad" else "bold") if label else head
     body = "" if style == "bad" else style
-    return [painted + terminal.paint(first, body), *(" " * _LABEL + terminal.paint(line, body) for line in rest)]
+    return [painted + terminal.paint(first, body), *(" " * LABEL + terminal.paint(line, body) for line in rest)]

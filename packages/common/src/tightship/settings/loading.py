@@ -36,13 +36,14 @@ def load(
     model: type[_Model],
     values: Mapping[str, object],
     named: Callable[[Location], str] = dotted,
-    inner: type[BaseModel] | None = None,
+    inner: type[BaseModel] | Callable[[Location], type[BaseModel]] | None = None,
     plain_unit: str = "s",
 ) -> _Model:
     """Return a *model* from plain values (keys on the wire or field names).
 
     Raises :class:`SettingsError` with **all** problems, each naming the key, the value and what is allowed. *named*
-    words a location, for values that don't come from a file. *inner* is the model of what is nested in it, if anything.
+    words a location, for values that don't come from a file.
+    *inner* is the model of what is nested in it, if anything; a function of the location where there are several.
     *plain_unit* is the unit of durations that are written as a plain number.
     """
     try:
@@ -59,11 +60,19 @@ def load(
         for each in error.errors():
             location, key = each["loc"], placed(each["loc"])
             if each["type"] == "extra_forbidden":
-                owner = inner if inner is not None and len(location) > 1 else model
+                owner = _owner(model, inner, location)
                 problems.add(f"{key}: unknown key; allowed are {', '.join(sorted(wire_keys(owner).values()))}")
             else:
                 problems.add(f"{key}: {each.get('input')!r}: {each['msg'].removeprefix('Value error, ')}")
         raise SettingsError(sorted(problems)) from error
+
+
+def _owner(
+    model: type[BaseModel], inner: type[BaseModel] | Callable[[Location], type[BaseModel]] | None, location: Location
+) -> type[BaseModel]:
+    if inner is None or len(location) < 2:
+        return model
+    return inner if isinstance(inner, type) else inner(location)
 
 
 def wire_keys(model: type[BaseModel]) -> dict[str, str]:

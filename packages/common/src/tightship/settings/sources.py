@@ -90,7 +90,7 @@ class ConfigMapSource:
         self._connection = connection
         self._object = name
         self._resource = Resource(
-            "ConfigMap", "", "v1", f"namespaces/{namespace}/configmaps", field_selector=f"metadata.name={name}"
+            "ConfigMap", "", "v1", "configmaps", field_selector=f"metadata.name={name}", namespace=namespace
         )
         self._timing = timing
         self._backoff = Backoff(timing.first, timing.longest)
@@ -110,7 +110,7 @@ class ConfigMapSource:
 
     async def _list(self, sink: Sink) -> str:
         resource = self._resource
-        body = await self._connection.request("GET", resource.path, params={"fieldSelector": resource.field_selector})
+        body = await self._connection.request("GET", resource.path, params=resource.selectors)
         try:
             found = _lists.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

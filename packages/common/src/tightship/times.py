@@ -1,4 +1,4 @@
-"""Times in documents."""
+"""Times as people and APIs write them: RFC 3339."""
 
 from __future__ import annotations
 

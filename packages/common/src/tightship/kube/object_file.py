@@ -1,0 +1,139 @@
+"""API objects in a file, whatever kubectl made of them.
+
+A ``List``, a ``PodList`` and its like, single objects, several documents one after the other, compressed or not. Every
+malformed object is reported, not only the first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from tightship.kube.documents import DocumentError, documents, unpack
+from tightship.objects import ObjectError
+
+Known: TypeAlias = Callable[[str, str], bool]
+"""Whether objects of a kind (and ``apiVersion``, perhaps empty) are to be taken; others are passed over."""
+
+Take: TypeAlias = Callable[[str, bytes | msgspec.Raw], None]
+"""Takes in one object of a kind. May raise :class:`~tightship.objects.ObjectError`."""
+
+
+class FileError(Exception):
+    """A file that can't be judged. *problems* are whole lines for people, each beginning with the file's name."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class Held(Struct):
+    """What a file was found to hold: how many objects of each kind were taken and *passed_over*, and the *problems*.
+
+    *present* are the known kinds that the file speaks of, be it by an empty list.
+    """
+
+    counts: Counter[str]
+    passed_over: Counter[str]
+    present: set[str]
+    problems: list[str]
+
+    def described(self) -> str:
+        """Return what there is, by kind, for people."""
+        held = [f"{count} {kind}" for kind, count in sorted((self.counts + self.passed_over).items())]
+        return ", ".join(held) or "empty lists"
+
+
+class _Head(Struct):
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+    items: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_heads = msgspec.json.Decoder(_Head)
+_items = msgspec.json.Decoder(list[msgspec.Raw] | None)
+
+
+def read_bytes(path: str | os.PathLike[str]) -> tuple[bytes, str]:
+    """Return the bytes of *path*, ``-`` for standard input, and its name for people. Raises :class:`FileError`."""
+    name = os.fspath(path)
+    if name == "-":
+        return sys.stdin.buffer.read(), "standard input"
+    try:
+        return Path(name).read_bytes(), name
+    except OSError as error:
+        raise FileError((f"{name}: {error.strerror or error}",)) from error
+
+
+def read_objects(raw: bytes, name: str, known: Known, take: Take) -> Held:
+    """Give *take* every *known* object in the bytes of the file called *name*, and return what there was."""
+    reader = _Reader(name, known, take)
+    try:
+        for number, document in enumerate(documents(unpack(raw)), 1):
+            reader.take(document, f"document {number}")
+    except DocumentError as error:
+        reader.problem(str(error))
+    return reader.held
+
+
+class _Reader:
+    def __init__(self, name: str, known: Known, take: Take) -> None:
+        self._name = name
+        self._known = known
+        self._take = take
+        self.held = Held(Counter(), Counter(), set(), [])
+
+    def problem(self, text: str) -> None:
+        self.held.problems.append(f"{self._name}: {text}")
+
+    def take(self, raw: bytes | msgspec.Raw, place: str, kind: str = "", api_version: str = "") -> None:
+        """Take in a document or an item; *kind* and *api_version* are those of the items of its list, if it says so."""
+        if bytes(raw[:1] if isinstance(raw, bytes) else memoryview(raw)[:1]) == b"[":
+            self._take_all(raw, place)
+            return
+        try:
+            head = _heads.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.problem(f"{place}: not an API object: {error}")
+            return
+        kind, api_version = head.kind or kind, head.api_version or api_version
+        if not kind:
+            self.problem(f"{place}: has no kind")
+        elif kind.endswith("List") and head.items is not msgspec.UNSET:
+            of = kind.removesuffix("List")
+            if self._known(of, api_version):
+                self.held.present.add(of)
+            self._take_all(head.items, place, of, api_version if of else "")
+        elif self._known(kind, api_version):
+            self._take_object(kind, raw, place)
+        else:
+            self.held.passed_over[kind] += 1
+
+    def _take_all(self, raw: bytes | msgspec.Raw, place: str, kind: str = "", api_version: str = "") -> None:
+        try:
+            items = _items.decode(raw) or []
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.problem(f"{place}: not a list of API objects: {error}")
+            return
+        for number, item in enumerate(items, 1):
+            self.take(item, f"{place}, item {number}", kind, api_version)
+
+    def _take_object(self, kind: str, raw: bytes | msgspec.Raw, place: str) -> None:
+        self.held.present.add(kind)
+        self.held.counts[kind] += 1
+        try:
+            self._take(kind, raw)
+        except ObjectError as error:
+            self.problem(str(error) if error.name else f"{place}: {error}")
+        except RecursionError:
+            self.problem(f"{place}: {kind}: nested too deeply")
+
+
+__all__ = ["FileError", "Held", "read_bytes", "read_objects"]

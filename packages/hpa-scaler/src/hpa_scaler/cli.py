@@ -1,0 +1,144 @@
+"""The command ``hpa-scaler``. ``plan``, ``explain``, ``replay`` and ``version`` write nothing to a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import hpa_scaler
+from hpa_scaler.correlated import DropState
+from hpa_scaler.cycle import log_lines
+from hpa_scaler.decision_log import LogError, replay
+from hpa_scaler.looking import PROGRAM, Configured, look
+from hpa_scaler.options import ORDERS, add_options
+from hpa_scaler.outcome_file import OutcomeFileError, encode_outcomes
+from hpa_scaler.report import EXPLANATION_OUTPUTS, PLAN_OUTPUTS, Sights, explanation_document, plan_document
+from tightship.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
+from tightship.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
+from tightship.cli.basics import no_command, print_version, write_rendered
+from tightship.cli.output import write_document
+from tightship.kube.documents import DocumentError, unpack
+from tightship.kube.object_file import read_bytes
+
+_EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
+64 wrong usage; 130 interrupted; 141 the reader of the pipe has gone."""
+
+
+def main() -> None:
+    """Run the command with the process's arguments, and exit."""
+    sys.exit(run(PROGRAM, command))
+
+
+def command(arguments: Sequence[str]) -> int:
+    """Run the command with *arguments* and return its exit code."""
+    parsed = build_parser().parse_args(arguments)
+    set_up_logging(parsed.log_level, parsed.verbose)
+    code: int = parsed.run(parsed)
+    return code
+
+
+def build_parser() -> Parser:
+    """Return the parser of the whole command."""
+    parser = Parser(PROGRAM, "Keeps the minimum of HorizontalPodAutoscalers where the traffic wants it.", _EXITS)
+    parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+    plan = commands.add_parser(
+        "plan",
+        help="show where the floor of each HPA would go, and why",
+        epilog=_EXITS,
+        description="Show where the floor of each annotated HPA would go in the next cycle, by what its queries answer "
+        "now, and why. Writes nothing to the cluster.",
+    )
+    plan.usage = f"{PROGRAM} plan [-f FILE | --context NAME] [--outcomes FILE] [flags]"
+    add_options(plan)
+    output = add_output_arguments(plan, PLAN_OUTPUTS, table=False)
+    output.add_argument(
+        "--sort-by",
+        choices=ORDERS,
+        default=next(iter(ORDERS)),
+        metavar="KEY",
+        help=f"order of the HPAs in every output: one of {', '.join(ORDERS)} (default: name)",
+    )
+    output.add_argument("--exit-code", action="store_true", help="exit with 2 when a floor would move, 0 when none")
+    output.add_argument("--decision-log", metavar="FILE", help="write every judgement to FILE, for `replay`")
+    add_logging_arguments(plan)
+    plan.set_defaults(run=_plan)
+    explain = commands.add_parser(
+        "explain",
+        help="show everything about single HPAs: queries, floors, reasons, what is remembered",
+        epilog=_EXITS,
+        description="Show everything about single HPAs: their queries and answers, every floor that was compared, all "
+        "reasons, and what is remembered of them. Looks at these HPAs alone. Writes nothing to the cluster.",
+    )
+    explain.usage = f"{PROGRAM} explain [-f FILE | --context NAME] [--outcomes FILE] [flags] NAME ..."
+    explain.add_argument("names", nargs="+", metavar="NAME", help="an HPA: NAME, or NAMESPACE/NAME")
+    add_options(explain)
+    add_output_arguments(explain, EXPLANATION_OUTPUTS, table=False)
+    add_logging_arguments(explain)
+    explain.set_defaults(run=_explain)
+    again = commands.add_parser(
+        "replay",
+        help="make every decision of a decision log again, and say what differs",
+        epilog=_EXITS,
+        description="Make every decision of a decision log again, offline, and print each that comes out otherwise.",
+    )
+    again.usage = f"{PROGRAM} replay LOG"
+    again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
+    add_logging_arguments(again)
+    again.set_defaults(run=_replay)
+    version = commands.add_parser("version", help="print the version", description="Print the version.")
+    version.set_defaults(run=lambda _: print_version(PROGRAM, hpa_scaler.__version__))
+    return parser
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    sights = _look(arguments, None)
+    if arguments.decision_log is not None:
+        lines = log_lines(sights.cycle, str(int(sights.now)), DropState(), sights.rules, sights.now)
+        Path(arguments.decision_log).write_bytes(b"".join(lines))
+    document = plan_document(sights, ORDERS[arguments.sort_by])
+    write_rendered(PROGRAM, PLAN_OUTPUTS[arguments.output], document, arguments, sights.warnings)
+    changes = any(judged.decision.changes for judged in sights.cycle.judged)
+    return EXIT_WOULD_CHANGE if arguments.exit_code and changes else 0
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    sights = _look(arguments, arguments.names)
+    document = explanation_document(sights, [judged.decision.key for judged in sights.cycle.judged])
+    write_rendered(PROGRAM, EXPLANATION_OUTPUTS[arguments.output], document, arguments, sights.warnings)
+    return 0
+
+
+def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
+    configured = Configured.of(arguments, environment())
+    now = time.time() if arguments.now is None else arguments.now
+    try:
+        with Progress() as progress:
+            looked = asyncio.run(look(arguments, configured, now, names, progress.say))
+    except OutcomeFileError as error:
+        raise CliError(*error.problems) from error
+    if arguments.save_outcomes is not None:
+        Path(arguments.save_outcomes).write_bytes(encode_outcomes(looked.outcomes, now))
+    return looked.sights
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    raw, name = read_bytes(arguments.log)
+    try:
+        found = replay(unpack(raw).splitlines())
+    except (LogError, DocumentError) as error:
+        raise CliError(f"{name}: {error}") from error
+    differences = "".join(f"{each}\n" for each in found.differences)
+    unended = f", {found.unended} of them cut off" if found.unended else ""
+    cycles = found.cycles + found.unended
+    total = f"{found.decisions:,} decisions of {cycles:,} cycles{unended}: {len(found.differences):,} differences\n"
+    write_document(differences + total, always_utf8=False)
+    return EXIT_ERROR if found.differences else 0
+
+
+if __name__ == "__main__":
+    main()

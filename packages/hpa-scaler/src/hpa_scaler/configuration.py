@@ -1,0 +1,110 @@
+"""Where settings come from, and what the judgement and the client make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpa_scaler.addresses import AllowList, parse_address
+from hpa_scaler.prometheus.client import Limits
+from hpa_scaler.prometheus.servers import DEFAULT, Server, Tls
+from hpa_scaler.rules import Rules
+from hpa_scaler.run_settings import RunSettings
+from hpa_scaler.settings import ScalerSettings, ServerSettings, load_settings
+from tightship.settings.config_maps import config_in, read_config
+from tightship.settings.loading import Location, dotted
+
+CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
+"""Keys of a ConfigMap's data under which a configuration is looked for, in this order."""
+
+CYCLES_APART = 4
+"""Cycles that may be missed before what was remembered of an HPA is too old to go on from."""
+
+
+def parse_config_map(data: Mapping[str, str]) -> ScalerSettings:
+    """Return the settings in a ConfigMap's *data*; the defaults where it has no text at all.
+
+    Raises :class:`~tightship.settings.loading.SettingsError` with all problems at once.
+    """
+    key, found = config_in(data, CONFIG_MAP_KEYS)
+
+    def named(location: Location) -> str:
+        return f"{key}: {dotted(location)}" if key else dotted(location)
+
+    return load_settings(found, named)
+
+
+def read_settings(path: str | None) -> ScalerSettings:
+    """Return the settings in the file *path*, the defaults without one. Raises as :func:`parse_config_map` does."""
+    if path is None:
+        return ScalerSettings()
+    return load_settings(read_config(path, CONFIG_MAP_KEYS), lambda location: f"{path}: {dotted(location)}")
+
+
+def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
+    """Return what judgements go by."""
+    return Rules(
+        prefix=run.annotation_prefix,
+        lower_bound=run.lower_bound,
+        age_query=settings.age_query,
+        cold_guard=settings.cold_guard,
+        longest_guard=settings.longest_guard,
+        rollout_limit=settings.rollout_limit,
+        longest_gap=CYCLES_APART * run.interval,
+        contest_resets=settings.contest_resets,
+        contest_window=settings.contest_window,
+        contest_pause=settings.contest_pause,
+        contest_longest_pause=settings.contest_longest_pause,
+        drop_count=settings.drop_count,
+        drop_share=settings.drop_share / 100,
+        drop_floor_share=settings.drop_floor_share / 100,
+        drop_size=settings.drop_size / 100,
+        drop_hold=settings.drop_hold,
+    )
+
+
+def servers_of(settings: ScalerSettings, run: RunSettings) -> dict[str, Server]:
+    """Return the servers by name; ``PROMETHEUS_SERVER_URL`` comes before the URL of the one called ``default``."""
+    given = dict(settings.servers)
+    default = given.pop(DEFAULT, ServerSettings())
+    servers = {name: _server(name, each, each.url) for name, each in given.items()}
+    url = run.prometheus_server_url or default.url
+    if url:
+        servers[DEFAULT] = _server(DEFAULT, default, url)
+    return servers
+
+
+def allowed_of(settings: ScalerSettings) -> AllowList:
+    """Return what HPAs may name besides the servers."""
+    return AllowList.of(settings.allowed)
+
+
+def limits_of(settings: ScalerSettings) -> Limits:
+    """Return how patient the client is."""
+    return Limits(settings.circuit_failures, settings.circuit_pause)
+
+
+def _server(name: str, given: ServerSettings, url: str) -> Server:
+    tls, basic = given.tls, given.basic_auth
+    return Server(
+        name=name,
+        address=parse_address(url),
+        headers=tuple(sorted(given.headers.items())),
+        parameters=tuple(sorted(given.parameters.items())),
+        token_file=given.bearer_token_file,
+        username=basic.username if basic is not None else "",
+        password_file=basic.password_file if basic is not None else "",
+        tls=Tls(tls.ca_file, tls.cert_file, tls.key_file, tls.server_name, tls.insecure),
+        timeout=given.timeout,
+        concurrency=given.concurrency,
+    )
+
+
+__all__ = [
+    "CONFIG_MAP_KEYS",
+    "allowed_of",
+    "limits_of",
+    "parse_config_map",
+    "read_settings",
+    "rules_of",
+    "servers_of",
+]

@@ -1,0 +1,110 @@
+"""One cycle over all HPAs: what is asked, what each comes to, and whether so many may be lowered at once. Pure.
+
+The running controller, ``plan`` and ``explain`` all go this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from hpa_scaler.annotations import enabled, parse_spec
+from hpa_scaler.correlated import DropCount, DropState, Verdict, count_drops, hold_lowering, judge_drops
+from hpa_scaler.decision_log import cycle_line, decision_line
+from hpa_scaler.history import History
+from hpa_scaler.policy import Asked, Decision, Subject, decide
+from hpa_scaler.queries import Outcomes, Query, queries_of
+from hpa_scaler.reasons import Cause
+from hpa_scaler.rollout import Rollout
+from hpa_scaler.rules import Rules
+from hpa_scaler.spec import Spec
+from hpa_scaler.state import State
+from hpa_scaler.writing import state_of
+from tightship.objects import HorizontalPodAutoscaler
+
+
+class Judged(Struct, frozen=True):
+    """One HPA judged: *first* by itself, *decision* with all others of the cycle."""
+
+    subject: Subject
+    first: Decision
+    decision: Decision
+
+
+class Cycle(Struct, frozen=True):
+    """A cycle: every HPA judged, the drops among them, and what was made of those."""
+
+    judged: tuple[Judged, ...]
+    count: DropCount
+    verdict: Verdict
+
+
+def asked_of(hpa: HorizontalPodAutoscaler, prefix: str, defaults: Mapping[str, str] = {}) -> Asked:
+    """Return what the annotations of *hpa* ask for, ``None`` where it is not opted in."""
+    return parse_spec(hpa.annotations, prefix, defaults) if enabled(hpa.annotations, prefix) else None
+
+
+def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
+    """Return every question of a cycle, each once."""
+    found: dict[Query, None] = {}
+    for each in asked:
+        if isinstance(each, Spec):
+            found |= dict.fromkeys(queries_of(each, rules.age_query, rules.longest_guard))
+    return tuple(found)
+
+
+def wants_rollout(asked: Asked) -> bool:
+    """Whether the target has to be looked at."""
+    return isinstance(asked, Spec) and asked.rollout_check
+
+
+def subject_of(
+    hpa: HorizontalPodAutoscaler,
+    asked: Asked,
+    *,
+    outcomes: Outcomes,
+    rollout: Rollout | None,
+    rules: Rules,
+    now: float,
+    remembered: History | None = None,
+) -> Subject:
+    """Return everything that the judgement of *hpa* depends on, of all *outcomes* only its own.
+
+    *remembered* is what the running controller knows of it; without that the HPA's annotation is read.
+    """
+    state, problem = (State(), "") if remembered is not None else state_of(hpa, rules.prefix)
+    return Subject(
+        hpa=hpa,
+        asked=asked,
+        outcomes={query: outcomes[query] for query in questions([asked], rules) if query in outcomes},
+        rollout=rollout,
+        history=state.history if remembered is None else remembered,
+        state_problem=problem,
+        rules=rules,
+        now=now,
+    )
+
+
+def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, now: float) -> Cycle:
+    """Return what becomes of all HPAs; *before* is the state of drops that the cycle before has left."""
+    made = [(subject, decide(subject)) for subject in subjects]
+    count = count_drops((decision for _, decision in made), rules)
+    verdict = judge_drops(count, before, rules, now)
+    return Cycle(
+        tuple(Judged(subject, first, _settled(first, verdict.cause)) for subject, first in made), count, verdict
+    )
+
+
+def _settled(decision: Decision, cause: Cause | None) -> Decision:
+    return decision if cause is None else hold_lowering(decision, cause)
+
+
+def log_lines(cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> list[bytes]:
+    """Return the lines of a decision log for *cycle*, called *name* there."""
+    lines = [decision_line(name, each.subject, each.decision, cycle.verdict.cause) for each in cycle.judged]
+    lines.append(cycle_line(name, now, (each.first for each in cycle.judged), before, rules))
+    return lines
+
+
+__all__ = ["Cycle", "Judged", "asked_of", "judge_cycle", "log_lines", "questions", "subject_of", "wants_rollout"]

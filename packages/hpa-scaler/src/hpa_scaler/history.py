@@ -1,0 +1,126 @@
+"""What has to be remembered of one HPA from cycle to cycle. Pure values; times are seconds since 1970.
+
+The running controller holds it in memory, and writes it into the state annotation with each change of a floor. What is
+read back from there may be old: everything here errs towards leaving a floor where it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+BUCKETS = 20
+"""Parts into which a lowering window is divided; more would make the state large for nothing."""
+
+
+class Floor(Struct, frozen=True, array_like=True):
+    """A floor that was wanted up to the time *at*."""
+
+    at: int
+    floor: int
+
+
+class Raise(Struct, frozen=True, array_like=True):
+    """Pods that our own raising of the floor started at the time *at*."""
+
+    at: int
+    pods: int
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """What is remembered.
+
+    *evaluated* is when the HPA was last judged, ``None`` never. *floors* are those wanted within the lowering window,
+    each lower than the one before it. *failures* counts cycles in a row without a complete answer; *answered* is since
+    when every cycle had one, *recovering* whether that followed a failure. *incident* is when the hold query last
+    fired, *rolling* since when the target rolls out.
+
+    *original_min* and *original_max* are the user's own, *applied_min* and *applied_max* what we last set: an HPA that
+    has other values now was changed by somebody else. *resets* counts such changes, the last of them at *reset_at*.
+    """
+
+    evaluated: float | None = None
+    floors: tuple[Floor, ...] = ()
+    raises: tuple[Raise, ...] = ()
+    failures: int = 0
+    answered: float | None = None
+    recovering: bool = False
+    incident: float | None = None
+    rolling: float | None = None
+    original_min: int | None = None
+    original_max: int | None = None
+    applied_min: int | None = None
+    applied_max: int | None = None
+    resets: int = 0
+    reset_at: float = 0.0
+
+    @property
+    def ours(self) -> bool:
+        """Whether we have set anything that could be taken back."""
+        return self.applied_min is not None or self.applied_max is not None
+
+
+def resumed(history: History, minimum: int, now: float, *, gap: float, window: float) -> History:
+    """Return *history* as far as it still counts at *now*, the floor being *minimum*.
+
+    What nobody has looked at for more than *gap* seconds is unknown: runs of failures and answers begin anew, and the
+    present floor counts as wanted just now.
+    """
+    if history.evaluated is not None and now - history.evaluated <= gap:
+        return history
+    return msgspec.structs.replace(
+        history,
+        failures=0,
+        answered=None,
+        recovering=False,
+        rolling=None,
+        floors=with_floor(history.floors, minimum, now, window),
+    )
+
+
+def with_floor(floors: Iterable[Floor], floor: int, now: float, window: float) -> tuple[Floor, ...]:
+    """Return *floors* with *floor* being wanted at *now*, without what is of no interest within *window* any more.
+
+    Times are rounded up to a :data:`BUCKETS`-th part of the window: a floor is held that much longer, never shorter.
+    """
+    if window <= 0:
+        return ()
+    bucket = max(1, math.ceil(window / BUCKETS))
+    at = (int(now) // bucket + 1) * bucket
+    kept = [each for each in floors if each.at + window > now and each.floor > floor]
+    if kept and kept[-1].at >= at:
+        # The present bucket has a higher one already, which hides this.
+        return tuple(kept)
+    return (*kept, Floor(at, floor))
+
+
+def highest_floor(floors: Iterable[Floor], now: float, window: float) -> int | None:
+    """Return the highest floor wanted within the last *window* seconds, ``None`` where nothing is known of it."""
+    return max((each.floor for each in floors if each.at + window > now), default=None)
+
+
+def with_raise(raises: Iterable[Raise], pods: int, now: float, longest: float) -> tuple[Raise, ...]:
+    """Return *raises* with *pods* more at *now*, without those older than the *longest* period of a policy."""
+    kept = tuple(each for each in raises if now - each.at < longest)
+    return (*kept, Raise(int(now), pods)) if pods > 0 and longest > 0 else kept
+
+
+def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
+    """Return how many pods our own raising started within the last *period* seconds."""
+    return sum(each.pods for each in raises if now - each.at < period)
+
+
+__all__ = [
+    "BUCKETS",
+    "Floor",
+    "History",
+    "Raise",
+    "highest_floor",
+    "raised_within",
+    "resumed",
+    "with_floor",
+    "with_raise",
+]

@@ -1,0 +1,53 @@
+"""When a server that fails is left alone, so that one outage does not cost a timeout for each of its queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal
+
+CircuitState = Literal["closed", "open", "half-open"]
+
+
+class Circuit:
+    """The circuit to one server: open after *failures* in a row, for *pause* seconds; then one try decides.
+
+    Not for several threads. A success at any time closes it.
+    """
+
+    def __init__(self, failures: int, pause: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = failures
+        self._pause = pause
+        self._clock = clock
+        self._failures = 0
+        self._opened: float | None = None
+        self.why = ""
+        """What failed last."""
+
+    @property
+    def state(self) -> CircuitState:
+        """``half-open`` is when the pause is over, and nothing is known yet."""
+        if self._opened is None:
+            return "closed"
+        return "half-open" if self.left <= 0 else "open"
+
+    @property
+    def left(self) -> float:
+        """Seconds until the pause is over."""
+        return 0.0 if self._opened is None else self._opened + self._pause - self._clock()
+
+    def succeeded(self) -> None:
+        """Take note of an answer, whatever it says."""
+        self._failures = 0
+        self._opened = None
+        self.why = ""
+
+    def failed(self, why: str) -> None:
+        """Take note that there was none."""
+        self._failures += 1
+        self.why = why
+        if self._failures >= self._most:
+            self._opened = self._clock()
+
+
+__all__ = ["Circuit", "CircuitState"]

@@ -1,0 +1,198 @@
+"""Asks queries of Prometheus servers: many at once, each once, and none for longer than it may take.
+
+Nothing here decides anything: whatever happens on the way is an outcome. A server that hangs holds up nobody who asks
+another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TypeAlias
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.addresses import AllowList
+from hpa_scaler.prometheus.circuit import Circuit, CircuitState
+from hpa_scaler.prometheus.exchange import exchange
+from hpa_scaler.prometheus.guard import Directory, GuardedResolver
+from hpa_scaler.prometheus.servers import Access, Credentials, CredentialsError, Server
+from hpa_scaler.queries import Failure, Outcome, Query
+from hpa_scaler.reasons import Reason
+from tightship import __version__
+
+_IDLE = 75.0
+_LIVENESS = "1"
+"""The query that tells whether a server is back: a heavy one of an HPA must not decide that for all."""
+
+_OUTAGES = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.HTTP_ERROR, Reason.BAD_ANSWER})
+"""Failures that are the server's rather than the query's, unless the server itself has told them."""
+
+Observer: TypeAlias = Callable[[str, str, float], None]
+"""Told of each question: the server, ``answered`` or the reason of the failure, and the seconds it took."""
+
+
+class Limits(Struct, frozen=True):
+    """How patient the client is. A circuit opens after *failures* in a row, for *pause* seconds."""
+
+    failures: int = 3
+    pause: float = 30.0
+
+
+class PrometheusClient:
+    """Asks servers while the asynchronous context lasts; to be used by one task at a time.
+
+    *servers* are those of the configuration, *allowed* the addresses that HPAs may name besides; :meth:`configure`
+    changes both.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, Server],
+        allowed: AllowList = AllowList(),
+        *,
+        limits: Limits = Limits(),
+        observe: Observer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory = Directory(servers, allowed)
+        self._limits = limits
+        self._observe = observe
+        self._clock = clock
+        self._circuits: dict[Server, Circuit] = {}
+        self._credentials: dict[Server, Credentials] = {}
+        self._resolver: GuardedResolver | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> PrometheusClient:
+        self._resolver = GuardedResolver(self._directory)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE, resolver=self._resolver),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            headers={
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"tightship-hpa-scaler/{__version__}",
+            },
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def configure(self, servers: Mapping[str, Server], allowed: AllowList, limits: Limits) -> None:
+        """Ask these servers from now on. What is known of one that has not changed stays known."""
+        self._directory = Directory(servers, allowed)
+        if self._resolver is not None:
+            self._resolver.directory = self._directory
+        if limits != self._limits:
+            self._limits = limits
+            self._circuits.clear()
+
+    def circuits(self) -> dict[str, CircuitState]:
+        """Return the state of the circuit to each server asked in the last cycle, by its name."""
+        return {server.name: circuit.state for server, circuit in self._circuits.items()}
+
+    async def ask(self, queries: Iterable[Query], at: float, deadline: float) -> dict[Query, Outcome]:
+        """Return what comes of each of *queries*, evaluated at the time *at*, within *deadline* seconds.
+
+        Equal questions to one server are asked once, under however many names it goes.
+        """
+        outcomes: dict[Query, Outcome] = {}
+        asked: dict[Server, dict[str, list[Query]]] = {}
+        for query in queries:
+            server = self._directory.find(query.server)
+            if isinstance(server, Failure):
+                outcomes[query] = server
+            else:
+                asked.setdefault(server, {}).setdefault(query.text, []).append(query)
+        self._forget_others(asked)
+        late = Failure(Reason.TIMED_OUT, f"not answered within the {deadline:g} s of the cycle")
+        outcomes |= {query: late for texts in asked.values() for same in texts.values() for query in same}
+        jobs = [
+            asyncio.create_task(self._ask_server(server, texts, at, outcomes), name=f"queries to {server.name}")
+            for server, texts in asked.items()
+        ]
+        try:
+            if jobs:
+                await asyncio.wait(jobs, timeout=deadline)
+        finally:
+            for job in jobs:
+                job.cancel()
+            ended = await asyncio.gather(*jobs, return_exceptions=True)
+        for each in ended:
+            if isinstance(each, Exception):
+                raise each
+        return outcomes
+
+    def _forget_others(self, asked: Iterable[Server]) -> None:
+        """Drop what is known of servers that nobody asks any more, and of those that were configured anew."""
+        circuits, credentials = self._circuits, self._credentials
+        limits = self._limits
+        self._circuits = {
+            each: circuits.get(each) or Circuit(limits.failures, limits.pause, self._clock) for each in asked
+        }
+        self._credentials = {each: credentials.get(each) or Credentials(each) for each in asked}
+
+    async def _ask_server(
+        self, server: Server, texts: Mapping[str, list[Query]], at: float, outcomes: dict[Query, Outcome]
+    ) -> None:
+        """Ask one server all its questions, a few at a time, as long as it answers at all."""
+
+        def tell(text: str, result: Outcome) -> None:
+            outcomes.update(dict.fromkeys(texts[text], result))
+
+        try:
+            access = await asyncio.to_thread(self._credentials[server].access)
+        except CredentialsError as error:
+            for text in texts:
+                tell(text, Failure(Reason.CREDENTIALS_UNREADABLE, f"{server.name}: {error}"))
+            return
+        circuit = self._circuits[server]
+        if circuit.state == "half-open":
+            await self._ask_one(server, access, _LIVENESS, at)
+        # In another order each time: what is slow must not always meet the same neighbours.
+        waiting = deque(random.sample(sorted(texts), len(texts)))
+
+        async def work() -> None:
+            while waiting:
+                text = waiting.popleft()
+                closed = circuit.state == "closed"
+                tell(text, await self._ask_one(server, access, text, at) if closed else _left_alone(server, circuit))
+
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(server.concurrency, len(texts))):
+                workers.create_task(work())
+
+    async def _ask_one(self, server: Server, access: Access, text: str, at: float) -> Outcome:
+        assert self._session is not None
+        form = {"query": text, "time": f"{at:.3f}", "timeout": f"{max(1, round(server.timeout * 1000))}ms"}
+        began = self._clock()
+        told = await exchange(self._session, self._directory, server, access, form)
+        seconds = self._clock() - began
+        failure = told.outcome if isinstance(told.outcome, Failure) else None
+        if failure is not None and failure.reason in _OUTAGES and not told.by_server:
+            self._circuits[server].failed(failure.detail)
+        else:
+            self._circuits[server].succeeded()
+        if self._observe is not None:
+            self._observe(server.name, "answered" if failure is None else failure.reason.value, seconds)
+        return msgspec.structs.replace(told.outcome, seconds=round(seconds, 3))
+
+
+def _left_alone(server: Server, circuit: Circuit) -> Failure:
+    left = f"{max(0.0, circuit.left):.0f} s"
+    return Failure(Reason.CIRCUIT_OPEN, f"{server.name} is left alone for another {left}, for it failed: {circuit.why}")
+
+
+__all__ = ["Limits", "Observer", "PrometheusClient"]

@@ -1,0 +1,173 @@
+"""One query to one server: sent, followed where it is sent on to, and read, all within its time."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import ssl
+from collections.abc import Mapping
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
+
+from hpa_scaler.addresses import Address, parse_address
+from hpa_scaler.prometheus.answers import outcome
+from hpa_scaler.prometheus.guard import Directory, GuardedAddressError
+from hpa_scaler.prometheus.servers import Access, Server
+from hpa_scaler.queries import Failure, Outcome
+from hpa_scaler.reasons import Reason
+from tightship.kube.credentials import proxy_for
+from tightship.kube.errors import one_line
+
+_log = logging.getLogger(__name__)
+
+PATH = "/api/v1/query"
+LARGEST_BODY = 4 << 20
+"""Bytes of an answer: some 20,000 series, where one is asked for."""
+MOST_REDIRECTS = 5
+
+_CONNECT = 5.0
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class Told(Struct, frozen=True):
+    """What came of a query, and whether the server itself has said so: then it is up, whatever it said."""
+
+    outcome: Outcome
+    by_server: bool = False
+
+
+class _Redirect(Struct, frozen=True):
+    status: int
+    location: str
+
+
+class _Hop(Struct, frozen=True):
+    """Where the query goes next; *address* has no path."""
+
+    address: Address
+    path: str
+    method: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.address}{self.path}"
+
+
+async def exchange(
+    session: aiohttp.ClientSession, directory: Directory, server: Server, access: Access, form: Mapping[str, str]
+) -> Told:
+    """Return what *server* answers to *form*. Never raises what a server or a network may do."""
+    limit = server.timeout + max(1.0, server.timeout / 5)
+    try:
+        async with asyncio.timeout(limit):
+            # Only a connection that the server closed while it was idle is worth another try: on a new one.
+            return await AsyncRetrying(stop=stop_after_attempt(2), retry=retry_if_exception(_was_idle), reraise=True)(
+                _followed, session, directory, server, access, form
+            )
+    except TimeoutError as error:
+        why = one_line(error) if str(error) else f"no answer within {limit:g} s"
+        return Told(Failure(Reason.TIMED_OUT, f"{server.name}: {why}"))
+    except (aiohttp.ClientError, OSError, ssl.CertificateError) as error:
+        return Told(_failure(server, error))
+    except Exception as error:  # a defect met by one query must not cost all others their answers
+        _log.exception("a query to %s failed unexpectedly", server.name)
+        return Told(Failure(Reason.BAD_ANSWER, f"{server.name}: unexpected {type(error).__name__}: {one_line(error)}"))
+
+
+async def _followed(
+    session: aiohttp.ClientSession, directory: Directory, server: Server, access: Access, form: Mapping[str, str]
+) -> Told:
+    """Send the query, and send it again where the server says that it should go."""
+    root = msgspec.structs.replace(server.address, path="")
+    hop = _Hop(root, server.address.path + PATH, "POST")
+    for _ in range(MOST_REDIRECTS + 1):
+        answer = await _sent(session, server, access, hop, form)
+        if isinstance(answer, Told):
+            return answer
+        try:
+            hop = _next(hop, answer)
+        except ValueError as error:
+            return Told(Failure(Reason.SERVER_NOT_ALLOWED, f"{server.name} redirects: {error}"))
+        why = directory.refuses(msgspec.structs.replace(hop.address, path=hop.path), server)
+        if why is not None:
+            return Told(Failure(Reason.SERVER_NOT_ALLOWED, f"{server.name} redirects: {why}"))
+    return Told(Failure(Reason.HTTP_ERROR, f"{server.name}: more than {MOST_REDIRECTS} redirects"))
+
+
+async def _sent(
+    session: aiohttp.ClientSession, server: Server, access: Access, hop: _Hop, form: Mapping[str, str]
+) -> Told | _Redirect:
+    own = hop.address.origin == server.address.origin
+    parameters = dict(server.parameters) if own else {}
+    async with session.request(
+        hop.method,
+        hop.url,
+        params=parameters | dict(form) if hop.method == "GET" else parameters,
+        data=form if hop.method == "POST" else None,
+        # Nobody else gets the credentials, wherever we are sent.
+        headers=access.headers if own else {},
+        ssl=access.tls if own else True,
+        server_hostname=access.server_name if own else None,
+        proxy=proxy_for(hop.address.scheme, urlsplit(hop.url).netloc),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
+        allow_redirects=False,
+    ) as response:
+        if response.status in _REDIRECTS and "Location" in response.headers:
+            return _Redirect(response.status, response.headers["Location"])
+        encoding = response.headers.get("Content-Encoding", "identity").lower()
+        if encoding != "identity":
+            return Told(Failure(Reason.BAD_ANSWER, f"encoded as {encoding}, though that was not asked for"))
+        body = await _read(response)
+    if body is None:
+        return Told(Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; sum it up"), True)
+    result = outcome(response.status, body)
+    from_elsewhere = isinstance(result, Failure) and result.reason in (Reason.HTTP_ERROR, Reason.BAD_ANSWER)
+    return Told(result, not from_elsewhere)
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes | None:
+    """Return the body, ``None`` where it is too large; the rest of that one is not read."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > LARGEST_BODY:
+            response.close()
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _next(hop: _Hop, redirect: _Redirect) -> _Hop:
+    """Return where *redirect* leads; our query goes along, not what was made of it.
+
+    Raises :class:`ValueError` where that is no address.
+    """
+    parts = urlsplit(urljoin(hop.url, redirect.location))
+    target = parse_address(parts._replace(query="", fragment="").geturl())
+    # 303 alone asks for another method; the others, from before there was 307, may keep it.
+    method = "GET" if redirect.status == 303 else hop.method
+    return _Hop(msgspec.structs.replace(target, path=""), target.path, method)
+
+
+def _was_idle(error: BaseException) -> bool:
+    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError):
+        return True
+    return isinstance(error, aiohttp.ClientOSError) and error.errno in (errno.ECONNRESET, errno.EPIPE)
+
+
+def _failure(server: Server, error: Exception) -> Failure:
+    cause: BaseException | None = getattr(error, "os_error", None) or error
+    while cause is not None:
+        if isinstance(cause, GuardedAddressError):
+            return Failure(Reason.SERVER_NOT_ALLOWED, f"{server.name}: {cause}")
+        cause = cause.__cause__
+    return Failure(Reason.CONNECTION_FAILED, f"{server.name}: {one_line(error)}")
+
+
+__all__ = ["LARGEST_BODY", "MOST_REDIRECTS", "PATH", "Told", "exchange"]

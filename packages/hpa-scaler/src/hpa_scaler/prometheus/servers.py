@@ -1,0 +1,142 @@
+"""Servers as they are configured, and what a request to one of them needs: headers, certificates, both from files.
+
+Credentials are mounted as files and change there: they are looked at before each cycle, and read again where they have
+changed. What can't be read any more leaves the last good ones in use.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from hpa_scaler.addresses import Address
+
+_log = logging.getLogger(__name__)
+
+DEFAULT = "default"
+"""The server of HPAs that name none."""
+
+TIMEOUT = 10.0
+CONCURRENCY = 8
+"""Queries on the way to one server; Prometheus itself works on 20 at a time by default."""
+
+
+class Tls(Struct, frozen=True):
+    """Certificates by their files; *server_name* is the name that the server's must have, if not the host's."""
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    server_name: str = ""
+    insecure: bool = False
+
+
+class Server(Struct, frozen=True):
+    """One server. *parameters* are sent along with each query, *timeout* is in seconds for each."""
+
+    name: str
+    address: Address
+    headers: tuple[tuple[str, str], ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()
+    token_file: str = ""
+    username: str = ""
+    password_file: str = ""
+    tls: Tls = Tls()
+    timeout: float = TIMEOUT
+    concurrency: int = CONCURRENCY
+
+
+class CredentialsError(Exception):
+    """Credentials that can't be read; the text names the file."""
+
+
+class Access(Struct, frozen=True, eq=False):
+    """What a request needs besides its address."""
+
+    headers: Mapping[str, str]
+    tls: ssl.SSLContext | bool = True
+    server_name: str | None = None
+
+
+_Signature = tuple[tuple[str, int, int, int], ...]
+
+
+class Credentials:
+    """The access to one server, kept up to date with its files."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._signature: _Signature | None = None
+        self._access: Access | None = None
+
+    def access(self) -> Access:
+        """Return the access to use now. Reads files, so it is to be called in a thread.
+
+        Raises :class:`CredentialsError` where there never was one that could be read.
+        """
+        try:
+            signature = self._signed()
+            if self._access is None or signature != self._signature:
+                self._access = self._read()
+                self._signature = signature
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            text = " ".join(str(error).split())
+            if self._access is None:
+                raise CredentialsError(text) from error
+            _log.warning("server %s: keeping the present credentials: %s", self._server.name, text)
+        return self._access
+
+    def _signed(self) -> _Signature:
+        """Return what changes with the files; a mounted Secret changes by a link, which is followed."""
+        server = self._server
+        names = (server.token_file, server.password_file, server.tls.ca_file, server.tls.cert_file, server.tls.key_file)
+        found = []
+        for name in names:
+            if name:
+                stat = os.stat(name)  # noqa: PTH116 - follows links, one call
+                found.append((name, stat.st_mtime_ns, stat.st_ino, stat.st_size))
+        return tuple(found)
+
+    def _read(self) -> Access:
+        server = self._server
+        headers = dict(server.headers)
+        if server.token_file:
+            headers["Authorization"] = f"Bearer {_secret(server.token_file)}"
+        elif server.username:
+            password = _secret(server.password_file) if server.password_file else ""
+            pair = base64.b64encode(f"{server.username}:{password}".encode()).decode()
+            headers["Authorization"] = f"Basic {pair}"
+        tls = _context(server.tls) if server.address.scheme == "https" else True
+        return Access(headers, tls, server.tls.server_name or None)
+
+
+def _secret(name: str) -> str:
+    text = Path(name).read_text(encoding="utf-8").strip()
+    if not text or not text.isprintable():
+        raise ValueError(f"{name}: {'is empty' if not text else 'holds control characters'}")
+    return text
+
+
+def _context(tls: Tls) -> ssl.SSLContext | bool:
+    if tls == Tls():
+        return True
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file or None)
+        if tls.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if tls.cert_file:
+            context.load_cert_chain(tls.cert_file, tls.key_file or None)
+    except ssl.SSLError as error:
+        names = ", ".join(name for name in (tls.ca_file, tls.cert_file, tls.key_file) if name)
+        raise ValueError(f"{names}: {error.reason or error}") from error
+    return context
+
+
+__all__ = ["CONCURRENCY", "DEFAULT", "TIMEOUT", "Access", "Credentials", "CredentialsError", "Server", "Tls"]

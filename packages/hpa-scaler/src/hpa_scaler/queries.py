@@ -1,0 +1,194 @@
+"""What is asked of Prometheus for an HPA, and what came of it. Pure; asking is :mod:`hpa_scaler.prometheus`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from hpa_scaler.promql import lookback
+from hpa_scaler.reasons import Cause, Reason
+from hpa_scaler.spec import HoldSpec, QuerySpec, SeriesRule, ServerRef, Spec
+
+AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
+"""The age of a server's data in seconds, no more than the range asked for: how long ago the oldest sample of any target
+in that range was taken. A Prometheus that has lost its data answers with the time since then."""
+
+UNREADABLE_RANGE = 3600.0
+"""Seconds that a query is taken to look back where its text can't be understood."""
+
+_STEPS = 20
+
+
+class Query(Struct, frozen=True, order=True):
+    """A question to one server."""
+
+    text: str
+    server: ServerRef = ServerRef()
+
+
+class Answer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answer"):
+    """A result, reduced to what is judged: how many *series*, the *highest* finite value of all, and how many were not
+    a number, infinite, or zero. *seconds* is how long it took.
+    """
+
+    series: int
+    highest: float | None = None
+    not_numbers: int = 0
+    infinite: int = 0
+    zeros: int = 0
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
+    """No usable result; *reason* is one of :data:`hpa_scaler.reasons.FAILURES`."""
+
+    reason: Reason
+    detail: str = ""
+    seconds: float = 0.0
+
+
+Outcome: TypeAlias = Answer | Failure
+Outcomes: TypeAlias = Mapping[Query, Outcome]
+
+_NOT_ASKED = Failure(Reason.NOT_ASKED, "there is no recorded outcome of this query")
+
+
+class Reading(Struct, frozen=True):
+    """What one query says: its *value*, ``None`` where it has none, and what is to be said of it.
+
+    A floor may only be lowered by a reading that is *complete*.
+    """
+
+    value: float | None
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return self.value is not None and not self.causes
+
+
+def answer_of(values: Sequence[float], warnings: tuple[str, ...] = ()) -> Answer:
+    """Return the answer with one series for each of *values*."""
+    return Answer(
+        series=len(values),
+        highest=max((each for each in values if math.isfinite(each)), default=None),
+        not_numbers=sum(1 for each in values if math.isnan(each)),
+        infinite=sum(1 for each in values if math.isinf(each)),
+        zeros=sum(1 for each in values if each == 0),
+        warnings=warnings,
+    )
+
+
+def outcome_of(query: Query, outcomes: Outcomes) -> Outcome:
+    """Return what came of *query*; one that was never asked is a failure like any other."""
+    return outcomes.get(query, _NOT_ASKED)
+
+
+def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
+    """Return what *outcome* says where several series are treated by the rule *series*.
+
+    The largest number of several series counts even where others are not numbers: it may raise a floor, not lower it.
+    """
+    if isinstance(outcome, Failure):
+        return Reading(None, (Cause(outcome.reason, _about(about, outcome.detail)),))
+    if not outcome.series:
+        fix = "write the query so that it answers 0 where nothing happens, or set missing-data"
+        return Reading(None, (Cause(Reason.EMPTY_RESULT, f"{about} answered with no series", fix),))
+    if outcome.series > 1 and series == "error":
+        detail = f"{about} answered with {outcome.series} series, one is allowed"
+        return Reading(None, (Cause(Reason.SEVERAL_SERIES, detail, "sum them up, or set several-series: max"),))
+    causes = []
+    of = f" in {outcome.series} series" if outcome.series > 1 else ""
+    if outcome.not_numbers:
+        fix = "guard the denominator, as in x / (y > 0)"
+        causes.append(Cause(Reason.NOT_A_NUMBER, f"{about} answered NaN{of}", fix))
+    if outcome.infinite:
+        causes.append(Cause(Reason.INFINITE, f"{about} answered with infinity{of}", "guard the denominator"))
+    if outcome.warnings:
+        causes.append(Cause(Reason.ANSWER_WITH_WARNINGS, f"{about} was answered with: {outcome.warnings[0]}"))
+    return Reading(outcome.highest, tuple(causes))
+
+
+def firing(outcome: Outcome) -> bool | None:
+    """Return whether a hold query says that there is an incident, ``None`` where that can't be told.
+
+    An empty answer is none, as of ``errors > 0.05`` or ``ALERTS{...}``; so is a series that is zero.
+    """
+    if isinstance(outcome, Failure):
+        return None
+    if outcome.series > outcome.zeros + outcome.not_numbers:
+        return True
+    return None if outcome.not_numbers or outcome.warnings else False
+
+
+def range_of(query: QuerySpec, spec: Spec, longest: float) -> float:
+    """Return how many seconds the value of *query* depends on, at most *longest*."""
+    found = lookback(query.text)
+    return min(longest, max(found.seconds, spec.query_range, 0.0 if found.readable else UNREADABLE_RANGE))
+
+
+def value_query(query: QuerySpec) -> Query:
+    """Return the question for a value."""
+    return Query(query.text, query.server)
+
+
+def hold_query(hold: HoldSpec) -> Query:
+    """Return the question for an incident."""
+    return Query(hold.text, hold.server)
+
+
+def age_query(template: str, query: QuerySpec, seconds: float) -> Query:
+    """Return the question for the age of the data that *query* needs, which looks back *seconds*."""
+    step = age_step(seconds)
+    text = template.replace("{range}", str(math.ceil(seconds))).replace("{step}", str(step))
+    return Query(text, query.server)
+
+
+def age_step(seconds: float) -> int:
+    """Return the resolution, in seconds, with which the age of data is asked for."""
+    return max(1, math.ceil(seconds / _STEPS))
+
+
+def queries_of(spec: Spec, template: str, longest: float) -> tuple[Query, ...]:
+    """Return every question that a judgement of *spec* needs, each once.
+
+    *template* is that for the age of data (empty: it is not asked for), *longest* the longest range it is asked for.
+    """
+    asked: dict[Query, None] = {}
+    for query in spec.queries:
+        asked[value_query(query)] = None
+        seconds = range_of(query, spec, longest)
+        if template and seconds > 0:
+            asked[age_query(template, query, seconds)] = None
+    if spec.hold is not None:
+        asked[hold_query(spec.hold)] = None
+    return tuple(asked)
+
+
+def _about(about: str, detail: str) -> str:
+    return f"{about}: {detail}" if detail else f"{about} failed"
+
+
+__all__ = [
+    "AGE_QUERY",
+    "Answer",
+    "Failure",
+    "Outcome",
+    "Outcomes",
+    "Query",
+    "Reading",
+    "age_query",
+    "age_step",
+    "answer_of",
+    "firing",
+    "hold_query",
+    "outcome_of",
+    "queries_of",
+    "range_of",
+    "read",
+    "value_query",
+]

@@ -1,0 +1,212 @@
+"""From judgements to documents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from hpa_scaler.annotations import ENABLE
+from hpa_scaler.cycle import Cycle, Judged
+from hpa_scaler.history import highest_floor
+from hpa_scaler.policy import Decision
+from hpa_scaler.queries import outcome_of, range_of, read, value_query
+from hpa_scaler.reasons import Reason
+from hpa_scaler.report.document import (
+    Actions,
+    CauseEntry,
+    Drops,
+    FloorExplanation,
+    FloorPlan,
+    Floors,
+    HpaDetail,
+    HpaEntry,
+    Move,
+    QueryEntry,
+    ReasonCount,
+    Remembered,
+    Summary,
+)
+from hpa_scaler.rules import Rules
+from hpa_scaler.spec import Spec
+from hpa_scaler.telling import formula
+from hpa_scaler.writing import restoration, state_of
+from tightship.report.document import API_VERSION, Generator, SettingsView, Source
+from tightship.times import rfc3339
+
+_IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
+
+
+class Sights(Struct, frozen=True):
+    """A cycle and what goes into the head of its document. *not_enabled* HPAs are not opted in."""
+
+    generator: Generator
+    source: Source
+    settings: SettingsView
+    cycle: Cycle
+    rules: Rules
+    not_enabled: int
+    now: float
+    warnings: tuple[str, ...] = ()
+
+
+def plan_document(sights: Sights, order: Callable[[HpaEntry], object] | None = None) -> FloorPlan:
+    """Return the plan as a document, its HPAs by namespace and name unless there is another *order*."""
+    entries = [_entry(judged) for judged in sights.cycle.judged]
+    entries.sort(key=lambda entry: (entry.namespace, entry.name))
+    if order is not None:
+        entries.sort(key=order)  # type: ignore[arg-type]
+    return FloorPlan(
+        api_version=API_VERSION,
+        generator=sights.generator,
+        source=sights.source,
+        evaluated_at=rfc3339(sights.now),
+        settings=sights.settings,
+        summary=_summary(sights, entries),
+        hpas=tuple(entries),
+        warnings=sights.warnings,
+    )
+
+
+def explanation_document(sights: Sights, keys: Iterable[str]) -> FloorExplanation:
+    """Return everything about the HPAs called *keys* (``namespace/name``), in that order."""
+    by_key = {judged.decision.key: judged for judged in sights.cycle.judged}
+    return FloorExplanation(
+        api_version=API_VERSION,
+        generator=sights.generator,
+        source=sights.source,
+        evaluated_at=rfc3339(sights.now),
+        settings=sights.settings,
+        hpas=tuple(_detail(by_key[key]) for key in keys),
+        warnings=sights.warnings,
+    )
+
+
+def _entry(judged: Judged) -> HpaEntry:
+    subject, decision = judged.subject, judged.decision
+    inputs, solution = decision.inputs, decision.solution
+    floors = None
+    if inputs is not None and solution is not None:
+        floors = Floors(
+            by_query=solution.query if inputs.terms else None,
+            by_ratio=solution.by_ratio,
+            lower_bound=inputs.lower_bound,
+            upper_bound=inputs.upper_bound,
+            missing_data=inputs.substitute,
+            wanted=solution.wanted,
+            window=inputs.window,
+            raise_to=inputs.raise_to,
+        )
+    return HpaEntry(
+        namespace=decision.namespace,
+        name=decision.name,
+        target=str(subject.hpa.target),
+        action=decision.action,
+        dry_run=decision.dry_run,
+        minimum=Move(decision.minimum, decision.target),
+        maximum=Move(decision.maximum, decision.target_maximum),
+        own_maximum=decision.maximum if inputs is None else inputs.own_maximum,
+        replicas=subject.hpa.current_replicas if inputs is None else inputs.replicas,
+        queries=_queries(judged),
+        formula="" if inputs is None else formula(inputs),
+        ratio=None if inputs is None else inputs.ratio,
+        floors=floors,
+        data_age_seconds=None if decision.age is None else int(decision.age),
+        reasons=tuple(dict.fromkeys(cause.reason.value for cause in decision.causes)),
+        causes=tuple(CauseEntry(each.reason.value, each.detail, each.fix or None) for each in decision.causes),
+    )
+
+
+def _queries(judged: Judged) -> tuple[QueryEntry, ...]:
+    subject, inputs = judged.subject, judged.decision.inputs
+    if inputs is None or not isinstance(subject.asked, Spec):
+        return ()
+    asked = subject.asked
+    entries = []
+    for query, term in zip(asked.queries, inputs.terms, strict=True):
+        reading = read(outcome_of(value_query(query), subject.outcomes), asked.series)
+        out_of_range = term.value is not None and term.replicas is None
+        outcome = Reason.OUT_OF_RANGE.value if out_of_range else "answered"
+        entries.append(
+            QueryEntry(
+                query=query.text,
+                server=str(query.server),
+                outcome=reading.causes[0].reason.value if reading.causes else outcome,
+                value=term.value,
+                per_replica=term.per_replica,
+                delta=term.delta,
+                replicas=term.replicas,
+                looks_back_seconds=int(range_of(query, asked, subject.rules.longest_guard)),
+            )
+        )
+    return tuple(entries)
+
+
+def _summary(sights: Sights, entries: list[HpaEntry]) -> Summary:
+    actions = Counter(entry.action for entry in entries)
+    reasons = Counter(reason for entry in entries for reason in entry.reasons)
+    count = sights.cycle.count
+    return Summary(
+        hpas=len(entries),
+        not_enabled=sights.not_enabled,
+        actions=Actions(actions["raise"], actions["lower"], actions["hold"], actions["skip"]),
+        floor=Move(sum(entry.minimum.now for entry in entries), sum(entry.minimum.after for entry in entries)),
+        maxima_raised=sum(1 for entry in entries if entry.maximum.after > entry.maximum.now),
+        drops=Drops(count.counted, count.dropping, count.floor, count.lost, sights.cycle.verdict.cause is not None),
+        reasons=tuple(
+            ReasonCount(reason, number)
+            for reason, number in sorted(reasons.items(), key=lambda item: (-item[1], _IMPORTANCE[Reason(item[0])]))
+        ),
+    )
+
+
+def _detail(judged: Judged) -> HpaDetail:
+    subject = judged.subject
+    hpa, rules = subject.hpa, subject.rules
+    back = restoration(hpa, subject.history, rules, subject.now)
+    start = f"{rules.prefix}/{ENABLE}"
+    return HpaDetail(
+        hpa=_entry(judged),
+        annotations={key: text for key, text in sorted(hpa.annotations.items()) if key.startswith(start)},
+        conditions=tuple(
+            f"{each.type}={each.status}{f' ({each.reason})' if each.reason else ''}" for each in hpa.conditions
+        ),
+        managers=tuple(
+            f"{each.manager} ({each.operation}): "
+            + " and ".join(
+                name for name, sets in (("minReplicas", each.sets_min), ("maxReplicas", each.sets_max)) if sets
+            )
+            for each in hpa.managers
+        ),
+        remembered=_remembered(judged, judged.decision),
+        gives_back=None if back is None else (back.minimum, back.maximum),
+    )
+
+
+def _remembered(judged: Judged, decision: Decision) -> Remembered:
+    history, asked = judged.subject.history, judged.subject.asked
+    window = asked.window if isinstance(asked, Spec) else 0.0
+    state, _ = state_of(judged.subject.hpa, judged.subject.rules.prefix)
+    return Remembered(
+        target=state.target,
+        reason=state.reason or None,
+        evaluated_at=_time(history.evaluated),
+        answered_since=_time(history.answered),
+        failures=history.failures,
+        highest_floor_in_window=highest_floor(history.floors, judged.subject.now, window),
+        incident_at=_time(history.incident),
+        rolling_since=_time(history.rolling),
+        set_back_by_others=decision.history.resets,
+        original_minimum=history.original_min,
+        original_maximum=history.original_max,
+        applied_minimum=history.applied_min,
+        applied_maximum=history.applied_max,
+    )
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else rfc3339(seconds)
+
+
+__all__ = ["Sights", "explanation_document", "plan_document"]

@@ -1,0 +1,198 @@
+"""Floors as a document: what ``-o json`` prints, and all that any other output is made from.
+
+Keys are camelCase on the wire and only ever added within one ``apiVersion``; see :mod:`tightship.report.document` for
+the house rules. Times are RFC 3339 in UTC, durations whole seconds with the unit in the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from tightship.report.document import Generator, SettingsView, Source
+
+Action = Literal["raise", "lower", "hold", "skip"]
+
+
+class Move(Struct, frozen=True, rename="camel"):
+    """A bound now, and after the plan."""
+
+    now: int
+    after: int
+
+
+class QueryEntry(Struct, frozen=True, rename="camel"):
+    """One query: what it answered, and the replicas that follow, ``ceil(delta + value / perReplica)``.
+
+    *outcome* is ``answered``, or the reason why the answer can't be used as it is; then *value* and *replicas* may be
+    ``null``. *looks_back_seconds* is how far its data must reach.
+    """
+
+    query: str
+    server: str
+    outcome: str
+    value: float | None
+    per_replica: float
+    delta: float
+    replicas: int | None
+    looks_back_seconds: int
+
+
+class Floors(Struct, frozen=True, rename="camel"):
+    """Every floor that was compared. ``null``: there is none, or it can't be told.
+
+    *wanted* is where the floor should be within all caps; *window* and *raise_to* are how far one step may go.
+    """
+
+    by_query: int | None
+    by_ratio: int | None
+    lower_bound: int
+    upper_bound: int | None
+    missing_data: int | None
+    wanted: int
+    window: int | None
+    raise_to: int | None
+
+
+class CauseEntry(Struct, frozen=True, rename="camel"):
+    """One reason; *fix* is the smallest change that would make it go away, ``null`` where none is known."""
+
+    reason: str
+    detail: str
+    fix: str | None
+
+
+class HpaEntry(Struct, frozen=True, rename="camel"):
+    """One HPA: where its floor is and would be, what that follows from, and every reason, the most important first.
+
+    *own_maximum* is its user's maxReplicas; *floors* is ``null`` where it is skipped.
+    """
+
+    namespace: str
+    name: str
+    target: str
+    action: Action
+    dry_run: bool
+    minimum: Move
+    maximum: Move
+    own_maximum: int
+    replicas: int | None
+    queries: tuple[QueryEntry, ...]
+    formula: str
+    ratio: float | None
+    floors: Floors | None
+    data_age_seconds: int | None
+    reasons: tuple[str, ...]
+    causes: tuple[CauseEntry, ...]
+
+
+class Actions(Struct, frozen=True, rename="camel"):
+    """How many HPAs each action is for."""
+
+    raised: int
+    lowered: int
+    held: int
+    skipped: int
+
+
+class ReasonCount(Struct, frozen=True, rename="camel"):
+    """A reason, and how many HPAs have it."""
+
+    reason: str
+    hpas: int
+
+
+class Drops(Struct, frozen=True, rename="camel"):
+    """The breaker for correlated drops: what it counted, and whether it *held* all lowering."""
+
+    counted: int
+    dropping: int
+    floor: int
+    lost: int
+    held: bool
+
+
+class Summary(Struct, frozen=True, rename="camel"):
+    """The plan in numbers. *floor* is the sum of all floors; *not_enabled* HPAs are not opted in, and not listed."""
+
+    hpas: int
+    not_enabled: int
+    actions: Actions
+    floor: Move
+    maxima_raised: int
+    drops: Drops
+    reasons: tuple[ReasonCount, ...]
+
+
+class FloorPlan(Struct, frozen=True, rename="camel", tag_field="kind", tag="FloorPlan"):
+    """Where the floors of all HPAs would go in the next cycle, and why."""
+
+    api_version: Literal["tightship.dev/v1"]
+    generator: Generator
+    source: Source
+    evaluated_at: str
+    settings: SettingsView
+    summary: Summary
+    hpas: tuple[HpaEntry, ...]
+    warnings: tuple[str, ...]
+
+
+class Remembered(Struct, frozen=True, rename="camel"):
+    """What the state annotation of an HPA remembers; *target* and *reason* are those of the last change."""
+
+    target: int | None
+    reason: str | None
+    evaluated_at: str | None
+    answered_since: str | None
+    failures: int
+    highest_floor_in_window: int | None
+    incident_at: str | None
+    rolling_since: str | None
+    set_back_by_others: int
+    original_minimum: int | None
+    original_maximum: int | None
+    applied_minimum: int | None
+    applied_maximum: int | None
+
+
+class HpaDetail(Struct, frozen=True, rename="camel"):
+    """Everything about one HPA. *gives_back* are the bounds that it would get on opt-out or release, ``null``: none."""
+
+    hpa: HpaEntry
+    annotations: Mapping[str, str]
+    conditions: tuple[str, ...]
+    managers: tuple[str, ...]
+    remembered: Remembered
+    gives_back: tuple[int, int] | None
+
+
+class FloorExplanation(Struct, frozen=True, rename="camel", tag_field="kind", tag="FloorExplanation"):
+    """Why the floors of some HPAs are where they are."""
+
+    api_version: Literal["tightship.dev/v1"]
+    generator: Generator
+    source: Source
+    evaluated_at: str
+    settings: SettingsView
+    hpas: tuple[HpaDetail, ...]
+    warnings: tuple[str, ...]
+
+
+__all__ = [
+    "Action",
+    "Actions",
+    "CauseEntry",
+    "Drops",
+    "FloorExplanation",
+    "FloorPlan",
+    "Floors",
+    "HpaDetail",
+    "HpaEntry",
+    "Move",
+    "QueryEntry",
+    "ReasonCount",
+    "Remembered",
+    "Summary",
+]

@@ -1,0 +1,39 @@
+"""Whether what an HPA scales is rolling out, from one look at it; no ReplicaSets are listed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from tightship.objects import ScaleTarget
+
+
+class Rollout(Struct, frozen=True):
+    """What is known of a rollout; *detail* has the numbers, or says why nothing is known."""
+
+    state: Literal["steady", "rolling", "unknown"]
+    detail: str = ""
+
+
+def rollout_of(target: ScaleTarget) -> Rollout:
+    """Return whether *target* is rolling out.
+
+    A Deployment is until all its pods are of the newest template: ``status.replicas`` counts those of a surge, unlike
+    the replicas an HPA knows. A StatefulSet is while its two revisions differ, an Argo Rollout also while its phase
+    says so. A spec that the controller has not seen yet counts as a rollout.
+    """
+    what = f"{target.kind} {target.name}"
+    if target.observed_generation is not None and target.observed_generation < target.generation:
+        return Rollout("rolling", f"the change of {what} has not been taken up yet")
+    if target.kind == "StatefulSet":
+        if target.current_revision != target.update_revision:
+            return Rollout("rolling", f"{what} goes from {target.current_revision} to {target.update_revision}")
+    elif target.kind != "ReplicaSet" and target.replicas > target.updated:
+        return Rollout("rolling", f"{what} has {target.updated} new pods of {target.replicas}")
+    if target.phase in ("Progressing", "Paused"):
+        return Rollout("rolling", f"{what} is {target.phase}")
+    return Rollout("steady")
+
+
+__all__ = ["Rollout", "rollout_of"]

@@ -1,0 +1,44 @@
+"""What a judgement goes by besides the HPA's own annotations; made of the settings. Durations are in seconds."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hpa_scaler.annotations import PREFIX
+from hpa_scaler.queries import AGE_QUERY
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """The rules of every judgement.
+
+    *lower_bound* is the lowest floor of HPAs that name none. *age_query* asks a server for the age of its data (empty:
+    none is asked), *longest_guard* is the longest that young data holds a floor. *rollout_limit* is how long a rollout
+    does. *longest_gap* is how old a history may be to be gone on from.
+
+    From *contest_resets* changes by somebody else on, each within *contest_window* of the one before, we leave an HPA
+    alone for *contest_pause*, doubled with each further one up to *contest_longest_pause*.
+
+    The breaker for correlated drops looks at *drop_count* HPAs or more: where the queries of more than *drop_share* of
+    them, or more than *drop_floor_share* of their summed floors, would be gone at once, each by more than *drop_size*
+    of its floor, nothing is lowered for *drop_hold* (0: until they come back).
+    """
+
+    prefix: str = PREFIX
+    lower_bound: int = 3
+    age_query: str = AGE_QUERY
+    cold_guard: bool = True
+    longest_guard: float = 3600.0
+    rollout_limit: float = 1800.0
+    longest_gap: float = 300.0
+    contest_resets: int = 3
+    contest_window: float = 3600.0
+    contest_pause: float = 900.0
+    contest_longest_pause: float = 6 * 3600.0
+    drop_count: int = 10
+    drop_share: float = 0.5
+    drop_floor_share: float = 0.5
+    drop_size: float = 0.3
+    drop_hold: float = 3600.0
+
+
+__all__ = ["Rules"]

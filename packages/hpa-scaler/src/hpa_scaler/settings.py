@@ -1,0 +1,258 @@
+"""What may change while the hpa-scaler runs: servers and who may be asked, defaults, and how careful it is.
+
+Keys on the wire are in the older controllers' style. Durations are in seconds; ``10m`` and plain seconds are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from hpa_scaler.addresses import AllowList, parse_address
+from hpa_scaler.annotations import ANNOTATIONS, BY_KEY, check_defaults
+from hpa_scaler.golang import format_float
+from hpa_scaler.queries import AGE_QUERY
+from tightship.cli.selector import parse_selector
+from tightship.settings.fields import Seconds
+from tightship.settings.loading import Location, SettingsError, dotted, load
+
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
+_SERVER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+
+def _address(text: str) -> str:
+    return str(parse_address(text)) if text else ""
+
+
+def _entries(texts: tuple[str, ...]) -> tuple[str, ...]:
+    AllowList.of(texts)
+    return texts
+
+
+def _namespaces(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not _NAMESPACE.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a namespace")
+    return names
+
+
+def _selector(text: str) -> str:
+    parse_selector(text)
+    return text
+
+
+def _plain_texts(value: object) -> object:
+    """Return a mapping with numbers as texts: YAML reads ``X-Scope-OrgID: 1`` as a number."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        key: str(each) if isinstance(each, int) and not isinstance(each, bool) else each for key, each in value.items()
+    }
+
+
+def _header_name(name: str) -> str:
+    if name.lower() in _SECRET_HEADERS:
+        raise ValueError("has no place in a ConfigMap; allowed are bearerTokenFile and basicAuth")
+    if not _HEADER.fullmatch(name):
+        raise ValueError("is no name of a header")
+    return name
+
+
+def _header_text(text: str) -> str:
+    if not text.isprintable() or not text.isascii():
+        raise ValueError("holds characters that no header has")
+    return text
+
+
+def _age_query(text: str) -> str:
+    if text and "{range}" not in text:
+        raise ValueError("has no {range}, in seconds, and perhaps {step}; allowed is also an empty text, for none")
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Texts = Annotated[Mapping[str, str], BeforeValidator(_plain_texts)]
+Headers = Annotated[
+    Mapping[Annotated[str, AfterValidator(_header_name)], Annotated[str, AfterValidator(_header_text)]],
+    BeforeValidator(_plain_texts),
+]
+Share = Annotated[float, Field(gt=0, le=100)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class BasicAuth(_Section):
+    """A user name, and the file of its password."""
+
+    username: str = Field(min_length=1)
+    password_file: str = Field(default="", alias="passwordFile")
+
+
+class TlsSettings(_Section):
+    """Certificates by their files."""
+
+    ca_file: str = Field(default="", alias="caFile")
+    """Who is trusted to have signed the server's; without it, whom the system trusts."""
+    cert_file: str = Field(default="", alias="certFile")
+    key_file: str = Field(default="", alias="keyFile")
+    """Our own certificate and its key, for a server that wants to see one."""
+    server_name: str = Field(default="", alias="serverName")
+    """The name in the server's certificate, where it is not the host's."""
+    insecure: bool = Field(default=False, alias="insecureSkipVerify")
+
+    @model_validator(mode="after")
+    def _paired(self) -> TlsSettings:
+        if bool(self.cert_file) != bool(self.key_file):
+            raise ValueError("certFile and keyFile go together")
+        return self
+
+
+class ServerSettings(_Section):
+    """One server. Only ``default`` may leave out its URL: that is ``PROMETHEUS_SERVER_URL`` then."""
+
+    url: Address = ""
+    bearer_token_file: str = Field(default="", alias="bearerTokenFile")
+    basic_auth: BasicAuth | None = Field(default=None, alias="basicAuth")
+    tls: TlsSettings = TlsSettings()
+    headers: Headers = {}
+    """Sent with each query, such as ``X-Scope-OrgID``."""
+    parameters: Texts = {}
+    """Added to the address of each query, such as ``dedup``."""
+    timeout: Seconds = Field(default=10.0, gt=0, le=120)
+    """Of one query. The server is told, and given up a little later."""
+    concurrency: int = Field(default=8, ge=1, le=100, alias="maximumConcurrency")
+    """Queries on the way to it at once."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ServerSettings:
+        if self.bearer_token_file and self.basic_auth is not None:
+            raise ValueError("bearerTokenFile and basicAuth exclude each other")
+        return self
+
+
+def _servers(servers: Mapping[str, ServerSettings]) -> Mapping[str, ServerSettings]:
+    for name, server in servers.items():
+        if not _SERVER.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a server; allowed are letters, digits, '-', '_' and '.'")
+        if not server.url and name != "default":
+            raise ValueError(f"server {name!r} has no url")
+    return servers
+
+
+class ScalerSettings(_Section):
+    """Everything that comes from the ConfigMap."""
+
+    servers: Annotated[Mapping[str, ServerSettings], AfterValidator(_servers)] = Field(
+        default={}, alias="prometheusServers"
+    )
+    """Servers by the name that HPAs call them."""
+    allowed: Annotated[tuple[str, ...], AfterValidator(_entries)] = Field(default=(), alias="allowedServerURLs")
+    """What the annotation ``prometheus-server-url`` may name, and redirects lead to, besides these servers."""
+    defaults: Mapping[str, str] = {}
+    """Texts of annotations, by their names, where an HPA has none of its own."""
+    namespaces: Annotated[tuple[str, ...], AfterValidator(_namespaces)] = ()
+    """The namespaces whose HPAs are read; none is all."""
+    label_selector: Annotated[str, AfterValidator(_selector)] = Field(default="", alias="labelSelector")
+    """The labels that HPAs must have to be read."""
+    writes_per_second: float = Field(default=50.0, gt=0, le=1000, alias="maximumWritesPerSecond")
+    query_deadline: Seconds = Field(default=45.0, gt=0, le=600, alias="queryDeadline")
+    """How long the queries of one cycle may take altogether; what is not answered by then failed."""
+    circuit_failures: int = Field(default=3, ge=1, alias="circuitBreakerFailures")
+    """Failures in a row after which a server is left alone."""
+    circuit_pause: Seconds = Field(default=30.0, gt=0, alias="circuitBreakerPause")
+    """For how long."""
+    cold_guard: bool = Field(default=True, alias="coldSourceGuard")
+    """Whether data that are younger than a query looks back keep a floor from being lowered."""
+    longest_guard: Seconds = Field(default=3600.0, alias="coldSourceLimit")
+    """The longest that they do."""
+    age_query: Annotated[str, AfterValidator(_age_query)] = Field(default=AGE_QUERY, alias="dataAgeQuery")
+    """The query that tells how old a server's data are; empty for none."""
+    rollout_limit: Seconds = Field(default=1800.0, alias="rolloutTimeout")
+    """How long a rollout keeps a floor from being lowered."""
+    contest_resets: int = Field(default=3, ge=1, alias="contestResets")
+    """How often somebody else may set the bounds back before they are left to them for a while."""
+    contest_window: Seconds = Field(default=3600.0, gt=0, alias="contestWindow")
+    """How close two such changes must be to count together."""
+    contest_pause: Seconds = Field(default=900.0, gt=0, alias="contestPause")
+    """That while; doubled with each further change."""
+    contest_longest_pause: Seconds = Field(default=6 * 3600.0, gt=0, alias="contestPauseLimit")
+    drop_count: int = Field(default=10, ge=2, alias="correlatedDropMinimumCount")
+    """HPAs with queries below which drops are never taken for a failure of the metrics."""
+    drop_share: Share = Field(default=50.0, alias="correlatedDropPercentage")
+    """Percentage of them that may drop at once."""
+    drop_floor_share: Share = Field(default=50.0, alias="correlatedDropFloorPercentage")
+    """Percentage of all their floors that may be lost at once."""
+    drop_size: float = Field(default=30.0, ge=0, lt=100, alias="correlatedDropSize")
+    """Percentage of its floor that an HPA must lose to count."""
+    drop_hold: Seconds = Field(default=3600.0, alias="correlatedDropHold")
+    """How long nothing is lowered then; 0: until the queries come back."""
+
+
+def load_settings(values: Mapping[str, object], named: Callable[[Location], str] = dotted) -> ScalerSettings:
+    """Return settings from plain values (keys on the wire).
+
+    Raises :class:`~tightship.settings.loading.SettingsError` with all problems, those of the annotations in
+    ``defaults`` among them.
+    """
+    given = dict(values)
+    defaults, problems = _defaults(given.pop("defaults", {}), named)
+    try:
+        settings = load(ScalerSettings, given, named, inner=_owner)
+    except SettingsError as error:
+        raise SettingsError(sorted([*error.problems, *problems])) from error
+    if problems:
+        raise SettingsError(problems)
+    return settings.model_copy(update={"defaults": defaults})
+
+
+def _owner(location: Location) -> type[BaseModel]:
+    """Return the model that the key at the end of *location* belongs to."""
+    nested: dict[int | str, type[BaseModel]] = {"tls": TlsSettings, "basicAuth": BasicAuth}
+    if location[0] != "prometheusServers":
+        return ScalerSettings
+    return nested.get(location[2], ServerSettings) if len(location) > 3 else ServerSettings
+
+
+def _defaults(value: object, named: Callable[[Location], str]) -> tuple[dict[str, str], list[str]]:
+    """Return texts by the annotation's name, from values by its key, and what is wrong with them."""
+    if not isinstance(value, Mapping):
+        return {}, [f"{named(('defaults',))}: {value!r}: must be a mapping of annotations"]
+    texts: dict[str, str] = {}
+    problems: list[str] = []
+    for key, each in value.items():
+        annotation = BY_KEY.get(str(key))
+        where = named(("defaults", str(key)))
+        text = _text(each)
+        if annotation is None:
+            allowed = ", ".join(sorted(each.key for each in ANNOTATIONS))
+            problems.append(f"{where}: unknown key; allowed are {allowed}")
+        elif text is None:
+            problems.append(f"{where}: {each!r}: allowed is a text, a number or a switch")
+        else:
+            texts[annotation.name] = text
+    for line in check_defaults(texts):
+        key, _, rest = line.partition(": ")
+        problems.append(f"{named(('defaults', key))}: {rest}")
+    return texts, sorted(problems)
+
+
+def _text(value: object) -> str | None:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | str():
+            return str(value)
+        case float():
+            return format_float(value) if value - value == 0 else str(value)
+        case _:
+            return None
+
+
+__all__ = ["BasicAuth", "ScalerSettings", "ServerSettings", "TlsSettings", "load_settings"]

@@ -1,0 +1,184 @@
+"""What the queries of one HPA say together, whether that is all of it, and for how long it has been so. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.arithmetic import Term
+from hpa_scaler.history import History
+from hpa_scaler.queries import (
+    Answer,
+    Outcome,
+    Outcomes,
+    Reading,
+    age_query,
+    age_step,
+    outcome_of,
+    range_of,
+    read,
+    value_query,
+)
+from hpa_scaler.reasons import Cause, Reason
+from hpa_scaler.rules import Rules
+from hpa_scaler.spec import QuerySpec, Spec
+from tightship.durations import format_duration
+
+_KnownBy = Literal["server", "gap", "us"]
+"""Who knows how old data are: the server said it, we saw a gap, or we know of nothing before our first answer."""
+
+
+class Sources(Struct, frozen=True):
+    """The queries of an HPA, read.
+
+    *terms* and *causes* are those of all of them; *substitute* are the replicas that stand for those without an answer.
+    They *allow_lower* where each has a usable answer without a warning, or the rule for missing data stands for it.
+    *history* has counted this cycle. *age* is for how many seconds the data are known to be whole, ``None`` where no
+    query looks back; *cold* says why that is not enough to lower anything.
+    """
+
+    terms: tuple[Term, ...]
+    causes: tuple[Cause, ...]
+    allow_lower: bool
+    history: History
+    substitute: int | None = None
+    age: float | None = None
+    cold: Cause | None = None
+
+
+class Seen(Struct, frozen=True):
+    """The bounds and replicas of an HPA that a rule for missing data may go by."""
+
+    minimum: int
+    replicas: int | None
+
+
+def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rules, seen: Seen, now: float) -> Sources:
+    """Return what *outcomes* say for *spec* at *now*."""
+    several = len(spec.queries) > 1
+    readings = [
+        _reading(query, outcome_of(value_query(query), outcomes), spec, f"query {number}" if several else "the query")
+        for number, query in enumerate(spec.queries, 1)
+    ]
+    complete = all(reading.complete for reading in readings)
+    history = _counted(history, complete=complete, now=now)
+    causes = tuple(cause for reading in readings for cause in reading.causes)
+    if complete:
+        return _aged(Sources(_terms(spec, readings), causes, True, history), spec, outcomes, rules, now)
+    return _without_data(spec, readings, causes, history, seen)
+
+
+def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Reading:
+    reading = read(outcome, spec.series, about)
+    if reading.value is not None and Term(reading.value, query.per_replica, query.delta).replicas is None:
+        detail = f"{about} answered {reading.value:g}, which makes no number of replicas"
+        return Reading(reading.value, (*reading.causes, Cause(Reason.OUT_OF_RANGE, detail)))
+    return reading
+
+
+def _terms(spec: Spec, readings: list[Reading]) -> tuple[Term, ...]:
+    return tuple(
+        Term(reading.value, query.per_replica, query.delta)
+        for query, reading in zip(spec.queries, readings, strict=True)
+    )
+
+
+def _counted(history: History, *, complete: bool, now: float) -> History:
+    if not complete:
+        return msgspec.structs.replace(history, failures=history.failures + 1, answered=None, recovering=True)
+    answered = now if history.answered is None else min(history.answered, now)
+    return msgspec.structs.replace(history, failures=0, answered=answered)
+
+
+def _without_data(
+    spec: Spec, readings: list[Reading], causes: tuple[Cause, ...], history: History, seen: Seen
+) -> Sources:
+    """Apply the rule for missing data, once there have been enough cycles without."""
+    rule = spec.missing
+    if rule.rule == "hold" or history.failures < rule.after:
+        return Sources(_terms(spec, readings), causes, False, history)
+    after = f"after {history.failures} cycles"
+    if rule.rule == "zero":
+        # An answer that is empty is the end of traffic; one that did not come is an outage.
+        read_as = [Reading(0.0) if _empty(reading) else reading for reading in readings]
+        if read_as != readings:
+            word = Cause(Reason.MISSING_DATA_POLICY, f"missing-data zero: an empty answer counts as 0 {after}")
+            causes = (*causes, word)
+        return Sources(_terms(spec, read_as), causes, all(each.complete for each in read_as), history)
+    stands = {
+        "replicas": rule.replicas,
+        "current": seen.replicas,
+        "currentIfHigher": None if seen.replicas is None else max(seen.minimum, seen.replicas),
+    }[rule.rule]
+    if stands is None or all(_answered(reading) for reading in readings):
+        return Sources(_terms(spec, readings), causes, False, history)
+    word = Cause(Reason.MISSING_DATA_POLICY, f"missing-data {rule} makes it {stands} {after}")
+    warned = any(cause.reason is Reason.ANSWER_WITH_WARNINGS for cause in causes)
+    allow_lower = rule.rule != "currentIfHigher" and not warned
+    return Sources(_terms(spec, readings), (*causes, word), allow_lower, history, stands)
+
+
+def _empty(reading: Reading) -> bool:
+    return [cause.reason for cause in reading.causes] == [Reason.EMPTY_RESULT]
+
+
+def _answered(reading: Reading) -> bool:
+    return all(cause.reason is Reason.ANSWER_WITH_WARNINGS for cause in reading.causes)
+
+
+def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> Sources:
+    """Add for how long the data are known to be whole, and whether that is as far as the queries look back.
+
+    A server that has lost its data, or was away, answers with low rates until their range is filled again. The server
+    is asked how old its data are; and after an outage that we saw, the whole range has to pass without another.
+    """
+    history = sources.history
+    since = now - (now if history.answered is None else history.answered)
+    ages: list[float] = []
+    colds: list[Cause] = []
+    longest = 0.0
+    for query in spec.queries:
+        seconds = range_of(query, spec, rules.longest_guard)
+        if seconds <= 0:
+            continue
+        longest = max(longest, seconds)
+        told = _told_age(query, seconds, outcomes, rules)
+        young = told is not None and told < seconds - age_step(seconds)
+        # Before the first outage that we see the server's word is enough, where it has one.
+        unproved = since < seconds and (history.recovering or told is None)
+        known = [since] if told is None else [told, since] if history.recovering else [told]
+        ages.append(min(known))
+        if young or unproved:
+            told_by: _KnownBy = "server" if young else "gap" if history.recovering else "us"
+            colds.append(_cold(ages[-1], seconds, str(query.server), told_by))
+    if since >= longest:
+        history = msgspec.structs.replace(history, recovering=False)
+    return msgspec.structs.replace(
+        sources,
+        history=history,
+        age=min(ages, default=None),
+        cold=colds[0] if colds and rules.cold_guard else None,
+    )
+
+
+def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules) -> float | None:
+    if not rules.age_query:
+        return None
+    outcome = outcome_of(age_query(rules.age_query, query, seconds), outcomes)
+    return outcome.highest if isinstance(outcome, Answer) else None
+
+
+def _cold(age: float, seconds: float, server: str, told_by: _KnownBy) -> Cause:
+    old = format_duration(age)
+    why = {
+        "server": f"the data of server {server} are {old} old",
+        "gap": f"the answers have been without a gap for {old}",
+        "us": f"server {server} does not say how old its data are, and has answered for {old}",
+    }[told_by]
+    detail = f"the query looks back {format_duration(seconds)}, and {why}"
+    return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
+
+
+__all__ = ["Seen", "Sources", "read_sources"]

@@ -1,0 +1,139 @@
+"""What is written to an HPA: one JSON patch that holds only for the object and the bounds that were judged.
+
+The patch tests uid and both bounds before it sets anything. So a status update in between, of which there is one every
+15 s, does not matter; a change of the bounds, or another object of the same name, does: the API server answers 422
+then, and the HPA has to be read and judged again. A patch of a deleted HPA is 404, never a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.annotations import STATE, name_of
+from hpa_scaler.contest import MANAGER, ownership
+from hpa_scaler.history import History
+from hpa_scaler.policy import Decision
+from hpa_scaler.reasons import Cause, Reason
+from hpa_scaler.rules import Rules
+from hpa_scaler.spec import Spec
+from hpa_scaler.state import State, StateError, decode_state, encode_state
+from tightship.objects import HorizontalPodAutoscaler
+
+CONTENT_TYPE = "application/json-patch+json"
+
+_Op = dict[str, object]
+
+
+class Patch(Struct, frozen=True):
+    """A PATCH request: its path, parameters and body."""
+
+    path: str
+    params: Mapping[str, str]
+    body: bytes
+
+
+class Restoration(Struct, frozen=True):
+    """What gives an HPA back to its user: the bounds it has afterwards, and how."""
+
+    minimum: int
+    maximum: int
+    cause: Cause
+    patch: Patch
+
+
+def change(decision: Decision, spec: Spec, rules: Rules, now: float) -> Patch:
+    """Return the patch that sets the bounds of *decision*, and the state with them.
+
+    Where the decision is a dry run the API server only says what it would answer. Raises :class:`ValueError` for a
+    decision that changes nothing.
+    """
+    if not decision.changes:
+        raise ValueError(f"{decision.key}: the decision {decision.action} changes nothing")
+    state = State(
+        history=decision.written, inputs=decision.inputs, target=decision.target, reason=decision.reason.value
+    )
+    ops = [
+        *_tests(decision.uid, decision.minimum, decision.maximum),
+        *_bound("minReplicas", decision.minimum, decision.target),
+        *_bound("maxReplicas", decision.maximum, decision.target_maximum),
+        _annotation("add", rules.prefix, encode_state(state, spec, now)),
+    ]
+    return _patch(decision.namespace, decision.name, ops, dry_run=decision.dry_run)
+
+
+def remember(decision: Decision, spec: Spec, before: State, rules: Rules, now: float) -> Patch:
+    """Return the patch that writes only what is to be remembered; *before* is what the annotation says now."""
+    state = msgspec.structs.replace(before, history=decision.history)
+    ops = [
+        *_tests(decision.uid, decision.minimum, decision.maximum),
+        _annotation("add", rules.prefix, encode_state(state, spec, now)),
+    ]
+    return _patch(decision.namespace, decision.name, ops, dry_run=decision.dry_run)
+
+
+def restoration(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now: float) -> Restoration | None:
+    """Return what gives *hpa* back, ``None`` where there is nothing of ours on it.
+
+    Three-way: a bound that is no longer what we set last is the user's own already, and stays. *history* is what the
+    controller remembers, else what :func:`state_of` reads from the annotation.
+    """
+    if hpa.deletion is not None:
+        return None
+    annotated = state_of(hpa, rules.prefix)[0].known
+    if not (annotated or history.ours):
+        return None
+    own = ownership(hpa, history, rules, now)
+    maximum = own.maximum
+    minimum = min(own.minimum, maximum)
+    ops = [
+        *_tests(hpa.uid, hpa.min_replicas, hpa.max_replicas),
+        *_bound("minReplicas", hpa.min_replicas, minimum),
+        *_bound("maxReplicas", hpa.max_replicas, maximum),
+    ]
+    if annotated:
+        ops.append(_annotation("remove", rules.prefix))
+    detail = f"minReplicas is {minimum} and maxReplicas {maximum} again"
+    if own.changed is not None:
+        detail += f"; {own.changed.detail}"
+    return Restoration(minimum, maximum, Cause(Reason.RESTORED, detail), _patch(hpa.namespace, hpa.name, ops))
+
+
+def state_of(hpa: HorizontalPodAutoscaler, prefix: str) -> tuple[State, str]:
+    """Return what the state annotation of *hpa* says, and why it can't be read: empty where it can, or is absent."""
+    text = hpa.annotations.get(name_of(prefix, STATE))
+    if text is None:
+        return State(), ""
+    try:
+        return decode_state(text), ""
+    except StateError as error:
+        return State(), str(error)
+
+
+def _tests(uid: str, minimum: int, maximum: int) -> list[_Op]:
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": "/spec/minReplicas", "value": minimum},
+        {"op": "test", "path": "/spec/maxReplicas", "value": maximum},
+    ]
+
+
+def _bound(name: str, before: int, after: int) -> list[_Op]:
+    return [] if after == before else [{"op": "replace", "path": f"/spec/{name}", "value": after}]
+
+
+def _annotation(op: str, prefix: str, text: str | None = None) -> _Op:
+    escaped = name_of(prefix, STATE).replace("~", "~0").replace("/", "~1")
+    value = {} if text is None else {"value": text}
+    return {"op": op, "path": f"/metadata/annotations/{escaped}", **value}
+
+
+def _patch(namespace: str, name: str, ops: list[_Op], *, dry_run: bool = False) -> Patch:
+    params = {"fieldManager": MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
+    path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}"
+    return Patch(path, params, msgspec.json.encode(ops))
+
+
+__all__ = ["CONTENT_TYPE", "Patch", "Restoration", "change", "remember", "restoration", "state_of"]

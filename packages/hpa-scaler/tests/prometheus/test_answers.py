@@ -1,0 +1,128 @@
+"""What an answer says, by its bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpa_scaler.prometheus.answers import outcome
+from hpa_scaler.queries import Answer, Failure
+
+from .conftest import AT, body
+
+
+def told(content: Any, status: int = 200) -> Answer | Failure:
+    return outcome(status, content if isinstance(content, bytes) else json.dumps(content).encode())
+
+
+def result(kind: str, content: Any) -> dict[str, Any]:
+    return {"status": "success", "data": {"resultType": kind, "result": content}}
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        (body("110.25"), Answer(1, 110.25)),
+        (body("0"), Answer(1, 0.0, zeros=1)),
+        (body("-3e+02"), Answer(1, -300.0)),
+        (body(), Answer(0)),
+        (body("1", "7.5", "3"), Answer(3, 7.5)),
+        (body("NaN"), Answer(1, None, not_numbers=1)),
+        (body("+Inf"), Answer(1, None, infinite=1)),
+        (body("-Inf", "2"), Answer(2, 2.0, infinite=1)),
+        (body("1e+300"), Answer(1, 1e300)),
+        (body("5", warnings=["partial response"]), Answer(1, 5.0, warnings=("partial response",))),
+        (body("5", warnings=[], infos=["not a counter"]), Answer(1, 5.0)),
+        (body("5", warnings=None), Answer(1, 5.0)),
+        (result("scalar", [AT, "4.5"]), Answer(1, 4.5)),
+        (result("scalar", [AT, "NaN"]), Answer(1, None, not_numbers=1)),
+        (result("vector", [{"value": [1, "2"]}]), Answer(1, 2.0)),
+    ],
+)
+def test_a_result_is_reduced_to_what_is_judged(content: Any, answer: Answer) -> None:
+    assert told(content) == answer
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "reason", "says"),
+    [
+        (b"<html>hello</html>", 200, "BadAnswer", "not an answer of Prometheus"),
+        (b"", 200, "BadAnswer", "nothing"),
+        (b"\xff\xfe", 200, "BadAnswer", "not an answer of Prometheus"),
+        (b"null", 200, "BadAnswer", "not an answer of Prometheus"),
+        (b"{}", 200, "BadAnswer", "`status`"),
+        (b"[]", 200, "BadAnswer", "not an answer of Prometheus"),
+        (b"[" * 100_000, 200, "BadAnswer", "not an answer of Prometheus"),
+        ({"status": "success"}, 200, "BadAnswer", "not an answer of Prometheus"),
+        ({"status": "success", "data": None}, 200, "BadAnswer", "not an answer of Prometheus"),
+        ({"status": "success", "data": {"resultType": "vector"}}, 200, "BadAnswer", "`result`"),
+        (result("vector", None), 200, "BadAnswer", "not an answer of Prometheus"),
+        (result("vector", [{"metric": {}}]), 200, "BadAnswer", "a series without a value"),
+        (result("vector", [{"value": [1, 2]}]), 200, "BadAnswer", "not an answer of Prometheus"),
+        (result("vector", [{"value": ["1", "2"]}]), 200, "BadAnswer", "not an answer of Prometheus"),
+        (result("vector", [{"value": [1, "2", "3"]}]), 200, "BadAnswer", "not an answer of Prometheus"),
+        (result("vector", [{"value": [1, "two"]}]), 200, "BadAnswer", "'two' is no number"),
+        (result("vector", [{"value": [1, "1e999"]}]), 200, "BadAnswer", "'1e999' is no number"),
+        (result("matrix", []), 200, "WrongResultType", "a matrix; allowed are vector and scalar"),
+        (result("string", [1, "x"]), 200, "WrongResultType", "a string; allowed are"),
+        (result("vector", [{"histogram": [1, {"count": "3"}]}]), 200, "WrongResultType", "a native histogram"),
+        ({**body("7"), "status": "error"}, 200, "BadAnswer", "its status is 'error', not success"),
+        (
+            {**body("7"), "status": "error", "errorType": "execution", "error": "boom"},
+            200,
+            "QueryRejected",
+            "execution: boom",
+        ),
+        (
+            {"status": "error", "errorType": "bad_data", "error": "1:3: parse error"},
+            400,
+            "QueryRejected",
+            "HTTP 400: bad_data: 1:3: parse error",
+        ),
+        ({"status": "error", "errorType": "execution", "error": "many-to-many"}, 422, "QueryRejected", "many-to-many"),
+        ({"status": "error", "errorType": "timeout", "error": "query timed out"}, 503, "TimedOut", "query timed out"),
+        ({"status": "error", "errorType": "unavailable", "error": "starting"}, 503, "QueryRejected", "starting"),
+        (body("7"), 500, "HttpError", "HTTP 500"),
+        (b"<h1>502 Bad Gateway</h1>", 502, "HttpError", "HTTP 502: <h1>502 Bad Gateway</h1>"),
+        (b"", 401, "HttpError", "HTTP 401: nothing"),
+        ({"message": "no tenant"}, 403, "HttpError", "HTTP 403: "),
+    ],
+)
+def test_everything_else_is_a_failure_with_its_reason(content: Any, status: int, reason: str, says: str) -> None:
+    found = told(content, status)
+    assert isinstance(found, Failure)
+    assert found.reason == reason
+    assert says in found.detail
+    assert len(found.detail) < 600
+    assert "\n" not in found.detail
+
+
+def test_warnings_are_cut() -> None:
+    found = told(body("1", warnings=["w" * 5000] * 100))
+    assert isinstance(found, Answer)
+    assert len(found.warnings) == 3
+    assert len(found.warnings[0]) == 200
+
+
+@given(st.integers(100, 599), st.binary(max_size=200))
+def test_no_bytes_break_it(status: int, raw: bytes) -> None:
+    assert isinstance(outcome(status, raw), Failure)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["value", "metric", "x"]), inner),
+    max_leaves=6,
+)
+
+
+@given(json_values, st.sampled_from(["vector", "scalar", "matrix", ""]))
+def test_no_result_breaks_it(content: Any, kind: str) -> None:
+    found = told(result(kind, content))
+    if isinstance(found, Answer) and found.highest is not None:
+        assert math.isfinite(found.highest)

@@ -1,0 +1,337 @@
+"""Asking over real HTTP: what is sent, how often, and every way in which a server may fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from hpa_scaler.prometheus import exchange
+from hpa_scaler.prometheus.client import Limits
+from hpa_scaler.queries import Answer, Failure, Query
+from hpa_scaler.reasons import Reason
+from hpa_scaler.spec import ServerRef
+
+from .conftest import AT, Clock, FakePrometheus, asking, body, one, says, server, silent, tcp, trickling
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_a_query_is_posted_with_its_time_and_how_long_it_may_take(prometheus: FakePrometheus) -> None:
+    prometheus.otherwise = says(body("110.5"))
+    async with asking(server(prometheus.url + "/prefix/", timeout=2.5)) as client:
+        found = await one(client, 'sum(rate(x{a="ö&+"}[5m]))')
+    assert isinstance(found, Answer)
+    assert (found.series, found.highest) == (1, 110.5)
+    assert found.seconds >= 0
+    [seen] = prometheus.seen
+    assert (seen.method, seen.path, seen.params) == ("POST", "/prefix/api/v1/query", {})
+    assert seen.form == {"query": 'sum(rate(x{a="ö&+"}[5m]))', "time": "1800000000.000", "timeout": "2500ms"}
+    assert seen.headers["Accept-Encoding"] == "identity"
+
+
+async def test_an_equal_query_is_asked_once_however_it_names_its_server(prometheus: FakePrometheus) -> None:
+    refs = [ServerRef(), ServerRef(name="default"), ServerRef(url=prometheus.url), ServerRef(name="same")]
+    queries = [Query("up", ref) for ref in refs]
+    async with asking(server(prometheus.url), server(prometheus.url, "same", headers=(("X", "1"),))) as client:
+        outcomes = await client.ask([*queries, Query("down")], AT, 10)
+    assert Counter(prometheus.texts) == {"up": 2, "down": 1}
+    assert all(isinstance(outcomes[query], Answer) for query in queries)
+
+
+async def test_nothing_to_ask_is_nothing_asked(prometheus: FakePrometheus) -> None:
+    async with asking(server(prometheus.url)) as client:
+        assert await client.ask([], AT, 10) == {}
+    assert prometheus.seen == []
+
+
+async def test_no_more_are_on_the_way_than_the_server_may_get(prometheus: FakePrometheus) -> None:
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.01)
+        return await says(body("1"))(request)
+
+    prometheus.otherwise = slow
+    async with asking(server(prometheus.url, concurrency=3)) as client:
+        outcomes = await client.ask([Query(f"q{number}") for number in range(30)], AT, 10)
+    assert all(isinstance(each, Answer) for each in outcomes.values())
+    assert len(prometheus.seen) == 30
+    assert prometheus.most == 3
+
+
+FAILING: list[tuple[str, Any, str, str]] = [
+    ("silent after it accepted", silent, "TimedOut", "no answer within"),
+    ("a body that trickles", trickling, "TimedOut", "no answer within"),
+    ("not JSON", says("hello"), "BadAnswer", "not an answer of Prometheus"),
+    ("an error with 200", says({**body("7"), "status": "error"}), "BadAnswer", "its status is 'error'"),
+    ("an error of the query", says({"status": "error", "errorType": "bad_data"}, 400), "QueryRejected", "bad_data"),
+    ("a gateway's error", says("<html>", 502), "HttpError", "HTTP 502"),
+    ("no right", says("who are you?", 401), "HttpError", "HTTP 401: who are you?"),
+]
+
+
+@pytest.mark.parametrize(("responder", "reason", "says_"), [each[1:] for each in FAILING], ids=[e[0] for e in FAILING])
+async def test_a_failure_has_its_own_reason(
+    prometheus: FakePrometheus, responder: Any, reason: str, says_: str
+) -> None:
+    prometheus.otherwise = responder
+    async with asking(server(prometheus.url, timeout=0.1)) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    assert found.reason == reason
+    assert says_ in found.detail
+
+
+async def test_a_refused_connection_is_one() -> None:
+    async with tcp(_hang) as url:
+        pass
+    async with asking(server(url)) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.CONNECTION_FAILED
+    assert "default: " in found.detail
+
+
+async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    del reader, writer
+    await asyncio.Event().wait()
+
+
+async def test_a_name_that_leads_nowhere_is_one() -> None:
+    async with asking(server("http://no-such-host.invalid")) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.CONNECTION_FAILED
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+    ],
+    ids=["closed", "not HTTP", "cut off", "broken chunks", "a huge header"],
+)
+async def test_what_is_no_proper_answer_at_all_is_one(reply: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(reply)
+        await writer.drain()
+
+    async with tcp(talk) as url, asking(server(url)) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.CONNECTION_FAILED
+
+
+async def test_a_connection_closed_while_idle_is_opened_again() -> None:
+    answered = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal answered
+        await reader.readuntil(b"\r\n\r\n")
+        content = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content))
+        await writer.drain()
+        answered += 1
+        # Keep-alive was promised; the next request finds a closed connection.
+        await reader.read(1000)
+
+    async with tcp(talk) as url, asking(server(url)) as client:
+        for _ in range(3):
+            assert isinstance(await one(client), Answer)
+    assert answered == 3
+
+
+async def test_a_huge_answer_is_given_up(prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "LARGEST_BODY", 1 << 20)
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" " * 65536)
+            sent += 65536
+
+    prometheus.otherwise = endless
+    async with asking(server(prometheus.url)) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.ANSWER_TOO_LARGE
+    assert sent < 16 << 20
+
+
+async def test_an_encoded_answer_is_not_unpacked(prometheus: FakePrometheus) -> None:
+    async def encoded(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+
+    prometheus.otherwise = encoded
+    async with asking(server(prometheus.url)) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    assert (found.reason, found.detail) == (Reason.BAD_ANSWER, "encoded as gzip, though that was not asked for")
+
+
+async def test_an_unknown_server_is_named_with_those_that_are_known(prometheus: FakePrometheus) -> None:
+    async with asking(server(prometheus.url, "main"), server(prometheus.url, "other")) as client:
+        found = await one(client, ref=ServerRef(name="mian"))
+        default = await one(client)
+    assert isinstance(found, Failure)
+    assert (found.reason, found.detail) == (Reason.SERVER_UNKNOWN, "there is no server 'mian'; known are main, other")
+    assert isinstance(default, Failure)
+    assert default.detail.endswith("set PROMETHEUS_SERVER_URL or prometheusServers.default")
+
+
+# Time.
+
+
+async def test_a_server_that_hangs_holds_up_nobody_who_asks_another(
+    prometheus: FakePrometheus, another: FakePrometheus
+) -> None:
+    prometheus.otherwise = silent
+    queries = [Query(f"q{n}", ServerRef(name=name)) for n in range(50) for name in ("hangs", "works")]
+    hanging, working = server(prometheus.url, "hangs", timeout=0.2), server(another.url, "works")
+    async with asking(hanging, working) as client:
+        outcomes = await client.ask(queries, AT, 30)
+    for query, found in outcomes.items():
+        assert isinstance(found, Answer if query.server.name == "works" else Failure)
+    assert len(prometheus.seen) <= 8 + 3
+
+
+async def test_a_cycle_ends_at_its_deadline_with_what_it_has(
+    prometheus: FakePrometheus, another: FakePrometheus
+) -> None:
+    prometheus.otherwise = silent
+    queries = [Query("a", ServerRef(name="hangs")), Query("b", ServerRef(name="works"))]
+    async with asking(server(prometheus.url, "hangs", timeout=60), server(another.url, "works")) as client:
+        async with asyncio.timeout(30):
+            outcomes = await client.ask(queries, AT, 0.5)
+    late, fine = (outcomes[query] for query in queries)
+    assert isinstance(fine, Answer)
+    assert isinstance(late, Failure)
+    assert (late.reason, late.detail) == (Reason.TIMED_OUT, "not answered within the 0.5 s of the cycle")
+
+
+async def test_a_cycle_that_is_cancelled_leaves_nothing_behind(prometheus: FakePrometheus) -> None:
+    prometheus.otherwise = silent
+    async with asking(server(prometheus.url, timeout=60)) as client:
+        asking_ = asyncio.create_task(client.ask([Query("a")], AT, 60))
+        async with asyncio.timeout(10):
+            while not prometheus.seen:  # noqa: ASYNC110 - the server's side
+                await asyncio.sleep(0.01)
+        asking_.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking_
+        assert [task for task in asyncio.all_tasks() if "queries to" in task.get_name()] == []
+
+
+# The circuit.
+
+
+async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: FakePrometheus, clock: Clock) -> None:
+    prometheus.otherwise = says("down", 503)
+    one_by_one = server(prometheus.url, concurrency=1)
+    async with asking(one_by_one, limits=Limits(failures=3, pause=30), clock=clock) as client:
+        outcomes = await client.ask([Query(f"q{number}") for number in range(500)], AT, 10)
+        reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
+        assert reasons == {Reason.HTTP_ERROR: 3, Reason.CIRCUIT_OPEN: 497}
+        assert len(prometheus.seen) == 3
+        assert client.circuits() == {"default": "open"}
+        opened = await one(client, "later")
+    assert isinstance(opened, Failure)
+    assert opened.detail == "default is left alone for another 30 s, for it failed: HTTP 503: down"
+
+
+async def test_after_its_pause_one_small_query_decides(prometheus: FakePrometheus, clock: Clock) -> None:
+    prometheus.otherwise = says("down", 503)
+    async with asking(server(prometheus.url), limits=Limits(failures=1, pause=30), clock=clock) as client:
+        await one(client, "heavy")
+        clock.now += 30
+        assert client.circuits() == {"default": "half-open"}
+        assert isinstance(await one(client, "heavy"), Failure)
+        assert prometheus.texts == ["heavy", "1"]
+        assert client.circuits() == {"default": "open"}
+        clock.now += 30
+        prometheus.otherwise = says(body("4"))
+        assert isinstance(await one(client, "heavy"), Answer)
+        assert prometheus.texts == ["heavy", "1", "1", "heavy"]
+        assert client.circuits() == {"default": "closed"}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        says({"status": "error", "errorType": "bad_data", "error": "x"}, 400),
+        says({"status": "error", "errorType": "timeout", "error": "x"}, 503),
+        says(body()),
+        says(body("NaN")),
+    ],
+    ids=["refused", "too slow, says the server", "empty", "NaN"],
+)
+async def test_what_a_server_says_of_a_query_is_no_outage(prometheus: FakePrometheus, refusal: Any) -> None:
+    prometheus.otherwise = refusal
+    async with asking(server(prometheus.url), limits=Limits(failures=1)) as client:
+        await client.ask([Query(f"q{number}") for number in range(10)], AT, 10)
+        assert client.circuits() == {"default": "closed"}
+    assert len(prometheus.seen) == 10
+
+
+async def test_a_failure_now_and_then_opens_nothing(prometheus: FakePrometheus) -> None:
+    prometheus.answers["bad"] = says("oops", 500)
+    async with asking(server(prometheus.url), limits=Limits(failures=2)) as client:
+        for _ in range(4):
+            await one(client, "bad")
+            await one(client, "good")
+        assert client.circuits() == {"default": "closed"}
+
+
+async def test_a_configuration_without_a_change_keeps_the_circuit(prometheus: FakePrometheus) -> None:
+    prometheus.otherwise = says("down", 503)
+    given, limits = server(prometheus.url), Limits(failures=1)
+    async with asking(given, limits=limits) as client:
+        await one(client)
+        client.configure({"default": given}, client._directory._allowed, limits)
+        assert client.circuits() == {"default": "open"}
+        await one(client)
+        assert len(prometheus.seen) == 1
+        client.configure({"default": server(prometheus.url, timeout=3)}, client._directory._allowed, limits)
+        await one(client)
+        assert len(prometheus.seen) == 2
+
+
+async def test_what_is_asked_is_observed(prometheus: FakePrometheus) -> None:
+    seen: list[tuple[str, str]] = []
+    prometheus.answers["bad"] = says("oops", 500)
+    async with asking(
+        server(prometheus.url), observe=lambda name, what, seconds: seen.append((name, what)) if seconds >= 0 else None
+    ) as client:
+        await client.ask([Query("up"), Query("bad")], AT, 10)
+    assert sorted(seen) == [("default", "HttpError"), ("default", "answered")]
+
+
+async def test_a_defect_met_by_one_query_costs_no_other_its_answer(
+    prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = exchange.outcome
+
+    def broken(status: int, raw: bytes) -> Any:
+        if b"odd" in raw:
+            raise ZeroDivisionError("division by zero")
+        return real(status, raw)
+
+    monkeypatch.setattr(exchange, "outcome", broken)
+    prometheus.answers["odd"] = says("odd")
+    async with asking(server(prometheus.url)) as client:
+        outcomes = await client.ask([Query("odd"), Query("even")], AT, 10)
+    found = outcomes[Query("odd")]
+    assert isinstance(found, Failure)
+    assert found.detail == "default: unexpected ZeroDivisionError: division by zero"
+    assert isinstance(outcomes[Query("even")], Answer)
+    assert "failed unexpectedly" in caplog.text

@@ -1,0 +1,92 @@
+"""A month of real traffic with a real outage, replayed cycle by cycle: a minute each, the rate taken a thousandfold.
+
+The outage of 37.7 hours is taken for one of the metrics: queries fail, and afterwards the server has only what it has
+seen since, so that a rate over five minutes reads low for five minutes.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import os
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from hpa_builder import World, answer, failure, hpa, spec
+
+from hpa_scaler.queries import Query
+from hpa_scaler.rules import Rules
+
+SCALE = 1000.0
+PER_REPLICA = 20.0
+RANGE = 5
+AGE = Query("time() - min(min_over_time(timestamp(up)[300s:15s]))")
+ASKED = spec(
+    prometheus_query="sum(rate(requests_total[5m]))",
+    requests_per_replica="20",
+    scale_down_max_ratio="0.1",
+    lowering_window="10m",
+    deadband="5%",
+)
+
+
+def series() -> list[tuple[float, float]]:
+    """Time and requests a second, for each minute."""
+    root = Path(__file__).parents[3]
+    path = Path(os.environ.get("TIGHTSHIP_DATA", root.parent / "shared" / "data")) / "request_rate.csv.gz"
+    if not path.exists():
+        pytest.skip("request_rate.csv.gz is absent: let TIGHTSHIP_DATA name the folder that holds it")
+    with gzip.open(path, "rt") as lines:
+        rows = list(csv.DictReader(lines))
+    return [(datetime.fromisoformat(row["timestamp"]).timestamp(), float(row["rps"]) * SCALE) for row in rows]
+
+
+def longest_silence(rates: list[float]) -> tuple[int, int]:
+    """The longest run of zeros: its first minute, and the first after it."""
+    best, begin = (0, 0), None
+    for minute, rate in enumerate([*rates, 1.0]):
+        if rate == 0 and begin is None:
+            begin = minute
+        elif rate and begin is not None:
+            best, begin = max(best, (begin, minute), key=lambda run: run[1] - run[0]), None
+    return best
+
+
+def test_the_outage_lowers_nothing_and_quiet_nights_do() -> None:
+    minutes = series()
+    rates = [rate for _, rate in minutes]
+    down, up = longest_silence(rates)
+    assert (up - down) / 60 == pytest.approx(37.7, abs=0.1)
+
+    world = World(hpa(3, 400, 30), ASKED, Rules())
+    floors, changes = [], 0
+    for minute, (at, _) in enumerate(minutes):
+        seen_from = max(0, minute - RANGE, up if minute >= up else 0)
+        value = sum(rates[seen_from : minute + 1]) / (RANGE + 1)
+        age = min(RANGE * 60.0, 60.0 * (minute - (up if minute >= up else 0)))
+        world.now = at
+        told = failure() if down <= minute < up else answer(value)
+        decision = world.cycle(told, others={} if down <= minute < up else {AGE: answer(age)})
+        changes += decision.changes
+        floors.append(world.bounds[0])
+        # The HPA of this story wants a tenth more than the floor does, and takes a tenth of its pods away at most.
+        wanted = math.ceil(1.1 * value / PER_REPLICA) if not down <= minute < up else 0
+        now = world.hpa.current_replicas or 0
+        replicas = max(world.bounds[0], min(world.bounds[1], wanted), math.floor(now * 0.9))
+        world.hpa = msgspec.structs.replace(world.hpa, current_replicas=replicas)
+
+    before = floors[down - 1]
+    assert before > 20
+    assert min(floors[down : up + RANGE]) >= before
+    assert max(floors[down:up]) <= before * 1.5
+    # It is never below what the true rate wants, and comes down: in the quietest minutes to a small part of the peak.
+    for minute in range(RANGE, len(minutes)):
+        if not down <= minute <= up + RANGE:
+            true = sum(rates[minute - RANGE : minute + 1]) / (RANGE + 1)
+            assert floors[minute] >= math.ceil(true / PER_REPLICA - 1e-9)
+    later = floors[up + 24 * 60 :]
+    assert min(later) * 5 < max(later)
+    assert changes < len(minutes) / 4

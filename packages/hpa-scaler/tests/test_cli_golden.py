@@ -1,0 +1,121 @@
+"""What the small shop looks like in every output, to the letter; and the documents against their documentation.
+
+``TIGHTSHIP_UPDATE_GOLDEN=1`` writes the files, and the example of docs/hpa-plan-output.md, anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+from hpa_scaler.report import PLAN_OUTPUTS, FloorExplanation, FloorPlan
+from hpa_scaler.report.as_text import render_text
+from tightship.report import Terminal
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "hpa-plan-output.md"
+UPDATE = bool(os.environ.get("TIGHTSHIP_UPDATE_GOLDEN"))
+EXAMPLE = re.compile(r"```json\n(.*?)```", re.DOTALL)
+EXPLAINED = ("web", "shop/pay", "batch", "typo", "plain")
+
+CASES = {
+    "plan.table.txt": ("plan",),
+    "plan.wide.txt": ("plan", "-o", "wide"),
+    "plan.json": ("plan", "-o", "json"),
+    "plan.yaml": ("plan", "-o", "yaml"),
+    "explain.txt": ("explain", *EXPLAINED),
+    "explain.json": ("explain", *EXPLAINED, "-o", "json"),
+    "explain.yaml": ("explain", *EXPLAINED, "-o", "yaml"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _beside_the_data(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The documents name the files as they were given."""
+    monkeypatch.chdir(data)
+
+
+def golden(data: Path, name: str, text: str) -> None:
+    path = data / "golden" / name
+    if UPDATE:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_output_is_as_checked_in(name: str, cli: Any, data: Path) -> None:
+    ended = cli(*CASES[name], "-f", "shop.yaml", "--outcomes", "outcomes.json")
+    assert (ended.code, ended.err) == (0, "")
+    golden(data, name, ended.out)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 150])
+def test_a_table_fits_its_terminal(width: int, data: Path) -> None:
+    plan = msgspec.json.decode((data / "golden" / "plan.json").read_bytes(), type=FloorPlan)
+    text = PLAN_OUTPUTS["table"](plan, Terminal(width=width))
+    assert max(map(len, text.splitlines())) <= width
+    golden(data, f"plan.{width}.txt", text)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_an_explanation_fits_its_terminal_but_for_what_can_not_be_broken(width: int, data: Path) -> None:
+    document = msgspec.json.decode((data / "golden" / "explain.json").read_bytes(), type=FloorExplanation)
+    text = render_text(document, Terminal(width=width))
+    long = [line for line in text.splitlines() if len(line) > width]
+    assert all(" " not in line.strip() for line in long)
+
+
+def test_without_unicode_a_table_is_ascii(data: Path) -> None:
+    plan = msgspec.json.decode((data / "golden" / "plan.json").read_bytes(), type=FloorPlan)
+    for render in (PLAN_OUTPUTS["table"], PLAN_OUTPUTS["wide"]):
+        assert render(plan, Terminal(width=60, unicode=False)).isascii()
+    document = msgspec.json.decode((data / "golden" / "explain.json").read_bytes(), type=FloorExplanation)
+    assert render_text(document, Terminal(unicode=False)).isascii()
+
+
+def test_colours_are_only_paint(data: Path) -> None:
+    plan = msgspec.json.decode((data / "golden" / "plan.json").read_bytes(), type=FloorPlan)
+    painted = PLAN_OUTPUTS["table"](plan, Terminal(colour=True))
+    assert "\x1b[" in painted
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", painted)
+    assert [line.rstrip() for line in plain.splitlines()] == PLAN_OUTPUTS["table"](plan, Terminal()).splitlines()
+
+
+@pytest.mark.parametrize("what", ["plan", "explain"])
+def test_yaml_and_json_hold_the_same(what: str, data: Path) -> None:
+    as_json = json.loads((data / "golden" / f"{what}.json").read_text())
+    assert yaml.safe_load((data / "golden" / f"{what}.yaml").read_text()) == as_json
+
+
+@pytest.mark.parametrize(("what", "of"), [("plan", FloorPlan), ("explain", FloorExplanation)])
+def test_a_document_is_valid_by_its_schema_and_reads_back(what: str, of: Any, data: Path) -> None:
+    raw = (data / "golden" / f"{what}.json").read_bytes()
+    document = json.loads(raw)
+    jsonschema.validate(document, msgspec.json.schema(of))
+    assert json.loads(msgspec.json.encode(msgspec.json.decode(raw, type=of))) == document
+    assert (document["apiVersion"], document["kind"]) == ("tightship.dev/v1", of.__name__)
+
+
+@pytest.mark.parametrize("of", [FloorPlan, FloorExplanation])
+def test_every_key_of_the_schema_is_documented(of: Any) -> None:
+    words = set(re.findall(r"`\.?([A-Za-z.]+)(?:\[\])?`", DOCS.read_text()))
+    documented = {part for word in words for part in word.split(".")}
+    definitions = msgspec.json.schema(of)["$defs"]
+    keys = {key for each in definitions.values() for key in each.get("properties", {})}
+    assert keys - documented == set()
+
+
+def test_the_documented_example_is_what_the_command_prints(cli: Any) -> None:
+    ended = cli("plan", "-f", "one.yaml", "--outcomes", "outcomes.json", "-o", "json")
+    if UPDATE:
+        DOCS.write_text(EXAMPLE.sub(lambda _: f"```json\n{ended.out}```", DOCS.read_text(), count=1))
+    [example] = EXAMPLE.findall(DOCS.read_text())
+    assert ended.out == example

@@ -1,0 +1,101 @@
+"""The pages of the hpa-scaler hold every reason, annotation, setting and deviation, and nothing that is none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hpa_scaler.annotations import ANNOTATIONS
+from hpa_scaler.reasons import FAILURES, Reason
+from hpa_scaler.run_settings import RunSettings
+from hpa_scaler.settings import BasicAuth, ScalerSettings, ServerSettings, TlsSettings
+from hpa_scaler.spec import MissingDataRule
+from tightship.settings.loading import wire_keys
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+REASONS = (DOCS / "hpa-reasons.md").read_text()
+PAGE = (DOCS / "hpa-scaler.md").read_text()
+SETTINGS = (DOCS / "settings.md").read_text().partition("# Settings of the hpa-scaler")[2]
+MIGRATION = (DOCS / "migration.md").read_text().partition("# Coming from estafette-k8s-hpa-scaler")[2]
+
+
+def sections() -> dict[str, str]:
+    """The text under each third-level heading."""
+    parts = re.split(r"^### (.+)$", REASONS, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], (re.split(r"^## ", body, flags=re.MULTILINE)[0] for body in parts[2::2]), strict=True))
+
+
+def test_every_reason_has_its_heading_in_the_order_of_the_enum() -> None:
+    assert re.findall(r"^### (.+)$", REASONS, flags=re.MULTILINE) == [str(reason) for reason in Reason]
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_reason_says_what_to_do(reason: Reason) -> None:
+    assert "*What to do:* " in sections()[reason]
+
+
+def test_the_groups_are_those_of_the_enum() -> None:
+    source = (ROOT / "packages/hpa-scaler/src/hpa_scaler/reasons.py").read_text()
+    groups = re.findall(r"^    # (.+)\.$", source, flags=re.MULTILINE)
+    assert re.findall(r"^## (.+)$", REASONS, flags=re.MULTILINE) == groups
+
+
+def test_the_failures_are_those_of_their_group() -> None:
+    group = re.split(r"^## ", REASONS, flags=re.MULTILINE)[2]
+    assert group.startswith("A query has no usable answer")
+    assert set(re.findall(r"^### (.+)$", group, flags=re.MULTILINE)) == {str(reason) for reason in FAILURES}
+
+
+def annotation_rows() -> dict[str, str]:
+    table = PAGE.partition("| annotation | what | default |")[2].partition("\n\n")[0]
+    rows = {}
+    for row in table.splitlines():
+        for name in re.findall(r"`([a-z./-]+)`", row.split("|")[1] if row.count("|") > 2 else ""):
+            rows[name] = row
+    return rows
+
+
+def test_every_annotation_is_documented_and_those_of_the_older_controller_stand_out() -> None:
+    rows = annotation_rows()
+    assert set(rows) == {"estafette.io/hpa-scaler", "state", *(each.name for each in ANNOTATIONS)}
+    for each in ANNOTATIONS:
+        assert (f"**`{each.name}`**" in rows[each.name]) == each.seeds, each.name
+
+
+def test_every_rule_for_missing_data_is_documented() -> None:
+    for rule in MissingDataRule.__args__:
+        assert f"| `{rule}" in PAGE
+
+
+@pytest.mark.parametrize("model", [ScalerSettings, ServerSettings, TlsSettings, BasicAuth])
+def test_every_key_of_the_configuration_is_documented(model: type) -> None:
+    for key in wire_keys(model).values():
+        assert re.search(rf"`{key}`|\b{key}:", SETTINGS), key
+
+
+def test_the_variables_of_the_older_controller_and_ours_are_documented() -> None:
+    own = [field for field in RunSettings.__annotations__ if field != "ports"]
+    for field in own:
+        for name in RunSettings.variables(field)[:1]:
+            assert f"`{name}`" in SETTINGS, name
+
+
+def test_defaults_are_as_documented() -> None:
+    settings = ScalerSettings()
+    for text in ("10, 50, 50, 30", "3, `1h`", "`15m`, `6h`"):
+        assert all(part.strip() in SETTINGS for part in text.split(", "))
+    assert (settings.drop_count, settings.drop_share, settings.drop_floor_share, settings.drop_size) == (10, 50, 50, 30)
+    assert (settings.contest_resets, settings.contest_pause, settings.contest_longest_pause) == (3, 900, 21600)
+    assert (settings.circuit_failures, settings.circuit_pause, settings.query_deadline) == (3, 30, 45)
+    assert (settings.rollout_limit, settings.longest_guard, settings.writes_per_second) == (1800, 3600, 50)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["NaN", "2147483647", "requests-per-replica", "not even where it equals", "below 0", "below 1", "several series"],
+)
+def test_a_deviation_is_told_to_those_who_migrate(word: str) -> None:
+    assert word in MIGRATION

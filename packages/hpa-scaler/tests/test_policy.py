@@ -1,0 +1,708 @@
+"""The judgement of one HPA: what is skipped, what holds a floor, what limits it, and what is said of each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hpa_builder import (
+    CYCLE,
+    DISABLED,
+    NO_AGE,
+    NOW,
+    QUERY,
+    World,
+    answer,
+    failure,
+    hpa,
+    judge,
+    owner,
+    policies,
+    reasons,
+    spec,
+)
+
+from hpa_scaler.annotations import parse_spec
+from hpa_scaler.history import History
+from hpa_scaler.policy import Subject, decide
+from hpa_scaler.queries import Answer, Failure, Query
+from hpa_scaler.reasons import FAILURES, Reason
+from hpa_scaler.rollout import Rollout
+from hpa_scaler.rules import Rules
+from hpa_scaler.spec import Problems, QuerySpec
+from tightship.objects.node import Condition
+
+PLAIN = spec(prometheus_query=QUERY, requests_per_replica="10")
+"""100 a second make 10."""
+
+RATED = spec(prometheus_query="rate(x[5m])", requests_per_replica="10")
+
+
+# What is not ours to move.
+
+
+def test_an_hpa_that_is_not_opted_in_is_left_alone() -> None:
+    decision = decide(Subject(hpa=hpa(), asked=None, now=NOW))
+    assert (decision.action, decision.changes, reasons(decision)) == ("skip", False, ["NotEnabled"])
+
+
+def test_an_annotation_that_cannot_be_used_means_that_nothing_is_done() -> None:
+    asked = parse_spec({"estafette.io/hpa-scaler-requests-per-replica": "abc", "estafette.io/hpa-scaler-delta": "x"})
+    assert isinstance(asked, Problems)
+    decision = decide(Subject(hpa=hpa(), asked=asked, now=NOW))
+    assert (decision.action, decision.changes, decision.reason) == ("skip", False, "InvalidAnnotation")
+    assert "'abc'" in decision.causes[0].detail
+    assert "'x'" in decision.causes[0].detail
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"owner": owner()}, "ControlledByOther"),
+        ({"deletion": 5}, "HpaTerminating"),
+        ({"conditions": (Condition("ScalingActive", "False", "ScalingDisabled"),)}, "TargetAtZero"),
+    ],
+)
+def test_what_is_somebody_elses_is_skipped(more: dict[str, Any], reason: str) -> None:
+    decision = judge(hpa(**more), PLAIN, 1000)
+    assert (decision.action, decision.changes, decision.reason) == ("skip", False, reason)
+
+
+def test_an_hpa_whose_own_metrics_fail_is_still_ours() -> None:
+    broken = (Condition("AbleToScale", "True"), Condition("ScalingActive", "False", "FailedGetResourceMetric"))
+    assert judge(hpa(conditions=broken), PLAIN, 200, rules=NO_AGE).target == 20
+
+
+def test_a_minimum_of_0_is_left_alone_unless_a_lowest_floor_is_given() -> None:
+    assert judge(hpa(0), PLAIN, 100).reason == "ScaleToZero"
+    given = spec(prometheus_query=QUERY, requests_per_replica="10", minimum_replicas="0")
+    assert judge(hpa(0, replicas=1), given, 40, rules=NO_AGE).target == 4
+    assert judge(hpa(0, replicas=1), given, 0, rules=NO_AGE).target == 0
+
+
+def test_only_what_was_meant_to_scale_to_zero_may_go_there() -> None:
+    given = spec(prometheus_query=QUERY, minimum_replicas="0")
+    assert judge(hpa(5), given, 0, rules=NO_AGE).target == 1
+
+
+# A failure never lowers.
+
+
+@pytest.mark.parametrize("reason", sorted(FAILURES))
+def test_no_failure_lowers_and_each_has_its_own_reason(reason: Reason) -> None:
+    decision = judge(hpa(20, 50, 20), PLAIN, Failure(reason, "why"))
+    assert (decision.action, decision.target, decision.reason) == ("hold", 20, reason)
+    assert "why" in decision.causes[0].detail
+
+
+def test_a_query_that_was_never_asked_is_a_failure() -> None:
+    assert judge(hpa(20, 50, 20), PLAIN).reason == "NotAsked"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (answer(), "EmptyResult"),
+        (answer("NaN"), "NotANumber"),
+        (answer("+Inf"), "Infinite"),
+        (answer("-Inf"), "Infinite"),
+        (answer(1e12), "OutOfRange"),
+        (answer(-1e12), "OutOfRange"),
+        (answer(0, warnings=("partial response",)), "AnswerWithWarnings"),
+        (answer(0, "NaN"), "NotANumber"),
+        (answer(0, "-Inf"), "Infinite"),
+    ],
+)
+def test_no_answer_that_is_not_whole_lowers(outcome: Answer, reason: str) -> None:
+    decision = judge(hpa(20, 50, 20), PLAIN, outcome, rules=NO_AGE)
+    assert (decision.action, decision.target, decision.reason) == ("hold", 20, reason)
+
+
+def test_during_a_failure_the_ratio_may_still_raise_the_floor() -> None:
+    careful = spec(prometheus_query=QUERY, scale_down_max_ratio="0.2")
+    decision = judge(hpa(5, 50, 20), careful, failure())
+    assert (decision.action, decision.target) == ("raise", 16)
+    assert reasons(decision) == ["FollowsRatio", "ConnectionFailed"]
+
+
+def test_an_answer_with_warnings_may_raise() -> None:
+    decision = judge(hpa(5), PLAIN, answer(200, warnings=("partial",)))
+    assert decision.target == 20
+    assert reasons(decision) == ["FollowsQuery", "AnswerWithWarnings"]
+
+
+def test_the_largest_of_several_series_counts() -> None:
+    assert judge(hpa(5), PLAIN, answer(50, 200, 100)).target == 20
+    assert judge(hpa(5), PLAIN, answer("NaN", 200)).target == 20
+
+
+def test_several_series_may_be_an_error() -> None:
+    strict = spec(prometheus_query=QUERY, several_series="error")
+    assert judge(hpa(5), strict, answer(50, 200)).reason == "SeveralSeries"
+    assert judge(hpa(5), strict, answer(7), rules=NO_AGE).target == 7
+
+
+TWO = spec(prometheus_query="a", requests_per_replica="10", prometheus_query_2="b", requests_per_replica_2="100")
+
+
+def test_of_several_queries_the_largest_floor_counts() -> None:
+    decision = judge(hpa(5), TWO, 80, others={Query("b"): answer(1200)}, rules=NO_AGE)
+    assert decision.target == 12
+    assert decision.causes[0].detail == "ceil(80/10) = 8, ceil(1200/100) = 12"
+
+
+def test_a_broken_query_does_not_keep_another_from_raising_but_from_lowering() -> None:
+    broken = {Query("b"): failure()}
+    assert judge(hpa(5), TWO, 200, others=broken).target == 20
+    assert judge(hpa(15), TWO, 80, others=broken).target == 15
+
+
+# Rules for missing data.
+
+
+def after(rule: str, cycles: int, outcome: Answer | Failure, replicas: int = 8, **more: str) -> World:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", missing_data=rule, missing_data_after="3", **more)
+    world = World(hpa(10, 50, replicas), asked)
+    world.cycle(100)
+    for _ in range(cycles):
+        world.cycle(outcome)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("rule", "outcome", "floor"),
+    [
+        ("hold", answer(), 10),
+        ("hold", failure(), 10),
+        ("zero", answer(), 3),
+        ("zero", failure(), 10),
+        ("zero", answer("NaN"), 10),
+        ("replicas=6", answer(), 6),
+        ("replicas=6", failure(), 6),
+        ("replicas=20", failure(), 20),
+        ("current", failure(), 8),
+        ("currentIfHigher", failure(), 10),
+    ],
+)
+def test_missing_data_are_treated_by_their_rule_after_some_cycles(
+    rule: str, outcome: Answer | Failure, floor: int
+) -> None:
+    assert after(rule, 2, outcome).bounds[0] == 10
+    assert after(rule, 3, outcome).bounds[0] == floor
+    assert after(rule, 8, outcome).bounds[0] == floor
+
+
+def test_current_follows_the_replicas_up() -> None:
+    for rule in ("current", "currentIfHigher"):
+        assert after(rule, 3, failure(), replicas=14).bounds[0] == 14
+
+
+def test_an_empty_answer_that_counts_as_zero_still_has_its_delta() -> None:
+    assert after("zero", 3, answer(), delta="4").bounds[0] == 4
+
+
+def test_an_answer_begins_the_count_anew() -> None:
+    world = after("replicas=20", 2, failure())
+    world.cycle(100)
+    world.cycle(failure())
+    world.cycle(failure())
+    assert world.bounds[0] == 10
+    world.cycle(failure())
+    assert world.bounds[0] == 20
+
+
+def test_the_rule_is_named_where_it_decides() -> None:
+    world = after("replicas=20", 2, failure())
+    decision = world.cycle(failure())
+    assert reasons(decision) == ["MissingDataPolicy", "ConnectionFailed"]
+    assert decision.causes[0].detail == "missing-data replicas=20 makes it 20 after 3 cycles"
+
+
+def test_missing_data_never_take_the_place_of_a_rule_for_steps() -> None:
+    assert after("replicas=1", 3, failure(), replicas=10, scale_down_max_ratio="0.2").bounds[0] == 8
+
+
+# Limits of a step up.
+
+
+def climbing(thing: Any, asked: Any, cycles: int, *, value: float = 1000, follow: bool = True) -> list[int]:
+    """The floors of some cycles; the HPA controller follows each at once."""
+    world = World(thing, asked)
+    floors = []
+    for _ in range(cycles):
+        world.cycle(value)
+        floors.append(world.bounds[0])
+        if follow:
+            world.set(replicas=max(world.bounds[0], world.hpa.current_replicas or 0))
+    return floors
+
+
+def test_a_floor_climbs_by_pods() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="50", scale_up_max_pods="4")
+    assert climbing(hpa(5, 50, 5), asked, 5) == [9, 13, 17, 20, 20]
+
+
+def test_a_floor_climbs_by_a_share_of_at_least_one() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="50", scale_up_max_ratio="0.5")
+    assert climbing(hpa(3, 50, 3), asked, 6) == [4, 6, 9, 13, 19, 20]
+
+
+def test_the_smaller_of_two_limits_counts() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="50", scale_up_max_ratio="0.5", scale_up_max_pods="2")
+    assert climbing(hpa(10, 50, 10), asked, 2) == [12, 14]
+
+
+def test_up_to_what_runs_already_a_floor_goes_at_once() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="50", scale_up_max_pods="1")
+    assert climbing(hpa(3, 50, 18), asked, 2) == [19, 20]
+
+
+def test_a_limited_step_says_so() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="50", scale_up_max_pods="4")
+    decision = judge(hpa(5, 50, 5), asked, 1000)
+    assert reasons(decision) == ["FollowsQuery", "StepLimit"]
+    assert decision.causes[1].detail == "scale-up-max-pods allows 4 more than 5"
+
+
+def test_behavior_that_is_disabled_keeps_the_floor_from_starting_anything() -> None:
+    thing = hpa(2, 50, 2, scale_up=DISABLED)
+    decision = judge(thing, PLAIN, 90)
+    assert (decision.action, decision.target, reasons(decision)[0]) == ("hold", 2, "BehaviorLimit")
+    assert judge(hpa(2, 50, 6, scale_up=DISABLED), PLAIN, 90).target == 6
+
+
+def test_behavior_may_be_overruled() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", honour_scale_up_behavior="false")
+    assert judge(hpa(2, 50, 2, scale_up=DISABLED), asked, 90).target == 9
+
+
+@pytest.mark.parametrize(
+    ("behavior", "floors"),
+    [
+        (policies(("Pods", 2, 60)), [4, 6, 8, 10]),
+        (policies(("Pods", 2, 150)), [4, 4, 6, 6]),
+        (policies(("Percent", 100, 60)), [4, 8, 16, 20]),
+        (policies(("Percent", 10, 60)), [3, 4, 5, 6]),
+        (policies(("Percent", 100, 30), ("Pods", 4, 15)), [6, 12, 20, 20]),
+        (policies(("Percent", 100, 15), ("Pods", 4, 15), select="Min"), [4, 8, 12, 16]),
+    ],
+    ids=["pods", "pods in a long period", "percent", "percent rounds up", "max", "min"],
+)
+def test_policies_of_the_behavior_limit_each_step(behavior: Any, floors: list[int]) -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="50")
+    assert climbing(hpa(2, 50, 2, scale_up=behavior), asked, 4) == floors
+
+
+@pytest.mark.parametrize(
+    "behavior",
+    [None, policies(("Pods", 4, 15), ("Percent", 100, 15), select="Max"), policies(), policies(select="Max")],
+    ids=["none", "as the API server fills it in", "empty", "only that the larger counts"],
+)
+def test_without_a_behavior_of_its_users_an_hpa_has_no_limit_of_it(behavior: Any) -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="50")
+    assert climbing(hpa(2, 50, 2, scale_up=behavior), asked, 1) == [20]
+
+
+# Deadband and lowering window.
+
+
+def test_a_floor_within_the_deadband_stays() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="2")
+    for value, target in ((90, 10), (80, 10), (79, 10), (70, 7), (101, 11)):
+        assert judge(hpa(10, 50, 10), asked, value, rules=NO_AGE).target == target
+    assert reasons(judge(hpa(10), asked, 90, rules=NO_AGE)) == ["Deadband", "FollowsQuery"]
+
+
+def test_a_deadband_may_be_a_share() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="5%")
+    assert judge(hpa(40, 50, 40), asked, 380, rules=NO_AGE).target == 40
+    assert judge(hpa(40, 50, 40), asked, 370, rules=NO_AGE).target == 37
+
+
+def test_a_wobble_is_written_once() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="10m", deadband="5%")
+    world = World(hpa(20, 500, 40), asked)
+    changes = sum(world.cycle(400 * (1.05 if number % 2 else 0.95)).changes for number in range(20))
+    assert changes <= 2
+    assert sum(world.cycle(400 * (1.05 if number % 2 else 0.95)).changes for number in range(20)) == 0
+
+
+def test_a_floor_is_lowered_to_the_highest_of_its_window() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
+    world = World(hpa(10, 50, 10), asked)
+    floors = []
+    for value in (100, 80, 60, 40, 40, 40, 40, 40, 40, 40):
+        world.cycle(value)
+        floors.append(world.bounds[0])
+    # 300 s are four cycles of 75 s; a twentieth of the window may be added.
+    assert floors == [10, 10, 10, 10, 10, 8, 6, 4, 4, 4]
+
+
+def test_a_raise_is_never_held_by_the_window() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
+    world = World(hpa(10, 50, 10), asked)
+    world.cycle(50)
+    assert world.cycle(300).target == 30
+
+
+def test_the_window_says_what_it_holds() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
+    decision = judge(hpa(10), asked, 50, rules=NO_AGE)
+    assert reasons(decision) == ["LoweringWindow", "FollowsQuery"]
+    assert decision.causes[0].detail == "5 is wanted, but 10 was within the lowering window"
+    assert decision.pending
+
+
+def test_a_history_too_old_to_trust_begins_the_window_anew() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
+    world = World(hpa(10, 50, 10), asked)
+    world.cycle(100)
+    world.now += 3600
+    assert world.cycle(40).target == 10
+    for _ in range(3):
+        assert world.cycle(40).target == 10
+    world.cycle(40)
+    assert world.cycle(40).target == 4
+
+
+def test_during_missing_data_the_present_floor_counts_as_wanted() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
+    world = World(hpa(10, 50, 10), asked)
+    world.cycle(100)
+    for _ in range(6):
+        world.cycle(failure())
+    assert world.cycle(40).target == 10
+
+
+# Caps.
+
+
+def test_the_floor_stays_within_bounds_of_its_own() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", minimum_replicas="7", maximum_replicas="12")
+    assert judge(hpa(8), asked, 0, rules=NO_AGE).target == 7
+    decision = judge(hpa(8), asked, 1000)
+    assert (decision.target, reasons(decision)) == (12, ["FollowsQuery", "AtUpperBound"])
+
+
+@pytest.mark.parametrize("asked", [{"max_replicas_policy": "clamp"}, {"maximum_replicas": "50"}])
+def test_a_spike_beyond_all_numbers_ends_at_the_cap(asked: dict[str, str]) -> None:
+    decision = judge(hpa(5, 50, 5), spec(prometheus_query=QUERY, **asked), 1e12)
+    assert (decision.target, decision.target_maximum) == (50, 50)
+    assert "OutOfRange" in reasons(decision)
+
+
+def test_a_spike_beyond_all_numbers_without_a_cap_changes_nothing() -> None:
+    assert not judge(hpa(5, 50, 5), spec(prometheus_query=QUERY), 1e12).changes
+
+
+def test_an_own_lower_bound_may_be_below_that_of_the_process() -> None:
+    asked = spec(prometheus_query=QUERY, minimum_replicas="1")
+    assert judge(hpa(5), asked, 0, rules=NO_AGE).target == 1
+
+
+def test_an_upper_bound_below_the_lower_bound_of_the_process_wins() -> None:
+    asked = spec(prometheus_query=QUERY, maximum_replicas="2")
+    assert judge(hpa(1), asked, 100, rules=NO_AGE).target == 2
+
+
+# maxReplicas.
+
+
+def test_clamping_leaves_the_maximum_alone() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", max_replicas_policy="clamp")
+    decision = judge(hpa(5, 10, 5), asked, 250)
+    assert (decision.target, decision.target_maximum) == (10, 10)
+    assert reasons(decision) == ["FollowsQuery", "AtMaxReplicas"]
+
+
+def test_a_raised_maximum_is_taken_back() -> None:
+    world = World(hpa(5, 10, 5), PLAIN)
+    decision = world.cycle(250)
+    assert world.bounds == (25, 26)
+    assert reasons(decision) == ["FollowsQuery", "MaxRaised"]
+    decision = world.cycle(150)
+    assert world.bounds == (15, 16)
+    assert reasons(decision) == ["FollowsQuery", "MaxTakenBack"]
+    world.cycle(60)
+    assert world.bounds == (6, 10)
+
+
+def test_the_maximum_is_never_raised_for_the_ratio() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", scale_down_max_ratio="0.2")
+    decision = judge(hpa(5, 10, 20), asked, 60)
+    assert (decision.target, decision.target_maximum) == (10, 10)
+    assert "AtMaxReplicas" in reasons(decision)
+
+
+def test_a_failure_does_not_take_a_raised_maximum_back() -> None:
+    world = World(hpa(5, 10, 5), PLAIN)
+    world.cycle(250)
+    world.cycle(failure())
+    assert world.bounds == (25, 26)
+
+
+def test_an_upper_bound_limits_a_raised_maximum() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", maximum_replicas="25")
+    assert judge(hpa(5, 10, 5), asked, 900).target_maximum == 25
+
+
+def test_a_maximum_that_somebody_changed_is_theirs() -> None:
+    world = World(hpa(5, 10, 5), PLAIN)
+    world.cycle(250)
+    world.set(maximum=30)
+    decision = world.cycle(60)
+    assert world.bounds == (6, 30)
+    assert "ChangedByOthers" in reasons(decision)
+
+
+# Rollouts.
+
+CHECKED = spec(prometheus_query=QUERY, requests_per_replica="10", enable_scale_down_ratio_deployment_checking="true")
+ROLLING = Rollout("rolling", "Deployment web has 2 new pods of 8")
+
+
+def test_a_rollout_holds_the_floor_and_never_drops_it() -> None:
+    decision = judge(hpa(10), CHECKED, 40, rollout=ROLLING, rules=NO_AGE)
+    assert (decision.action, reasons(decision)) == ("hold", ["RolloutInProgress", "FollowsQuery"])
+    assert judge(hpa(10), CHECKED, 40, rollout=Rollout("steady"), rules=NO_AGE).target == 4
+    assert judge(hpa(10), CHECKED, 200, rollout=ROLLING).target == 20
+
+
+def test_a_rollout_is_looked_at_only_where_that_is_asked_for() -> None:
+    assert judge(hpa(10), PLAIN, 40, rollout=ROLLING, rules=NO_AGE).target == 4
+
+
+@pytest.mark.parametrize("rollout", [None, Rollout("unknown", "forbidden")])
+def test_an_unknown_rollout_holds_too(rollout: Rollout | None) -> None:
+    assert judge(hpa(10), CHECKED, 40, rollout=rollout).reason == "RolloutUnknown"
+
+
+def test_a_rollout_that_does_not_end_holds_the_floor_no_longer() -> None:
+    world = World(hpa(10, 50, 10), CHECKED, Rules(age_query="", rollout_limit=4 * CYCLE))
+    for _ in range(4):
+        assert world.cycle(40, rollout=ROLLING).action == "hold"
+    decision = world.cycle(40, rollout=ROLLING)
+    assert decision.target == 4
+    assert "RolloutExpired" in reasons(decision)
+
+
+def test_each_rollout_has_its_own_time() -> None:
+    world = World(hpa(10, 50, 10), CHECKED, Rules(age_query="", rollout_limit=3 * CYCLE))
+    for state in (ROLLING, ROLLING, Rollout("steady"), ROLLING, ROLLING):
+        world.cycle(100, rollout=state)
+    assert world.cycle(40, rollout=ROLLING).action == "hold"
+
+
+# Replicas that are not known.
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"replicas": None, "conditions": ()},
+        {"replicas": 10, "conditions": (Condition("AbleToScale", "False", "FailedGetScale"),)},
+    ],
+    ids=["no status yet", "the scale can't be read"],
+)
+def test_without_known_replicas_nothing_is_lowered(more: dict[str, Any]) -> None:
+    thing = hpa(10, 50, **more)
+    assert judge(thing, PLAIN, 40, rules=NO_AGE).reason == "ReplicasUnknown"
+    assert judge(thing, PLAIN, 400).target == 40
+
+
+# Pauses and dry runs.
+
+
+def test_a_pause_leaves_everything_as_it_is() -> None:
+    paused = spec(prometheus_query=QUERY, paused="true")
+    for value in (0, 1000):
+        decision = judge(hpa(), paused, value)
+        assert (decision.action, reasons(decision)) == ("skip", ["Paused"])
+
+
+def test_a_pause_of_one_direction_leaves_the_other() -> None:
+    down = spec(prometheus_query=QUERY, requests_per_replica="10", paused_scale_down="true")
+    assert judge(hpa(10), down, 40, rules=NO_AGE).reason == "PausedScaleDown"
+    assert judge(hpa(10), down, 400).target == 40
+    up = spec(prometheus_query=QUERY, requests_per_replica="10", paused_scale_up="true")
+    decision = judge(hpa(10), up, 400)
+    assert (decision.action, reasons(decision)) == ("hold", ["PausedScaleUp", "FollowsQuery"])
+    assert judge(hpa(10), up, 40, rules=NO_AGE).target == 4
+
+
+def test_a_pause_ends_by_itself() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", paused="2027-01-15T08:05:00Z")
+    world = World(hpa(10, 50, 10), asked)  # begins at 08:00:00
+    decision = world.cycle(40)
+    assert decision.causes[0].detail == "paused for another 5m"
+    while world.now < NOW + 300:
+        assert world.cycle(40).action == "skip"
+    assert world.cycle(40).target == 4
+
+
+def test_a_dry_run_decides_all_the_same() -> None:
+    decision = judge(hpa(10), spec(prometheus_query=QUERY, dry_run="true"), 20)
+    assert (decision.action, decision.target, decision.dry_run) == ("raise", 20, True)
+    assert reasons(decision) == ["FollowsQuery", "DryRun"]
+    assert "DryRun" not in reasons(judge(hpa(20), spec(prometheus_query=QUERY, dry_run="true"), 20))
+
+
+# Sources that can't know.
+
+
+def aged(seconds: float) -> dict[Query, Any]:
+    return {Query("time() - min(min_over_time(timestamp(up)[300s:15s]))"): answer(seconds)}
+
+
+def test_a_server_whose_data_are_old_enough_lowers_at_once() -> None:
+    assert judge(hpa(10), RATED, 40, others=aged(300)).target == 4
+    assert judge(hpa(10), RATED, 40, others=aged(285)).target == 4
+
+
+def test_young_data_hold_the_floor_as_far_as_the_query_looks_back() -> None:
+    for age in (0, 60, 284):
+        decision = judge(hpa(10), RATED, 40, others=aged(age))
+        assert (decision.action, decision.reason, decision.age) == ("hold", "ColdSource", age)
+    assert judge(hpa(10), RATED, 400, others=aged(10)).target == 40
+
+
+def test_it_is_said_how_the_age_is_known() -> None:
+    def detail(history: History, **more: Any) -> str:
+        return judge(hpa(10), RATED, 40, history=history, **more).causes[0].detail
+
+    recent = History(evaluated=NOW - 60, answered=NOW - 70)
+    start = "the query looks back 5m, and "
+    assert detail(recent, others=aged(60)) == start + "the data of server default are 60s old"
+    assert detail(recent) == start + "server default does not say how old its data are, and has answered for 70s"
+    recovering = msgspec.structs.replace(recent, recovering=True)
+    assert detail(recovering, others=aged(300)) == start + "the answers have been without a gap for 70s"
+
+
+def test_a_query_that_does_not_look_back_needs_no_age() -> None:
+    assert judge(hpa(10), PLAIN, 40).target == 4
+
+
+def test_a_server_without_an_age_has_to_answer_for_the_whole_range() -> None:
+    world = World(hpa(10, 50, 10), RATED)
+    targets = [world.cycle(40).target for _ in range(6)]
+    assert targets == [10, 10, 10, 10, 4, 4]
+
+
+def test_after_an_outage_the_whole_range_has_to_pass_whatever_the_server_says() -> None:
+    world = World(hpa(10, 50, 10), RATED, Rules())
+    assert world.cycle(100, others=aged(300)).target == 10
+    world.cycle(failure(), others=aged(300))
+    targets = [world.cycle(40, others=aged(300)).target for _ in range(6)]
+    assert targets == [10, 10, 10, 10, 4, 4]
+
+
+def test_an_answer_that_was_empty_counts_as_an_outage() -> None:
+    world = World(hpa(10, 50, 10), RATED, Rules())
+    world.cycle(100, others=aged(300))
+    world.cycle(answer(), others=aged(300))
+    assert world.cycle(40, others=aged(300)).reason == "ColdSource"
+
+
+def test_the_ramp_of_a_server_that_lost_its_data_moves_nothing() -> None:
+    """A true rate of 110/s as ``sum(rate(x[5m]))`` gave it after the data were wiped."""
+    asked = spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10")
+    world = World(hpa(3, 50, 11), asked, Rules())
+    world.cycle(110, others=aged(300))
+    assert world.bounds[0] == 11
+    for seconds, value in ((10, 1.9), (60, 20), (120, 42), (180, 64), (240, 88)):
+        world.cycle(value, others=aged(seconds))
+        assert world.bounds[0] == 11
+    world.cycle(108, others=aged(300))
+    assert world.bounds[0] == 11
+
+
+def test_the_guard_can_be_switched_off_and_has_a_longest_time() -> None:
+    assert judge(hpa(10), RATED, 40, rules=Rules(cold_guard=False)).target == 4
+    long = spec(prometheus_query="avg_over_time(x[7d])", requests_per_replica="10")
+    world = World(hpa(10, 50, 10), long, Rules(age_query="", longest_guard=150))
+    assert [world.cycle(40).target for _ in range(4)] == [10, 10, 4, 4]
+
+
+def test_a_range_behind_a_recording_rule_can_be_said() -> None:
+    asked = spec(prometheus_query="job:requests:rate10m", requests_per_replica="10", query_range="150")
+    world = World(hpa(10, 50, 10), asked)
+    assert [world.cycle(40).target for _ in range(4)] == [10, 10, 4, 4]
+
+
+# Incidents.
+
+GUARDED = spec(prometheus_query=QUERY, requests_per_replica="10", hold_query="errors > 0.05", hold_cool_down="150")
+HOLD = Query("errors > 0.05")
+
+
+def test_an_incident_holds_the_floor_until_it_is_over_and_cooled_down() -> None:
+    world = World(hpa(10, 50, 10), GUARDED)
+    firing, calm = {HOLD: answer(0.2)}, {HOLD: answer()}
+    assert world.cycle(40, others=firing).reason == "IncidentHold"
+    assert world.cycle(40, others=calm).reason == "IncidentHold"
+    assert world.cycle(40, others=calm).target == 4
+
+
+def test_an_incident_does_not_keep_the_floor_from_rising() -> None:
+    assert judge(hpa(10), GUARDED, 400, others={HOLD: answer(1)}).target == 40
+
+
+@pytest.mark.parametrize("calm", [answer(), answer(0), answer(0, 0)])
+def test_no_series_and_zeros_are_no_incident(calm: Answer) -> None:
+    assert judge(hpa(10), GUARDED, 40, others={HOLD: calm}, rules=NO_AGE).target == 4
+
+
+@pytest.mark.parametrize("outcome", [failure(), answer("NaN"), answer(warnings=("partial",)), None])
+def test_an_incident_that_can_not_be_told_holds_the_floor(outcome: Any) -> None:
+    others = {} if outcome is None else {HOLD: outcome}
+    decision = judge(hpa(10), GUARDED, 40, others=others, rules=NO_AGE)
+    assert (decision.action, decision.reason) == ("hold", "HoldQueryFailed")
+
+
+# All reasons are there, and the judgement is a function.
+
+
+def test_every_reason_for_a_hold_is_given() -> None:
+    asked = spec(
+        prometheus_query=QUERY,
+        paused_scale_down="true",
+        hold_query="errors > 0.05",
+        enable_scale_down_ratio_deployment_checking="true",
+    )
+    thing = hpa(10, 50, None, conditions=())
+    decision = judge(thing, asked, 0, others={HOLD: answer(1)}, rollout=ROLLING)
+    assert reasons(decision) == [
+        "IncidentHold",
+        "RolloutInProgress",
+        "ReplicasUnknown",
+        "PausedScaleDown",
+        "FollowsLowerBound",
+    ]
+
+
+def test_a_state_that_can_not_be_read_is_told() -> None:
+    decision = judge(hpa(10), PLAIN, 100, state_problem="the state annotation can't be read: x")
+    assert reasons(decision) == ["FollowsQuery", "StateUnreadable"]
+
+
+def test_equal_subjects_get_equal_decisions() -> None:
+    subject = Subject(hpa=hpa(), asked=TWO, outcomes={Query("a"): answer(1), Query("b"): failure()}, now=NOW)
+    again = msgspec.structs.replace(subject, outcomes=dict(reversed(list(subject.outcomes.items()))))
+    assert decide(subject) == decide(subject) == decide(again)
+
+
+def test_a_clock_that_goes_back_lowers_nothing_early() -> None:
+    world = World(hpa(10, 50, 10), RATED)
+    world.cycle(100)
+    world.now -= 7200
+    for _ in range(4):
+        assert world.cycle(40).target == 10
+    assert not math.isnan(world.history.answered or 0.0)
+    assert world.history.evaluated is not None
+    assert History().evaluated is None
+
+
+def test_the_default_query_spec_is_the_older_controllers() -> None:
+    assert QuerySpec("x") == QuerySpec("x", 1.0, 0.0)

@@ -1,0 +1,105 @@
+"""How far back a query looks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpa_scaler.promql import lookback
+
+M, H, D = 60, 3600, 86400
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("up", 0),
+        ("", 0),
+        ("42", 0),
+        ("sum(rate(x[5m]))", 5 * M),
+        ("sum(rate(x{a='b'}[5m])) by (app)", 5 * M),
+        ("sum by (app) (rate(x[5m]))", 5 * M),
+        ("rate(x[1h30m])", 90 * M),
+        ("rate(x[1w2d])", 9 * D),
+        ("rate(x[1y])", 365 * D),
+        ("rate(x[1500ms])", 1.5),
+        ("rate(x[ 5m ])", 5 * M),
+        ("rate(x [5m])", 5 * M),
+        ("rate(x[300])", 300),
+        ("rate(a[1m]) + rate(b[10m]) / rate(c[5m])", 10 * M),
+        ("max(rate(a[10m]), rate(b[1m]))", 10 * M),
+        ("max_over_time(rate(x[5m])[1h:1m])", H + 5 * M),
+        ("max_over_time(rate(x[5m])[1h:])", H + 5 * M),
+        ("max_over_time(rate(x[5m])[1h : 1m])", H + 5 * M),
+        ("max_over_time((rate(a[5m]) + rate(b[20m]))[1h:1m])", H + 20 * M),
+        ("max_over_time(sum(rate(x[5m]))[1h:1m] offset 1d)", D + H + 5 * M),
+        ("rate(x[5m] offset 1h)", H + 5 * M),
+        ("rate(x[5m]) offset 1h", H + 5 * M),
+        ("x offset 1h + rate(y[5m])", H),
+        ("rate(x[5m] OFFSET 1h)", H + 5 * M),
+        ("rate(x[5m] offset -1h)", 5 * M),
+        ("rate(x[5m] offset - 1h)", 5 * M),
+        ("rate(x[5m] @ 1609746000)", 5 * M),
+        ("rate(x[5m] @ end())", 5 * M),
+        ("rate(x[5m] @ start() offset 1h)", H + 5 * M),
+        ("rate(x[5m] @ 1609746000.5) > 3", 5 * M),
+        ("http_offset_total", 0),
+        ("sum(offset_total[5m])", 5 * M),
+        ("job:requests:rate5m", 0),
+        ('label_replace(rate(x[5m]), "a", "[1h]", "b", "(.*)[1d]")', 5 * M),
+        (r'x{a="\"[1h]", b=~"}[1h]"}', 0),
+        ("x{a='it\\'s [1h]'}", 0),
+        ("x{a=`\\`}[5m]", 5 * M),
+        ('{__name__="x", "quoted.label"="[1h]"}[5m]', 5 * M),
+        ("rate(x[5m]) # not rate(x[1h])\n + rate(y[6m])", 6 * M),
+        ("rate(x[5m # five\n])", 5 * M),
+        ('"# no comment" + rate(x[5m])', 5 * M),
+        ("x{a='b'} # {\n + rate(y[5m])", 5 * M),
+        ("(((rate(x[5m]))))", 5 * M),
+        ("vector(0) or rate(x[5m])", 5 * M),
+        ("sum(rate(x[5m])) or vector(0)", 5 * M),
+        ("quantile_over_time(0.9, rate(x[5m])[30m:5m])", 35 * M),
+        ("1e3 * rate(x[5m])", 5 * M),
+        ("0x1F * .5 * rate(x[5m])", 5 * M),
+        ("rate(x[5m]) unless on(a) rate(y[10m] offset 5m)", 15 * M),
+        ("time() - min(min_over_time(timestamp(up)[5m:15s]))", 5 * M),
+    ],
+)
+def test_a_query_looks_back_as_far_as_its_ranges_and_offsets_say(query: str, seconds: float) -> None:
+    found = lookback(query)
+    assert found.seconds == seconds
+    assert found.readable
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("rate(x[$__rate_interval])", 0),
+        ("rate(x[five]) + rate(y[5m])", 5 * M),
+        ("rate(x[])", 0),
+        ("rate(x[5m", 0),
+        ("rate(x[5m] offset (1h + 2h))", 5 * M),
+        ("rate(x[5m*2])", 0),
+        ("rate(x[-5m])", 0),
+    ],
+)
+def test_what_is_not_understood_is_said_so(query: str, seconds: float) -> None:
+    found = lookback(query)
+    assert found.seconds == seconds
+    assert not found.readable
+
+
+@pytest.mark.parametrize("query", ["rate(x[5m])))", "((rate(x[5m])", "rate(x[5m]) 'open", "x{a='b', rate(x[5m])"])
+def test_broken_queries_are_scanned_as_far_as_they_go(query: str) -> None:
+    assert lookback(query).seconds in (0, 5 * M)
+
+
+@given(st.text(alphabet=list("ab0159ms[](){}:'\"`#\\@ offset,\n"), max_size=60))
+def test_no_text_breaks_the_scanner(query: str) -> None:
+    assert lookback(query).seconds >= 0
+
+
+@given(st.integers(1, 10**6), st.integers(0, 10**6))
+def test_a_subquery_adds_to_what_is_inside(inner: int, outer: int) -> None:
+    assert lookback(f"f(g(x[{inner}s])[{outer}s:])").seconds == inner + outer

@@ -1,0 +1,174 @@
+"""What is written, and what gives an HPA back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hpa_builder import NO_AGE, NOW, QUERY, World, annotated, answer, hpa, judge, spec
+
+from hpa_scaler.history import History
+from hpa_scaler.rules import Rules
+from hpa_scaler.state import State, decode_state, encode_state
+from hpa_scaler.writing import change, remember, restoration, state_of
+from tightship.objects import HorizontalPodAutoscaler
+
+ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
+ANNOTATION = "/metadata/annotations/estafette.io~1hpa-scaler-state"
+
+
+def ops(body: bytes) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(body)
+    return found
+
+
+def test_a_change_tests_what_was_judged_before_it_sets_anything() -> None:
+    decision = judge(hpa(5), ASKED, 200, rules=NO_AGE)
+    patch = change(decision, ASKED, NO_AGE, NOW)
+    assert patch.path == "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web"
+    assert patch.params == {"fieldManager": "hpa-scaler", "fieldValidation": "Strict"}
+    *bounds, annotation = ops(patch.body)
+    assert bounds == [
+        {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/spec/minReplicas", "value": 5},
+        {"op": "test", "path": "/spec/maxReplicas", "value": 50},
+        {"op": "replace", "path": "/spec/minReplicas", "value": 20},
+    ]
+    assert (annotation["op"], annotation["path"]) == ("add", ANNOTATION)
+
+
+def test_the_state_goes_with_the_change() -> None:
+    decision = judge(hpa(5), ASKED, 200, rules=NO_AGE)
+    state = decode_state(ops(change(decision, ASKED, NO_AGE, NOW).body)[-1]["value"])
+    assert (state.target, state.reason) == (20, "FollowsQuery")
+    history = state.history
+    assert (history.original_min, history.original_max, history.applied_min, history.applied_max) == (5, 50, 20, 50)
+    assert history.evaluated == NOW
+
+
+def test_a_raised_maximum_is_in_the_same_patch() -> None:
+    decision = judge(hpa(5, 10), ASKED, 200, rules=NO_AGE)
+    assert ops(change(decision, ASKED, NO_AGE, NOW).body)[3:5] == [
+        {"op": "replace", "path": "/spec/minReplicas", "value": 20},
+        {"op": "replace", "path": "/spec/maxReplicas", "value": 21},
+    ]
+
+
+def test_a_dry_run_asks_the_server_only_for_its_answer() -> None:
+    dry = spec(prometheus_query=QUERY, dry_run="true")
+    assert change(judge(hpa(5), dry, 20), dry, NO_AGE, NOW).params["dryRun"] == "All"
+
+
+def test_a_decision_that_changes_nothing_has_no_patch() -> None:
+    with pytest.raises(ValueError, match="shop/web: the decision hold changes nothing"):
+        change(judge(hpa(5), ASKED, 50), ASKED, NO_AGE, NOW)
+
+
+def test_the_prefix_of_the_annotation_is_escaped() -> None:
+    rules = Rules(prefix="a~b/c", age_query="")
+    decision = judge(hpa(5), ASKED, 200, rules=rules)
+    assert (
+        ops(change(decision, ASKED, rules, NOW).body)[-1]["path"] == "/metadata/annotations/a~0b~1c~1hpa-scaler-state"
+    )
+
+
+def test_what_is_to_be_remembered_can_be_written_alone() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="10m")
+    decision = judge(hpa(10), asked, 50, rules=NO_AGE)
+    assert decision.pending
+    before = State(target=10, reason="FollowsQuery")
+    *tests, annotation = ops(remember(decision, asked, before, NO_AGE, NOW).body)
+    assert [each["op"] for each in tests] == ["test"] * 3
+    state = decode_state(annotation["value"])
+    assert (state.target, state.reason) == (10, "FollowsQuery")
+    assert state.history.floors == decision.history.floors
+
+
+# Giving back.
+
+
+def as_written(world: World) -> HorizontalPodAutoscaler:
+    """The HPA with the annotation that its history would be written in."""
+    state = State(history=world.history, target=1)
+    annotations = annotated(state=encode_state(state, world.asked, world.now))
+    return msgspec.structs.replace(world.hpa, annotations=annotations)
+
+
+def test_an_hpa_gets_its_bounds_back_and_loses_the_annotation() -> None:
+    world = World(hpa(5, 10, 5), ASKED)
+    world.cycle(250)
+    assert world.bounds == (25, 26)
+    thing = as_written(world)
+    found = restoration(thing, state_of(thing, "estafette.io")[0].history, NO_AGE, NOW)
+    assert found is not None
+    assert (found.minimum, found.maximum) == (5, 10)
+    assert ops(found.patch.body) == [
+        {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/spec/minReplicas", "value": 25},
+        {"op": "test", "path": "/spec/maxReplicas", "value": 26},
+        {"op": "replace", "path": "/spec/minReplicas", "value": 5},
+        {"op": "replace", "path": "/spec/maxReplicas", "value": 10},
+        {"op": "remove", "path": ANNOTATION},
+    ]
+    assert found.cause.detail == "minReplicas is 5 and maxReplicas 10 again"
+
+
+def test_a_bound_that_somebody_changed_stays_theirs() -> None:
+    world = World(hpa(5, 10, 5), ASKED)
+    world.cycle(250)
+    world.set(minimum=8)
+    found = restoration(as_written(world), world.history, NO_AGE, NOW)
+    assert found is not None
+    assert (found.minimum, found.maximum) == (8, 10)
+    assert "changed minReplicas from 25 to 8" in found.cause.detail
+
+
+def test_the_users_floor_never_ends_above_their_maximum() -> None:
+    world = World(hpa(10, 30, 10), ASKED)
+    world.cycle(250)
+    world.set(minimum=4, maximum=8)
+    world.cycle(50)
+    world.set(maximum=3, minimum=2)
+    found = restoration(as_written(world), world.history, NO_AGE, NOW)
+    assert found is not None
+    assert found.minimum <= found.maximum
+
+
+def test_without_its_annotation_an_hpa_is_given_back_from_memory() -> None:
+    world = World(hpa(5, 10, 5), ASKED)
+    world.cycle(80)
+    bare = msgspec.structs.replace(world.hpa, annotations={})
+    found = restoration(bare, world.history, NO_AGE, NOW)
+    assert found is not None
+    assert [each["op"] for each in ops(found.patch.body)] == ["test", "test", "test", "replace"]
+    assert found.minimum == 5
+
+
+def test_nothing_is_taken_back_where_nothing_was_set() -> None:
+    assert restoration(hpa(), History(), NO_AGE, NOW) is None
+    older = annotated(state='{"enabled":"true","prometheusQuery":"x"}')
+    assert restoration(hpa(annotations=older), History(), NO_AGE, NOW) is None
+
+
+def test_an_hpa_that_is_going_is_left_alone() -> None:
+    history = History(original_min=3, applied_min=5, original_max=50, applied_max=50)
+    assert restoration(hpa(5, deletion=3), history, NO_AGE, NOW) is None
+
+
+def test_a_state_that_can_not_be_read_is_told() -> None:
+    state, problem = state_of(hpa(annotations=annotated(state="{")), "estafette.io")
+    assert state == State()
+    assert problem.startswith("the state annotation can't be read: ")
+    assert state_of(hpa(), "estafette.io") == (State(), "")
+
+
+def test_a_restored_hpa_may_be_taken_up_again() -> None:
+    world = World(hpa(5, 10, 5), ASKED)
+    world.cycle(250)
+    found = restoration(as_written(world), world.history, NO_AGE, NOW)
+    assert found is not None
+    again = World(hpa(found.minimum, found.maximum, 5), ASKED)
+    again.cycle(answer(70))
+    assert again.history.original_min == 5
