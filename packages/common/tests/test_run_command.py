@@ -82,7 +82,9 @@ def test_all_that_is_wrong_is_told_before_anything_runs(run: Command, monkeypatc
     assert run.given == []
 
 
-def test_the_help_says_what_is_live_and_where_the_older_names_are(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_says_what_is_live_and_where_the_older_names_are(
+    run: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         run("--help")
     text = " ".join(capsys.readouterr().out.split())

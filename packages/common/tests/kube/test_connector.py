@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import socket
 import ssl
@@ -12,6 +11,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,8 +30,8 @@ NODES = "/api/v1/nodes"
 class Silent:
     """A TLS server that takes the first bytes of one request, and says nothing from then on: no farewell either."""
 
-    certificate: Path
     context: ssl.SSLContext
+    trust: ssl.SSLContext
     listener: socket.socket
     asked: bytes = b""
     done: threading.Event = field(default_factory=threading.Event)
@@ -51,7 +51,7 @@ def silent(tmp_path: Path) -> Iterator[Silent]:
     context.load_cert_chain(certificate, key)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(DEADLINE)
-        server = Silent(certificate, context, listener)
+        server = Silent(context, ssl.create_default_context(cafile=str(certificate)), listener)
         thread = threading.Thread(target=server.serve)
         thread.start()
         yield server
@@ -63,7 +63,7 @@ async def a_cancelled_request(connection: Connection, server: Silent) -> None:
     asking = asyncio.create_task(connection.request("GET", NODES))
     await until(lambda: bool(server.asked))
     asking.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
+    with pytest.raises(asyncio.CancelledError):
         await asking
 
 
@@ -71,6 +71,19 @@ async def a_request_that_times_out(connection: Connection, server: Silent) -> No
     with pytest.raises(ConnectionFailed):
         await connection.request("GET", NODES, timeout=0.5)
     assert server.asked
+
+
+async def a_request_cancelled_just_when_it_is_connected(connection: Connection, server: Silent) -> None:
+    class Cancels(ssl.SSLObject):
+        def getpeercert(self, binary_form: bool = False) -> Any:
+            asking.cancel()  # asked for when the handshake is complete, before the request is told so
+            return super().getpeercert(binary_form)
+
+    server.trust.sslobject_class = Cancels
+    asking = asyncio.create_task(connection.request("GET", NODES))
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert not server.asked
 
 
 async def a_watch_cancelled_while_it_opens(connection: Connection, server: Silent) -> None:
@@ -81,14 +94,22 @@ async def a_watch_cancelled_while_it_opens(connection: Connection, server: Silen
     watching = asyncio.create_task(watch())
     await until(lambda: bool(server.asked))
     watching.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
+    with pytest.raises(asyncio.CancelledError):
         await watching
 
 
-@pytest.mark.parametrize("work", [a_cancelled_request, a_request_that_times_out, a_watch_cancelled_while_it_opens])
+WORK = [
+    a_cancelled_request,
+    a_request_that_times_out,
+    a_request_cancelled_just_when_it_is_connected,
+    a_watch_cancelled_while_it_opens,
+]
+
+
+@pytest.mark.parametrize("work", WORK)
 def test_no_socket_outlives_its_client(silent: Silent, work: Callable[[Connection, Silent], Awaitable[None]]) -> None:
     host, port = silent.listener.getsockname()
-    access = Access(f"https://{host}:{port}", tls=ssl.create_default_context(cafile=str(silent.certificate)))
+    access = Access(f"https://{host}:{port}", tls=silent.trust)
 
     async def main() -> None:
         async def load() -> Loaded:
