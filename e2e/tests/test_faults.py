@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -394,6 +396,29 @@ def test_an_outage_refuses_and_cuts_and_ends(on_site: OnSite) -> None:
         await on.make("a")
 
     on_site(work)
+
+
+@pytest.mark.parametrize("through_proxy", [False, True], ids=["client", "proxy"])
+def test_no_socket_outlives_the_client_of_a_server_that_falls_silent(
+    empty_plane: ControlPlane, tmp_path: Path, through_proxy: bool
+) -> None:
+    async def work(api: Client) -> None:
+        async with site(empty_plane, api, tmp_path) as on:
+
+            async def ask() -> None:
+                await (on.connection.request("GET", MAPS) if through_proxy else api.list("ConfigMap"))
+
+            await ask()
+            silence.enter_context(empty_plane.paused("kube-apiserver"))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(ask(), 1)
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ResourceWarning)
+        with ExitStack() as silence:
+            empty_plane.run(work)
+        gc.collect()
+    assert [str(each.message) for each in warned] == []
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, ConnectionResetError])

@@ -16,6 +16,8 @@ from typing import Any, Self, TypeVar
 import aiohttp
 import msgspec
 
+from tightship.kube.connector import Connector
+
 Json = dict[str, Any]
 Items = list[Json]
 T = TypeVar("T")
@@ -95,7 +97,7 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=self.concurrency, ssl=self._trust)
+        connector = Connector(tls=self._trust, limit=self.concurrency)
         self._session = aiohttp.ClientSession(self.server, connector=connector, headers=self._headers, timeout=TIMEOUT)
         return self
 

@@ -25,6 +25,7 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
+from tightship.kube.connector import Connector
 from tightship_e2e.client import Json, break_off, wait_for
 from tightship_e2e.faults import Answer, Call, Fault, Hang, Plan, Reset, ResetMidAnswer, SilentWatch, Slow, WatchError
 from tightship_e2e.plane import ControlPlane
@@ -93,7 +94,7 @@ class FaultProxy:
     async def __aenter__(self) -> Self:
         trust = ssl.create_default_context(cafile=str(self._ca_file))
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=trust),
+            connector=Connector(tls=trust),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,

@@ -4,8 +4,8 @@
         ...
         await recorder.check()       # raises with everything that was wrong, in the order in which it was seen
 
-Nothing here goes through our code: objects are plain JSON, names and words are written out. Every write of a node is
-one event of its watch, so that no state in between is missed.
+No object goes through our code: all are plain JSON, names and words are written out. Every write of a node is one event
+of its watch, so that no state in between is missed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Self
 
 import aiohttp
 
+from tightship.kube.connector import Connector
 from tightship_e2e.audit import AuditEvent
 from tightship_e2e.client import RESOURCES, Client, Json, break_off, wait_for
 from tightship_e2e.fault_proxy import Record
@@ -92,7 +93,7 @@ class Recorder:
         trust = ssl.create_default_context(cafile=str(self.plane.ca_file))
         self._session = aiohttp.ClientSession(
             self.plane.server,
-            connector=aiohttp.TCPConnector(limit=0, ssl=trust),
+            connector=Connector(tls=trust),
             headers={"Authorization": f"Bearer {self.plane.token}", "User-Agent": "recorder"},
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             read_bufsize=1 << 20,

@@ -34,6 +34,7 @@ class Command:
             does="again and again",
             description="Runs.",
             live="queries and limits",
+            migration="docs/moving.md",
             settings=Own,
             serve=self.serve,
         )
@@ -81,9 +82,12 @@ def test_all_that_is_wrong_is_told_before_anything_runs(run: Command, monkeypatc
     assert run.given == []
 
 
-def test_the_help_says_what_is_live(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_says_what_is_live_and_where_the_older_names_are(
+    run: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         run("--help")
     text = " ".join(capsys.readouterr().out.split())
     assert "ConfigMap with queries and limits, watched" in text
     assert "Queries and limits come from the ConfigMap, live." in text
+    assert "the older controller's names included (docs/moving.md);" in text

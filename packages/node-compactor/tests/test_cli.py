@@ -191,6 +191,10 @@ def test_colour_is_for_terminals_that_want_it(data: Path) -> None:
     assert "\x1b[" not in on_a_terminal(arguments, 120, TERM="dumb")
 
 
+def test_the_help_of_run_leads_to_the_page_with_the_older_names(cli: Any) -> None:
+    assert "included (docs/migration.md)" in " ".join(cli("run", "--help").out.split())
+
+
 @pytest.mark.parametrize("what", ["plan", "explain"])
 def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: str) -> None:
     outcome = cli(what, "--help")

@@ -147,6 +147,10 @@ def test_an_output_without_unicode_is_ascii(cluster: Path, start: Any) -> None:
     assert b"Excess " in out
 
 
+def test_the_help_of_run_leads_to_the_page_with_the_older_names(cli: Any) -> None:
+    assert "included (docs/migration-node-refiner.md)" in " ".join(cli("run", "--help").out.split())
+
+
 @pytest.mark.parametrize("what", ["plan", "explain"])
 def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: str) -> None:
     outcome = cli(what, "--help")

@@ -21,6 +21,7 @@ def add_run(commands: argparse._SubParsersAction[Parser], program: str) -> None:
         description="Run the controller: mark underutilized nodes, drain the least utilized, hand it to the Cluster "
         "Autoscaler, again and again. Serves metrics, probes and its last plan over HTTP.",
         live="pools and gates",
+        migration="docs/migration.md",
         settings=RunSettings,
         serve=serve,
     )

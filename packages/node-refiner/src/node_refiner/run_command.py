@@ -22,6 +22,7 @@ def add_run(commands: argparse._SubParsersAction[Parser], program: str) -> None:
         "disturbs least, hand it to the Cluster Autoscaler, again and again. Serves metrics, probes and its last plan "
         "over HTTP.",
         live="threshold, minimums and pauses",
+        migration="docs/migration-node-refiner.md",
         settings=RunSettings,
         serve=serve,
     )

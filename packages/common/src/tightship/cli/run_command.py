@@ -19,7 +19,7 @@ _Settings = TypeVar("_Settings", bound=ProcessSettings)
 Serve = Callable[[Runtime, _Settings, Mapping[str, str]], Awaitable[None]]
 """Runs a controller until ``runtime.stop``, by its settings and the environment."""
 
-_EPILOG = """Everything can also be set in the environment, the older controller's names included (docs/migration.md);
+_EPILOG = """Everything can also be set in the environment, the older controller's names included ({migration});
 flags come first. {live} come from the ConfigMap, live.
 exit codes: 0 stopped by SIGTERM; 1 an error; 64 wrong usage; 130 interrupted."""
 
@@ -47,19 +47,21 @@ def add_run(
     does: str,
     description: str,
     live: str,
+    migration: str,
     settings: type[_Settings],
     serve: Serve[_Settings],
 ) -> None:
     """Add the command to *commands*.
 
     *program* is the controller's name. *does* is what it does in a few words, *live* what its ConfigMap holds, such as
-    "pools and gates". *serve* runs it by its *settings*.
+    "pools and gates"; *migration* the page that has the names of the older controller. *serve* runs it by its
+    *settings*.
     """
     run = commands.add_parser(
         "run",
         help=f"run the controller: {does}",
         description=description,
-        epilog=_EPILOG.format(live=live[:1].upper() + live[1:]),
+        epilog=_EPILOG.format(live=live[:1].upper() + live[1:], migration=migration),
     )
     run.usage = f"{program} run [flags]"
     where = run.add_argument_group("cluster")

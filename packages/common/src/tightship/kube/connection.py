@@ -20,6 +20,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from tightship import __version__
 from tightship.kube import credentials
+from tightship.kube.connector import Connector
 from tightship.kube.credentials import Access, Credentials
 from tightship.kube.errors import (
     ConnectionFailed,
@@ -33,7 +34,6 @@ from tightship.kube.errors import (
 CONNECT_TIMEOUT = 10.0
 """Seconds for the TCP and TLS handshakes."""
 
-_IDLE = 60.0
 _READ_BUFFER = 1 << 20
 
 
@@ -85,7 +85,7 @@ class Connection:
         self._retry = retry
         self._timeout = timeout
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
+            connector=Connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_READ_BUFFER,
             headers={
