@@ -37,8 +37,8 @@ HERE = Path(__file__).resolve().parent
 class Tool:
     """A program: its name, its module's folder, its package, what the linker sets.
 
-    `sets` maps a Go variable to a value, in which `{version}`, `{major}` and
-    `{minor}` are those of the module path `pinned` in go.mod.
+    `sets` maps a Go variable to a value, in which `{version}`, `{major}`, `{minor}`
+    and `{patch}` are those of the module path `pinned` in go.mod.
     """
 
     name: str
@@ -60,6 +60,14 @@ def _kubernetes(name: str) -> Tool:
     return Tool(name, "kubernetes", f"{pinned}/cmd/{name}", pinned, versions)
 
 
+def _prometheus(name: str) -> Tool:
+    # The module of Prometheus 3.13.5 is v0.313.5; unset, a server tells its clients no version.
+    versions = (("github.com/prometheus/common/version.Version", "{minor[0]}.{minor[1]}{minor[2]}.{patch}"),)
+    pinned = "github.com/prometheus/prometheus"
+    # Without the tag, most of the build is the clients of clouds whose machines it could discover.
+    return Tool(name, "prometheus", f"{pinned}/cmd/{name}", pinned, versions, "remove_all_sd")
+
+
 # The order is that of the build: what is needed first comes first.
 TOOLS = (
     Tool("etcd", "kubernetes", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
@@ -75,6 +83,8 @@ TOOLS = (
         (("helm.sh/helm/v4/internal/version.version", "{version}"),),
     ),
     _kubernetes("kubectl"),
+    _prometheus("prometheus"),
+    _prometheus("promtool"),
 )
 
 
@@ -106,9 +116,9 @@ def pinned_version(tool: Tool) -> str:
 def go_flags(tool: Tool) -> list[str]:
     """The flags of `go build`; they are part of the key."""
     version = pinned_version(tool)
-    major, minor = version.lstrip("v").split(".")[:2]
-    sets = (f"-X {k}={v.format(version=version, major=major, minor=minor)}" for k, v in tool.sets)
-    ldflags = " ".join(["-s -w", *sets])
+    major, minor, patch = version.lstrip("v").split(".", 2)
+    fields = {"version": version, "major": major, "minor": minor, "patch": patch}
+    ldflags = " ".join(["-s -w", *(f"-X {name}={value.format(**fields)}" for name, value in tool.sets)])
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", ldflags]
     return [*flags, "-tags", tool.tags] if tool.tags else flags
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from clusters import node
+from parents import leaves_nothing
 
 from tightship_e2e import Client, ControlPlane, PlaneError, wait_for
 from tightship_e2e.binaries import environment
@@ -33,14 +32,6 @@ def deployment(name: str, replicas: int) -> Json:
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
         },
     }
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for yet counts as ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def test_what_a_test_has_started_and_has_ended_is_no_failure_of_the_plane(control_plane: ControlPlane) -> None:
@@ -140,13 +131,4 @@ with plane.paused("kube-scheduler"):
 
 def test_a_killed_parent_leaves_nothing() -> None:
     require_binaries()
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout
-        started = json.loads(parent.stdout.readline())
-        assert len(started["pids"]) == 6
-        assert not any(gone(pid) for pid in started["pids"])
-        parent.kill()
-    until = time.monotonic() + DEADLINE
-    while not all(gone(pid) for pid in started["pids"]) or Path(started["data"]).exists():
-        assert time.monotonic() < until, started
-        time.sleep(0.05)  # noqa: TID251 - between two looks at a condition with a deadline
+    leaves_nothing(PARENT, processes=6)

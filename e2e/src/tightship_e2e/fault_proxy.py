@@ -1,11 +1,12 @@
-"""A proxy between a controller and the API server that disturbs chosen calls.
+"""A proxy between a controller and a server that disturbs chosen calls.
 
     async with FaultProxy(plane, at_write(3, Reset(done=True, after=kill))) as proxy:
         kubeconfig = proxy.kubeconfig(path, base=plane.service_account_kubeconfig("ns", "name"))
 
-It runs in the test's own event loop: what blocks the loop blocks the proxy, so wait for processes in threads. It
-speaks plain HTTP on loopback and passes the client's Authorization header on; a kubeconfig with a client certificate
-instead of a token does not work through it.
+    async with Proxy(prometheus.url, demanding({"X-Scope-OrgID": "shop"})) as proxy:
+        ...  # proxy.url is what the controller asks
+
+It runs in the test's own event loop: what blocks the loop blocks the proxy, so wait for processes in threads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +28,19 @@ from yarl import URL
 
 from tightship.kube.connector import Connector
 from tightship_e2e.client import Json, break_off, wait_for
-from tightship_e2e.faults import Answer, Call, Fault, Hang, Plan, Reset, ResetMidAnswer, SilentWatch, Slow, WatchError
+from tightship_e2e.faults import (
+    Answer,
+    Call,
+    Fault,
+    Hang,
+    Plan,
+    Reset,
+    ResetMidAnswer,
+    SilentWatch,
+    Slow,
+    Verbatim,
+    WatchError,
+)
 from tightship_e2e.plane import ControlPlane
 
 T = TypeVar("T")
@@ -40,7 +53,7 @@ REBIND = 5.0  # seconds in which the port of an outage must be had again
 
 @dataclass
 class Record:
-    """What became of a call. `status` is the API server's (None: it was not asked), `answered` what the client got."""
+    """What became of a call. `status` is the server's (None: it was not asked), `answered` what the client got."""
 
     call: Call
     fault: Fault | None = None
@@ -48,20 +61,30 @@ class Record:
     answered: int | None = None  # None: no whole answer
 
 
-class FaultProxy:
-    """Forwards to a plane's API server and disturbs what `plan` says. An error in a plan or hook ends up in the test.
+class Proxy:
+    """Forwards to *server* and disturbs what `plan` says. An error in a plan or hook ends up in the test.
 
-    `plan` may be exchanged at any time; None disturbs nothing. Writes are carried out even when the client is gone
-    meanwhile, as they would be behind a real connection.
+    `plan` may be exchanged at any time; None disturbs nothing. Calls with one of *writes*, verbs of HTTP, are carried
+    out even when the client is gone meanwhile, as they would be behind a real connection; others end with their client.
+    *trust* is for a server that speaks TLS. With *tls* the proxy speaks TLS to its clients, else plain HTTP.
     """
 
-    def __init__(self, plane: ControlPlane, plan: Plan | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        plan: Plan | None = None,
+        *,
+        writes: frozenset[str] = frozenset(),
+        trust: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.plan = plan
         self.log: list[Record] = []
         self.port = 0
-        self._server = plane.server
-        self._ca_file = plane.ca_file
-        self._base = plane.kubeconfig
+        self._server = server
+        self._verbs_of_writes = writes
+        self._trust = trust
+        self._tls = tls
         self._writes = 0
         self._tasks: set[asyncio.Task[web.StreamResponse]] = set()
         self._failure: Exception | None = None
@@ -75,26 +98,16 @@ class FaultProxy:
     @property
     def url(self) -> str:
         """Where clients find the proxy."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def writes(self) -> list[Record]:
         """The mutating calls so far."""
         return [record for record in self.log if record.call.write_number]
 
-    def kubeconfig(self, path: Path, *, base: Path | None = None) -> Path:
-        """Write a kubeconfig like *base* (the administrator's) whose server is the proxy."""
-        config = yaml.safe_load((base or self._base).read_text())
-        for entry in config["clusters"]:
-            entry["cluster"] = {"server": self.url}
-        path.write_text(json.dumps(config))
-        path.chmod(0o600)
-        return path
-
     async def __aenter__(self) -> Self:
-        trust = ssl.create_default_context(cafile=str(self._ca_file))
         self._session = aiohttp.ClientSession(
-            connector=Connector(tls=trust),
+            connector=Connector(tls=self._trust),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -140,7 +153,8 @@ class FaultProxy:
 
         async def bound() -> asyncio.Server | None:
             try:
-                return await asyncio.get_running_loop().create_server(server, "127.0.0.1", self.port)
+                loop = asyncio.get_running_loop()
+                return await loop.create_server(server, "127.0.0.1", self.port, ssl=self._tls)
             except OSError:
                 return None  # somebody's outgoing connection has our port for the moment
 
@@ -153,10 +167,10 @@ class FaultProxy:
         query = dict(request.query)
         is_watch = request.method == "GET" and query.get("watch") in {"true", "1"}
         number = 0
-        if request.method in WRITES:
+        if request.method in self._verbs_of_writes:
             self._writes += 1
             number = self._writes
-        call = Call(len(self.log) + 1, number, request.method, request.path, query, body, is_watch)
+        call = Call(len(self.log) + 1, number, request.method, request.path, query, body, is_watch, request.headers)
         record = Record(call)
         self.log.append(record)
         work = asyncio.create_task(self._guarded(request, record))
@@ -188,9 +202,14 @@ class FaultProxy:
             await self._told(fault.before())
         match fault:
             case WatchError():
-                return await self._tell(request, record, 200, {"type": "ERROR", "object": fault.body()})
+                return await _tell(
+                    request, record, _json(200, {"type": "ERROR", "object": fault.body()}, fault.headers)
+                )
             case Answer():
-                return await self._tell(request, record, fault.status, fault.body())
+                retry = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
+                return await _tell(request, record, _json(fault.status, fault.body(), {**fault.headers, **retry}))
+            case Verbatim():
+                return await _tell(request, record, fault)
             case Slow(done=False):
                 await asyncio.sleep(fault.seconds)
             case Hang(done=False):
@@ -230,24 +249,45 @@ class FaultProxy:
                 return _broken(request)
         return await _pass_on(request, record, fault, answer, data)
 
-    async def _tell(self, request: web.Request, record: Record, status: int, body: Json) -> web.StreamResponse:
-        fault = record.fault
-        assert isinstance(fault, Answer)
-        headers = dict(fault.headers)
-        if fault.retry_after is not None and status != 200:
-            headers["Retry-After"] = str(fault.retry_after)
-        text = json.dumps(body) + "\n"
-        response = web.Response(status=status, text=text, content_type="application/json", headers=headers)
-        await response.prepare(request)
-        await response.write_eof()
-        record.answered = status
-        return response
+
+class FaultProxy(Proxy):
+    """The proxy before a plane's API server: plain HTTP that passes the client's Authorization header on.
+
+    A kubeconfig with a client certificate instead of a token does not work through it.
+    """
+
+    def __init__(self, plane: ControlPlane, plan: Plan | None = None) -> None:
+        super().__init__(plane.server, plan, writes=WRITES, trust=ssl.create_default_context(cafile=str(plane.ca_file)))
+        self._base = plane.kubeconfig
+
+    def kubeconfig(self, path: Path, *, base: Path | None = None) -> Path:
+        """Write a kubeconfig like *base* (the administrator's) whose server is the proxy."""
+        config = yaml.safe_load((base or self._base).read_text())
+        for entry in config["clusters"]:
+            entry["cluster"] = {"server": self.url}
+        path.write_text(json.dumps(config))
+        path.chmod(0o600)
+        return path
+
+
+def _json(status: int, body: Json, headers: Mapping[str, str]) -> Verbatim:
+    return Verbatim(status, json.dumps(body) + "\n", headers=headers)
+
+
+async def _tell(request: web.Request, record: Record, fault: Verbatim) -> web.StreamResponse:
+    response = web.Response(
+        status=fault.status, text=fault.body, content_type=fault.content_type, headers=fault.headers
+    )
+    await response.prepare(request)
+    await response.write_eof()
+    record.answered = fault.status
+    return response
 
 
 async def _pass_on(
     request: web.Request, record: Record, fault: Fault, answer: aiohttp.ClientResponse, data: bytes | None
 ) -> web.StreamResponse:
-    """Hand the API server's answer to the client, up to the point where the fault stops it."""
+    """Hand the server's answer to the client, up to the point where the fault stops it."""
     kept = [(name, value) for name, value in answer.headers.items() if name.lower() not in HOPS]
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=kept)
     await response.prepare(request)

@@ -1,6 +1,7 @@
-"""What can happen to a call between a controller and the API server, and plans of which call it happens to.
+"""What can happen to a call between a controller and a server, and plans of which call it happens to.
 
-:class:`~tightship_e2e.fault_proxy.FaultProxy` carries a plan out.
+:class:`~tightship_e2e.fault_proxy.FaultProxy` carries a plan out before the API server, its base
+:class:`~tightship_e2e.fault_proxy.Proxy` before any other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ Hook: TypeAlias = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Call:
-    """One request. `number` counts all calls from 1, `write_number` the mutating ones (0: this is none)."""
+    """One request. `number` counts all calls from 1, `write_number` the mutating ones (0: this is none).
+
+    `headers` are found whatever their case.
+    """
 
     number: int
     write_number: int
@@ -29,13 +33,14 @@ class Call:
     query: Mapping[str, str]
     body: bytes
     is_watch: bool
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
     """What becomes of a call; this one by itself is no disturbance, only an occasion for hooks.
 
-    `before` runs before the call is forwarded, `after` once the API server has answered and before the client is told.
+    `before` runs before the call is forwarded, `after` once the server has answered and before the client is told.
     """
 
     before: Hook | None = None
@@ -44,7 +49,7 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Reset(Fault):
-    """The connection breaks without an answer; with `done` the API server has carried the call out."""
+    """The connection breaks without an answer; with `done` the server has carried the call out."""
 
     done: bool = False
 
@@ -54,6 +59,16 @@ class ResetMidAnswer(Fault):
     """The connection breaks after so many bytes of the answer's body; at least its last byte is missing."""
 
     size: int
+
+
+@dataclass(frozen=True)
+class Verbatim(Fault):
+    """An answer in the server's place, whatever it be: an error, a page, half a document, a redirection."""
+
+    status: int
+    body: str = ""
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -108,6 +123,29 @@ class SilentWatch(Fault):
 
 
 Plan: TypeAlias = Callable[[Call], Awaitable[Fault | None]]
+
+
+def always(fault: Fault) -> Plan:
+    """Return a plan in which every call meets *fault*."""
+
+    async def plan(_: Call) -> Fault | None:
+        return fault
+
+    return plan
+
+
+UNAUTHORIZED = Verbatim(401, "Unauthorized\n", "text/plain", {"WWW-Authenticate": "Bearer"})
+
+
+def demanding(headers: Mapping[str, str], plan: Plan | None = None, *, refusal: Fault = UNAUTHORIZED) -> Plan:
+    """Return a plan in which a call without exactly these *headers* meets *refusal*; the others are left to *plan*."""
+
+    async def demand(call: Call) -> Fault | None:
+        if any(call.headers.get(name) != value for name, value in headers.items()):
+            return refusal
+        return await plan(call) if plan else None
+
+    return demand
 
 
 def at_write(number: int, fault: Fault) -> Plan:

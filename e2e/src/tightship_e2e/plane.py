@@ -7,14 +7,11 @@ import contextlib
 import http.client
 import json
 import secrets
-import signal
 import ssl
-import subprocess
-import sys
-import threading
 import time
 import urllib.parse
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -22,16 +19,15 @@ from typing import Any, Self, TypeVar
 from tightship_e2e import audit, binaries, components, credentials
 from tightship_e2e.client import Client
 from tightship_e2e.components import COMPONENTS, Layout
+from tightship_e2e.processes import TAIL, Processes, ServerError
 
 T = TypeVar("T")
 
 START_DEADLINE = 90.0  # seconds for all servers together, on a busy machine
-POLL = 0.05  # seconds between two looks at a condition
-TAIL = 25  # lines of a log that an error shows
 
 
-class PlaneError(Exception):
-    """A server did not come up or died; the message ends with the tail of its log."""
+class PlaneError(ServerError):
+    """A server of a plane did not come up or died; the message ends with the tail of its log."""
 
 
 class ControlPlane:
@@ -59,12 +55,10 @@ class ControlPlane:
         self._audit = audit
         self._flags = flags or {}
         self._deadline = deadline
-        self._lock = threading.Lock()
-        self._supervisor: subprocess.Popen[str] | None = None
+        self._processes = Processes("the control plane", PlaneError)
         self._layout: Layout | None = None
         self._audit_offset = 0
         self.binaries: dict[str, Path] = {}
-        self.pids: dict[str, int] = {}
 
     # What the plane is made of; all of it is known from `start` on.
 
@@ -98,15 +92,17 @@ class ControlPlane:
         return self.layout.data_dir
 
     @property
+    def pids(self) -> dict[str, int]:
+        return self._processes.pids
+
+    @property
     def logs(self) -> dict[str, Path]:
         """The log file of every process started so far."""
-        return {name: self.data_dir / "logs" / f"{name}.log" for name in self.pids}
+        return self._processes.logs
 
     @property
     def supervisor_pid(self) -> int:
-        if self._supervisor is None:
-            raise PlaneError("the control plane is not started")
-        return self._supervisor.pid
+        return self._processes.supervisor_pid
 
     # Start and end.
 
@@ -131,12 +127,8 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Kill every process of the plane and remove its data directory."""
-        supervisor, self._supervisor = self._supervisor, None
-        if supervisor is None:
-            return
-        supervisor.communicate()  # closing its stdin is the request to end
+        self._processes.close()
         self._layout = None
-        self.pids = {}
 
     def __enter__(self) -> Self:
         return self.start()
@@ -150,15 +142,8 @@ class ControlPlane:
         self.stop()
 
     def _start_once(self) -> None:
-        self._supervisor = subprocess.Popen(
-            [sys.executable, "-m", "tightship_e2e.supervise"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            # Out of reach of the terminal's Ctrl-C: the plane ends when its owner ends it.
-            start_new_session=True,
-        )
-        data_dir = Path(self._read_answer()["data_dir"])
+        self._processes.open()
+        data_dir = self._processes.data_dir
         ports = components.free_ports("etcd-peer", *self.components)
         self._audit_offset = 0
         self._layout = Layout(data_dir, secrets.token_hex(16), ports, self._audit)
@@ -195,13 +180,11 @@ class ControlPlane:
 
         `env` is added to this process's environment. Returns the pid.
         """
-        reply = self._ask(op="start", name=name, argv=list(argv), env=dict(env or {}), cwd=cwd and str(cwd))
-        self.pids[name] = reply["pid"]
-        return self.pids[name]
+        return self._processes.spawn(name, argv, env=env, cwd=cwd)
 
     def kill(self, name: str) -> None:
         """SIGKILL a process and wait for its end; a paused one too."""
-        self._ask(op="kill", name=name)
+        self._processes.kill(name)
 
     def restart(self, name: str) -> None:
         """Kill a component, start it again with the same data, wait until it answers."""
@@ -209,26 +192,17 @@ class ControlPlane:
         self._launch(name)
         self._await_health(name, time.monotonic() + self._deadline)
 
-    @contextlib.contextmanager
-    def paused(self, *names: str) -> Iterator[None]:
+    def paused(self, *names: str) -> AbstractContextManager[None]:
         """Stop components (SIGSTOP) for the body's time, then let them go on (SIGCONT)."""
-        for name in names:
-            self._ask(op="signal", name=name, number=int(signal.SIGSTOP))
-        try:
-            yield
-        finally:
-            for name in names:
-                self._ask(op="signal", name=name, number=int(signal.SIGCONT))
+        return self._processes.paused(*names)
 
     def exits(self) -> dict[str, int]:
         """Exit codes (negative: a signal) of the processes that have ended."""
-        codes: dict[str, int] = self._ask(op="exits")["exits"]
-        return codes
+        return self._processes.exits()
 
     def log_tail(self, name: str, lines: int = TAIL) -> str:
         """The last lines of a process's log."""
-        text = self.logs[name].read_text(errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return self._processes.log_tail(name, lines)
 
     # What tests ask of a running plane.
 
@@ -278,15 +252,8 @@ class ControlPlane:
         self._await(name, until, lambda: self._status(path, scheme=scheme, port=port) == 200)
 
     def _await(self, what: str, until: float, condition: Callable[[], bool]) -> None:
-        while not condition():
-            ended = {name: code for name, code in self.exits().items() if name in self.components}
-            for name, code in ended.items():
-                raise PlaneError(f"{name} ended with code {code}; its log:\n{self.log_tail(name)}")
-            if time.monotonic() > until:
-                shown = what if what in self.pids else "kube-controller-manager"
-                log = self.log_tail(shown)
-                raise PlaneError(f"{what} is not there after {self._deadline:.0f} s; log:\n{log}")
-            time.sleep(POLL)  # noqa: TID251 - between two looks at a condition with a deadline
+        shown = what if what in self.pids else "kube-controller-manager"
+        self._processes.wait_until(condition, until, what, watched=self.components, shown=shown)
 
     def _status(self, path: str, *, scheme: str = "https", port: int | None = None) -> int:
         """The HTTP status of a GET, 0 when nobody answers."""
@@ -318,27 +285,3 @@ class ControlPlane:
             data = answer.read()
         is_json = answer.headers.get_content_type() == "application/json"
         return answer.status, json.loads(data) if is_json else {}
-
-    # The supervisor's protocol.
-
-    def _ask(self, **request: object) -> dict[str, Any]:
-        supervisor = self._supervisor
-        if supervisor is None or supervisor.stdin is None:
-            raise PlaneError("the control plane is not started")
-        with self._lock:
-            try:
-                supervisor.stdin.write(json.dumps(request) + "\n")
-                supervisor.stdin.flush()
-            except BrokenPipeError as error:
-                raise PlaneError("the control plane's supervisor is gone") from error
-            return self._read_answer()
-
-    def _read_answer(self) -> dict[str, Any]:
-        pipe = self._supervisor and self._supervisor.stdout
-        line = pipe.readline() if pipe else ""
-        if not line:
-            raise PlaneError("the control plane's supervisor is gone")
-        reply: dict[str, Any] = json.loads(line)
-        if "error" in reply:
-            raise PlaneError(f"the supervisor refused: {reply['error']}")
-        return reply

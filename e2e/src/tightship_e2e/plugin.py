@@ -30,12 +30,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def require_binaries(*names: str) -> None:
-    """Skip with one line when the servers, or these too, are not built.
+    """Skip with one line when a control plane's servers, or these too, are not built.
 
     Under `CI=true` that is a failure.
     """
+    require_programs(*COMPONENTS, *names)
+
+
+def require_programs(*names: str) -> None:
+    """Skip with one line when these programs are not built; under `CI=true` that is a failure."""
     try:
-        binaries.find(*COMPONENTS, *names)
+        binaries.find(*names)
     except binaries.NotBuiltError as error:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(str(error), pytrace=False)

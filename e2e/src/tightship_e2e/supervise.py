@@ -1,4 +1,4 @@
-"""The process that owns a control plane's servers: `python -m tightship_e2e.supervise`.
+"""The process that owns servers of tests: `python -m tightship_e2e.supervise`.
 
 Its parent talks to it by lines of JSON on stdin and reads one line of JSON per request
 from stdout. When stdin ends, because the parent closed it or died in whatever way, every
@@ -12,7 +12,7 @@ leaves servers behind. Requests (the field `op` names them):
 * `exits` - answers `exits`: name to exit code of every child that has ended
 
 The first line, sent unasked, is `data_dir`. An answer with `error` says what went wrong.
-Only the standard library is imported: a plane should not wait for its supervisor.
+Only the standard library is imported: a server should not wait for its supervisor.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ def _terminated(number: int, _frame: object) -> None:
 
 
 def main() -> int:
-    """Own the processes of one plane until the pipe from the parent closes."""
+    """Own processes until the pipe from the parent closes."""
     signal.signal(signal.SIGTERM, _terminated)
-    supervisor = Supervisor(Path(tempfile.mkdtemp(prefix="tightship-plane-")))
+    supervisor = Supervisor(Path(tempfile.mkdtemp(prefix="tightship-e2e-")))
     # A parent that died leaves a broken pipe; the end is the same as when it closes stdin.
     with contextlib.suppress(BrokenPipeError):
         try:
