@@ -58,6 +58,7 @@ class Program:
 
 COMPACTOR = Program("node-compactor", "node_compactor.cli", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS")
 REFINER = Program("node-refiner", "node_refiner.cli", "CALCULATION_LOOP_FREQUENCY_SECONDS", flat=True)
+SCALER = Program("hpa-scaler", "hpa_scaler.cli", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS")
 ACCOUNT = COMPACTOR.name
 USER = COMPACTOR.user
 
@@ -110,6 +111,12 @@ RULES: list[Json] = [
     *({"apiGroups": [group], "resources": kinds, "verbs": ["get", "list", "watch"]} for group, kinds in _READ.items()),
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    {
+        "apiGroups": ["autoscaling"],
+        "resources": ["horizontalpodautoscalers"],
+        "verbs": ["get", "list", "watch", "patch"],
+    },
+    {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},

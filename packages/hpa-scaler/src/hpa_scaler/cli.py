@@ -17,6 +17,7 @@ from hpa_scaler.looking import PROGRAM, Configured, look
 from hpa_scaler.options import ORDERS, add_options
 from hpa_scaler.outcome_file import OutcomeFileError, encode_outcomes
 from hpa_scaler.report import EXPLANATION_OUTPUTS, PLAN_OUTPUTS, Sights, explanation_document, plan_document
+from hpa_scaler.run_command import add_run
 from tightship.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
 from tightship.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.cli.basics import no_command, print_version, write_rendered
@@ -90,6 +91,7 @@ def build_parser() -> Parser:
     again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
     add_logging_arguments(again)
     again.set_defaults(run=_replay)
+    add_run(commands)
     version = commands.add_parser("version", help="print the version", description="Print the version.")
     version.set_defaults(run=lambda _: print_version(PROGRAM, hpa_scaler.__version__))
     return parser

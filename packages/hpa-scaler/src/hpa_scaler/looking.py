@@ -26,9 +26,9 @@ from hpa_scaler.sighting import (
     fleet_of_cluster,
     fleet_of_file,
     recorded,
-    rollouts_of_cluster,
     rollouts_of_file,
 )
+from hpa_scaler.targets import LONGEST, look_at
 from tightship.cli import CliError, UsageError
 from tightship.cli.basics import near
 from tightship.cli.source import file_of, file_source, reading
@@ -120,7 +120,7 @@ async def _judged(
     if there.connection is None:
         rollouts = rollouts_of_file(fleet, watched)
     else:
-        rollouts = await rollouts_of_cluster(there.connection, watched)
+        rollouts = await look_at(there.connection, watched, LONGEST)
     queries = questions((asked[hpa.key] for hpa in hpas), rules)
     if outcome_file is not None:
         known = recorded(outcome_file)

@@ -47,21 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     settings.add_argument(
         "--config", metavar="FILE", help="what the controller's ConfigMap holds, or the manifest of one"
     )
-    settings.add_argument(
-        "--prometheus-server-url",
-        metavar="URL",
-        help="the server of HPAs that name none (default: $PROMETHEUS_SERVER_URL)",
-    )
-    settings.add_argument(
-        "--lower-bound",
-        metavar="N",
-        help="the lowest floor of HPAs that name none (default: $MINIMUM_REPLICAS_LOWER_BOUND, else 3)",
-    )
-    settings.add_argument(
-        "--annotation-prefix",
-        metavar="PREFIX",
-        help="what annotations begin with (default: $ANNOTATION_PREFIX, else estafette.io)",
-    )
+    add_process_options(settings)
     add_time_argument(settings)
     answers = parser.add_argument_group("queries")
     answers.add_argument(
@@ -70,10 +56,29 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     answers.add_argument("--save-outcomes", metavar="FILE", help="write the answers to FILE, for another --outcomes")
 
 
+def add_process_options(group: argparse._ArgumentGroup) -> None:
+    """Add what a process is told by flags, see :data:`PROCESS_FLAGS`."""
+    group.add_argument(
+        "--prometheus-server-url",
+        metavar="URL",
+        help="the server of HPAs that name none (default: $PROMETHEUS_SERVER_URL)",
+    )
+    group.add_argument(
+        "--lower-bound",
+        metavar="N",
+        help="the lowest floor of HPAs that name none (default: $MINIMUM_REPLICAS_LOWER_BOUND, else 3)",
+    )
+    group.add_argument(
+        "--annotation-prefix",
+        metavar="PREFIX",
+        help="what annotations begin with (default: $ANNOTATION_PREFIX, else estafette.io)",
+    )
+
+
 def selection_of(arguments: argparse.Namespace, namespaces: tuple[str, ...], selector: str) -> Selection:
     """Return which HPAs are meant: the flags', else those of the configuration."""
     chosen = tuple(dict.fromkeys(arguments.namespace or ())) or (() if arguments.all_namespaces else namespaces)
     return Selection(chosen, selector if arguments.selector is None else arguments.selector)
 
 
-__all__ = ["ORDERS", "PROCESS_FLAGS", "add_options", "selection_of"]
+__all__ = ["ORDERS", "PROCESS_FLAGS", "add_options", "add_process_options", "selection_of"]

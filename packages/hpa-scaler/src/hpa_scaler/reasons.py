@@ -78,6 +78,7 @@ class Reason(StrEnum):
     STATE_UNREADABLE = "StateUnreadable"
     RESTORED = "Restored"
     DRY_RUN = "DryRun"
+    WRITE_REFUSED = "WriteRefused"
 
 
 FAILURES = frozenset(
@@ -117,6 +118,7 @@ TROUBLE = FAILURES | frozenset(
         Reason.STATE_UNREADABLE,
         Reason.MAX_RAISED,
         Reason.AT_MAX_REPLICAS,
+        Reason.WRITE_REFUSED,
     }
 )
 """Reasons that somebody should look at: their Events are warnings."""

@@ -6,9 +6,10 @@ What may change (servers, defaults, the breaker) comes from the ConfigMap: :mod:
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from hpa_scaler.addresses import parse_address
 from hpa_scaler.annotations import PREFIX
@@ -54,6 +55,14 @@ class RunSettings(ProcessSettings):
     """The lowest floor of HPAs that name none."""
     annotation_prefix: Annotated[str, BeforeValidator(_prefix)] = variable("ANNOTATION_PREFIX", default=PREFIX)
     """What the names of all annotations begin with, before ``/hpa-scaler``."""
+    cycle_deadline: Positive = variable("CYCLE_DEADLINE_SECONDS", default=120.0)
+    """How long a cycle may take: what is not written by then is judged again in the next."""
+    decision_log: Path | None = variable("DECISION_LOG", default=None)
+    """A file to which every judgement is appended, for ``replay``; none by default."""
+    decision_log_megabytes: Annotated[float, Field(gt=0, le=100_000)] = variable(
+        "DECISION_LOG_MEGABYTES", default=200.0
+    )
+    """From this size on the file is renamed to ``.1``, in place of the one before, and begun anew."""
 
 
 __all__ = ["RunSettings"]

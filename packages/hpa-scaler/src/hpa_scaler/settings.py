@@ -162,6 +162,8 @@ class ScalerSettings(_Section):
     label_selector: Annotated[str, AfterValidator(_selector)] = Field(default="", alias="labelSelector")
     """The labels that HPAs must have to be read."""
     writes_per_second: float = Field(default=50.0, gt=0, le=1000, alias="maximumWritesPerSecond")
+    hpa_metrics: bool = Field(default=True, alias="perHPAMetrics")
+    """Whether each HPA has series of its own."""
     query_deadline: Seconds = Field(default=45.0, gt=0, le=600, alias="queryDeadline")
     """How long the queries of one cycle may take altogether; what is not answered by then failed."""
     circuit_failures: int = Field(default=3, ge=1, alias="circuitBreakerFailures")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,7 @@ from hpa_scaler.queries import Outcome, Query
 from hpa_scaler.rollout import Rollout, rollout_of
 from hpa_scaler.run_settings import RunSettings
 from hpa_scaler.settings import ScalerSettings
-from hpa_scaler.targets import look, unknown
+from hpa_scaler.targets import unknown
 from tightship.cli.selector import parse_selector
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
@@ -107,11 +107,6 @@ def rollouts_of_file(fleet: Fleet, hpas: Iterable[HorizontalPodAutoscaler]) -> d
     return found
 
 
-async def rollouts_of_cluster(connection: Connection, hpas: Sequence[HorizontalPodAutoscaler]) -> dict[str, Rollout]:
-    """Return whether the targets of *hpas* are rolling out, by the HPA's key."""
-    return {hpa.key: await look(connection, hpa) for hpa in hpas}
-
-
 def recorded(path: str) -> dict[Query, Outcome]:
     """Return the outcomes recorded in the file *path*.
 
@@ -147,6 +142,5 @@ __all__ = [
     "fleet_of_cluster",
     "fleet_of_file",
     "recorded",
-    "rollouts_of_cluster",
     "rollouts_of_file",
 ]

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+
 from hpa_scaler.rollout import Rollout, rollout_of
 from tightship.kube.connection import Connection
 from tightship.kube.errors import Forbidden, KubeError, NotFound, one_line
 from tightship.objects import SCALE_TARGET_KINDS, HorizontalPodAutoscaler, ObjectError, decode_scale_target
+from tightship.runtime.loop import a_few_at_a_time
 
 TIMEOUT = 10.0
+AT_ONCE = 8
+LONGEST = 30.0
+"""Seconds for the looks of one cycle."""
 
 _PLURALS = {kind: f"{kind.lower()}s" for kind in SCALE_TARGET_KINDS}
 
@@ -34,4 +42,20 @@ async def look(connection: Connection, hpa: HorizontalPodAutoscaler) -> Rollout:
         return unknown(hpa, one_line(error))
 
 
-__all__ = ["look", "unknown"]
+async def look_at(
+    connection: Connection, hpas: Iterable[HorizontalPodAutoscaler], seconds: float
+) -> dict[str, Rollout]:
+    """Return whether the targets of *hpas* are rolling out, by the HPA's key, as far as can be seen in *seconds*."""
+    wanted = list(hpas)
+    found = {hpa.key: unknown(hpa, "not seen in time") for hpa in wanted}
+
+    async def one(hpa: HorizontalPodAutoscaler) -> None:
+        found[hpa.key] = await look(connection, hpa)
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await a_few_at_a_time(one, wanted, AT_ONCE)
+    return found
+
+
+__all__ = ["look", "look_at", "unknown"]

@@ -28,20 +28,25 @@ _Op = dict[str, object]
 
 
 class Patch(Struct, frozen=True):
-    """A PATCH request: its path, parameters and body."""
+    """A PATCH request: its path, parameters and body. *state* is the annotation after it, ``None``: none."""
 
     path: str
     params: Mapping[str, str]
     body: bytes
+    state: str | None
 
 
 class Restoration(Struct, frozen=True):
-    """What gives an HPA back to its user: the bounds it has afterwards, and how."""
+    """What gives an HPA back to its user: the bounds it has afterwards, and how.
+
+    *left* says which bound stays because it is somebody else's newer value, and whose; empty where none is.
+    """
 
     minimum: int
     maximum: int
     cause: Cause
     patch: Patch
+    left: str
 
 
 def change(decision: Decision, spec: Spec, rules: Rules, now: float) -> Patch:
@@ -55,23 +60,22 @@ def change(decision: Decision, spec: Spec, rules: Rules, now: float) -> Patch:
     state = State(
         history=decision.written, inputs=decision.inputs, target=decision.target, reason=decision.reason.value
     )
+    text = encode_state(state, spec, now)
     ops = [
         *_tests(decision.uid, decision.minimum, decision.maximum),
         *_bound("minReplicas", decision.minimum, decision.target),
         *_bound("maxReplicas", decision.maximum, decision.target_maximum),
-        _annotation("add", rules.prefix, encode_state(state, spec, now)),
+        _annotation("add", rules.prefix, text),
     ]
-    return _patch(decision.namespace, decision.name, ops, dry_run=decision.dry_run)
+    return _patch(decision.namespace, decision.name, ops, text, dry_run=decision.dry_run)
 
 
 def remember(decision: Decision, spec: Spec, before: State, rules: Rules, now: float) -> Patch:
     """Return the patch that writes only what is to be remembered; *before* is what the annotation says now."""
     state = msgspec.structs.replace(before, history=decision.history)
-    ops = [
-        *_tests(decision.uid, decision.minimum, decision.maximum),
-        _annotation("add", rules.prefix, encode_state(state, spec, now)),
-    ]
-    return _patch(decision.namespace, decision.name, ops, dry_run=decision.dry_run)
+    text = encode_state(state, spec, now)
+    ops = [*_tests(decision.uid, decision.minimum, decision.maximum), _annotation("add", rules.prefix, text)]
+    return _patch(decision.namespace, decision.name, ops, text, dry_run=decision.dry_run)
 
 
 def restoration(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now: float) -> Restoration | None:
@@ -96,9 +100,11 @@ def restoration(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, no
     if annotated:
         ops.append(_annotation("remove", rules.prefix))
     detail = f"minReplicas is {minimum} and maxReplicas {maximum} again"
-    if own.changed is not None:
-        detail += f"; {own.changed.detail}"
-    return Restoration(minimum, maximum, Cause(Reason.RESTORED, detail), _patch(hpa.namespace, hpa.name, ops))
+    left = "" if own.changed is None else own.changed.detail
+    if left:
+        detail += f"; {left}"
+    patch = _patch(hpa.namespace, hpa.name, ops, None)
+    return Restoration(minimum, maximum, Cause(Reason.RESTORED, detail), patch, left)
 
 
 def state_of(hpa: HorizontalPodAutoscaler, prefix: str) -> tuple[State, str]:
@@ -110,6 +116,11 @@ def state_of(hpa: HorizontalPodAutoscaler, prefix: str) -> tuple[State, str]:
         return decode_state(text), ""
     except StateError as error:
         return State(), str(error)
+
+
+def path_of(namespace: str, name: str) -> str:
+    """Return where the API serves an HPA."""
+    return f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}"
 
 
 def _tests(uid: str, minimum: int, maximum: int) -> list[_Op]:
@@ -130,10 +141,9 @@ def _annotation(op: str, prefix: str, text: str | None = None) -> _Op:
     return {"op": op, "path": f"/metadata/annotations/{escaped}", **value}
 
 
-def _patch(namespace: str, name: str, ops: list[_Op], *, dry_run: bool = False) -> Patch:
+def _patch(namespace: str, name: str, ops: list[_Op], state: str | None, *, dry_run: bool = False) -> Patch:
     params = {"fieldManager": MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
-    path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}"
-    return Patch(path, params, msgspec.json.encode(ops))
+    return Patch(path_of(namespace, name), params, msgspec.json.encode(ops), state)
 
 
-__all__ = ["CONTENT_TYPE", "Patch", "Restoration", "change", "remember", "restoration", "state_of"]
+__all__ = ["CONTENT_TYPE", "Patch", "Restoration", "change", "path_of", "remember", "restoration", "state_of"]

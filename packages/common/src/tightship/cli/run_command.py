@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tightship.cli.app import CliError
@@ -50,12 +50,13 @@ def add_run(
     migration: str,
     settings: type[_Settings],
     serve: Serve[_Settings],
+    own: Callable[[Parser], Sequence[str]] = lambda _: (),
 ) -> None:
     """Add the command to *commands*.
 
     *program* is the controller's name. *does* is what it does in a few words, *live* what its ConfigMap holds, such as
     "pools and gates"; *migration* the page that has the names of the older controller. *serve* runs it by its
-    *settings*.
+    *settings*. *own* adds flags that only this controller has, and returns their fields of the settings.
     """
     run = commands.add_parser(
         "run",
@@ -81,13 +82,18 @@ def add_run(
     logs = run.add_argument_group("logging")
     logs.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
     logs.add_argument("--log-format", metavar="FORMAT", help="plaintext, console, json, stackdriver or v3")
-    run.set_defaults(run=lambda arguments: _run(arguments, program, version, settings, serve))
+    fields = (*_FLAGS, *own(run))
+
+    def begin(arguments: argparse.Namespace) -> int:
+        given = {name: getattr(arguments, name) for name in fields if getattr(arguments, name) is not None}
+        return _run(given, program, version, settings, serve)
+
+    run.set_defaults(run=begin)
 
 
 def _run(
-    arguments: argparse.Namespace, program: str, version: str, settings: type[_Settings], serve: Serve[_Settings]
+    given: Mapping[str, object], program: str, version: str, settings: type[_Settings], serve: Serve[_Settings]
 ) -> int:
-    given = {name: getattr(arguments, name) for name in _FLAGS if getattr(arguments, name) is not None}
     variables = environment()
     try:
         loaded = load_process(settings, variables, given)

@@ -10,7 +10,6 @@ find what a controller of the same name has left.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -33,7 +32,7 @@ from tightship.kube.errors import Conflict, Forbidden, KubeError, NotFound, one_
 from tightship.nodes import draining
 from tightship.observability.logging import log
 from tightship.reasons import Reason
-from tightship.runtime.loop import in_thread
+from tightship.runtime.loop import a_few_at_a_time, in_thread
 from tightship.runtime.page import Page
 from tightship.runtime.serving import Frame
 from tightship.settings.sections import HealthKeys
@@ -206,21 +205,17 @@ class ConsolidationLoop(Generic[S, D]):
         self, writes: Sequence[tuple[str, Callable[[], Awaitable[None]]]], allowed: Callable[[], bool]
     ) -> None:
         """Do all *writes*, a few at a time, as long as it is *allowed*; one that comes too late is left to the next."""
-        slots = asyncio.Semaphore(WRITES_AT_ONCE)
 
-        async def one(name: str, write: Callable[[], Awaitable[None]]) -> None:
-            async with slots:
-                if not allowed():
-                    return
-                try:
-                    await write()
-                except (Conflict, NotFound) as error:
-                    log(self._log, logging.DEBUG, "node changed meanwhile", node=name, error=one_line(error))
+        async def one(todo: tuple[str, Callable[[], Awaitable[None]]]) -> None:
+            name, write = todo
+            if not allowed():
+                return
+            try:
+                await write()
+            except (Conflict, NotFound) as error:
+                log(self._log, logging.DEBUG, "node changed meanwhile", node=name, error=one_line(error))
 
-        results = await asyncio.gather(*(one(name, write) for name, write in writes), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await a_few_at_a_time(one, writes, WRITES_AT_ONCE)
 
     async def _claim(self, decision: D) -> None:
         """Claim the plan's nodes in its order until a budget says no."""

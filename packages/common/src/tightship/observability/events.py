@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from tightship.kube.connection import Connection
 from tightship.kube.errors import Conflict, KubeError
+from tightship.kube.pace import TokenBucket
 
 _log = logging.getLogger(__name__)
 
@@ -159,8 +160,7 @@ class EventRecorder:
         self._silent = silent
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue(pace.queue)
         self._said: OrderedDict[_Key, float] = OrderedDict()
-        self._tokens = float(pace.burst)
-        self._filled = pace.clock()
+        self._bucket = TokenBucket(pace.rate, pace.burst, sleep=pace.sleep, clock=pace.clock)
         self._failing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -226,22 +226,10 @@ class EventRecorder:
         while True:
             waiting = await self._queue.get()
             try:
-                await self._token()
+                await self._bucket.take()
                 await self._send(waiting)
             finally:
                 self._queue.task_done()
-
-    async def _token(self) -> None:
-        """Wait until the bucket has a token, and take it."""
-        pace = self._pace
-        while True:
-            now = pace.clock()
-            self._tokens = min(float(pace.burst), self._tokens + (now - self._filled) * pace.rate)
-            self._filled = now
-            if self._tokens >= 1:
-                self._tokens -= 1
-                return
-            await pace.sleep((1 - self._tokens) / pace.rate)
 
     async def _send(self, waiting: _Waiting) -> None:
         try:

@@ -81,26 +81,41 @@ class SnapshotGauge(Collector):
 
 
 class NamedCounter(Collector):
-    """A counter whose series bears just *name*: the client would add ``_total``, which older dashboards don't ask for.
+    """A counter whose series bear just *name*: the client would add ``_total``, which older dashboards don't ask for.
 
-    It is exposed without a type, since both text formats ask that suffix of a counter.
+    It is exposed without a type, since both text formats ask that suffix of a counter. One without *labels* is there
+    from the start.
     """
 
-    def __init__(self, name: str, documentation: str, *, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, name: str, documentation: str, labels: Sequence[str] = (), *, registry: CollectorRegistry
+    ) -> None:
         self._name = name
         self._documentation = documentation
-        self._count = 0
+        self._labels = tuple(labels)
+        self._counts: dict[tuple[str, ...], int] = {} if labels else {(): 0}
         registry.register(self)
 
-    def inc(self) -> None:
-        """Count one more."""
-        self._count += 1
+    def inc(self, *values: str, by: int = 1) -> None:
+        """Count *by* more of the series with the label *values*."""
+        self._counts[values] = self._counts.get(values, 0) + by
+
+    def keep(self, wanted: Callable[[tuple[str, ...]], bool]) -> None:
+        """Drop the series whose label values are not *wanted*."""
+        self._counts = {values: count for values, count in self._counts.items() if wanted(values)}
 
     def describe(self) -> Iterable[Metric]:
-        yield UntypedMetricFamily(self._name, self._documentation)
+        yield self._family()
 
     def collect(self) -> Iterable[Metric]:
-        yield UntypedMetricFamily(self._name, self._documentation, value=self._count)
+        family = self._family()
+        # A copy: this is another thread.
+        for values, count in dict(self._counts).items():
+            family.add_metric(values, count)
+        yield family
+
+    def _family(self) -> UntypedMetricFamily:
+        return UntypedMetricFamily(self._name, self._documentation, labels=self._labels)
 
 
 class KindHealth(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
 from typing import ParamSpec, TypeVar
 
@@ -19,6 +19,7 @@ _log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 JITTER = 0.25
 """Part of the interval by which a wait is shortened or lengthened, as in the older controllers."""
@@ -109,6 +110,28 @@ async def any_of(*events: asyncio.Event, timeout: float | None = None) -> bool: 
     return bool(done)
 
 
+async def a_few_at_a_time(work: Callable[[Item], Awaitable[None]], items: Iterable[Item], at_once: int) -> None:
+    """Do *work* for each of *items*, *at_once* of them, in their order. All get their turn; then the first error rises.
+
+    Where it is cancelled nothing more is begun.
+    """
+    waiting = iter(items)
+    errors: list[Exception] = []
+
+    async def worker() -> None:
+        for item in waiting:
+            try:
+                await work(item)
+            except Exception as error:  # raised at the end
+                errors.append(error)
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(at_once):
+            workers.create_task(worker())
+    if errors:
+        raise errors[0]
+
+
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return what *function* returns, from a thread: for work that would keep the loop from renewing its Lease.
 
@@ -140,4 +163,4 @@ def _complain(name: str, error: Exception, *, again: bool) -> None:
         _log.error("%s: failed, trying again: %s", name, one_line(error), exc_info=error)
 
 
-__all__ = ["JITTER", "any_of", "every", "in_thread", "jittered", "threads_at_work"]
+__all__ = ["JITTER", "a_few_at_a_time", "any_of", "every", "in_thread", "jittered", "threads_at_work"]

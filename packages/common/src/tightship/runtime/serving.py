@@ -130,11 +130,13 @@ async def serve(
     program: Generator,
     configuration: Configuration[T],
     make: Callable[[Frame[T]], AbstractAsyncContextManager[Controller]],
+    *,
+    pass_deadline: float = PASS_DEADLINE,
 ) -> None:
     """Run what *make* puts into the frame until ``runtime.stop``: lead or stand by, pass after pass, and end well.
 
-    Nothing is written in a dry run. Raises :class:`~tightship.kube.errors.KubeError` and :class:`OSError` where the
-    process can't begin.
+    A pass of more than *pass_deadline* seconds counts as hung. Nothing is written in a dry run. Raises
+    :class:`~tightship.kube.errors.KubeError` and :class:`OSError` where the process can't begin.
     """
     registry = new_registry(program.name, program.version)
     metrics = RunMetrics(registry)
@@ -188,7 +190,7 @@ async def serve(
         )
         await stack.enter_async_context(live)
         controller = await stack.enter_async_context(make(frame))
-        heartbeat = Heartbeat("loop", PASS_DEADLINE)
+        heartbeat = Heartbeat("loop", pass_deadline)
         content = Content(
             registry=registry,
             heartbeats=(heartbeat,),

@@ -1,0 +1,286 @@
+"""Carries out what a cycle decided: raises first, then what is given back, then what is lowered or only remembered.
+
+Before each write it is asked whether this replica still may. What is not written any more is judged again in the next
+cycle, from what the API server says then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.correlated import hold_lowering
+from hpa_scaler.cycle import Cycle, Judged, asked_of, subject_of
+from hpa_scaler.heralding import Herald
+from hpa_scaler.history import History
+from hpa_scaler.memory import Memory
+from hpa_scaler.metrics import ScalerMetrics
+from hpa_scaler.policy import Decision, decide
+from hpa_scaler.reasons import Cause, Reason
+from hpa_scaler.rules import Rules
+from hpa_scaler.sending import Ending, Sent, send
+from hpa_scaler.spec import Spec
+from hpa_scaler.writing import Patch, Restoration, change, remember, restoration, state_of
+from tightship.kube.connection import Connection
+from tightship.kube.pace import TokenBucket
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.runtime.loop import a_few_at_a_time
+
+AT_ONCE = 8
+"""Writes on their way at a time."""
+
+IN_A_ROW = 5
+"""Writes in a row without an answer after which the API server is taken to be away."""
+
+
+class Return(Struct, frozen=True):
+    """An HPA that is not opted in any more, what is known of it, and what gives it back."""
+
+    hpa: HorizontalPodAutoscaler
+    history: History
+    given: Restoration
+
+
+class Todo(Struct, frozen=True):
+    """What a cycle has left to do. *remembered* are HPAs whose waiting was written down already, by uid."""
+
+    cycle: Cycle
+    returns: tuple[Return, ...]
+    remembered: Collection[str]
+    defaults: Mapping[str, str]
+    rules: Rules
+    now: float
+
+
+class Applied(Struct, frozen=True):
+    """How it went, by uid: how each write ended, what was judged again, and why a change was refused."""
+
+    endings: Mapping[str, Ending]
+    again: Mapping[str, Judged]
+    refused: Mapping[str, Cause]
+
+    def final(self, judged: Judged) -> Judged:
+        """Return what became of an HPA in the end."""
+        uid = judged.decision.uid
+        last, cause = self.again.get(uid, judged), self.refused.get(uid)
+        if cause is None:
+            return last
+        return msgspec.structs.replace(last, decision=_with(last.decision, cause))
+
+
+class Applier:
+    """Writes to HPAs of one API server. *may* says whether this replica may write at this moment."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        memory: Memory,
+        *,
+        bucket: TokenBucket,
+        herald: Herald,
+        metrics: ScalerMetrics,
+    ) -> None:
+        self._connection = connection
+        self._memory = memory
+        self._bucket = bucket
+        self._herald = herald
+        self._metrics = metrics
+        self._unanswered = 0
+
+    async def apply(self, todo: Todo, may: Callable[[], bool]) -> Applied:
+        """Do everything in *todo*. Never raises what the API server may do."""
+        work = _Work(todo, self._memory, self._herald)
+        jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = []
+        for judged in todo.cycle.judged:
+            decision = judged.decision
+            if decision.changes:
+                rank = 0 if decision.action == "raise" else 2
+                jobs.append((rank, self._job(work.changing(judged), may)))
+            else:
+                self._memory.keep(judged.subject.hpa, decision.history)
+                if decision.pending and not decision.dry_run and decision.uid not in todo.remembered:
+                    jobs.append((3, self._job(work.remembering(judged), may)))
+        jobs += [(1, self._job(work.returning(each), may)) for each in todo.returns]
+        jobs.sort(key=lambda job: job[0])
+        self._unanswered = 0
+        await a_few_at_a_time(lambda job: job[1](), jobs, AT_ONCE)
+        return Applied(work.endings, work.again, work.refused)
+
+    async def remember(self, todo: Todo, may: Callable[[], bool]) -> None:
+        """Write down what HPAs of *todo* that are to be lowered wait for: a restart would forget it."""
+        work = _Work(todo, self._memory, self._herald)
+        pending = [each for each in todo.cycle.judged if each.decision.pending and not each.decision.dry_run]
+        self._unanswered = 0
+        await a_few_at_a_time(lambda each: self._job(work.remembering(each), may)(), pending, AT_ONCE)
+
+    def _job(self, step: _Step, may: Callable[[], bool]) -> Callable[[], Awaitable[None]]:
+        async def permitted() -> bool:
+            if not may() or self._unanswered >= IN_A_ROW:
+                return False
+            await self._bucket.take()
+            return may()
+
+        async def job() -> None:
+            sent = await send(self._connection, step.hpa, step.make, permitted)
+            self._unanswered = self._unanswered + 1 if sent.ending in ("failed", "unheard") else 0
+            self._metrics.wrote(sent.ending, again=sent.again)
+            step.ended(sent)
+
+        return job
+
+
+class _Step:
+    """One HPA to be written to: what is to be sent, and what is known afterwards."""
+
+    def __init__(self, work: _Work, hpa: HorizontalPodAutoscaler) -> None:
+        self.hpa = hpa
+        self.work = work
+
+    def make(self, hpa: HorizontalPodAutoscaler) -> Patch | None:
+        raise NotImplementedError
+
+    def ended(self, sent: Sent) -> None:
+        raise NotImplementedError
+
+
+class _Work:
+    """All steps of one cycle, and what came of them."""
+
+    def __init__(self, todo: Todo, memory: Memory, herald: Herald) -> None:
+        self.todo = todo
+        self.memory = memory
+        self.herald = herald
+        self.endings: dict[str, Ending] = {}
+        self.again: dict[str, Judged] = {}
+        self.refused: dict[str, Cause] = {}
+
+    def changing(self, judged: Judged) -> _Step:
+        return _Change(self, judged)
+
+    def remembering(self, judged: Judged) -> _Step:
+        return _Remember(self, judged)
+
+    def returning(self, each: Return) -> _Step:
+        return _GiveBack(self, each)
+
+
+class _Change(_Step):
+    """Sets the bounds that were decided on."""
+
+    def __init__(self, work: _Work, judged: Judged) -> None:
+        super().__init__(work, judged.subject.hpa)
+        self._judged: Judged | None = judged
+        self._patch: Patch | None = None
+
+    def make(self, hpa: HorizontalPodAutoscaler) -> Patch | None:
+        todo, judged = self.work.todo, self._judged
+        if judged is not None and hpa is not judged.subject.hpa:
+            judged = self._judged = self._judge_again(judged, hpa)
+        if judged is None or not isinstance(judged.subject.asked, Spec) or not judged.decision.changes:
+            self._patch = None
+        else:
+            self._patch = change(judged.decision, judged.subject.asked, todo.rules, todo.now)
+        return self._patch
+
+    def _judge_again(self, judged: Judged, hpa: HorizontalPodAutoscaler) -> Judged | None:
+        """Return what becomes of the HPA as it is now, ``None`` where it is not opted in any more."""
+        todo, before = self.work.todo, judged.subject
+        asked = asked_of(hpa, todo.rules.prefix, todo.defaults)
+        if asked is None:
+            return None
+        subject = subject_of(
+            hpa,
+            asked,
+            outcomes=before.outcomes,
+            rollout=before.rollout,
+            rules=todo.rules,
+            now=todo.now,
+            remembered=self.work.memory.recall(hpa),
+        )
+        first, cause = decide(subject), todo.cycle.verdict.cause
+        return Judged(subject, first, first if cause is None else hold_lowering(first, cause))
+
+    def ended(self, sent: Sent) -> None:
+        judged, memory, herald = self._judged, self.work.memory, self.work.herald
+        uid = self.hpa.uid
+        self.work.endings[uid] = sent.ending
+        if sent.ending == "gone":
+            memory.forget(uid)
+            return
+        if judged is None:
+            return  # opted out meanwhile: the next cycle gives it back
+        hpa, decision = judged.subject.hpa, judged.decision
+        if sent.again:
+            self.work.again[uid] = judged
+        if sent.ending == "written" and not decision.dry_run:
+            memory.keep(hpa, decision.written)
+        elif sent.ending == "unheard" and not decision.dry_run and self._patch is not None:
+            memory.doubt(hpa, decision, self._patch)
+        else:
+            memory.keep(hpa, decision.history)
+        if sent.ending == "refused":
+            cause = Cause(Reason.WRITE_REFUSED, sent.detail, "see what the text names, such as an admission policy")
+            self.work.refused[uid] = cause
+            decision = _with(decision, cause)
+        if sent.ending == "written":
+            herald.changed(decision, dry=decision.dry_run)
+        elif sent.ending in ("refused", "unneeded"):
+            herald.kept(decision)
+        if sent.ending in ("written", "refused", "unneeded"):
+            herald.noted(decision)
+
+
+class _Remember(_Step):
+    """Writes down what is remembered, and nothing else."""
+
+    def __init__(self, work: _Work, judged: Judged) -> None:
+        super().__init__(work, judged.subject.hpa)
+        self._judged = judged
+
+    def make(self, hpa: HorizontalPodAutoscaler) -> Patch | None:
+        asked, rules = self._judged.subject.asked, self.work.todo.rules
+        if hpa is not self.hpa or not isinstance(asked, Spec):
+            return None  # it has changed, and the next cycle looks at it
+        return remember(self._judged.decision, asked, state_of(hpa, rules.prefix)[0], rules, self.work.todo.now)
+
+    def ended(self, sent: Sent) -> None:
+        self.work.endings[self.hpa.uid] = sent.ending
+
+
+class _GiveBack(_Step):
+    """Puts the user's own bounds back, and takes our annotation away."""
+
+    def __init__(self, work: _Work, back: Return) -> None:
+        super().__init__(work, back.hpa)
+        self._back = back
+        self._given: Restoration | None = back.given
+
+    def make(self, hpa: HorizontalPodAutoscaler) -> Patch | None:
+        todo, memory = self.work.todo, self.work.memory
+        if hpa is not self.hpa:
+            history = memory.recall(hpa) or state_of(hpa, todo.rules.prefix)[0].history
+            opted_in = asked_of(hpa, todo.rules.prefix, todo.defaults) is not None
+            self._given = None if opted_in else restoration(hpa, history, todo.rules, todo.now)
+            self._back = Return(hpa, history, self._given or self._back.given)
+        return None if self._given is None else self._given.patch
+
+    def ended(self, sent: Sent) -> None:
+        memory, back, uid = self.work.memory, self._back, self.hpa.uid
+        self.work.endings[uid] = sent.ending
+        if sent.ending in ("written", "gone"):
+            memory.forget(uid)
+        elif sent.ending == "unheard":
+            memory.doubt_return(back.hpa, back.history, back.given)
+        if sent.ending == "written":
+            self.work.herald.given_back(back.hpa, back.given)
+        elif sent.ending == "refused":
+            self.work.herald.not_given_back(back.hpa, Cause(Reason.WRITE_REFUSED, sent.detail))
+
+
+def _with(decision: Decision, cause: Cause) -> Decision:
+    return msgspec.structs.replace(decision, causes=(cause, *decision.causes))
+
+
+__all__ = ["Applied", "Applier", "Return", "Todo"]

@@ -1,0 +1,399 @@
+"""The loop of the hpa-scaler: list, ask, judge, show, write. What is decided is in :mod:`hpa_scaler.cycle`.
+
+Only the leader makes cycles, and in a dry run everybody: a standby would ask Prometheus everything a second time, and
+show every HPA twice in the metrics. A cycle that can't read all HPAs decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.annotations import STATE, enabled, name_of
+from hpa_scaler.applying import Applied, Applier, Return, Todo
+from hpa_scaler.configuration import allowed_of, limits_of, rules_of, servers_of
+from hpa_scaler.correlated import DropState
+from hpa_scaler.cycle import Cycle, Judged, asked_of, judge_cycle, log_lines, questions, subject_of, wants_rollout
+from hpa_scaler.decision_log import cycle_line, decision_line
+from hpa_scaler.describing import settings_view
+from hpa_scaler.heralding import Herald
+from hpa_scaler.journal import Journal
+from hpa_scaler.memory import Memory
+from hpa_scaler.metrics import Round, ScalerMetrics
+from hpa_scaler.policy import Asked
+from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.queries import Outcomes, Query
+from hpa_scaler.reasons import Cause, Reason
+from hpa_scaler.report import Sights
+from hpa_scaler.rollout import Rollout
+from hpa_scaler.rules import Rules
+from hpa_scaler.run_settings import RunSettings
+from hpa_scaler.settings import ScalerSettings
+from hpa_scaler.sighting import Fleet, Selection, fleet_of_cluster
+from hpa_scaler.status import Situation, nothing_yet, show
+from hpa_scaler.targets import LONGEST, look_at
+from hpa_scaler.writing import restoration, state_of
+from tightship.kube.errors import KubeError
+from tightship.kube.pace import TokenBucket
+from tightship.objects import HorizontalPodAutoscaler
+from tightship.observability.logging import log
+from tightship.report.document import Source
+from tightship.runtime.loop import in_thread
+from tightship.runtime.page import Page
+from tightship.runtime.serving import Frame
+
+T = TypeVar("T")
+
+
+class CycleTooLongError(KubeError):
+    """The API server did not answer within the time of a cycle."""
+
+
+class _Stopping(Exception):  # noqa: N818 - no error
+    """The process is to end, and the cycle has nothing more to do."""
+
+
+class _Term(Struct, frozen=True):
+    """As what a cycle is made. A leader of another *epoch* is another leader: somebody else wrote in between."""
+
+    epoch: int
+    writes: bool
+
+
+class _Ground(Struct, frozen=True):
+    """What one cycle goes by."""
+
+    settings: ScalerSettings
+    rules: Rules
+    term: _Term
+    until: float
+    """When the cycle has to be over, by the monotonic clock."""
+
+
+class _Seen(Struct, frozen=True):
+    """The HPAs of a cycle: those opted in, with what they ask for, and those that may have to be given back."""
+
+    asked: Mapping[str, Asked]
+    opted_in: tuple[HorizontalPodAutoscaler, ...]
+    others: tuple[HorizontalPodAutoscaler, ...]
+    passed_over: Mapping[str, int]
+    problems: tuple[str, ...]
+    queries: tuple[Query, ...]
+    now: float
+
+
+class ScalerLoop:
+    """Makes cycles in a *frame*; see :class:`tightship.runtime.serving.Controller`."""
+
+    def __init__(
+        self,
+        frame: Frame[ScalerSettings],
+        run: RunSettings,
+        *,
+        client: PrometheusClient,
+        metrics: ScalerMetrics,
+        herald: Herald,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._frame = frame
+        self._run = run
+        self._client = client
+        self._metrics = metrics
+        self._herald = herald
+        self._clock = clock
+        self._monotonic = monotonic
+        self._log = frame.logger
+        self._memory = Memory(run.annotation_prefix, writes=not run.dry_run)
+        rate = frame.live.current.writes_per_second
+        self._bucket = TokenBucket(rate, max(1.0, rate / 10))
+        self._applier = Applier(frame.connection, self._memory, bucket=self._bucket, herald=herald, metrics=metrics)
+        self._journal = _journal(run)
+        self._term: _Term | None = None
+        self._drops = DropState()
+        self._remembered: frozenset[str] = frozenset()
+        self._last: Todo | None = None
+        self._shown = nothing_yet(frame.program.name, "No cycle has been made yet.")
+
+    @property
+    def unfinished(self) -> bool:
+        """Nothing is ever under way between two cycles."""
+        return False
+
+    def waits_for(self) -> Sequence[str]:
+        """Return why no cycle can be made yet: nothing stands in the way of a first."""
+        return ()
+
+    def status(self) -> bytes:
+        """Return the last cycle as JSON."""
+        return self._shown.json
+
+    def page(self) -> Page:
+        """Return the same for people."""
+        return self._shown.page
+
+    async def once(self) -> None:
+        """Make one cycle. Raises :class:`~tightship.kube.errors.KubeError` where the HPAs can't be read."""
+        term = self._term_now()
+        if term != self._term:
+            self._begin(term)
+        if term is None:
+            self._stand_by()
+            return
+        settings = self._frame.live.current
+        rules = rules_of(settings, self._run)
+        ground = _Ground(settings, rules, term, self._monotonic() + self._run.cycle_deadline)
+        try:
+            await self._cycle(ground)
+        except _Stopping:
+            self._log.info("stopping: the cycle is left where it is")
+
+    async def stop(self) -> None:
+        """Write down what lowerings wait for, as far as there is time: without it they wait anew after the restart."""
+        last, term = self._last, self._term
+        if last is None or term is None:
+            return
+        until = self._monotonic() + self._run.stop_timeout
+        await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
+
+    def _term_now(self) -> _Term | None:
+        """Return as what this replica may make a cycle now, ``None`` where it stands by."""
+        frame = self._frame
+        if frame.run.dry_run and frame.live.read:
+            return _Term(-1, writes=False)
+        return _Term(frame.elector.epoch, writes=True) if frame.leading() else None
+
+    def _holds(self, term: _Term) -> bool:
+        return term.writes and self._term_now() == term
+
+    def _begin(self, term: _Term | None) -> None:
+        """Forget what was known in another term."""
+        self._term = term
+        self._memory.clear()
+        self._drops = DropState()
+        self._remembered = frozenset()
+        self._last = None
+
+    def _stand_by(self) -> None:
+        frame = self._frame
+        self._metrics.clear()
+        leader = frame.elector.holder
+        why = f"Stands by: {leader} leads." if leader else "Stands by: there is no leader."
+        if not frame.live.read:
+            why = "The configuration was not read yet."
+        self._shown = nothing_yet(frame.program.name, why, leader)
+
+    async def _cycle(self, ground: _Ground) -> None:
+        settings, rules, client = ground.settings, ground.rules, self._client
+        client.configure(servers_of(settings, self._run), allowed_of(settings), limits_of(settings))
+        self._metrics.serve(servers_of(settings, self._run))
+        self._bucket.change(settings.writes_per_second, max(1.0, settings.writes_per_second / 10))
+        selection = Selection(settings.namespaces, settings.label_selector)
+        fleet = await self._in_time(fleet_of_cluster(self._frame.connection, selection, lambda _: None), ground)
+        seen = await in_thread(self._look, fleet, settings, rules, self._clock())
+        del fleet
+        self._memory.retain({hpa.uid for hpa in (*seen.opted_in, *seen.others)})
+        self._herald.retain(seen.asked.keys())
+        outcomes, rollouts = await self._in_time(self._ask(seen, settings), ground)
+        before = self._drops
+        cycle = await in_thread(self._judge, seen, outcomes, rollouts, ground, before)
+        self._drops = cycle.verdict.state
+        await self._show(cycle, seen, ground)
+        if self._journal is not None:
+            name = f"{seen.now:.3f}"
+            await in_thread(self._journal.append, log_lines(cycle, name, before, rules, seen.now))
+        self._herald.drops(cycle.verdict.cause)
+        if ground.term.writes:
+            await self._write(cycle, seen, ground)
+        else:
+            self._pretend(cycle, seen)
+        self._say(cycle, seen, ground.term)
+
+    def _look(self, fleet: Fleet, settings: ScalerSettings, rules: Rules, now: float) -> _Seen:
+        """Return the HPAs that matter, of those that are there, and what they ask."""
+        prefix, state = rules.prefix, name_of(rules.prefix, STATE)
+        opted_in, others = [], []
+        passed_over: Counter[str] = Counter()
+        for hpa in fleet.hpas:
+            if enabled(hpa.annotations, prefix):
+                opted_in.append(hpa)
+                continue
+            passed_over[hpa.namespace] += 1
+            if hpa.uid in self._memory or state in hpa.annotations:
+                others.append(hpa)
+        asked = {hpa.uid: asked_of(hpa, prefix, settings.defaults) for hpa in opted_in}
+        return _Seen(
+            asked=asked,
+            opted_in=tuple(opted_in),
+            others=tuple(others),
+            passed_over=passed_over,
+            problems=fleet.problems,
+            queries=questions(asked.values(), rules),
+            now=now,
+        )
+
+    async def _ask(self, seen: _Seen, settings: ScalerSettings) -> tuple[Outcomes, Mapping[str, Rollout]]:
+        watched = [hpa for hpa in seen.opted_in if wants_rollout(seen.asked[hpa.uid])]
+        answers = asyncio.create_task(self._client.ask(seen.queries, seen.now, settings.query_deadline))
+        try:
+            rollouts = await look_at(self._frame.connection, watched, LONGEST)
+            return await answers, rollouts
+        finally:
+            answers.cancel()
+            await asyncio.gather(answers, return_exceptions=True)
+
+    def _judge(
+        self, seen: _Seen, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground, before: DropState
+    ) -> Cycle:
+        subjects = [
+            subject_of(
+                hpa,
+                seen.asked[hpa.uid],
+                outcomes=outcomes,
+                rollout=rollouts.get(hpa.key),
+                rules=ground.rules,
+                now=seen.now,
+                remembered=self._memory.recall(hpa),
+            )
+            for hpa in seen.opted_in
+        ]
+        return judge_cycle(subjects, before, ground.rules, seen.now)
+
+    async def _show(self, cycle: Cycle, seen: _Seen, ground: _Ground) -> None:
+        frame, settings = self._frame, ground.settings
+        circuits = self._client.circuits()
+        told = Round(
+            cycle=cycle,
+            passed_over=seen.passed_over,
+            unreadable=len(seen.problems),
+            circuits=circuits,
+            each=settings.hpa_metrics,
+            dry=not ground.term.writes,
+        )
+        sights = Sights(
+            generator=frame.program,
+            source=Source("cluster", frame.connection.identity),
+            settings=settings_view(settings, self._run, _place(self._run)),
+            cycle=cycle,
+            rules=ground.rules,
+            not_enabled=sum(seen.passed_over.values()),
+            now=seen.now,
+            warnings=tuple(str(Cause(Reason.UNREADABLE, problem)) for problem in seen.problems),
+        )
+        situation = Situation(frame.elector.holder, frame.run.dry_run, circuits, frame.live.problems)
+        self._metrics.show(told)
+        self._shown = await in_thread(show, sights, situation)
+
+    async def _write(self, cycle: Cycle, seen: _Seen, ground: _Ground) -> None:
+        rules, term = ground.rules, ground.term
+        todo = Todo(cycle, self._returns(seen, rules), self._remembered, ground.settings.defaults, rules, seen.now)
+        self._last = todo
+
+        def may() -> bool:
+            stopping = self._frame.runtime.stop.is_set()
+            return not stopping and self._monotonic() < ground.until and self._holds(term)
+
+        applied = await self._applier.apply(todo, may)
+        final = cycle
+        if applied.again or applied.refused:
+            final = msgspec.structs.replace(cycle, judged=tuple(map(applied.final, cycle.judged)))
+        self._last = msgspec.structs.replace(todo, cycle=final)
+        self._remembered = frozenset(
+            each.decision.uid
+            for each in final.judged
+            if each.decision.pending and applied.endings.get(each.decision.uid, "written") in ("written", "unneeded")
+        )
+        for each in final.judged:
+            if each.decision.uid not in applied.endings or each.decision.pending:
+                self._herald.kept(each.decision)
+                self._herald.noted(each.decision)
+        if final is not cycle:
+            await self._show(final, seen, ground)
+            if self._journal is not None and applied.again:
+                lines = _again_lines(applied, f"{seen.now:.3f}-again", cycle.verdict.cause, rules, seen.now)
+                await in_thread(self._journal.append, lines)
+        self._metrics.counted(final, seen.passed_over, applied.endings)
+
+    def _returns(self, seen: _Seen, rules: Rules) -> tuple[Return, ...]:
+        """Return the HPAs that are to be given back; one with nothing of ours is forgotten."""
+        found = []
+        for hpa in seen.others:
+            history = self._memory.recall(hpa) or state_of(hpa, rules.prefix)[0].history
+            given = restoration(hpa, history, rules, seen.now)
+            if given is None:
+                self._memory.forget(hpa.uid)
+            else:
+                found.append(Return(hpa, history, given))
+        return tuple(found)
+
+    def _pretend(self, cycle: Cycle, seen: _Seen) -> None:
+        """Remember and tell what would be, in a dry run."""
+        for judged in cycle.judged:
+            decision = judged.decision
+            self._memory.keep(judged.subject.hpa, decision.history)
+            if decision.changes:
+                self._herald.changed(decision, dry=True)
+            else:
+                self._herald.kept(decision)
+            self._herald.noted(decision)
+        self._metrics.counted(cycle, seen.passed_over, {})
+
+    def _say(self, cycle: Cycle, seen: _Seen, term: _Term) -> None:
+        """One line a cycle; each change has its own."""
+        actions = Counter(each.decision.action for each in cycle.judged)
+        log(
+            self._log,
+            logging.INFO,
+            "judged",
+            dry_run=not term.writes,
+            hpas=len(cycle.judged),
+            queries=len(seen.queries),
+            raised=actions["raise"],
+            lowered=actions["lower"],
+            held=actions["hold"],
+            skipped=actions["skip"],
+        )
+
+    async def _in_time(self, work: Coroutine[Any, Any, T], ground: _Ground) -> T:
+        """Return what *work* returns, unless the process stops or the cycle has taken too long before that."""
+        stop = self._frame.runtime.stop
+        task, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+        try:
+            left = max(0.0, ground.until - self._monotonic())
+            await asyncio.wait((task, stopping), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+        finally:
+            for each in (task, stopping):
+                each.cancel()
+            await asyncio.gather(task, stopping, return_exceptions=True)
+        if stop.is_set():
+            raise _Stopping
+        raise CycleTooLongError(f"the API server did not answer within the {self._run.cycle_deadline:g} s of a cycle")
+
+
+def _place(run: RunSettings) -> str:
+    """Return where the live configuration is."""
+    return str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
+
+
+def _journal(run: RunSettings) -> Journal | None:
+    return None if run.decision_log is None else Journal(run.decision_log, run.decision_log_megabytes * 1e6)
+
+
+def _again_lines(applied: Applied, name: str, cause: Cause | None, rules: Rules, now: float) -> list[bytes]:
+    """Return the lines of what was judged again, as a cycle of its own: its drops were counted in the first."""
+    again: Sequence[Judged] = tuple(applied.again.values())
+    lines = [decision_line(name, each.subject, each.decision, cause) for each in again]
+    lines.append(cycle_line(name, now, (each.first for each in again), DropState(), rules))
+    return lines
+
+
+__all__ = ["CycleTooLongError", "ScalerLoop"]

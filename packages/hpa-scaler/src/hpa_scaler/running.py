@@ -1,0 +1,52 @@
+"""``hpa-scaler run``, put together in one process: the frame that all controllers have, Prometheus, and the loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import hpa_scaler
+from hpa_scaler.configuration import CYCLES_APART, allowed_of, limits_of, parse_config_map, servers_of
+from hpa_scaler.heralding import Herald
+from hpa_scaler.loop import ScalerLoop
+from hpa_scaler.metrics import ScalerMetrics
+from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.run_settings import RunSettings
+from hpa_scaler.settings import ScalerSettings
+from tightship.observability.events import ObjectRef
+from tightship.report.document import Generator
+from tightship.runtime.main import Runtime
+from tightship.runtime.serving import Configuration, Frame
+from tightship.runtime.serving import serve as serve_frame
+
+PROGRAM = "hpa-scaler"
+
+
+async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:
+    """Run until ``runtime.stop``."""
+    del environment  # all of it is in *run*
+
+    @asynccontextmanager
+    async def make(frame: Frame[ScalerSettings]) -> AsyncIterator[ScalerLoop]:
+        settings = frame.live.current
+        metrics = ScalerMetrics(frame.registry)
+        client = PrometheusClient(
+            servers_of(settings, run), allowed_of(settings), limits=limits_of(settings), observe=metrics.asked
+        )
+        lease = ObjectRef("Lease", run.lease_name, "", run.namespace, "coordination.k8s.io/v1")
+        herald = Herald(frame.events, frame.logger, lease, time.monotonic)
+        async with client:
+            yield ScalerLoop(frame, run, client=client, metrics=metrics, herald=herald)
+
+    await serve_frame(
+        runtime,
+        run,
+        Generator(PROGRAM, hpa_scaler.__version__),
+        Configuration(parse_config_map),
+        make,
+        pass_deadline=run.cycle_deadline + CYCLES_APART * run.interval,
+    )
+
+
+__all__ = ["PROGRAM", "serve"]
