@@ -12,15 +12,13 @@ from hpa_scaler.heralding import Herald
 from hpa_scaler.loop import ScalerLoop
 from hpa_scaler.metrics import ScalerMetrics
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.run_settings import RunSettings
+from hpa_scaler.run_settings import PROGRAM, RunSettings
 from hpa_scaler.settings import ScalerSettings
 from tightship.observability.events import ObjectRef
 from tightship.report.document import Generator
 from tightship.runtime.main import Runtime
 from tightship.runtime.serving import Configuration, Frame
 from tightship.runtime.serving import serve as serve_frame
-
-PROGRAM = "hpa-scaler"
 
 
 async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:
@@ -49,4 +47,4 @@ async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, st
     )
 
 
-__all__ = ["PROGRAM", "serve"]
+__all__ = ["serve"]
