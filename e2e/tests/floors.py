@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -164,6 +166,23 @@ async def shop(plane: ControlPlane, api: Client, path: Path) -> AsyncIterator[Sh
         finally:
             for each in made.replicas:
                 await asyncio.to_thread(each.kill)
+
+
+async def cli(on: Shop, *arguments: str) -> tuple[int, str, str]:
+    """Run a command as an administrator; return its exit code, output and complaints."""
+    environment = {**os.environ, "KUBECONFIG": str(on.plane.kubeconfig), "LEASE_NAME": f"{on.team}-leader"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        SCALER.module,
+        *arguments,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
 
 
 Work = Callable[[Shop], Awaitable[None]]

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import yaml
+from rights import documented, grant, granted, used
 
 from tightship_e2e import Client, ControlPlane
 from tightship_e2e.audit import AuditEvent
 from tightship_e2e.autoscaler import off_peak
-from tightship_e2e.client import Json, wait_for
+from tightship_e2e.client import wait_for
 from tightship_e2e.load import load
 from tightship_e2e.replica import COMPACTOR, LEASES, QUICK, QUICK_REFINER, REFINER, Program, Settings, configure
 
-PERMISSIONS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
 DEADLINE = 120.0
-RBAC = "rbac.authorization.k8s.io"
 
 CASES: list[tuple[Program, str, Settings]] = [
     (COMPACTOR, "estafette-k8s-node-compactor-config", {**QUICK, "neededMarkedTimeForRemoval": 1}),
@@ -35,47 +32,11 @@ def account(program: Program) -> str:
     return f"documented-{program.name}"
 
 
-def documented(program: Program) -> list[Json]:
-    """The roles in docs/permissions.md that a controller is to have: those for all, and its own."""
-    blocks = re.findall(r"```yaml\n(.*?)```", PERMISSIONS.read_text(), re.DOTALL)
-    roles = [yaml.safe_load(block) for block in blocks]
-    chosen = [role for role in roles if role["kind"] == "ClusterRole" or role["metadata"]["name"] == program.name]
-    assert [role["kind"] for role in chosen] == ["ClusterRole", "ClusterRole", "Role"]
-    return chosen
-
-
-async def grant(api: Client, role: Json, account: str) -> None:
-    version, name, kind = f"{RBAC}/v1", f"documented-{role['metadata']['name']}", role["kind"]
-    root = f"/apis/{version}" + ("/namespaces/default" if kind == "Role" else "")
-    named = {**role, "metadata": {"name": name}}
-    binding = {
-        "apiVersion": version,
-        "kind": f"{kind}Binding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "default"}],
-    }
-    for plural, body in ((f"{kind.lower()}s", named), (f"{kind.lower()}bindings", binding)):
-        await api.request("DELETE", f"{root}/{plural}/{name}")
-        await api.call("POST", f"{root}/{plural}", body=body)
-
-
-def granted(roles: list[Json]) -> set[tuple[str, str]]:
-    """(verb, resource with subresource) of all rules."""
-    return {
-        (verb, resource)
-        for role in roles
-        for rule in role["rules"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
 @pytest.mark.parametrize(("program", "config_map", "settings"), CASES, ids=[case[0].name for case in CASES])
 def test_run_needs_every_documented_right_and_no_other(
     empty_plane: ControlPlane, program: Program, config_map: str, settings: Settings
 ) -> None:
-    plane, roles, who = empty_plane, documented(program), account(program)
+    plane, roles, who = empty_plane, documented("tightship-reader", "tightship-drainer", program.name), account(program)
 
     async def prepare(api: Client) -> None:
         await load(api, off_peak({"general": 5}, low=0.5, high=0.6))
@@ -132,13 +93,3 @@ def test_run_needs_every_documented_right_and_no_other(
     ours = [each for each in events if each.user.username.endswith(f":{who}")]
     assert [f"{each.verb} {each.request_uri}" for each in ours if each.code == 403] == []
     assert granted(roles) - used(ours, who) == set(), "granted, and never used"
-
-
-def used(events: list[AuditEvent], who: str) -> set[tuple[str, str]]:
-    found = set()
-    for each in events:
-        ref = each.object_ref
-        if each.user.username.endswith(f":{who}"):
-            resource = f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource
-            found.add((each.verb, resource))
-    return found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpa_scaler.cli import command
-from hpa_scaler.looking import PROGRAM
+from hpa_scaler.run_settings import PROGRAM
 from tightship_e2e import commands
 from tightship_e2e.commands import Outcome
 

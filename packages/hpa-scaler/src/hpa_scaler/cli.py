@@ -1,4 +1,4 @@
-"""The command ``hpa-scaler``. ``plan``, ``explain``, ``replay`` and ``version`` write nothing to a cluster."""
+"""The command ``hpa-scaler``. ``plan``, ``explain``, ``replay`` and ``version`` write nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import hpa_scaler
 from hpa_scaler.correlated import DropState
 from hpa_scaler.cycle import log_lines
 from hpa_scaler.decision_log import LogError, replay
-from hpa_scaler.looking import PROGRAM, Configured, look
+from hpa_scaler.looking import Configured, look
 from hpa_scaler.options import ORDERS, add_options
 from hpa_scaler.outcome_file import OutcomeFileError, encode_outcomes
+from hpa_scaler.release_command import add_release
 from hpa_scaler.report import EXPLANATION_OUTPUTS, PLAN_OUTPUTS, Sights, explanation_document, plan_document
 from hpa_scaler.run_command import add_run
+from hpa_scaler.run_settings import PROGRAM
 from tightship.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
 from tightship.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.cli.basics import no_command, print_version, write_rendered
@@ -92,6 +94,7 @@ def build_parser() -> Parser:
     add_logging_arguments(again)
     again.set_defaults(run=_replay)
     add_run(commands)
+    add_release(commands)
     version = commands.add_parser("version", help="print the version", description="Print the version.")
     version.set_defaults(run=lambda _: print_version(PROGRAM, hpa_scaler.__version__))
     return parser

@@ -17,7 +17,7 @@ from hpa_scaler.queries import Outcome, Query
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.report import Sights
 from hpa_scaler.rules import Rules
-from hpa_scaler.run_settings import RunSettings
+from hpa_scaler.run_settings import PROGRAM, RunSettings
 from hpa_scaler.settings import ScalerSettings
 from hpa_scaler.sighting import (
     Fleet,
@@ -37,8 +37,6 @@ from tightship.objects import HorizontalPodAutoscaler
 from tightship.report.document import Generator, Source
 from tightship.settings.loading import SettingsError
 from tightship.settings.process import load_process
-
-PROGRAM = "hpa-scaler"
 
 
 class Configured(Struct, frozen=True):
@@ -115,7 +113,7 @@ async def _judged(
 ) -> Looked:
     rules, fleet = configured.rules, there.fleet
     asked = {hpa.key: asked_of(hpa, rules.prefix, configured.settings.defaults) for hpa in fleet.hpas}
-    hpas = _named(names, fleet.hpas) if names is not None else [hpa for hpa in fleet.hpas if asked[hpa.key] is not None]
+    hpas = named(names, fleet.hpas) if names is not None else [hpa for hpa in fleet.hpas if asked[hpa.key] is not None]
     watched = [hpa for hpa in hpas if wants_rollout(asked[hpa.key])]
     if there.connection is None:
         rollouts = rollouts_of_file(fleet, watched)
@@ -145,7 +143,7 @@ async def _judged(
     return Looked(sights, outcomes)
 
 
-def _named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> list[HorizontalPodAutoscaler]:
+def named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> list[HorizontalPodAutoscaler]:
     """Return the HPAs that *names* name. Raises :class:`CliError`, a line for each that names none, or several."""
     known = {hpa.key: hpa for hpa in hpas}
     found: dict[str, HorizontalPodAutoscaler] = {}
@@ -163,4 +161,4 @@ def _named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> lis
     return list(found.values())
 
 
-__all__ = ["PROGRAM", "Configured", "Looked", "look"]
+__all__ = ["PROGRAM", "Configured", "Looked", "look", "named"]

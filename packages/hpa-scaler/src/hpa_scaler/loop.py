@@ -100,6 +100,7 @@ class ScalerLoop:
         client: PrometheusClient,
         metrics: ScalerMetrics,
         herald: Herald,
+        waits_for: Callable[[], Sequence[str]],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -108,6 +109,7 @@ class ScalerLoop:
         self._client = client
         self._metrics = metrics
         self._herald = herald
+        self._waits_for = waits_for
         self._clock = clock
         self._monotonic = monotonic
         self._log = frame.logger
@@ -128,8 +130,8 @@ class ScalerLoop:
         return False
 
     def waits_for(self) -> Sequence[str]:
-        """Return why no cycle can be made yet: nothing stands in the way of a first."""
-        return ()
+        """Return why no cycle can be made yet."""
+        return self._waits_for()
 
     def status(self) -> bytes:
         """Return the last cycle as JSON."""

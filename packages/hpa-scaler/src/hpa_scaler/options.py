@@ -31,18 +31,7 @@ def _selector(text: str) -> str:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what is judged, by which settings, and where answers come from."""
     cluster = add_cluster_arguments(parser, KINDS)
-    which = cluster.add_mutually_exclusive_group()
-    which.add_argument(
-        "-n", "--namespace", metavar="NAME", action="append", help="only HPAs of this namespace; repeatable"
-    )
-    which.add_argument("-A", "--all-namespaces", action="store_true", help="HPAs of all namespaces (the default)")
-    cluster.add_argument(
-        "-l",
-        "--selector",
-        metavar="SELECTOR",
-        type=value_of(_selector),
-        help="only HPAs with these labels, as for kubectl: a=b, a!=b, a, !a, 'a in (b,c)', joined by commas",
-    )
+    add_selection(cluster)
     settings = parser.add_argument_group("settings")
     settings.add_argument(
         "--config", metavar="FILE", help="what the controller's ConfigMap holds, or the manifest of one"
@@ -54,6 +43,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--outcomes", metavar="FILE", help="take the answers from FILE instead of asking servers (see --save-outcomes)"
     )
     answers.add_argument("--save-outcomes", metavar="FILE", help="write the answers to FILE, for another --outcomes")
+
+
+def add_selection(group: argparse._ArgumentGroup, *, all_by_default: bool = True) -> None:
+    """Add which HPAs are meant."""
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "-n", "--namespace", metavar="NAME", action="append", help="only HPAs of this namespace; repeatable"
+    )
+    which.add_argument(
+        "-A",
+        "--all-namespaces",
+        action="store_true",
+        help="HPAs of all namespaces" + (" (the default)" if all_by_default else ""),
+    )
+    group.add_argument(
+        "-l",
+        "--selector",
+        metavar="SELECTOR",
+        type=value_of(_selector),
+        help="only HPAs with these labels, as for kubectl: a=b, a!=b, a, !a, 'a in (b,c)', joined by commas",
+    )
 
 
 def add_process_options(group: argparse._ArgumentGroup) -> None:
@@ -81,4 +91,4 @@ def selection_of(arguments: argparse.Namespace, namespaces: tuple[str, ...], sel
     return Selection(chosen, selector if arguments.selector is None else arguments.selector)
 
 
-__all__ = ["ORDERS", "PROCESS_FLAGS", "add_options", "add_process_options", "selection_of"]
+__all__ = ["ORDERS", "PROCESS_FLAGS", "add_options", "add_process_options", "add_selection", "selection_of"]

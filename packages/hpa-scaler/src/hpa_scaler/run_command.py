@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import hpa_scaler
 from hpa_scaler.options import PROCESS_FLAGS, add_process_options
-from hpa_scaler.run_settings import RunSettings
-from hpa_scaler.running import PROGRAM, serve
+from hpa_scaler.run_settings import PROGRAM, RunSettings
+from hpa_scaler.running import serve
 from tightship.cli import Parser
 from tightship.cli.run_command import add_run as add
 

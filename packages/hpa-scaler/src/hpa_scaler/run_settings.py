@@ -17,6 +17,8 @@ from hpa_scaler.golang import parse_int32
 from tightship.observability.logging import FORMATS
 from tightship.settings.process import LogFormat, LogLevel, Name, Ports, Positive, ProcessSettings, variable
 
+PROGRAM = "hpa-scaler"
+
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 
 
@@ -65,4 +67,4 @@ class RunSettings(ProcessSettings):
     """From this size on the file is renamed to ``.1``, in place of the one before, and begun anew."""
 
 
-__all__ = ["RunSettings"]
+__all__ = ["PROGRAM", "RunSettings"]

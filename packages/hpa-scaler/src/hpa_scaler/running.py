@@ -8,19 +8,18 @@ from contextlib import asynccontextmanager
 
 import hpa_scaler
 from hpa_scaler.configuration import CYCLES_APART, allowed_of, limits_of, parse_config_map, servers_of
+from hpa_scaler.first_look import FirstLook
 from hpa_scaler.heralding import Herald
 from hpa_scaler.loop import ScalerLoop
 from hpa_scaler.metrics import ScalerMetrics
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.run_settings import RunSettings
+from hpa_scaler.run_settings import PROGRAM, RunSettings
 from hpa_scaler.settings import ScalerSettings
 from tightship.observability.events import ObjectRef
 from tightship.report.document import Generator
 from tightship.runtime.main import Runtime
 from tightship.runtime.serving import Configuration, Frame
 from tightship.runtime.serving import serve as serve_frame
-
-PROGRAM = "hpa-scaler"
 
 
 async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:
@@ -36,8 +35,10 @@ async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, st
         )
         lease = ObjectRef("Lease", run.lease_name, "", run.namespace, "coordination.k8s.io/v1")
         herald = Herald(frame.events, frame.logger, lease, time.monotonic)
+        first = FirstLook(frame)
+        runtime.spawn(first.run(), "first look at HPAs")
         async with client:
-            yield ScalerLoop(frame, run, client=client, metrics=metrics, herald=herald)
+            yield ScalerLoop(frame, run, client=client, metrics=metrics, herald=herald, waits_for=first.waits_for)
 
     await serve_frame(
         runtime,
@@ -49,4 +50,4 @@ async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, st
     )
 
 
-__all__ = ["PROGRAM", "serve"]
+__all__ = ["serve"]

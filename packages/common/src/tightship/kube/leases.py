@@ -8,6 +8,7 @@ made again by it, which the API server would otherwise do for this kind.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -159,6 +160,47 @@ class LeaseStore:
             raise BadAnswer(verb, path, server, f"not a Lease: {error}") from error
 
 
+class _Named(Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _ListItem(Struct):
+    metadata: _Named
+
+
+class _List(Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+async def held_leases(connection: Connection, name: str, now: float, namespace: str = "") -> list[Lease]:
+    """Return the Leases called *name*, of all namespaces or of one, that somebody holds at *now* (seconds since 1970).
+
+    Raises :class:`~tightship.kube.errors.KubeError`.
+    """
+    where = f"namespaces/{namespace}/" if namespace else ""
+    path = f"/apis/{_GROUP_VERSION}/{where}leases"
+    body = await connection.request("GET", path, params={"fieldSelector": f"metadata.name={name}"})
+    try:
+        raws = msgspec.json.decode(body, type=_List).items or []
+        leases = [
+            decode_lease(meta.namespace, meta.name, bytes(raw))
+            for raw in raws
+            for meta in (msgspec.json.decode(raw, type=_ListItem).metadata,)
+        ]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadAnswer("GET", path, connection.server, f"not a list of Leases: {error}") from error
+    return [each for each in leases if each.holder and _runs_out(each) > now]
+
+
+def _runs_out(lease: Lease) -> float:
+    """Return when a Lease runs out by its own times; one without any never does."""
+    try:
+        return datetime.fromisoformat(lease.renewed).timestamp() + lease.duration
+    except ValueError:
+        return math.inf
+
+
 def _has_spec(document: Mapping[str, msgspec.Raw]) -> bool:
     return bytes(document.get("spec", msgspec.Raw(b"null"))) != b"null"
 
@@ -167,4 +209,4 @@ def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-__all__ = ["Lease", "LeaseStore", "decode_lease", "encode_lease", "micro_time"]
+__all__ = ["Lease", "LeaseStore", "decode_lease", "encode_lease", "held_leases", "micro_time"]

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
+from hpa_scaler.report.as_release import render_release
 from hpa_scaler.report.as_table import render_table
 from hpa_scaler.report.as_text import render_text
 from hpa_scaler.report.as_wide import render_wide
 from hpa_scaler.report.build import Sights, explanation_document, plan_document
-from hpa_scaler.report.document import FloorExplanation, FloorPlan
+from hpa_scaler.report.document import FloorExplanation, FloorPlan, FloorRelease
 from tightship.report.as_json import render_json
 from tightship.report.as_yaml import render_yaml
 from tightship.report.terminal import Terminal
@@ -26,11 +27,20 @@ EXPLANATION_OUTPUTS: Mapping[str, Callable[[FloorExplanation, Terminal], str]] =
 }
 """Outputs of an explanation, the default first."""
 
+RELEASE_OUTPUTS: Mapping[str, Callable[[FloorRelease, Terminal], str]] = {
+    "table": render_release,
+    "json": render_json,
+    "yaml": render_yaml,
+}
+"""Outputs of a release, the default first."""
+
 __all__ = [
     "EXPLANATION_OUTPUTS",
     "PLAN_OUTPUTS",
+    "RELEASE_OUTPUTS",
     "FloorExplanation",
     "FloorPlan",
+    "FloorRelease",
     "Sights",
     "explanation_document",
     "plan_document",

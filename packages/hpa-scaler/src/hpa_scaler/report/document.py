@@ -180,6 +180,43 @@ class FloorExplanation(Struct, frozen=True, rename="camel", tag_field="kind", ta
     warnings: tuple[str, ...]
 
 
+ReleaseOutcome = Literal["restored", "would-restore", "nothing-ours", "refused", "failed", "gone"]
+
+
+class ReleaseEntry(Struct, frozen=True, rename="camel"):
+    """One HPA: its bounds before and after, and how it went.
+
+    *left* says which bound was left to somebody else's newer value, and whose that is, empty where none was; *detail*
+    is the API server's word where it refused or failed. Where it does either the bounds after are those before.
+    """
+
+    namespace: str
+    name: str
+    outcome: ReleaseOutcome
+    opted_in: bool
+    minimum: Move
+    maximum: Move
+    left: str
+    detail: str
+
+
+class FloorRelease(Struct, frozen=True, rename="camel", tag_field="kind", tag="FloorRelease"):
+    """What became of HPAs that were to be given back. *leaders* are controllers that run meanwhile."""
+
+    api_version: Literal["tightship.dev/v1"]
+    generator: Generator
+    source: Source
+    dry_run: bool
+    leaders: tuple[str, ...]
+    hpas: tuple[ReleaseEntry, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of ours is left on any of them."""
+        return all(each.outcome not in ("refused", "failed") for each in self.hpas)
+
+
 __all__ = [
     "Action",
     "Actions",
@@ -187,12 +224,15 @@ __all__ = [
     "Drops",
     "FloorExplanation",
     "FloorPlan",
+    "FloorRelease",
     "Floors",
     "HpaDetail",
     "HpaEntry",
     "Move",
     "QueryEntry",
     "ReasonCount",
+    "ReleaseEntry",
+    "ReleaseOutcome",
     "Remembered",
     "Summary",
 ]

@@ -1,0 +1,62 @@
+"""Roles as docs/permissions.md has them, granted to an account, and which of their rights were used."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+from tightship_e2e import Client
+from tightship_e2e.audit import AuditEvent
+from tightship_e2e.client import Json
+
+PERMISSIONS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
+RBAC = "rbac.authorization.k8s.io"
+
+
+def documented(*names: str) -> list[Json]:
+    """The roles in docs/permissions.md with these names."""
+    blocks = re.findall(r"```yaml\n(.*?)```", PERMISSIONS.read_text(), re.DOTALL)
+    roles = [yaml.safe_load(block) for block in blocks]
+    chosen = [role for role in roles if role["metadata"]["name"] in names]
+    assert {role["metadata"]["name"] for role in chosen} == set(names)
+    return chosen
+
+
+async def grant(api: Client, role: Json, account: str) -> None:
+    """Bind a role to an account of the namespace default, with the name of the role and the account's."""
+    version, name, kind = f"{RBAC}/v1", f"documented-{role['metadata']['name']}", role["kind"]
+    root = f"/apis/{version}" + ("/namespaces/default" if kind == "Role" else "")
+    named = {**role, "metadata": {"name": name}}
+    binding = {
+        "apiVersion": version,
+        "kind": f"{kind}Binding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "default"}],
+    }
+    for plural, body in ((f"{kind.lower()}s", named), (f"{kind.lower()}bindings", binding)):
+        await api.request("DELETE", f"{root}/{plural}/{name}")
+        await api.call("POST", f"{root}/{plural}", body=body)
+
+
+def granted(roles: list[Json]) -> set[tuple[str, str]]:
+    """(verb, resource with subresource) of all rules."""
+    return {
+        (verb, resource)
+        for role in roles
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(events: list[AuditEvent], who: str) -> set[tuple[str, str]]:
+    found = set()
+    for each in events:
+        ref = each.object_ref
+        if each.user.username.endswith(f":{who}"):
+            resource = f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource
+            found.add((each.verb, resource))
+    return found

@@ -1,0 +1,388 @@
+"""The process over time: who leads, what an outage does, what is told, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from drain.fake_api import EVENTS, LEASES
+
+from hpa_scaler.decision_log import replay
+from hpa_scaler.loop import CycleTooLongError
+from tightship_e2e.fake_prometheus import silent
+
+from .world import HPAS, Json, Process, World
+
+ASKS = {"prometheus_query": "rate", "requests_per_replica": "10", "minimum_replicas": "1"}
+LEASE = "hpa-scaler"
+
+
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number: int = free.getsockname()[1]
+        return number
+
+
+async def get(process: Process, path: str) -> tuple[int, str]:
+    url = f"http://127.0.0.1:{process.settings.ports[0]}{path}"
+    async with aiohttp.ClientSession() as http, http.get(url) as answer:
+        return answer.status, await answer.text()
+
+
+async def eventually(process: Process, path: str, text: str) -> None:
+    """Wait until what is served under *path* holds *text*."""
+    async with asyncio.timeout(20):
+        while True:
+            with suppress(OSError):
+                if text in (await get(process, path))[1]:
+                    return
+            await asyncio.sleep(0.01)
+
+
+def asked(world: World) -> int:
+    return len(world.prometheus.seen)
+
+
+async def test_while_the_api_server_is_away_nothing_is_decided_and_the_age_grows(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    process = world.start(ports=[port()], leader_elect=False, request_timeout=1)
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    world.api.away = True
+    world.prometheus.set("rate", 95)
+    await asyncio.sleep(0.3)
+    questions = asked(world)
+    code, text = await get(process, "/metrics")
+    age = next(line for line in text.splitlines() if line.startswith("tightship_loop_age_seconds"))
+    assert float(age.split()[1]) >= 0.2
+    assert (await get(process, "/healthz"))[0] == 200
+    assert world.api.bounds() == (8, 20)
+    assert asked(world) == questions
+    world.api.away = False
+    await world.until(lambda: world.api.bounds() == (10, 20))
+    assert code == 200
+
+
+async def test_a_list_that_never_ends_ends_the_cycle(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    process = world.start(cycle_deadline=0.5)
+    await world.until(lambda: world.api.bounds() == (8, 20))
+
+    async def hangs() -> Any:
+        await asyncio.Event().wait()
+
+    world.api.on_list = hangs
+    words = str(CycleTooLongError("did not answer within"))
+    before = caplog.text.count(words)
+    await world.until(lambda: caplog.text.count(words) > before)
+    assert not process.runtime.crashed
+
+
+async def test_a_silent_prometheus_holds_and_a_stop_does_not_wait_for_it(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.otherwise = silent
+    process = world.start()
+    await world.until(lambda: asked(world))
+    await asyncio.wait_for(process.ended(), 3)
+    assert world.api.bounds() == (3, 20)
+    assert world.api.holder(LEASE) == ""
+
+
+async def test_a_stop_finishes_the_write_under_way_and_begins_no_other(world: World) -> None:
+    for number in range(40):
+        world.api.stock(f"web-{number}", **ASKS)
+    world.prometheus.set("rate", 72)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_: object) -> None:
+        begun.set()
+        await go_on.wait()
+
+    world.api.before = slow
+    process = world.start()
+    await begun.wait()
+    await world.until(lambda: world.api.patches >= 5)
+    under_way = world.api.patches
+    ending = asyncio.create_task(process.ended())
+    await asyncio.sleep(0.05)
+    assert world.api.holder(LEASE) == process.settings.identity
+    go_on.set()
+    await ending
+    assert len(world.api.written()) <= under_way + 8
+    written = [name for name, code in world.api.written() if code == 200]
+    assert written
+    assert all(world.api.bounds(name) == (8, 20) for name in written)
+    assert sum(world.api.bounds(f"web-{number}") == (8, 20) for number in range(40)) == len(written)
+    # The Lease is given up after the last write.
+    verbs = [each.verb for each in world.api.did if each.verb == "PATCH" or "leases" in each.path]
+    assert verbs[-1] == "PUT"
+
+
+async def test_what_a_lowering_waits_for_is_written_down_at_once_and_at_the_end(world: World) -> None:
+    world.api.stock(minimum=8, replicas=8, lowering_window="1h", **ASKS)
+    world.prometheus.set("rate", 72)
+    process = world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20) and asked(world))
+    world.prometheus.set("rate", 31)
+    await world.until(world.api.state)
+    await world.cycles(4)
+    assert world.api.bounds() == (8, 20)
+    notes = len([each for each in world.api.did if each.verb == "PATCH"])
+    assert notes == 1
+    floors = world.api.state()["history"]["floors"]
+    await process.ended()
+    assert len([each for each in world.api.did if each.verb == "PATCH"]) == 2
+    assert world.api.state()["history"]["floors"][0] == floors[0]
+    assert world.api.bounds() == (8, 20)
+
+
+async def test_a_standby_asks_and_writes_nothing_and_takes_over_with_what_is_on_the_hpas(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    first = world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    second = world.start(ports=[port()])
+    await world.until(lambda: second.task is not None and world.api.holder(LEASE) == first.settings.identity)
+
+    await eventually(second, "/", f"Stands by: {first.settings.identity} leads.")
+    _, metrics = await get(second, "/metrics")
+    assert 'hpa="web"' not in metrics
+    assert (await get(second, "/readyz"))[0] == 200
+    status = json.loads((await get(second, "/status"))[1])
+    assert (status["plan"], status["leader"]) == (None, first.settings.identity)
+    await first.ended()
+    world.prometheus.set("rate", 41)
+    await world.until(lambda: world.api.bounds() == (5, 20))
+    assert world.api.state()["originalMin"] == 3
+    assert world.api.holder(LEASE) == second.settings.identity
+
+
+async def test_a_leader_that_lost_its_lease_in_a_cycle_writes_no_more(world: World) -> None:
+    for number in range(40):
+        world.api.stock(f"web-{number}", **ASKS)
+    world.prometheus.set("rate", 72)
+
+    async def taken(*_: object) -> None:
+        lease = json.loads(json.dumps(world.api.objects[LEASES][f"default/{LEASE}"]))
+        lease["spec"] |= {"holderIdentity": "another", "leaseTransitions": 9}
+        world.api.before = None
+        world.api.put(LEASES, lease)
+        await until_noticed.wait()
+
+    until_noticed = asyncio.Event()
+    world.api.before = taken
+    world.configure(maximumWritesPerSecond=20)
+    world.start(lease_duration=1.5, lease_renew_deadline=1.0, lease_retry_period=0.05)
+    await world.until(lambda: world.api.before is None)
+    await asyncio.sleep(0.3)
+    until_noticed.set()
+    await asyncio.sleep(0.2)
+    written = len(world.api.written())
+    await asyncio.sleep(0.3)
+    assert len(world.api.written()) == written < 40
+
+
+async def test_an_api_server_that_goes_away_between_writes_is_not_asked_all_the_rest(world: World) -> None:
+    for number in range(60):
+        world.api.stock(f"web-{number}", **ASKS)
+    world.prometheus.set("rate", 72)
+
+    async def breaks(*_: object) -> None:
+        world.api.deaf = True
+
+    world.api.before = breaks
+    world.start(interval=60)
+    await world.until(lambda: world.api.patches >= 5)
+    await asyncio.sleep(0.2)
+    assert world.api.patches < 20
+    assert all(each.verb != "PATCH" or each.code == 200 for each in world.api.did)
+
+
+async def test_a_dry_run_judges_and_shows_and_changes_nothing(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.api.stock("off", minimum=9)
+    world.api.edit("off", notes={"estafette.io/hpa-scaler": None})
+    world.prometheus.set("rate", 72)
+    process = world.start(dry_run=True, ports=[port()])
+    await world.cycles(5)
+    status = json.loads((await get(process, "/status"))[1])
+    assert status["dryRun"] is True
+    [web] = status["plan"]["hpas"]
+    assert (web["action"], web["minimum"]) == ("raise", {"now": 3, "after": 8})
+    assert 'would_be_min_replicas{hpa="web",namespace="shop"} 8' in (await get(process, "/metrics"))[1]
+    await process.ended()
+    assert world.api.did == []
+
+
+async def test_a_dry_run_beside_a_controller_does_not_take_its_writes_for_a_quarrel(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    dry = world.start(dry_run=True, ports=[port()])
+    await world.cycles(3)
+    world.start()
+    for rate, floor in ((72, 8), (95, 10), (41, 5), (72, 8), (31, 4)):
+        world.prometheus.set("rate", rate)
+        await world.until(lambda floor=floor: world.api.bounds() == (floor, 20))
+        await world.cycles(4)
+    status = json.loads((await get(dry, "/status"))[1])
+    assert status["plan"]["hpas"][0]["reasons"] == ["FollowsQuery"]
+
+
+async def test_a_bad_configuration_leaves_the_last_good_one_in_force(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.configure(defaults={"maximumReplicas": "6"})
+    process = world.start(ports=[port()])
+    await world.until(lambda: world.api.bounds() == (6, 20))
+    world.configure(defaults={"maximumReplicas": "many"}, nonsense=1)
+    await world.until(lambda: ("ConfigInvalid", "hpa-scaler-config") in world.api.told())
+    await world.cycles(4)
+    assert world.api.bounds() == (6, 20)
+    assert "the last good one stands" in (await get(process, "/"))[1]
+    world.configure()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+
+
+async def test_many_that_fall_at_once_are_held_and_told_once(world: World) -> None:
+    for number in range(12):
+        world.api.stock(f"web-{number}", minimum=8, replicas=8, **ASKS)
+    world.prometheus.set("rate", 80)
+    process = world.start(ports=[port()])
+    await world.until(lambda: asked(world))
+    await world.cycles()
+    world.prometheus.set("rate", 0)
+    await world.until(lambda: world.api.notes("CorrelatedDrop"))
+    await world.cycles(4)
+    assert world.api.told().count(("CorrelatedDrop", LEASE)) == 1
+    assert [each for each in world.api.told() if each[0] == "CorrelatedDrop"] == [("CorrelatedDrop", LEASE)]
+    assert all(world.api.bounds(f"web-{number}") == (8, 20) for number in range(12))
+    assert "tightship_hpa_correlated_drop 1.0" in (await get(process, "/metrics"))[1]
+    assert json.loads((await get(process, "/status"))[1])["correlatedDrop"]
+
+
+async def test_events_tell_changes_and_trouble_once_and_nothing_of_a_calm_start(world: World) -> None:
+    world.api.stock("calm", minimum=8, replicas=8, **ASKS)
+    world.api.stock("moves", minimum=3, prometheus_query="rate-2", minimum_replicas="1")
+    world.api.stock("typo", requests_per_replica="2,5")
+    world.prometheus.set("rate", 75)
+    world.prometheus.set("rate-2", 4)
+    world.start()
+    await world.until(lambda: ("FollowsQuery", "moves") in world.api.told())
+    await world.until(lambda: ("InvalidAnnotation", "typo") in world.api.told())
+    await world.cycles(5)
+    assert sorted(world.api.told()) == [("FollowsQuery", "moves"), ("InvalidAnnotation", "typo")]
+    kinds = {each["reason"]: (each["type"], each["action"]) for each in world.api.objects[EVENTS].values()}
+    assert kinds == {"FollowsQuery": ("Normal", "Raise"), "InvalidAnnotation": ("Warning", "Hold")}
+    world.prometheus.set("rate", "NaN")
+    await world.until(lambda: ("NotANumber", "calm") in world.api.told())
+
+
+async def test_a_decision_log_is_replayed_without_a_difference(world: World, tmp_path: Path) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+
+    async def somebody(*_: object) -> None:
+        world.api.before = None
+        world.api.edit(minReplicas=5)
+
+    world.api.before = somebody
+    log = tmp_path / "decisions.jsonl"
+    process = world.start(decision_log=log)
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    world.prometheus.set("rate", 41)
+    await world.until(lambda: world.api.bounds() == (5, 20))
+    await process.ended()
+    found = replay(log.read_bytes().splitlines())
+    assert found.differences == ()
+    assert found.unended == 0
+    assert found.decisions >= 3
+
+
+async def test_a_decision_log_begins_anew_before_it_is_too_large(world: World, tmp_path: Path) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    log = tmp_path / "decisions.jsonl"
+    world.start(decision_log=log, decision_log_megabytes=0.003)
+    older = tmp_path / "decisions.jsonl.1"
+    await world.until(older.exists)
+    await world.cycles(6)
+    assert older.stat().st_size < 10_000
+    assert replay(older.read_bytes().splitlines()).unended == 0
+
+
+async def test_a_decision_log_that_cant_be_written_holds_nothing_up(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start(decision_log=tmp_path / "nowhere" / "decisions.jsonl")
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.cycles(3)
+    assert caplog.text.count("decision log not written") == 1
+
+
+async def test_an_hpa_that_cant_be_read_is_told_and_the_others_go_on(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    broken: Json = {"metadata": {"name": "broken", "namespace": "shop"}, "spec": {"maxReplicas": "many"}}
+    world.api.put(HPAS, broken)
+    process = world.start(ports=[port()])
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.cycles()
+    status = json.loads((await get(process, "/status"))[1])
+    assert "shop/broken" in status["plan"]["warnings"][0]
+    assert 'tightship_hpas_by_reason{reason="Unreadable"} 1.0' in (await get(process, "/metrics"))[1]
+
+
+async def test_what_is_opted_out_leaves_the_metrics(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    process = world.start(ports=[port()])
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.cycles()
+    assert 'hpa="web"' in (await get(process, "/metrics"))[1]
+    world.api.edit(notes={"estafette.io/hpa-scaler": "false"})
+    await world.until(lambda: world.api.bounds() == (3, 20))
+    await world.cycles()
+    assert 'hpa="web"' not in (await get(process, "/metrics"))[1]
+
+
+async def test_who_sets_a_floor_back_again_and_again_is_left_alone(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    for _ in range(3):
+        await world.until(lambda: world.api.bounds() == (8, 20))
+        world.api.edit(minReplicas=3)
+    await world.until(lambda: world.api.notes("Contested"))
+    writes = len(world.api.written())
+    await world.cycles(5)
+    assert world.api.bounds() == (3, 20)
+    # One more is a note of what is waited for, which a restart would forget.
+    assert len(world.api.written()) - writes <= 1
+
+
+async def test_a_replica_that_may_not_read_hpas_is_not_ready_and_says_why(world: World) -> None:
+
+    async def forbidden() -> web.StreamResponse:
+        body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "cannot list resource"}
+        return web.json_response(body, status=403)
+
+    world.api.on_list = forbidden
+    process = world.start(ports=[port()])
+
+    await eventually(process, "/readyz", "cannot list resource; see docs/permissions.md")
+    assert world.api.did == []
+    world.api.on_list = None
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    assert (await get(process, "/readyz"))[0] == 200

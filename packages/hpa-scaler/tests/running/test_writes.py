@@ -1,0 +1,261 @@
+"""What reaches the API server, and what becomes of it when that says no, nothing, or something else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from drain.fake_api import Refused
+
+from hpa_scaler.annotations import ENABLE, PREFIX
+
+from .world import HPAS, STATE, Json, World
+
+ASKS = {"prometheus_query": "rate", "requests_per_replica": "10", "minimum_replicas": "1"}
+
+
+async def test_a_floor_is_raised_and_the_original_kept_in_the_same_patch(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    state = world.api.state()
+    assert (state["originalMin"], state["originalMax"], state["applied"]) == (3, 20, 8)
+    [patch] = [each for each in world.api.did if each.verb == "PATCH"]
+    ops: Any = patch.body
+    assert [(op["op"], op["path"]) for op in ops] == [
+        ("test", "/metadata/uid"),
+        ("test", "/spec/minReplicas"),
+        ("test", "/spec/maxReplicas"),
+        ("replace", "/spec/minReplicas"),
+        ("add", "/metadata/annotations/estafette.io~1hpa-scaler-state"),
+    ]
+
+
+async def test_a_floor_that_is_right_is_not_written_again(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.cycles(5)
+    assert world.api.written() == [("web", 200)]
+
+
+async def test_a_change_in_between_is_read_judged_and_written_once_more(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+
+    async def somebody(_: str, thing: Json) -> None:
+        world.api.before = None
+        world.api.edit(minReplicas=5)
+
+    world.api.before = somebody
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    assert [code for _, code in world.api.written()] == [422, 200]
+    # What somebody set meanwhile is the user's own.
+    assert world.api.state()["originalMin"] == 5
+
+
+async def test_a_status_update_in_between_makes_no_difference(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+
+    async def controller(_: str, thing: Json) -> None:
+        world.api.put(HPAS, thing)
+
+    world.api.before = controller
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    assert [code for _, code in world.api.written()] == [200]
+
+
+async def test_a_refusal_has_its_reason_and_is_tried_no_more_than_once_a_cycle(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+
+    async def policy(*_: object) -> None:
+        raise Refused(422, 'admission policy "floors" denied the request: at most 5', reason="Invalid")
+
+    world.api.before = policy
+    world.start()
+    await world.until(lambda: world.api.notes("WriteRefused"))
+    lists, patches = world.lists, world.api.patches
+    await world.cycles(5)
+    assert world.api.patches - patches <= 2 * (world.lists - lists + 1)
+    assert "at most 5" in world.api.notes("WriteRefused")[0]
+    assert len(world.api.notes("WriteRefused")) == 1
+    assert world.api.bounds() == (3, 20)
+    world.api.before = None
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    assert world.api.state()["originalMin"] == 3
+
+
+@pytest.mark.parametrize("code", [400, 403])
+async def test_what_is_plainly_refused_is_not_tried_twice_in_a_cycle(world: World, code: int) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+
+    async def webhook(*_: object) -> None:
+        raise Refused(code, 'admission webhook "floors" denied the request')
+
+    world.api.before = webhook
+    world.start()
+    await world.until(lambda: world.api.notes("WriteRefused"))
+    assert world.api.patches <= world.lists + 1
+
+
+async def test_an_hpa_that_is_gone_is_forgotten(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+
+    async def deleted(name: str, _: Json) -> None:
+        world.api.before = None
+        world.api.remove(HPAS, f"shop/{name}")
+
+    world.api.before = deleted
+    world.start()
+    await world.until(lambda: world.api.patches)
+    await world.cycles()
+    assert world.api.written() == [("web", 404)]
+
+
+async def test_the_original_survives_a_write_whose_answer_was_lost(world: World) -> None:
+    """Taken for not written, our own bound would count as the user's from then on."""
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.api.deaf = True
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    world.api.deaf = False
+    await world.cycles()
+    world.prometheus.set("rate", 95)
+    await world.until(lambda: world.api.bounds() == (10, 20))
+    assert world.api.state()["originalMin"] == 3
+    assert "ChangedByOthers" not in {reason for reason, _ in world.api.told()}
+    world.api.edit(notes={f"{PREFIX}/{ENABLE}": "false"})
+    await world.until(lambda: world.api.bounds() == (3, 20))
+
+
+async def test_a_write_that_never_arrived_is_made_again(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+
+    async def broken(*_: object) -> None:
+        world.api.before = None
+        raise Refused(503, "no healthy upstream")
+
+    world.api.before = broken
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    assert world.api.state()["originalMin"] == 3
+
+
+async def test_somebodys_change_after_a_lost_answer_is_still_somebodys(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.api.deaf = True
+
+    async def somebody(*_: object) -> None:
+        world.api.after = None
+        world.api.edit(minReplicas=6)
+        world.api.deaf = False
+        await asyncio.sleep(0)
+
+    world.api.after = somebody
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.until(lambda: world.api.notes("ChangedByOthers"))
+    assert world.api.state()["originalMin"] == 6
+
+
+@pytest.mark.parametrize("notes", [{f"{PREFIX}/{ENABLE}": "false"}, {f"{PREFIX}/{ENABLE}": None}])
+async def test_on_opt_out_the_users_bounds_are_back_and_our_annotation_is_gone(
+    world: World, notes: dict[str, str | None]
+) -> None:
+    world.api.stock(maximum=6, **ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 9))
+    world.api.edit(notes=notes)
+    await world.until(lambda: world.api.bounds() == (3, 6))
+    assert STATE not in world.api.hpa()["metadata"]["annotations"]
+    await world.until(lambda: ("Restored", "web") in world.api.told())
+    writes = len(world.api.did)
+    await world.cycles()
+    assert world.api.written().count(("web", 200)) == 2
+    assert len([each for each in world.api.did[writes:] if each.verb == "PATCH"]) == 0
+
+
+async def test_an_opt_out_with_our_annotation_removed_too_gives_back_all_the_same(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    world.api.edit(notes={f"{PREFIX}/{ENABLE}": None, STATE: None})
+    await world.until(lambda: world.api.bounds() == (3, 20))
+
+
+async def test_on_opt_out_what_somebody_set_meanwhile_stays(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    world.api.edit(minReplicas=5, notes={f"{PREFIX}/{ENABLE}": "false"})
+    await world.until(lambda: STATE not in world.api.hpa()["metadata"]["annotations"])
+    assert world.api.bounds() == (5, 20)
+
+
+async def test_a_return_whose_answer_was_lost_is_not_taken_for_somebodys_change(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    world.api.deaf = True
+    world.api.edit(notes={f"{PREFIX}/{ENABLE}": "false"})
+    await world.until(lambda: world.api.bounds() == (3, 20))
+    world.api.deaf = False
+    await world.cycles()
+    assert world.api.patches == 2
+    assert STATE not in world.api.hpa()["metadata"]["annotations"]
+
+
+async def test_an_hpa_in_dry_run_is_only_shown_to_the_api_server(world: World) -> None:
+    world.api.stock(dry_run="true", **ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    await world.until(lambda: world.api.notes("DryRun"))
+    await world.cycles()
+    assert world.api.bounds() == (3, 20)
+    assert STATE not in world.api.hpa()["metadata"]["annotations"]
+    assert {code for _, code in world.api.written()} == {200}
+    assert len(world.api.notes("DryRun")) == 1
+
+
+async def test_writes_keep_to_their_pace(world: World) -> None:
+    world.configure(maximumWritesPerSecond=20)
+    for number in range(12):
+        world.api.stock(f"web-{number}", **ASKS)
+    world.prometheus.set("rate", 72)
+    times: list[float] = []
+
+    async def note(*_: object) -> None:
+        times.append(asyncio.get_running_loop().time())
+
+    world.api.before = note
+    world.start()
+    await world.until(lambda: len(times) == 12)
+    assert times[-1] - times[0] > 9 / 20
+
+
+async def test_raises_go_before_lowerings(world: World) -> None:
+    names = [f"web-{number}" for number in range(12)]
+    for number, name in enumerate(names):
+        world.api.stock(name, minimum=5, prometheus_query=f"rate-{number}", minimum_replicas="1")
+        world.prometheus.set(f"rate-{number}", 8 if number % 4 == 3 else 4)
+    world.start()
+    await world.until(lambda: len(world.api.written()) == 12)
+    raised = {name for number, name in enumerate(names) if number % 4 == 3}
+    order = [name for name, _ in world.api.written()]
+    assert max(order.index(name) for name in raised) < 8
