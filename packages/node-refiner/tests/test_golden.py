@@ -71,8 +71,8 @@ def test_the_files_are_what_their_builder_writes(name: str) -> None:
 
 def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:
     """Of a node that could go, just those gates are closed whose reasons refuse it, but for a budget that is spent."""
-    snapshot = read_file(GOLDEN.path / "cluster.json")
     policy = policy_of()
+    snapshot = with_starting(read_file(GOLDEN.path / "cluster.json"), replicas_ahead(policy.settings))
     facts = policy.facts(snapshot)
     ahead = policy.outlook(snapshot, facts)
     checks = GateChecks(policy.settings, snapshot, facts, ahead, GOLDEN.now)

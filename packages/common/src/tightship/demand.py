@@ -37,7 +37,7 @@ def with_starting(snapshot: Snapshot, most: int) -> Snapshot:
     """Return *snapshot* with the replicas that its HPAs are about to start, at most *most* of each; 0 for none."""
     if most <= 0 or not snapshot.autoscalers:
         return snapshot
-    wanting = {hpa.key: wanted for hpa in snapshot.autoscalers.values() if (wanted := _wanted(hpa)) is not None}
+    wanting = {hpa.key: asked for hpa in snapshot.autoscalers.values() if (asked := _wanted(hpa)) is not None}
     pods = _pods_of({_target(snapshot.autoscalers[key]) for key in wanting}, snapshot)
     found: dict[_Target, Starting] = {}
     for key, (wanted, because) in wanting.items():
@@ -55,7 +55,7 @@ def _target(hpa: HorizontalPodAutoscaler) -> _Target:
 
 
 def _wanted(hpa: HorizontalPodAutoscaler) -> tuple[int, str] | None:
-    """Return how many replicas *hpa* will see to, and the field that asks for them; ``None`` while it scales nothing."""
+    """Return how many replicas *hpa* will see to, and the field that asks for them; ``None`` if it scales nothing."""
     able, active = hpa.condition("AbleToScale"), hpa.condition("ScalingActive")
     without_target = able is not None and able.status == "False" and able.reason == "FailedGetScale"
     # A target that was scaled to 0 by someone else is left there (``ScalingDisabled``).

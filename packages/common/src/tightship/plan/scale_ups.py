@@ -84,10 +84,9 @@ def needed(node: str, homeless: Iterable[Guest]) -> Refusal:
     """Return why *node* can't go: replicas about to start, *homeless* among them, would not all have room."""
     hpas = {guest.starting.hpa: guest.starting for guest in homeless if guest.starting is not None}
     first = [str(hpas[key]) for key in sorted(hpas)][:SHOWN]
-    more = f"; so are {len(hpas) - SHOWN} more HPAs" if len(hpas) > SHOWN else ""
+    more = f" and {len(hpas) - SHOWN} more" if len(hpas) > SHOWN else ""
     detail = f"{'; '.join(first)}{more}: without this node there would not be room for all of them"
-    names = ", ".join(sorted(hpas)[:SHOWN])
-    fix = f"wait until they run (kubectl get hpa), or add room for what {names} asks for"
+    fix = "wait until they run, or add room for them"
     return Refusal(Reason.SCALE_UP_NEEDS_NODE, node, detail, fix)
 
 
