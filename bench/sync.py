@@ -6,7 +6,7 @@
 
 Each reader has a process of its own. *seconds* are from the first request to the last object, imports and configuration
 left out, the best of some turns; *peak* is that process's largest resident set, imports included, and *above import*
-what reading added to it. Ours reads all thirteen kinds into a running cache, watches begun; the official client reads
+what reading added to it. Ours reads all fourteen kinds into a running cache, watches begun; the official client reads
 pods only, at once (as most programs do) and in pages of 500. Exit code 1 when a bar does not hold.
 """
 

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from node_compactor.policy import Marks, Policy
+from node_compactor.policy import Marks, Policy, replicas_ahead
 from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
+from tightship.demand import with_starting
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
 from tightship.kube.files import parse, read_file
@@ -55,6 +56,7 @@ def named(items: list[Json], kind: str, name: str) -> Json:
 
 def planned(snapshot: Snapshot, now: float) -> Plan:
     settings = load_settings(golden("config.json"))
+    snapshot = with_starting(snapshot, replicas_ahead(settings))
     policy = Policy(settings, now, Marks.of(snapshot))
     return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
 
@@ -108,6 +110,11 @@ async def freeze(api: Client) -> None:
     orphan["metadata"]["ownerReferences"] = named(items, "Pod", ORPHAN)["metadata"]["ownerReferences"]
     await api.create(orphan)
     await api.patch("PodDisruptionBudget", "stale", {"spec": {"minAvailable": 1}}, "shop")
+    scaler = named(items, "HorizontalPodAutoscaler", "scaled")
+    metrics = [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+    ]
+    await api.create({**scaler, "spec": {**scaler["spec"], "metrics": metrics}})
 
     async def runs() -> bool:
         pod = await api.get("Pod", ORPHAN, "shop")

@@ -191,6 +191,18 @@ class Golden:
             }
         )
 
+    def autoscaler(self, name: str, kind: str, minimum: int) -> None:
+        """Add an HPA of the target of its name in namespace shop; its controller has not looked at it yet."""
+        target = {"apiVersion": "apps/v1", "kind": kind, "name": name}
+        self.items.append(
+            {
+                "apiVersion": "autoscaling/v2",
+                "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": name, "namespace": "shop"},
+                "spec": {"scaleTargetRef": target, "minReplicas": minimum, "maxReplicas": 10},
+            }
+        )
+
     def goes(self, node: str, **moves: str) -> None:
         """Expect *node* to be removed, its pods (in namespace shop) moving so."""
         self.removals.append(
@@ -357,6 +369,11 @@ def places(g: Golden) -> None:
     g.node("wanted", "a pending pod can run here only", Reason.PENDING_POD_NEEDS_NODE)
     g.pod("waiting", "wanted", also_on=(), pending=True)
     g.pod("impossible", "wanted", also_on=(), pending=True, cpu="1000")
+    g.full("slot-3", "has 1000m left")
+    g.pod("slot-3", "slot-3", cpu="3")
+    g.node("scaling", "an HPA is about to start a replica that needs slot-3 or this node", Reason.SCALE_UP_NEEDS_NODE)
+    g.pod("scaled", "scaling", also_on=("slot-3",), cpu="800m")
+    g.autoscaler("scaled", "ReplicaSet", minimum=2)
     g.node("unknowable", "pods whose places can't be judged; namespaces are not in the file")
     g.pod("device", "unknowable", Reason.RESOURCE_CLAIMS, resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     disk = [{"name": "disk", "persistentVolumeClaim": {"claimName": "nowhere"}}]

@@ -127,6 +127,19 @@ def budget(
     }
 
 
+def autoscaler(minimum: int, *, target: Json | None = None, namespace: str = "shop") -> Json:
+    """Return an HPA, of ReplicaSet web unless told otherwise, whose floor is *minimum*; nobody has looked at it yet."""
+    return {
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {
+            "scaleTargetRef": target or {"kind": "ReplicaSet", "name": "web"},
+            "minReplicas": minimum,
+            "maxReplicas": 100,
+        },
+    }
+
+
 def state_of(*items: Json) -> ClusterState:
     """Return the state of a cluster that consists of *items*."""
     state = ClusterState()

@@ -103,6 +103,7 @@ QUICK_REFINER: Settings = {
 _READ = {
     "": ["nodes", "pods", "namespaces", "persistentvolumeclaims", "persistentvolumes", "replicationcontrollers"],
     "apps": ["replicasets", "statefulsets", "daemonsets"],
+    "autoscaling": ["horizontalpodautoscalers"],
     "batch": ["jobs"],
     "policy": ["poddisruptionbudgets"],
     "storage.k8s.io": ["storageclasses", "csinodes"],

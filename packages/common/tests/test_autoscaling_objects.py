@@ -10,7 +10,6 @@ import pytest
 
 from tightship.objects import (
     AUTOSCALER,
-    KINDS,
     HorizontalPodAutoscaler,
     ObjectError,
     decode,
@@ -148,10 +147,6 @@ def test_an_hpa_can_be_written_down_and_read_back() -> None:
 def test_a_malformed_hpa_is_named_with_its_field(spec: Json, message: str) -> None:
     with pytest.raises(ObjectError, match=message):
         read(autoscaler(spec))
-
-
-def test_an_hpa_is_no_part_of_a_snapshot() -> None:
-    assert AUTOSCALER not in KINDS
 
 
 def target(kind: str, status: Json, generation: int = 2) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tightship.demand import SWITCHABLE as DEMAND_RULES
 from tightship.evictability import SWITCHABLE as POD_RULES
 from tightship.nodes import SWITCHABLE as NODE_RULES
 from tightship.reasons import Reason
@@ -14,7 +15,7 @@ from tightship.reasons import Reason
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 REASONS = (DOCS / "reasons.md").read_text()
-SWITCHABLE = NODE_RULES | POD_RULES
+SWITCHABLE = NODE_RULES | POD_RULES | DEMAND_RULES
 
 
 def sections() -> dict[str, str]:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from node_compactor.gates import GateChecks
-from node_compactor.policy import Marks, Policy
+from node_compactor.policy import Marks, Policy, replicas_ahead
 from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
+from tightship.demand import with_starting
 from tightship.disruption import DisruptionLedger
 from tightship.kube.files import FileError, read_file
 from tightship.plan import STRATEGIES, Plan, Planner, make_plan
@@ -25,6 +26,7 @@ EXPECTED = GOLDEN.expected
 
 def planned(snapshot: Snapshot) -> Plan:
     settings = load_settings(GOLDEN.read("config.json"))
+    snapshot = with_starting(snapshot, replicas_ahead(settings))
     policy = Policy(settings, GOLDEN.now, Marks.of(snapshot))
     return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
 

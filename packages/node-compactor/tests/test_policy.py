@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from node_compactor.deciding import decide
 from node_compactor.policy import Marks, Policy
 from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
 from tightship.objects import ObjectError
 from tightship.plan import STRATEGIES, Plan, make_plan
 from tightship.reasons import Reason
-from tightship_e2e.making import DAY, NOW, controller, node, pod, snapshot, state_of, when, workload
+from tightship_e2e.making import DAY, NOW, autoscaler, controller, node, pod, snapshot, state_of, when, workload
 
 Json = dict[str, Any]
 
@@ -333,3 +334,22 @@ def test_a_terminating_pod_past_its_grace_is_neither_load_nor_moved() -> None:
     cluster = snapshot(node(), pod(cpu="3", deletion=NOW - 1), workload())
     [removal] = plan(cluster, {"*": pool()}).removals
     assert removal.moves == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "gone"),
+    [({}, []), ({"disabledRules": ["ScaleUpNeedsNode"]}, ["n1"]), ({"scaleUpVeto": False}, ["n1"])],
+)
+def test_what_an_hpa_is_about_to_start_keeps_its_room_unless_that_is_switched_off(
+    settings: Json, gone: list[str]
+) -> None:
+    small = {"cpu": "3", "memory": "16Gi", "pods": "110"}
+    rest = node("n2", labels={"nodepool": "rest"}, allocatable=small)
+    cluster = snapshot(*busy("n1", "1900m"), rest, autoscaler(2))
+    found = decide(cluster, load_settings({"nodePools": {"": pool()}, **GATES_OFF, **settings}), NOW)
+    assert removed(found.plan) == gone
+    if not gone:
+        [refusal] = found.plan.refusals["n1"]
+        assert refusal.reason is Reason.SCALE_UP_NEEDS_NODE
+        assert "HPA shop/web is about to start 1 more replica (minReplicas is 2, 1 exist)" in refusal.detail
+    assert bool(found.snapshot.starting) is not bool(gone)

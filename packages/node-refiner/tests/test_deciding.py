@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from node_refiner.configuration import parse_config_map
 from node_refiner.deciding import Decision, decide
 from node_refiner.settings import RefinerSettings
 from tightship.objects import ObjectError
 from tightship.reasons import Reason, Refusal
-from tightship_e2e.making import DAY, NOW, budget, controller, node, pod, snapshot, state_of, workload
+from tightship_e2e.making import DAY, NOW, autoscaler, budget, controller, node, pod, snapshot, state_of, workload
 
 Json = dict[str, Any]
 
@@ -416,3 +417,36 @@ def test_the_health_brake_holds_every_planned_node() -> None:
 def test_the_same_plan_hashes_alike() -> None:
     assert decided(*even(4)).plan.hash == decided(*reversed(even(4))).plan.hash
     assert decided(*even(4)).plan.hash != decided(*even(6, pods=1)).plan.hash
+
+
+# -- replicas that an HPA is about to start
+
+
+def test_what_an_hpa_is_about_to_start_is_requested_already() -> None:
+    # Four nodes with 4 CPUs, half of them requested: 8 are free, an excess of 2. Of these the replicas take 3.
+    found = decided(*even(4), autoscaler(11), excess_nodes_threshold=0)
+    assert found.outlook.excess is not None
+    assert found.outlook.excess.cpu == 5 / 4
+    assert len(found.outlook.turns) == 1
+    assert {tuple(each) for each in reasons(found).values()} == {(Reason.SCALE_UP_NEEDS_NODE,)}
+    without = decided(*even(4), autoscaler(11), excess_nodes_threshold=0, disabled_rules=["ScaleUpNeedsNode"])
+    assert without.outlook.excess is not None
+    assert (without.outlook.excess.cpu, len(without.outlook.turns)) == (2.0, 2)
+
+
+def test_what_will_start_on_nodes_that_are_not_counted_leaves_the_excess_alone() -> None:
+    room = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+    gpu = node("gpu", labels={"disk": "fast"}, allocatable=room, taints=[{"key": "gpu", "effect": "NoSchedule"}])
+    only_there: Json = {"nodeSelector": {"disk": "fast"}, "tolerations": [{"operator": "Exists"}]}
+    own = pod("gpu-1", on="gpu", cpu="1", owner=controller("ReplicaSet", "gpu"), **only_there)
+    scaler = autoscaler(4, target={"kind": "ReplicaSet", "name": "gpu"})
+    found = decided(*even(4), gpu, own, scaler)
+    assert [each.more for each in found.snapshot.starting] == [3]
+    assert found.outlook.excess is not None
+    assert found.outlook.excess.cpu == 2.0
+
+
+@pytest.mark.parametrize("text", ["false", "F", "0"])
+def test_the_veto_is_switched_off_as_the_other_switches_are(text: str) -> None:
+    settings = parse_config_map({"scale_up_veto": text, "maximum_scale_up_replicas": "7"}, {})
+    assert (settings.scale_up_veto, settings.scale_up_replicas) == (False, 7)

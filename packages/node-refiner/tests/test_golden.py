@@ -9,8 +9,9 @@ import pytest
 
 from node_refiner.configuration import parse_config_map
 from node_refiner.gates import GateChecks
-from node_refiner.policy import Policy
+from node_refiner.policy import Policy, replicas_ahead
 from tightship.cluster import Snapshot
+from tightship.demand import with_starting
 from tightship.kube.files import read_file
 from tightship.plan import Plan, make_plan
 from tightship.reasons import RUNNING_ONLY, Reason
@@ -27,6 +28,7 @@ def policy_of(only: set[str] | None = None) -> Policy:
 
 def planned(snapshot: Snapshot, only: set[str] | None = None) -> Plan:
     policy = policy_of(only)
+    snapshot = with_starting(snapshot, replicas_ahead(policy.settings))
     return make_plan(snapshot, policy.judge, policy.strategy, policy.settings.placement)
 
 
@@ -69,8 +71,8 @@ def test_the_files_are_what_their_builder_writes(name: str) -> None:
 
 def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:
     """Of a node that could go, just those gates are closed whose reasons refuse it, but for a budget that is spent."""
-    snapshot = read_file(GOLDEN.path / "cluster.json")
     policy = policy_of()
+    snapshot = with_starting(read_file(GOLDEN.path / "cluster.json"), replicas_ahead(policy.settings))
     facts = policy.facts(snapshot)
     ahead = policy.outlook(snapshot, facts)
     checks = GateChecks(policy.settings, snapshot, facts, ahead, GOLDEN.now)

@@ -78,6 +78,7 @@ class Reason(StrEnum):
     NO_PLACE_TOGETHER = "NoPlaceTogether"
     SCHEDULER_MAY_STRAND = "SchedulerMayStrand"
     PENDING_POD_NEEDS_NODE = "PendingPodNeedsNode"
+    SCALE_UP_NEEDS_NODE = "ScaleUpNeedsNode"
     RESOURCE_CLAIMS = "ResourceClaims"
     UNKNOWN_VOLUME = "UnknownVolume"
     UNKNOWN_NAMESPACE_LABELS = "UnknownNamespaceLabels"

@@ -15,7 +15,7 @@ EVICTION = EvictionRules(awaited=ENDS_BY_ITSELF)
 
 
 def test_the_defaults_are_the_machines() -> None:
-    assert drain_settings(DrainKeys(), EVICTION, "likely").rules == DrainRules()
+    assert drain_settings(DrainKeys(), EVICTION, "likely", 0).rules == DrainRules()
 
 
 def test_every_setting_of_a_drain_reaches_it() -> None:
@@ -35,7 +35,7 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         "maximumEvictionsInFlight": 11,
     }
     assert set(DrainKeys.model_fields) == {_field(key) for key in values}
-    found = drain_settings(load(DrainKeys, values), EVICTION, "certain")
+    found = drain_settings(load(DrainKeys, values), EVICTION, "certain", 12)
     assert found.rules == DrainRules(
         settle=1,
         pod_timeout=120,
@@ -51,7 +51,7 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         most_in_flight=11,
         past_budgets=True,
     )
-    assert (found.eviction, found.placement) == (EVICTION, "certain")
+    assert (found.eviction, found.placement, found.replicas_ahead) == (EVICTION, "certain", 12)
 
 
 def _field(key: str) -> str:

@@ -9,6 +9,7 @@ from drain.conftest import OTHERS
 from drain.fake_api import EVENTS, LEASES, NODES, Json, budget_refusal
 
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship_e2e.making import autoscaler
 
 from .conftest import Start
 from .toy import NAME, Cluster, until
@@ -242,3 +243,18 @@ async def test_a_dry_run_writes_nothing_whatever_it_finds(cluster: Cluster, star
         "with the right to read nodes and pods it is content"
     )
     assert cluster.api.objects[NODES]["n2"]["spec"]["taints"] == [SOFT]
+
+
+HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
+
+
+async def test_hpas_are_read_only_while_room_is_kept_for_their_replicas(cluster: Cluster, start: Start) -> None:
+    cluster.api.put(HPAS, autoscaler(3))
+    cluster.configure(scaleUpVeto=False)
+    process = start()
+    await process.passes(3)
+    assert not any(HPAS in each for each in cluster.api.asked)
+    cluster.configure(scaleUpVeto=True)
+    await until(lambda: process.last is not None and list(process.last.snapshot.autoscalers) == ["shop/web"])
+    cluster.configure(scaleUpVeto=False)
+    await until(lambda: process.last is not None and not process.last.snapshot.autoscalers)

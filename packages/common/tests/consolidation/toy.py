@@ -33,7 +33,7 @@ from tightship.runtime.page import Fact
 from tightship.runtime.serving import Configuration
 from tightship.settings.loading import load
 from tightship.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
-from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
+from tightship.settings.sections import DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys
 from tightship.utilization import Utilization, utilization
 
 NAME = "node-toy"
@@ -41,7 +41,7 @@ CONFIG, LEASE = "toy-config", "toy"
 NOTE = "toy.dev/note"
 
 
-class ToySettings(DrainKeys, HealthKeys, SteeringKeys):
+class ToySettings(DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys):
     """*goes* are the nodes to remove, *note* those to write a note on, both in order, *held* those that wait."""
 
     on: bool = True
@@ -132,7 +132,8 @@ TOY: NodeController[ToySettings, ToyDecision] = NodeController(
     kind="ToyStatus",
     configuration=Configuration(parse, acting=lambda settings: settings.on),
     decide=decide,
-    drain_settings=lambda settings: drain_settings(settings, EvictionRules(), "likely"),
+    drain_settings=lambda settings: drain_settings(settings, EvictionRules(), "likely", settings.replicas_ahead(())),
+    replicas_ahead=lambda settings: settings.replicas_ahead(()),
     pool_of=lambda node, settings: "pool",
     metrics=ToyMetrics,
     remarks=lambda decision: Remarks((Fact("toys", "7"),), ("All is toys.",)),

@@ -12,6 +12,8 @@ from tightship.kube.cache import CacheCrashed, ClusterCache, Timing, read_cluste
 from tightship.kube.connection import Connection
 from tightship.kube.errors import AccessDenied, NotSynced, Unavailable
 from tightship.kube.reflector import Backoff
+from tightship.kube.resources import BY_KIND, resources
+from tightship.objects import AUTOSCALER
 
 from .conftest import FakeApi, Responder, Sleeper, bad_pod, bookmark, event, node, page, pod, status, stream, until
 
@@ -273,3 +275,61 @@ async def test_a_long_line_in_many_chunks(api: FakeApi, cache: ClusterCache) -> 
     api.on(WATCH, stream(*(raw[at : at + 100_000] for at in range(0, len(raw), 100_000))))
     async with cache:
         await until(lambda: pods(cache) == ["big@n1"])
+
+
+HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
+
+
+def scaler(minimum: int, version: str = "1") -> dict[str, object]:
+    target = {"kind": "Deployment", "name": "web"}
+    meta = {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": version}
+    spec = {"scaleTargetRef": target, "minReplicas": minimum, "maxReplicas": 9}
+    return {"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2", "metadata": meta, "spec": spec}
+
+
+async def test_a_kind_can_be_followed_and_forgotten_later(api: FakeApi, connection: Connection) -> None:
+    api.on(NODES, page([node("n1")]))
+    api.on(f"LIST {HPAS}", page([scaler(2)], "10"))
+    api.on(f"WATCH {HPAS}", stream(event("MODIFIED", scaler(5, "11"))))
+    async with ClusterCache(connection, resources=resources(autoscalers=False)) as cache:
+        await cache.synced(10)
+        assert api.count("LIST", HPAS) == 0
+        assert cache.snapshot().autoscalers == {}
+        for _ in range(2):
+            await cache.follow(BY_KIND[AUTOSCALER], wanted=True, timeout=10)
+        await until(lambda: [each.min_replicas for each in cache.snapshot().autoscalers.values()] == [5])
+        assert api.count("LIST", HPAS) == 1
+        assert AUTOSCALER in cache.stats()
+        for _ in range(2):
+            await cache.follow(BY_KIND[AUTOSCALER], wanted=False, timeout=10)
+        assert cache.snapshot().autoscalers == {}
+        assert AUTOSCALER not in cache.stats()
+        assert cache.has_synced
+        assert cache.missing == {}
+        api.on(f"LIST {HPAS}", page([scaler(7)], "20"))
+        await cache.follow(BY_KIND[AUTOSCALER], wanted=True, timeout=10)
+        assert [each.min_replicas for each in cache.snapshot().autoscalers.values()] == [7]
+
+
+async def test_following_a_kind_ends_when_it_turns_out_to_be_forbidden(
+    api: FakeApi, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.on(f"LIST {HPAS}", FORBIDDEN)
+    async with ClusterCache(connection, resources=resources(autoscalers=False)) as cache:
+        for _ in range(3):
+            await cache.follow(BY_KIND[AUTOSCALER], wanted=True, timeout=10)
+        assert cache.snapshot().missing == {AUTOSCALER: "forbidden"}
+        assert cache.snapshot().autoscalers == {}
+    told = [each.getMessage() for each in caplog.records if "horizontalpodautoscalers" in each.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("doing without horizontalpodautoscalers.autoscaling: forbidden")
+
+
+async def test_following_a_kind_that_does_not_come_says_what_is_in_the_way(
+    api: FakeApi, connection: Connection
+) -> None:
+    api.on(f"LIST {HPAS}", status(500, "InternalError", "etcd is away"))
+    async with ClusterCache(connection, resources=resources(autoscalers=False)) as cache:
+        await cache.synced(10)
+        with pytest.raises(NotSynced, match=r"HorizontalPodAutoscaler: .*(etcd is away|not listed yet)"):
+            await cache.follow(BY_KIND[AUTOSCALER], wanted=True, timeout=0.2)

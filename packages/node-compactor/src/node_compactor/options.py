@@ -7,7 +7,17 @@ import argparse
 from node_compactor.configuration import Flags
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cli import options
-from tightship.cli.options import DISABLE_RULE, MAX_NODES, PLACEMENT, POOL_LABEL, SYSTEM_POD_TIMEOUT, Flag, given
+from tightship.cli.options import (
+    DISABLE_RULE,
+    MAX_NODES,
+    PLACEMENT,
+    POOL_LABEL,
+    SCALE_UP_REPLICAS,
+    SCALE_UP_VETO,
+    SYSTEM_POD_TIMEOUT,
+    Flag,
+    given,
+)
 from tightship.plan import STRATEGIES
 from tightship.settings.loading import wire_keys
 
@@ -81,6 +91,8 @@ _RULES = (
     ),
     DISABLE_RULE,
     SYSTEM_POD_TIMEOUT,
+    SCALE_UP_VETO,
+    SCALE_UP_REPLICAS,
 )
 
 FLAGS = (*_POOL_GATES, *_GATES, *_PLAN, *_RULES)

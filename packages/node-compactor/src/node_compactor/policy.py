@@ -62,6 +62,11 @@ def eviction_rules(settings: CompactorSettings) -> EvictionRules:
     return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
 
 
+def replicas_ahead(settings: CompactorSettings) -> int:
+    """Return for how many replicas of each HPA room is kept before they start; 0 where none is."""
+    return settings.replicas_ahead(settings.disabled_rules)
+
+
 class Policy:
     """Judges snapshots under one set of settings at one time.
 

@@ -7,7 +7,7 @@ CPU and memory the smaller counts. Requests are kube-scheduler's, where the olde
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from tightship.drain.machine import owner_elsewhere
 from tightship.facts import NodeFacts
 from tightship.nodes import draining
 from tightship.objects import Node
+from tightship.resources import Resources
 from tightship.selectors import Taint
 
 SOFT = "PreferNoSchedule"
@@ -79,8 +80,11 @@ class Counted(Struct, frozen=True):
         )
 
 
-def count(facts: Iterable[NodeFacts]) -> Counted:
-    """Return the sums over those of *facts* whose nodes are counted."""
+def count(facts: Iterable[NodeFacts], starting_on: Mapping[str, Resources] = {}) -> Counted:
+    """Return the sums over those of *facts* whose nodes are counted.
+
+    What replicas about to start will request of a node (*starting_on*) is requested already.
+    """
     requested: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     many = 0
@@ -88,6 +92,7 @@ def count(facts: Iterable[NodeFacts]) -> Counted:
         if is_counted(fact.view.node):
             many += 1
             add(requested, fact.utilization.requested)
+            add(requested, starting_on.get(fact.view.name, {}))
             add(allocatable, fact.view.node.allocatable)
     return Counted(
         many=many,

@@ -6,7 +6,17 @@ import argparse
 
 from node_refiner.configuration import KEYS, Flags
 from tightship.cli import options
-from tightship.cli.options import DISABLE_RULE, MAX_NODES, PLACEMENT, POOL_LABEL, SYSTEM_POD_TIMEOUT, Flag, given
+from tightship.cli.options import (
+    DISABLE_RULE,
+    MAX_NODES,
+    PLACEMENT,
+    POOL_LABEL,
+    SCALE_UP_REPLICAS,
+    SCALE_UP_VETO,
+    SYSTEM_POD_TIMEOUT,
+    Flag,
+    given,
+)
 
 _GATES = (
     Flag(
@@ -35,7 +45,7 @@ _PLAN = (
     PLACEMENT,
     MAX_NODES,
 )
-_RULES = (POOL_LABEL, DISABLE_RULE, SYSTEM_POD_TIMEOUT)
+_RULES = (POOL_LABEL, DISABLE_RULE, SYSTEM_POD_TIMEOUT, SCALE_UP_VETO, SCALE_UP_REPLICAS)
 
 FLAGS = (*_GATES, *_PLAN, *_RULES)
 """All flags that set a setting."""

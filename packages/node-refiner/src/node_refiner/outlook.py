@@ -17,6 +17,7 @@ from node_refiner.facts import NodeFacts
 from node_refiner.settings import RefinerSettings
 from tightship.plan import Removal
 from tightship.reasons import Reason, Refusal
+from tightship.resources import Resources
 
 
 class Turn(Struct, frozen=True):
@@ -70,13 +71,17 @@ class Outlook(Struct, frozen=True):
 
 
 def outlook(
-    free: Sequence[Removal], facts: Mapping[str, NodeFacts], settings: RefinerSettings, at_once: int
+    free: Sequence[Removal],
+    facts: Mapping[str, NodeFacts],
+    settings: RefinerSettings,
+    at_once: int,
+    starting_on: Mapping[str, Resources] = {},
 ) -> Outlook:
     """Return how far threshold and minimums follow *free*, the removals of a plan that nothing holds back.
 
-    *at_once* of them need no budget to be renewed.
+    *at_once* of them need no budget to be renewed. *starting_on* is by node what replicas about to start will request.
     """
-    rest = counted = count(facts.values())
+    rest = counted = count(facts.values(), starting_on)
     remaining = sum(fact.remains for fact in facts.values())
     turns: dict[str, Turn] = {}
     ends: dict[Reason, End] = {}

@@ -31,6 +31,11 @@ def eviction_rules(settings: RefinerSettings) -> EvictionRules:
     return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
 
 
+def replicas_ahead(settings: RefinerSettings) -> int:
+    """Return for how many replicas of each HPA room is kept before they start; 0 where none is."""
+    return settings.replicas_ahead(settings.disabled_rules)
+
+
 class Policy:
     """Judges snapshots under one set of settings at one time.
 
@@ -85,7 +90,7 @@ class Policy:
             if any(refusal.reason is Reason.PDB_SPENT_BY_PLAN for refusal in found)
         ]
         self.strategy.extend(planner, _Free(), waiting)
-        return outlook(planner.removals, facts, self.settings, at_once)
+        return outlook(planner.removals, facts, self.settings, at_once, planner.starting_on)
 
     def judgement(self, snapshot: Snapshot, facts: Mapping[str, NodeFacts], ahead: Outlook) -> Judgement:
         """Return the judgement from what was found out before."""

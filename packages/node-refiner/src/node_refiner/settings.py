@@ -13,12 +13,12 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from tightship.pools import KNOWN_POOL_LABELS
 from tightship.settings.fields import Budget, BudgetField, GoBool, Rules, Seconds
-from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
+from tightship.settings.sections import DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys
 
 CandidateOrder = Literal["score", "fewest_evictions", "pods_priority"]
 
 
-class RefinerSettings(DrainKeys, HealthKeys, SteeringKeys):
+class RefinerSettings(DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys):
     """Everything the refiner depends on besides the cluster and the time. Durations are in seconds.
 
     The defaults of the first seven are those of the older controller's README.
@@ -58,6 +58,8 @@ class RefinerSettings(DrainKeys, HealthKeys, SteeringKeys):
     """The older controller gave every drain 8 minutes and 30 seconds."""
     backoff: Seconds = 600.0
     """Without a value of its own as long as ``time_gap``, after which the older controller tried again."""
+    scale_up_veto: GoBool = Field(default=True, alias="scaleUpVeto")
+    """See :class:`~tightship.settings.sections.ScaleUpKeys`."""
     steering: GoBool = True
     """See :class:`~tightship.settings.sections.SteeringKeys`."""
 

@@ -50,6 +50,19 @@ DISABLE_RULE = Flag(
     f"{', '.join(sorted(SWITCHABLE_RULES))} (default: all rules are on)",
     repeatable=True,
 )
+SCALE_UP_VETO = Flag(
+    "--scale-up-veto",
+    "scale_up_veto",
+    "",
+    "keep nodes whose removal would need the room of replicas that HPAs are about to start (default: on)",
+    switch=True,
+)
+SCALE_UP_REPLICAS = Flag(
+    "--scale-up-replicas",
+    "scale_up_replicas",
+    "N",
+    "for how many of them room is kept, of each HPA, 1 or more (default: 100)",
+)
 SYSTEM_POD_TIMEOUT = Flag(
     "--system-pod-timeout",
     "system_pod_timeout",

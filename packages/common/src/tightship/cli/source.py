@@ -13,8 +13,10 @@ from tightship.cluster import Snapshot
 from tightship.report import Source
 
 
-def load_snapshot(arguments: argparse.Namespace, progress: Progress) -> tuple[Snapshot, Source]:
+def load_snapshot(arguments: argparse.Namespace, progress: Progress, *, autoscalers: bool) -> tuple[Snapshot, Source]:
     """Return the cluster that the arguments of :func:`~tightship.cli.arguments.add_cluster_arguments` name.
+
+    An API server is asked for HorizontalPodAutoscalers only if *autoscalers* says so.
 
     Raises :class:`UsageError`, :class:`~tightship.kube.files.FileError` or a
     :class:`~tightship.kube.errors.KubeError`.
@@ -25,7 +27,7 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress) -> tuple[Sn
 
         progress.say(reading(path))
         return read_file(path), file_source(path)
-    return asyncio.run(_read_live(arguments.kubeconfig, arguments.context, progress))
+    return asyncio.run(_read_live(arguments.kubeconfig, arguments.context, progress, autoscalers))
 
 
 def file_of(arguments: argparse.Namespace) -> str | None:
@@ -48,10 +50,13 @@ def file_source(path: str) -> Source:
     return Source("file", path if path == "-" else os.path.basename(path))  # noqa: PTH119
 
 
-async def _read_live(kubeconfig: str | None, context: str | None, progress: Progress) -> tuple[Snapshot, Source]:
+async def _read_live(
+    kubeconfig: str | None, context: str | None, progress: Progress, autoscalers: bool
+) -> tuple[Snapshot, Source]:
     # Reading a file needs none of this, and importing it takes longer than reading most files.
     from tightship.kube.cache import read_cluster
     from tightship.kube.connection import connect
+    from tightship.kube.resources import resources
 
     counts: dict[str, int] = {}
 
@@ -61,7 +66,7 @@ async def _read_live(kubeconfig: str | None, context: str | None, progress: Prog
 
     progress.say("connecting")
     async with await connect(kubeconfig, context) as connection:
-        snapshot = await read_cluster(connection, progress=tell)
+        snapshot = await read_cluster(connection, progress=tell, resources=resources(autoscalers=autoscalers))
         return snapshot, Source("cluster", connection.context)
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from tightship.cluster.budgets import Budgets
 from tightship.objects import (
     CSINode,
+    HorizontalPodAutoscaler,
     Namespace,
     Node,
     PersistentVolume,
@@ -32,6 +33,7 @@ OPTIONAL_KINDS = (
     "StatefulSet",
     "DaemonSet",
     "Job",
+    "HorizontalPodAutoscaler",
 )
 """Kinds a snapshot can do without; what depends on an absent one is not judged, or blocks."""
 
@@ -78,11 +80,34 @@ class Unreadable(Struct, frozen=True, order=True, gc=False):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class Starting(Struct, frozen=True):
+    """Replicas that an HPA (``namespace/name``) is about to start: *more* beyond the *existing* ones, to have *wanted*.
+
+    *because* is the field that asks for so many. *pod* stands for each of the first *count* of them, for which room is
+    kept; it is ``None`` where nothing tells what they will need.
+    """
+
+    hpa: str
+    because: str
+    wanted: int
+    existing: int
+    more: int
+    count: int
+    pod: Pod | None
+
+    def __str__(self) -> str:
+        replicas = "1 more replica" if self.more == 1 else f"{self.more:,} more replicas"
+        rest = f", room is kept for {self.count:,} of them" if 0 < self.count < self.more else ""
+        numbers = f"{self.because} is {self.wanted:,}, {self.existing:,} exist{rest}"
+        return f"HPA {self.hpa} is about to start {replicas} ({numbers})"
+
+
 class Snapshot(Struct, frozen=True):
     """A cluster at one moment. Mappings are ordered by key, so that equal clusters iterate equally.
 
     Keys are ``namespace/name``, or the name of cluster-wide objects; *workloads* are by kind first.
-    *missing* names each kind that could not be read, with why ("forbidden", "not in the file").
+    *missing* names each kind that could not be read, with why ("forbidden", "not in the file"). *starting* is what
+    :func:`tightship.demand.with_starting` has made of the autoscalers.
     """
 
     nodes: Mapping[str, NodeView]
@@ -94,6 +119,8 @@ class Snapshot(Struct, frozen=True):
     csi_nodes: Mapping[str, CSINode] = {}
     namespaces: Mapping[str, Namespace] = {}
     workloads: Mapping[str, Mapping[str, Workload]] = {}
+    autoscalers: Mapping[str, HorizontalPodAutoscaler] = {}
+    starting: tuple[Starting, ...] = ()
     missing: Mapping[str, str] = {}
     unreadable: tuple[Unreadable, ...] = ()
 

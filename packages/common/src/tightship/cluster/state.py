@@ -11,9 +11,11 @@ from typing import TypeVar, cast
 from tightship.cluster.budgets import Budgets
 from tightship.cluster.snapshot import NodeView, Snapshot, Unreadable, Usage
 from tightship.objects import (
+    AUTOSCALER,
     WORKLOAD_KINDS,
     ApiObject,
     CSINode,
+    HorizontalPodAutoscaler,
     Namespace,
     Node,
     ObjectError,
@@ -55,10 +57,13 @@ class ClusterState:
             if not thing.finished:
                 self._add_pod(key, thing)
             return
+        known = self._objects.setdefault(kind, {})
+        if known.get(key) == thing:
+            return  # of an HPA that is watched every look of its controller at the metrics is an event
         if isinstance(thing, Node):
             self._dirty.add(thing.name)
         self._ordered.pop(kind, None)
-        self._objects.setdefault(kind, {})[key] = thing
+        known[key] = thing
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
         """Forget an object; one that is not known is no error."""
@@ -116,6 +121,7 @@ class ClusterState:
             csi_nodes=self._all("CSINode", CSINode),
             namespaces=self._all("Namespace", Namespace),
             workloads={kind: self._all(kind, Workload) for kind in sorted(WORKLOAD_KINDS) if self._objects.get(kind)},
+            autoscalers=self._all(AUTOSCALER, HorizontalPodAutoscaler),
             missing=dict(sorted(self._missing.items())),
             unreadable=tuple(sorted(self._unreadable.values())),
         )
@@ -199,7 +205,7 @@ def add(total: dict[str, int], more: Resources, sign: int = 1) -> None:
 
 def _key(thing: ApiObject) -> Key:
     match thing:
-        case Pod() | PodDisruptionBudget() | PersistentVolumeClaim() | Workload():
+        case Pod() | PodDisruptionBudget() | PersistentVolumeClaim() | Workload() | HorizontalPodAutoscaler():
             return thing.namespace, thing.name
         case _:
             return "", thing.name

@@ -76,8 +76,9 @@ def _no_remarks(decision: object) -> Remarks:
 class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and decisions *D*.
 
-    *program* is its name and version, *kind* that of its status. *metrics* registers those that only it has. *remarks*
-    are what it adds to the page.
+    *program* is its name and version, *kind* that of its status. *replicas_ahead* is for how many replicas of each HPA
+    room is kept before they start; HPAs are read only if it is for some. *metrics* registers those that only it has.
+    *remarks* are what it adds to the page.
     """
 
     program: Generator
@@ -85,6 +86,7 @@ class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
     configuration: Configuration[S]
     decide: Decide[S, D]
     drain_settings: Callable[[S], DrainSettings]
+    replicas_ahead: Callable[[S], int]
     pool_of: Callable[[Node, S], str]
     metrics: Callable[[CollectorRegistry], OwnMetrics[D]] = _NoMetrics
     remarks: Callable[[D], Remarks] = _no_remarks

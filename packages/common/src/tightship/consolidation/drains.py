@@ -9,8 +9,10 @@ from tightship.plan.model import Placement
 from tightship.settings.sections import DrainKeys
 
 
-def drain_settings(keys: DrainKeys, eviction: EvictionRules, placement: Placement) -> DrainSettings:
-    """Return how drains go about it under *keys*; *eviction* and *placement* are those that plans are made by."""
+def drain_settings(
+    keys: DrainKeys, eviction: EvictionRules, placement: Placement, replicas_ahead: int
+) -> DrainSettings:
+    """Return how drains go about it under *keys*; the rest is what plans are made by."""
     rules = DrainRules(
         settle=keys.settle,
         pod_timeout=keys.pod_timeout,
@@ -26,4 +28,4 @@ def drain_settings(keys: DrainKeys, eviction: EvictionRules, placement: Placemen
         most_in_flight=keys.most_in_flight,
         past_budgets=keys.eviction_method == "delete",
     )
-    return DrainSettings(rules=rules, eviction=eviction, placement=placement)
+    return DrainSettings(rules=rules, eviction=eviction, placement=placement, replicas_ahead=replicas_ahead)

@@ -29,7 +29,9 @@ from tightship.drain.writing import LiveNode, patch_node, read_node
 from tightship.drain_record import Finished
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.errors import Conflict, Forbidden, KubeError, NotFound, one_line
+from tightship.kube.resources import BY_KIND
 from tightship.nodes import draining
+from tightship.objects import AUTOSCALER
 from tightship.observability.logging import log
 from tightship.reasons import Reason
 from tightship.runtime.loop import a_few_at_a_time, in_thread
@@ -109,6 +111,8 @@ class ConsolidationLoop(Generic[S, D]):
 
     async def _pass(self) -> None:
         frame = self._frame
+        ahead = self._controller.replicas_ahead(frame.live.current)
+        await self._cache.follow(BY_KIND[AUTOSCALER], wanted=ahead > 0, timeout=frame.run.request_timeout)
         leading = frame.leading()
         if leading:
             # From here on there may be something to end, whatever becomes of this pass.

@@ -18,6 +18,7 @@ from tightship.drain.history import DrainHistory
 from tightship.drain.news import News
 from tightship.drain.telling import Herald
 from tightship.kube.cache import ClusterCache
+from tightship.kube.resources import resources
 from tightship.runtime.loop import in_thread
 from tightship.runtime.main import Runtime
 from tightship.runtime.serving import Frame, serve
@@ -33,7 +34,8 @@ async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: No
 
     @asynccontextmanager
     async def make(frame: Frame[S]) -> AsyncIterator[ConsolidationLoop[S, D]]:
-        async with ClusterCache(frame.connection, crashed=frame.wake.set) as cache:
+        read = resources(autoscalers=controller.replicas_ahead(frame.live.current) > 0)
+        async with ClusterCache(frame.connection, resources=read, crashed=frame.wake.set) as cache:
             yield _loop(frame, run, controller, cache)
 
     await serve(runtime, run, controller.program, controller.configuration, make)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -45,11 +46,15 @@ TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
 
 
 class DrainSettings(Struct, frozen=True, kw_only=True):
-    """What drains go by; may be replaced while they run."""
+    """What drains go by; may be replaced while they run.
+
+    *replicas_ahead* is for how many replicas room is kept that an HPA is about to start.
+    """
 
     rules: DrainRules = DrainRules()
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
+    replicas_ahead: int = 0
 
 
 class _Metadata(Struct):
@@ -168,7 +173,7 @@ class Drive:
         sight = Sight(snapshot, self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
         rest: Sequence[Refusal] | None = looked.rest if looked is not None else None
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
-            rest = await self._judged(sight, settings.placement, now)
+            rest = await self._judged(sight, settings, now)
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
         await self._find_finalizers(sight.sorted.leaving, now)
         seen = sight.seen(
@@ -185,7 +190,7 @@ class Drive:
             self._progress = now
         return advance(self._op, record, seen, settings.rules, now)
 
-    async def _judged(self, sight: Sight, placement: Placement, now: float) -> Sequence[Refusal] | None:
+    async def _judged(self, sight: Sight, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
         """The rest is placed anew now and then while pods are left to go, and first of all after a takeover.
 
         In between the last verdict holds: the one that has the drain given up is asked for a second time.
@@ -195,7 +200,7 @@ class Drive:
             return None
         if self._rejudged is None or now >= self._rejudged + REJUDGE:
             self._rejudged = now
-            self._rest = tuple(await self._tools.in_thread(lambda: sight.rest(placement)))
+            self._rest = tuple(await self._tools.in_thread(partial(_rest, sight, settings)))
         return self._rest
 
     def _current(self, node: Node) -> bool:
@@ -212,7 +217,7 @@ class Drive:
         node = live.node if live is not None else None
         await self._find_finalizers(pods, now)
         sight = Sight(tools.cache.snapshot(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
-        rest = await tools.in_thread(lambda: sight.rest(settings.placement))
+        rest = await tools.in_thread(partial(_rest, sight, settings))
         broken = [
             Refusal(Reason.POD_UNREADABLE, f"{error.namespace}/{error.name}", error.problem)
             for error, _ in listing.problems
@@ -303,3 +308,7 @@ class Drive:
                 text=text,
             )
         )
+
+
+def _rest(sight: Sight, settings: DrainSettings) -> list[Refusal]:
+    return sight.rest(settings.placement, settings.replicas_ahead)

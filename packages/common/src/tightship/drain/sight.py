@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
+from tightship.demand import with_starting
 from tightship.disruption import DisruptionLedger
 from tightship.drain.answers import FATAL, GOING, Answer, Heard
 from tightship.drain.machine import DrainRules, Seen
@@ -86,8 +87,11 @@ class Sight:
         unreadable = [each for each in snapshot.unreadable if each.kind == "Pod" and each.node == name]
         self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"mend pod {e.key}") for e in unreadable]
 
-    def rest(self, placement: Placement) -> list[Refusal]:
-        """Return what stands against emptying the node from here: opt-outs, budgets, and no place for what is left."""
+    def rest(self, placement: Placement, replicas_ahead: int = 0) -> list[Refusal]:
+        """Return what stands against emptying the node from here: opt-outs, budgets, and no place for what is left.
+
+        Room is kept for so many of the replicas that each HPA is about to start.
+        """
         if self.node is None:
             return []
         found = self.sorted
@@ -96,7 +100,7 @@ class Sight:
         if not found.evict:
             return []
         candidate = Candidate(self.name, "", 0.0, found.evict, found.stays)
-        snapshot = self.snapshot
+        snapshot = with_starting(self.snapshot, replicas_ahead)
         if self._rules.past_budgets:
             snapshot = msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)())
         before = self._in_drain_before()

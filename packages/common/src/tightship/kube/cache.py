@@ -103,8 +103,9 @@ class ClusterCache:
         self._connection = connection
         self._timing = timing
         self._state = ClusterState()
-        self._reflectors = [Reflector(connection, resource, self._state, self._touch, timing) for resource in resources]
-        self._tasks: list[asyncio.Task[None]] = []
+        # Replaced, never changed: metrics are made from it in another thread.
+        self._reflectors: tuple[Reflector, ...] = tuple(self._reflector(resource) for resource in resources)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._touched = asyncio.Event()
 
     @property
@@ -136,12 +137,7 @@ class ClusterCache:
                     self._raise_denied()
                     await self._touched.wait()
         except TimeoutError:
-            waiting = {
-                each.resource.kind: one_line(each.failure) if each.failure else "not listed yet"
-                for each in self._reflectors
-                if not each.settled
-            }
-            raise NotSynced(waiting, timeout or 0) from None
+            raise NotSynced(_waiting(self._reflectors), timeout or 0) from None
 
     async def changed(self, since: int, timeout: float) -> bool:  # noqa: ASYNC109 - its end is a value
         """Wait until :attr:`revision` is above *since*: true then, false after *timeout* seconds."""
@@ -153,6 +149,32 @@ class ClusterCache:
         except TimeoutError:
             return False
         return True
+
+    async def follow(self, resource: Resource, *, wanted: bool, timeout: float) -> None:  # noqa: ASYNC109
+        """Keep one more kind up to date from now on, or, if it is not *wanted* any more, forget it.
+
+        Returns when it is known, or known to be out of reach. Raises :class:`~tightship.kube.errors.NotSynced` after
+        *timeout* seconds; the cache keeps trying.
+        """
+        kind = resource.kind
+        known = next((each for each in self._reflectors if each.resource.kind == kind), None)
+        if not wanted:
+            if known is not None:
+                self._reflectors = tuple(each for each in self._reflectors if each is not known)
+                self._tasks.pop(kind).cancel()
+                self._state.replace(kind, ())
+            return
+        if known is None:
+            known = self._reflector(resource)
+            self._reflectors = (*self._reflectors, known)
+            self._start(known)
+        try:
+            async with asyncio.timeout(timeout):
+                while not known.settled:
+                    self._raise_crash()
+                    await self._touched.wait()
+        except TimeoutError:
+            raise NotSynced(_waiting([known]), timeout) from None
 
     def stats(self) -> Mapping[str, KindStats]:
         """Return the counts of every kind."""
@@ -172,7 +194,7 @@ class ClusterCache:
             raise AccessDenied(denied, self._connection.identity)
 
     def _raise_crash(self) -> None:
-        for task in self._tasks:
+        for task in self._tasks.values():
             if task.done() and not task.cancelled() and (error := task.exception()):
                 raise CacheCrashed(f"{task.get_name()} ended: {one_line(error)}") from error
 
@@ -181,19 +203,35 @@ class ClusterCache:
         if self._crashed is not None and not task.cancelled() and task.exception() is not None:
             self._crashed()
 
+    def _reflector(self, resource: Resource) -> Reflector:
+        return Reflector(self._connection, resource, self._state, self._touch, self._timing)
+
+    def _start(self, reflector: Reflector) -> None:
+        resource = reflector.resource
+        task = asyncio.create_task(reflector.run(), name=f"reflector of {resource.name}")
+        task.add_done_callback(self._ended)
+        self._tasks[resource.kind] = task
+
     async def __aenter__(self) -> ClusterCache:
         for each in self._reflectors:
-            task = asyncio.create_task(each.run(), name=f"reflector of {each.resource.name}")
-            task.add_done_callback(self._ended)
-            self._tasks.append(task)
+            self._start(each)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+def _waiting(reflectors: Sequence[Reflector]) -> dict[str, str]:
+    """Return by kind what is in the way of those that are not settled."""
+    return {
+        each.resource.kind: one_line(each.failure) if each.failure else "not listed yet"
+        for each in reflectors
+        if not each.settled
+    }
 
 
 def _stats(reflector: Reflector, now: float) -> KindStats:

@@ -13,11 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from tightship.cluster import ClusterState, Snapshot
-from tightship.kube.object_file import FileError, read_bytes, read_objects
+from tightship.kube.object_file import NOT_IN_FILE, FileError, read_bytes, read_objects
 from tightship.kube.resources import BY_KIND, RESOURCES
 from tightship.objects import decode
-
-NOT_IN_FILE = "not in the file"
 
 _HOW = f"kubectl get {','.join(resource.qualified for resource in RESOURCES)} -A -o json"
 

@@ -26,6 +26,10 @@ Take: TypeAlias = Callable[[str, bytes | msgspec.Raw], None]
 """Takes in one object of a kind. May raise :class:`~tightship.objects.ObjectError`."""
 
 
+NOT_IN_FILE = "not in the file"
+"""Why a kind is missing of which a file says nothing."""
+
+
 class FileError(Exception):
     """A file that can't be judged. *problems* are whole lines for people, each beginning with the file's name."""
 
@@ -136,4 +140,4 @@ class _Reader:
             self.problem(f"{place}: {kind}: nested too deeply")
 
 
-__all__ = ["FileError", "Held", "read_bytes", "read_objects"]
+__all__ = ["NOT_IN_FILE", "FileError", "Held", "read_bytes", "read_objects"]

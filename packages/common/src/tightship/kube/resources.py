@@ -62,13 +62,20 @@ RESOURCES = (
     Resource("StatefulSet", "apps", "v1", "statefulsets"),
     Resource("DaemonSet", "apps", "v1", "daemonsets"),
     Resource("Job", "batch", "v1", "jobs"),
+    Resource(AUTOSCALER, "autoscaling", "v2", "horizontalpodautoscalers"),
 )
 """Every kind a :class:`~tightship.cluster.Snapshot` is made of."""
 
-AUTOSCALERS = Resource(AUTOSCALER, "autoscaling", "v2", "horizontalpodautoscalers", required=True)
-"""HorizontalPodAutoscalers; no part of a snapshot."""
-
 BY_KIND = {resource.kind: resource for resource in RESOURCES}
+
+AUTOSCALERS = msgspec.structs.replace(BY_KIND[AUTOSCALER], required=True)
+"""HorizontalPodAutoscalers for those who can do nothing without them."""
+
+
+def resources(*, autoscalers: bool) -> tuple[Resource, ...]:
+    """Return :data:`RESOURCES`, perhaps without HorizontalPodAutoscalers: nothing is read that no rule asks for."""
+    return tuple(each for each in RESOURCES if autoscalers or each.kind != AUTOSCALER)
+
 
 _unlisted = KINDS ^ set(BY_KIND)
 if _unlisted:  # pragma: no cover - a kind was added to one table only

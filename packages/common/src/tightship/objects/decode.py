@@ -59,7 +59,6 @@ class ObjectError(ValueError):
 
 
 AUTOSCALER = "HorizontalPodAutoscaler"
-"""The kind that :func:`decode` knows besides those of a snapshot."""
 
 _T = TypeVar("_T")
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
@@ -96,7 +95,7 @@ def _decoders() -> dict[str, Callable[[_JSON], ApiObject]]:
 
 _DECODERS = _decoders()
 
-KINDS = frozenset(_DECODERS) - {AUTOSCALER}
+KINDS = frozenset(_DECODERS)
 """Kinds of which a cluster's snapshot is made; everything else in a file of one is passed over."""
 
 _targets = msgspec.json.Decoder(ScaleTargetWire)

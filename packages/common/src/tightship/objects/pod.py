@@ -148,6 +148,12 @@ class Pod(Struct, frozen=True, gc=False):
         return owner is not None and owner.kind == "DaemonSet"
 
     @property
+    def replaced(self) -> bool:
+        """Whether it is on its way out, and its replacement is made meanwhile: a StatefulSet's comes only after it."""
+        owner = self.template.owner
+        return self.deletion is not None and (owner is None or owner.kind != "StatefulSet")
+
+    @property
     def finished(self) -> bool:
         """Whether it has run to its end and holds nothing any more."""
         return self.phase in ("Succeeded", "Failed")

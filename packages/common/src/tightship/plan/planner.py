@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -18,8 +18,11 @@ from tightship.placement.explain import why_nowhere
 from tightship.placement.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
 from tightship.placement.scoring import Choice, best_fit, scheduler_choice
 from tightship.placement.space import Ask, Space
+from tightship.placement.topology import NodeMask
 from tightship.plan.model import Move, Placement, Removal
+from tightship.plan.scale_ups import Guest, ScaleUps, needed
 from tightship.reasons import Reason, Refusal
+from tightship.resources import Resources
 
 
 class Candidate(Struct, frozen=True):
@@ -37,22 +40,23 @@ class Candidate(Struct, frozen=True):
     memory_ratio: float = 0.0
 
 
-class Guest(Struct, frozen=True):
-    """A pod somewhere in the space: where this plan took it from, and what it asks.
+class _Tried(Struct, frozen=True):
+    """What came of looking for places: *refusals*, or the nodes where pods are *placed* in the space.
 
-    One without an *origin* moves anyway, pending or on a node in drain: it only needs room, and is no eviction of ours.
+    *shifted* are replicas about to start that had to make way: where they stood, and where they stand.
     """
 
-    pod: Pod
-    ask: Ask
-    origin: str
+    refusals: list[Refusal] = []
+    placed: list[tuple[Guest, int]] = []
+    shifted: list[tuple[Guest, int, int]] = []
 
 
 class Planner:
     """One round of planning over one snapshot.
 
     *choose* picks targets where several nodes are feasible; it is the scheduler's model unless *placement* is
-    ``possible``. Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere.
+    ``possible``. Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere, and
+    so do the replicas that HPAs are about to start.
     """
 
     def __init__(
@@ -80,8 +84,11 @@ class Planner:
         self.waiting: dict[int, list[Guest]] = {}
         moving = moving_nodes(snapshot) if in_drain is None else in_drain
         self._in_drain = [name for name in moving if name in self.space.index and name not in self.candidates]
+        self._scale_ups = ScaleUps(self.space)
         self._reserve_pending()
         self._reserve_moving()
+        self.starting_on: Mapping[str, Resources] = self._reserve_starting()
+        """By node what replicas about to start ask of it, before anything is planned."""
         self._baseline: Space | None = None
 
     def choose_by(self, choose: Choice) -> None:
@@ -123,31 +130,86 @@ class Planner:
         space.close(node)
         for guest in (*guests, *waiting):
             space.lift(guest.ask, node)
-        asks = [guest.ask for guest in (*guests, *waiting)]
         slow = [self._waits_for(guest, charge.waits) for guest in guests]
+        tried = self._places(candidate, guests, waiting, slow)
+        if any(each.reason is not Reason.SCALE_UP_NEEDS_NODE for each in tried.refusals):
+            tried = self._places_before_scale_ups(candidate, guests, waiting, slow, tried)
+        if tried.refusals or not keep:
+            space.rollback(mark)
+            return tried.refusals
+        self.ledger.take(charge)
+        self._settle(candidate, tried, charge.waits)
+        return []
+
+    def _places(
+        self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], slow: Sequence[str]
+    ) -> _Tried:
+        """Find places for all of a node that is closed and whose pods are lifted; without success nothing has changed.
+
+        *slow* names for each of *guests* the budget that lets it go only after others, empty where none does.
+        """
+        space, everyone = self.space, (*guests, *waiting)
+        mark = space.mark()
+        asks = [guest.ask for guest in everyone]
         # Of pods that leave one after another, the choices of the first change what is left to the others in ways that
         # are not played through.
         unsure = any(wait and not guest.ask.plain for wait, guest in zip(slow, guests, strict=True))
         if self.placement == "certain" and (unsure or not certain(space, asks)):
             refusals = self._homeless(candidate, guests, waiting, fit_all(space, asks, best_fit), strand=True)
             space.rollback(mark)
-            return refusals
+            return _Tried(refusals)
         fit = fit_all(space, asks, self._choose, self._retries)
         if not fit.complete:
-            refusals = self._homeless(candidate, guests, waiting, fit, strand=False)
-            space.rollback(mark)
-            return refusals
+            return _Tried(self._homeless(candidate, guests, waiting, fit, strand=False))
         leaving = [Leaving(ask, target, bool(wait)) for ask, target, wait in zip(asks, fit.nodes, slow, strict=False)]
-        stuck = stuck_in_turn(space, node, leaving)
+        stuck = stuck_in_turn(space, space.index[candidate.name], leaving)
         if stuck:
             space.rollback(mark)
-            return sorted(self._stuck(guests[position], slow[position]) for position in stuck)
-        if not keep:
+            return _Tried(sorted(self._stuck(guests[position], slow[position]) for position in stuck))
+        return _Tried(placed=list(zip(everyone, fit.nodes, strict=True)))
+
+    def _places_before_scale_ups(
+        self,
+        candidate: Candidate,
+        guests: list[Guest],
+        waiting: Sequence[Guest],
+        slow: Sequence[str],
+        first: _Tried,
+    ) -> _Tried:
+        """Find places as if no replica were about to start, and then places for those that were in the way.
+
+        Where pods have no place but for such replicas, these are what keeps the node, unless they can go elsewhere.
+        """
+        space, node = self.space, self.space.index[candidate.name]
+        own = [guest for guest in waiting if guest.starting is not None]
+        in_the_way = self._scale_ups.in_the_way([guest.ask for guest in guests], self.waiting)
+        if not own and not in_the_way:
+            return first
+        mark = space.mark()
+        for at, guest in in_the_way:
+            space.lift(guest.ask, at)
+        others = [guest for guest in waiting if guest.starting is None]
+        second = self._places(candidate, guests, others, slow)
+        if second.refusals:
             space.rollback(mark)
-            return []
-        self.ledger.take(charge)
-        self._settle(candidate, guests, waiting, fit, charge.waits)
-        return []
+            also = (each for each in first.refusals if each.reason is Reason.SCALE_UP_NEEDS_NODE)
+            return _Tried(sorted([*second.refusals, *also]))
+        shifted: list[tuple[Guest, int, int]] = []
+        homeless: list[Guest] = []
+        for at, guest in (*in_the_way, *((node, guest) for guest in own)):
+            target = at if space.accepts(guest.ask, at) else self._likely_place(guest.ask)
+            if target is None:
+                homeless.append(guest)
+            else:
+                space.place(guest.ask, target)
+                shifted.append((guest, at, target))
+        if homeless:
+            space.rollback(mark)
+            return _Tried([needed(candidate.name, homeless)])
+        if self.placement == "certain":
+            space.rollback(mark)
+            return first
+        return _Tried(placed=second.placed, shifted=shifted)
 
     def _waits_for(self, guest: Guest, waits: tuple[str, ...]) -> str:
         """Return the budget that lets this pod go only after others, empty where none does."""
@@ -163,11 +225,10 @@ class Planner:
         )
         return Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail, f"let PDB {budget} allow all of them at once")
 
-    def _settle(
-        self, candidate: Candidate, guests: list[Guest], waiting: list[Guest], fit: Fit, waits: tuple[str, ...]
-    ) -> None:
+    def _settle(self, candidate: Candidate, tried: _Tried, waits: tuple[str, ...]) -> None:
+        node = self.space.index[candidate.name]
         moves: list[Move] = []
-        for guest, target in zip((*guests, *waiting), fit.nodes, strict=True):
+        for guest, target in tried.placed:
             if guest.origin:
                 name = self.space.names[target]
                 moves.append(Move(guest.pod, guest.origin, name, self._waits_for(guest, waits)))
@@ -175,7 +236,12 @@ class Planner:
                 add(self._received.setdefault(name, {}), guest.pod.requests)
             else:
                 self.waiting.setdefault(target, []).append(guest)
-        node = self.space.index[candidate.name]
+                self._scale_ups.shift(guest, node, target)
+        for guest, at, target in tried.shifted:
+            if target != at:
+                self.waiting[at].remove(guest)
+                self.waiting.setdefault(target, []).append(guest)
+                self._scale_ups.shift(guest, at, target)
         self._arrived.pop(node, None)
         self.waiting.pop(node, None)
         self.removals.append(Removal(candidate.name, self.round, tuple(moves), candidate.stays))
@@ -188,13 +254,18 @@ class Planner:
         ]
 
     def _homeless(
-        self, candidate: Candidate, guests: list[Guest], waiting: list[Guest], fit: Fit, *, strand: bool
+        self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], fit: Fit, *, strand: bool
     ) -> list[Refusal]:
         """Say which pods of the node find no place; the space still has the node closed and its pods lifted."""
         everyone = (*guests, *waiting)
         found: list[Refusal] = []
+        starting = [guest for position in fit.unplaced if (guest := everyone[position]).starting is not None]
+        if starting:
+            found.append(needed(candidate.name, starting))
         for position in fit.unplaced:
             guest = everyone[position]
+            if guest.starting is not None:
+                continue
             detail, fix = why_nowhere(self.space, guest.ask)
             if not guest.origin:
                 home = guest.pod.node
@@ -258,8 +329,7 @@ class Planner:
             origin = space.index[name]
             space.close(origin)
             for pod in self.snapshot.nodes[name].pods:
-                replaced = pod.deletion is not None and (pod.owner is None or pod.owner.kind != "StatefulSet")
-                if pod.daemon or pod.mirror or pod.finished or replaced:
+                if pod.daemon or pod.mirror or pod.finished or pod.replaced:
                     continue
                 ask = space.ask(pod)
                 if ask.unknown is not None:
@@ -269,11 +339,44 @@ class Planner:
                 if not self._reserve_somewhere(pod, ask):
                     space.rollback(mark)
 
+    def _reserve_starting(self) -> dict[str, Resources]:
+        """Give replicas that HPAs are about to start their room, at first on nodes that stay in any case; return what
+        they ask of each node.
+
+        As with pending pods, one that fits nowhere blocks nothing by itself; by then the others have filled whatever
+        could take one of them, so that no such node can go.
+        """
+        space = self.space
+        stays = np.array([name not in self.candidates for name in space.names], dtype=np.bool_)
+        held: dict[str, dict[str, int]] = {}
+        for starting in self.snapshot.starting:
+            pod = starting.pod
+            if pod is None or pod.spec.scheduler != DEFAULT_SCHEDULER:
+                continue
+            guest = Guest(pod, space.ask(pod), "", starting)
+            for _ in range(0 if guest.ask.unknown is not None else starting.count):
+                target = self._likely_place(guest.ask, stays)
+                if target is None:
+                    break
+                space.place(guest.ask, target)
+                self.waiting.setdefault(target, []).append(guest)
+                self._scale_ups.add(guest, target)
+                add(held.setdefault(space.names[target], {}), pod.requests)
+        return dict(held)
+
+    def _likely_place(self, ask: Ask, rather: NodeMask | None = None) -> int | None:
+        """Return the node that kube-scheduler would choose, of those that are *rather* wanted if one of them fits."""
+        feasible = self.space.feasible(ask)
+        if rather is not None and (feasible & rather).any():
+            feasible &= rather
+        nodes = np.flatnonzero(feasible)
+        return scheduler_choice(self.space, ask, nodes) if len(nodes) else None
+
     def _reserve_somewhere(self, pod: Pod, ask: Ask) -> bool:
-        feasible = np.flatnonzero(self.space.feasible(ask))
-        if not len(feasible):
+        target = self._likely_place(ask)
+        if target is None:
             return False
-        self._reserve(pod, ask, scheduler_choice(self.space, ask, feasible))
+        self._reserve(pod, ask, target)
         return True
 
     def _reserve(self, pod: Pod, ask: Ask, target: int) -> None:

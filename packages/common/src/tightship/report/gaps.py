@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tightship.cluster import Snapshot
-from tightship.objects import Pod
+from tightship.kube.object_file import NOT_IN_FILE
+from tightship.objects import AUTOSCALER, Pod
 
 UNREADABLE_SHOWN = 10
 """Unreadable objects that are named one by one."""
+
+UNKNOWN_DEMAND_SHOWN = 3
+"""HPAs that are named one by one."""
 
 _VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
 _WORKLOAD_KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")
@@ -17,7 +21,7 @@ _PLURALS = {"StorageClass": "StorageClasses"}
 
 def warnings_of(snapshot: Snapshot) -> tuple[str, ...]:
     """Return one sentence for each gap that concerns this cluster's pods, with what follows from it."""
-    return (*_missing(snapshot), *_unreadable(snapshot))
+    return (*_missing(snapshot), *_unreadable(snapshot), *_unknown_demand(snapshot))
 
 
 def _missing(snapshot: Snapshot) -> Iterator[str]:
@@ -36,6 +40,19 @@ def _missing(snapshot: Snapshot) -> Iterator[str]:
         yield f"{_are(lacking, snapshot)}: whether the controller of a pod still exists is not checked"
     if "Namespace" in missing and any(_selects_namespaces(pod) for pod in pods):
         yield f"{_are(['Namespace'], snapshot)}: pods that select namespaces by label keep their nodes"
+
+    # Files of clusters have long been made without them.
+    if missing.get(AUTOSCALER, NOT_IN_FILE) != NOT_IN_FILE:
+        yield f"{_are([AUTOSCALER], snapshot)}: no room is kept for replicas that they are about to start"
+
+
+def _unknown_demand(snapshot: Snapshot) -> Iterator[str]:
+    unknown = [each for each in snapshot.starting if each.pod is None]
+    for each in unknown[:UNKNOWN_DEMAND_SHOWN]:
+        yield f"{each}, and has no pod to tell by what they need: no room is kept for them"
+    more = len(unknown) - UNKNOWN_DEMAND_SHOWN
+    if more > 0:
+        yield f"{more} more HPAs are about to start replicas of which nobody knows what they need"
 
 
 def _are(kinds: list[str], snapshot: Snapshot) -> str:
@@ -57,6 +74,9 @@ def _selects_namespaces(pod: Pod) -> bool:
 def _unreadable(snapshot: Snapshot) -> Iterator[str]:
     for each in snapshot.unreadable[:UNREADABLE_SHOWN]:
         where = f" on node {each.node}" if each.node else ""
+        if each.kind == AUTOSCALER:
+            yield f"{each.kind} {each.key} can't be read, and no room is kept for its replicas: {each.problem}"
+            continue
         yield f"{each.kind} {each.key}{where} can't be read, and what depends on it stays: {each.problem}"
     more = len(snapshot.unreadable) - UNREADABLE_SHOWN
     if more > 0:

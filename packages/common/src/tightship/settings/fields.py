@@ -8,12 +8,13 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 from pydantic.fields import FieldInfo
 
+from tightship.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
 from tightship.durations import DurationError, parse_duration
 from tightship.evictability import SWITCHABLE as SWITCHABLE_POD_RULES
 from tightship.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
 from tightship.reasons import Reason
 
-SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES
+SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES | SWITCHABLE_DEMAND_RULES
 """Reasons whose rules a user may switch off."""
 
 

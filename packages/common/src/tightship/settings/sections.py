@@ -6,10 +6,13 @@ seconds. Aliases are node-compactor's keys; node-refiner writes the same in its 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from tightship.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
+from tightship.reasons import Reason
 from tightship.settings.fields import Seconds
 
 
@@ -76,6 +79,21 @@ class HealthKeys(BaseModel):
     """How long a pod made since the last drain may be Pending before nothing is drained any more."""
     stranded_window: Seconds = Field(default=3600.0, alias="pendingAfterDrainWindow")
     """How long after a drain that is looked at: a pod that nothing can help must not stop the compactor for ever."""
+
+
+class ScaleUpKeys(BaseModel):
+    """Room for replicas that HorizontalPodAutoscalers are about to start: see :mod:`tightship.demand`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    scale_up_veto: bool = Field(default=True, alias="scaleUpVeto")
+    """Whether a node is left alone whose removal would need the room of such replicas."""
+    scale_up_replicas: int = Field(default=100, ge=1, alias="maximumScaleUpReplicas")
+    """For how many of them room is kept, of each HPA: a runaway one must not cost every pass its time."""
+
+    def replicas_ahead(self, disabled: Collection[Reason]) -> int:
+        """Return for how many replicas of each HPA room is kept, 0 where none is; *disabled* are rules switched off."""
+        return self.scale_up_replicas if self.scale_up_veto and SWITCHABLE_DEMAND_RULES.isdisjoint(disabled) else 0
 
 
 class SteeringKeys(BaseModel):

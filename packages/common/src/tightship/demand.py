@@ -1,0 +1,186 @@
+"""Demand that has no pods yet: replicas that HorizontalPodAutoscalers are about to start. Pure.
+
+An HPA wants the larger of ``status.desiredReplicas`` and ``spec.minReplicas``, at most ``spec.maxReplicas``; a floor
+counts from the moment it is raised, as the HPA controller acts on it even while metrics fail (``reconcileAutoscaler``
+in pkg/controller/podautoscaler compares it with the scale before it asks for any). What the wanted number has beyond
+the pods there are will need room soon. Pending pods are pods: they hold room by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from tightship.cluster import Snapshot, Starting
+from tightship.objects import HorizontalPodAutoscaler, Pod, PodSpec, PodTemplate, Workload
+from tightship.objects.autoscaling import SCALE_TARGET_KINDS
+from tightship.reasons import Reason
+from tightship.resources import Resources
+
+SWITCHABLE = frozenset({Reason.SCALE_UP_NEEDS_NODE})
+"""Reasons whose rules can be switched off: then nothing is asked of HPAs."""
+
+MOST_IN_ALL = 1000
+"""Replicas for which room is kept together, those of high priority first. A node that goes gives back the room of a few
+hundred pods at most, and what is not reckoned with now is when these have started."""
+
+_TEMPLATE_HASH = "pod-template-hash"
+_REPLICAS_ARE_PODS = SCALE_TARGET_KINDS | {"ReplicationController"}
+"""Kinds of targets of which each replica is one pod. What one of another kind is nobody can tell."""
+
+_Target = tuple[str, str, str]
+"""(namespace, kind, name) of what an HPA scales."""
+
+
+def with_starting(snapshot: Snapshot, most: int) -> Snapshot:
+    """Return *snapshot* with the replicas that its HPAs are about to start, at most *most* of each; 0 for none."""
+    if most <= 0 or not snapshot.autoscalers:
+        return snapshot
+    wanting = {hpa.key: asked for hpa in snapshot.autoscalers.values() if (asked := _wanted(hpa)) is not None}
+    pods = _pods_of({_target(snapshot.autoscalers[key]) for key in wanting}, snapshot)
+    found: dict[_Target, Starting] = {}
+    for key, (wanted, because) in wanting.items():
+        hpa = snapshot.autoscalers[key]
+        target = _target(hpa)
+        starting = _starting(hpa, wanted, because, pods.get(target, ()))
+        # Two HPAs of one target fight over it; its replicas start once.
+        if starting.more > 0 and (target not in found or starting.more > found[target].more):
+            found[target] = starting
+    return msgspec.structs.replace(snapshot, starting=_limited(list(found.values()), most))
+
+
+def _target(hpa: HorizontalPodAutoscaler) -> _Target:
+    return hpa.namespace, hpa.target.kind, hpa.target.name
+
+
+def _wanted(hpa: HorizontalPodAutoscaler) -> tuple[int, str] | None:
+    """Return how many replicas *hpa* will see to, and the field that asks for them; ``None`` if it scales nothing."""
+    able, active = hpa.condition("AbleToScale"), hpa.condition("ScalingActive")
+    without_target = able is not None and able.status == "False" and able.reason == "FailedGetScale"
+    # A target that was scaled to 0 by someone else is left there (``ScalingDisabled``).
+    disabled = hpa.current_replicas == 0 and hpa.min_replicas > 0
+    if hpa.deletion is not None or without_target or disabled:
+        return None
+    # While metrics fail the status keeps what it once was, be it 0.
+    current = active is None or active.status != "False"
+    desired = hpa.desired_replicas if current else 0
+    wanted, because = max((hpa.min_replicas, "minReplicas"), (desired, "desiredReplicas"), key=lambda each: each[0])
+    return (wanted, because) if wanted <= hpa.max_replicas else (hpa.max_replicas, "maxReplicas")
+
+
+def _starting(hpa: HorizontalPodAutoscaler, wanted: int, because: str, pods: Sequence[Pod]) -> Starting:
+    existing = len(pods)
+    if not pods or hpa.target.kind not in _REPLICAS_ARE_PODS:
+        # The pods that are found may not be all: what the HPA itself says it has yet to do is what can be told.
+        existing = max(existing, hpa.current_replicas or 0)
+    more = max(0, wanted - existing)
+    return Starting(
+        hpa=hpa.key,
+        because=because,
+        wanted=wanted,
+        existing=existing,
+        more=more,
+        count=more,
+        pod=_template(pods) if pods and more else None,
+    )
+
+
+def _limited(found: list[Starting], most: int) -> tuple[Starting, ...]:
+    left = MOST_IN_ALL
+    kept: list[Starting] = []
+    for each in sorted(found, key=lambda one: (-(one.pod.spec.priority if one.pod is not None else 0), one.hpa)):
+        count = 0 if each.pod is None else min(each.more, most, left)
+        left -= count
+        kept.append(msgspec.structs.replace(each, count=count))
+    return tuple(kept)
+
+
+def _pods_of(targets: set[_Target], snapshot: Snapshot) -> Mapping[_Target, Sequence[Pod]]:
+    """Return the pods of each of *targets*, those left out whose replacements are made already."""
+    found: dict[_Target, list[Pod]] = {target: [] for target in targets}
+    known: dict[PodTemplate, list[list[Pod]]] = {}
+    bound = (pod for view in snapshot.nodes.values() for pod in view.pods)
+    for pods in (bound, snapshot.unscheduled):
+        for pod in pods:
+            lists = known.get(pod.template)
+            if lists is None:
+                above = (target for target in _owners(pod.template, snapshot.workloads) if target in found)
+                lists = known[pod.template] = [found[target] for target in above]
+            if lists and not pod.replaced:
+                for each in lists:
+                    each.append(pod)
+    return found
+
+
+def _owners(template: PodTemplate, workloads: Mapping[str, Mapping[str, Workload]]) -> Iterator[_Target]:
+    """Return what is above pods of *template*: their controller, and that one's.
+
+    A ReplicaSet that was not read tells its Deployment by its name, which ends in the hash that its pods carry.
+    """
+    owner, namespace = template.owner, template.namespace
+    if owner is None:
+        return
+    yield namespace, owner.kind, owner.name
+    workload = workloads.get(owner.kind, {}).get(f"{namespace}/{owner.name}")
+    if workload is not None:
+        if workload.owner is not None:
+            yield namespace, workload.owner.kind, workload.owner.name
+    elif owner.kind == "ReplicaSet":
+        ending = f"-{template.labels.get(_TEMPLATE_HASH, '')}"
+        if len(ending) > 1 and owner.name.endswith(ending):
+            yield namespace, "Deployment", owner.name.removesuffix(ending)
+
+
+def _template(pods: Sequence[Pod]) -> Pod:
+    """Return what stands for a replica that is about to start: as the newest of *pods*.
+
+    While a rollout is under way it may be of either revision, and so asks for the largest amounts of all of them.
+    """
+    newest = max(pods, key=lambda pod: (pod.created, pod.name))
+    template = _without_own_claims(newest)
+    by_spec = {pod.spec: pod.spec.requests for pod in pods}
+    requests = _largest(by_spec.values()) if len(by_spec) > 1 else template.spec.requests
+    return msgspec.structs.replace(
+        newest,
+        name=f"{newest.name} (to come)",
+        uid="",
+        template=template,
+        node="",
+        phase="Pending",
+        ready=False,
+        started=None,
+        deletion=None,
+        requests=requests,
+        nominated_node="",
+        gated=False,
+    )
+
+
+def _without_own_claims(pod: Pod) -> PodTemplate:
+    """Return the template of *pod* without volumes that were made for it alone, as a StatefulSet's claims are.
+
+    Those of a new replica are taken to be made where it lands.
+    """
+    spec = pod.spec
+    volumes = tuple(
+        volume
+        for volume in spec.volumes
+        if volume.persistent_volume_claim is None
+        or not volume.persistent_volume_claim.claim_name.endswith(f"-{pod.name}")
+    )
+    if len(volumes) == len(spec.volumes):
+        return pod.template
+    own: PodSpec = msgspec.structs.replace(spec, volumes=volumes)
+    return msgspec.structs.replace(pod.template, spec=own)
+
+
+def _largest(amounts: Iterable[Resources]) -> Resources:
+    largest: dict[str, int] = {}
+    for each in amounts:
+        for name, amount in each.items():
+            largest[name] = max(largest.get(name, 0), amount)
+    return largest
+
+
+__all__ = ["MOST_IN_ALL", "SWITCHABLE", "with_starting"]
