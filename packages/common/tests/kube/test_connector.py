@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import ssl
@@ -38,8 +39,8 @@ class Silent:
 
     def serve(self) -> None:
         raw, _ = self.listener.accept()
-        with raw, self.context.wrap_socket(raw, server_side=True) as held:
-            self.asked = held.recv(1 << 16)
+        with contextlib.suppress(OSError), raw, self.context.wrap_socket(raw, server_side=True) as held:
+            self.asked = held.recv(1 << 16)  # or the client has broken off before
             self.done.wait(DEADLINE)
 
 
@@ -69,7 +70,7 @@ async def a_cancelled_request(connection: Connection, server: Silent) -> None:
 
 async def a_request_that_times_out(connection: Connection, server: Silent) -> None:
     with pytest.raises(ConnectionFailed):
-        await connection.request("GET", NODES, timeout=0.5)
+        await connection.request("GET", NODES, timeout=2)
     assert server.asked
 
 
