@@ -87,21 +87,23 @@ async def test_a_reaction_while_a_cycle_asks_is_not_undone_by_it(world: World) -
     async def slow(request: web.Request) -> web.StreamResponse:
         asking.set()
         await go_on.wait()
-        return await says(body("72"))(request)
+        return await says(body("35"))(request)
 
-    # Set back before the list of the cycle that is slow, so that the list shows it.
+    # Set back before the list of the cycle that is slow, so that the list shows a floor that needs no change.
     world.api.frozen.add(HPAS)
     world.prometheus.answers["rate"] = slow
     world.api.edit(minReplicas=4)
     await asking.wait()
     world.api.thaw()
     await world.until(lambda: world.api.bounds() == (8, 20))
-    world.prometheus.set("rate", 72)
+    world.prometheus.set("rate", 35)
     go_on.set()
+    await world.until(lambda: world.api.bounds() == (4, 20))
     await world.cycles(4)
     state = world.api.state()
-    assert (state["originalMin"], state["history"]["resets"]) == (4, 1)
-    assert world.api.bounds() == (8, 20)
+    # What the reaction had set is not the user's own.
+    assert (state["originalMin"], state["applied"], state["history"]["resets"]) == (4, 4, 1)
+    assert world.api.bounds() == (4, 20)
 
 
 async def test_who_sets_back_again_and_again_is_left_to_it(world: World) -> None:
