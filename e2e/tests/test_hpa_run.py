@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,44 @@ def test_a_leader_that_slept_through_its_lease_writes_no_more(in_shop: Open, tmp
             assert len(patches(on.proxy)) == theirs
             assert len(patches(other)) == 4
             assert (await on.state("web"))["originalMin"] == 3
+
+    in_shop(work)
+
+
+def test_with_a_watch_a_floor_that_is_set_back_is_raised_again_at_once(in_shop: Open) -> None:
+    async def work(on: Shop) -> None:
+        await on.stock("web", 3, 20, **ASKS)
+        on.prometheus.set("rate", 72)
+        replica = on.start(WATCH_HPAS="true", **{SCALER.interval: "3600"})
+        await on.until_bounds("web", 8, 20)
+
+        async def watches() -> bool:
+            return any(each.call.is_watch and "horizontalpodautoscalers" in each.call.path for each in on.proxy.log)
+
+        await on.until(watches, "the watch is open")
+        questions = len(on.prometheus.seen)
+        began = time.monotonic()
+        await on.edit("web", minReplicas=4)
+        await on.until_bounds("web", 8, 20)
+        print(f"\nraised again after {time.monotonic() - began:.2f} s")
+        assert (await on.state("web"))["originalMin"] == 4
+        assert len(on.prometheus.seen) == questions
+        # Raising is all that is done between cycles.
+
+        def looks() -> int:
+            gets = [each for each in on.proxy.log if each.call.verb == "GET" and each.call.path.endswith("/web")]
+            return len(gets)
+
+        before = looks()
+        await on.edit("web", minReplicas=12)
+
+        async def looked() -> bool:
+            return looks() > before
+
+        await on.until(looked, "the change is looked at")
+        replica.told_to_end()
+        assert await replica.ended() == 0
+        assert await on.bounds("web") == (12, 20)
 
     in_shop(work)
 

@@ -12,9 +12,9 @@ from aiohttp import web
 from tightship.kube.connection import Connection
 from tightship.kube.election import WRITER_ANNOTATION, Elector
 from tightship.kube.errors import ApiError, BadAnswer, Conflict, ConnectionFailed
-from tightship.kube.leases import LeaseStore, micro_time
+from tightship.kube.leases import LeaseStore, held_leases, micro_time
 
-from .conftest import FakeApi, status
+from .conftest import FakeApi, page, status
 
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 PATH = f"{COLLECTION}/leader"
@@ -108,3 +108,44 @@ async def test_a_server_that_says_nothing_is_not_waited_for(api: FakeApi, connec
     api.on(f"LIST {PATH}", never)
     with pytest.raises(ConnectionFailed):
         await LeaseStore(connection, "ns", "leader").get(0.05)
+
+
+EVERYWHERE = "/apis/coordination.k8s.io/v1/leases"
+NOON = 1_700_000_000.0
+
+
+def held(namespace: str, holder: str, renewed: float, duration: int = 15) -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": duration, "renewTime": micro_time(int(renewed * 1e6))}
+    return {"metadata": {"name": "leader", "namespace": namespace}, "spec": spec}
+
+
+async def test_leases_that_are_held_are_those_that_have_not_run_out(api: FakeApi, connection: Connection) -> None:
+    items = [
+        held("a", "me", NOON - 5),
+        held("b", "dead", NOON - 16),
+        held("c", "", NOON),
+        held("d", "other", NOON - 14),
+    ]
+    api.on(f"LIST {EVERYWHERE}", page(items))
+    found = await held_leases(connection, "leader", NOON)
+    assert [(each.namespace, each.holder) for each in found] == [("a", "me"), ("d", "other")]
+    assert api.seen[-1].params == {"fieldSelector": "metadata.name=leader"}
+
+
+async def test_leases_of_one_namespace_are_asked_for_there(api: FakeApi, connection: Connection) -> None:
+    api.on(f"LIST {COLLECTION}", page([held("ns", "me", NOON)]))
+    assert [each.holder for each in await held_leases(connection, "leader", NOON, "ns")] == ["me"]
+
+
+async def test_a_lease_that_does_not_say_when_it_was_renewed_counts_as_held(
+    api: FakeApi, connection: Connection
+) -> None:
+    odd = {"metadata": {"name": "leader", "namespace": "a"}, "spec": {"holderIdentity": "me"}}
+    api.on(f"LIST {EVERYWHERE}", page([odd]))
+    assert len(await held_leases(connection, "leader", NOON)) == 1
+
+
+async def test_a_list_of_leases_that_is_none_is_a_bad_answer(api: FakeApi, connection: Connection) -> None:
+    api.on(f"LIST {EVERYWHERE}", page([{"metadata": "odd"}]))  # type: ignore[dict-item]
+    with pytest.raises(BadAnswer):
+        await held_leases(connection, "leader", NOON)

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
-from tightship.observability.metrics import RunMetrics, SnapshotGauge, new_registry, render
+from tightship.observability.metrics import NamedCounter, RunMetrics, SnapshotGauge, new_registry, render
 
 
 class Health(Struct):
@@ -100,3 +100,16 @@ def test_openmetrics_where_it_is_asked_for() -> None:
     body, content_type = render(new_registry("x"), "application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     assert body.endswith(b"# EOF\n")
+
+
+def test_a_counter_with_a_name_of_its_own_has_series_by_label() -> None:
+    registry = new_registry("x")
+    counter = NamedCounter("older_totals", "d", ("pool", "status"), registry=registry)
+    assert not [key for key in scraped(registry) if key.startswith("older")]
+    counter.inc("web", "done")
+    counter.inc("web", "done", by=2)
+    counter.inc("lab", "failed")
+    for accept in ("", "application/openmetrics-text; version=1.0.0"):
+        assert 'older_totals{pool="web",status="done"} 3' in render(registry, accept)[0].decode()
+    counter.keep(lambda values: values[0] == "web")
+    assert [key for key in scraped(registry) if key.startswith("older")] == ["older_totals{pool=web}{status=done}"]

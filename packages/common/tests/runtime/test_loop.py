@@ -15,7 +15,7 @@ from kube.conftest import until
 from tightship.kube.errors import KubeError
 from tightship.observability.metrics import RunMetrics, new_registry
 from tightship.runtime.heartbeat import Heartbeat
-from tightship.runtime.loop import any_of, every, in_thread, jittered, threads_at_work
+from tightship.runtime.loop import a_few_at_a_time, any_of, every, in_thread, jittered, threads_at_work
 
 HOURS = 10_000.0
 
@@ -207,3 +207,48 @@ async def test_an_error_in_a_thread_is_the_callers() -> None:
     with pytest.raises(ValueError, match="from the thread"):
         await in_thread(fail)
     assert threads_at_work() == []
+
+
+async def test_no_more_than_a_few_are_done_at_a_time_in_their_order() -> None:
+    flying = most = 0
+    begun: list[int] = []
+
+    async def work(item: int) -> None:
+        nonlocal flying, most
+        begun.append(item)
+        flying += 1
+        most = max(most, flying)
+        await asyncio.sleep(0)
+        flying -= 1
+
+    await a_few_at_a_time(work, range(20), 3)
+    assert begun == list(range(20))
+    assert most == 3
+
+
+async def test_one_that_fails_keeps_none_from_its_turn() -> None:
+    done: list[int] = []
+
+    async def work(item: int) -> None:
+        done.append(item)
+        if item == 1:
+            raise KubeError("away")
+
+    with pytest.raises(KubeError, match="away"):
+        await a_few_at_a_time(work, range(6), 2)
+    assert sorted(done) == list(range(6))
+
+
+async def test_cancelled_nothing_more_is_begun() -> None:
+    begun: list[int] = []
+
+    async def work(item: int) -> None:
+        begun.append(item)
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(a_few_at_a_time(work, range(9), 2))
+    await until(lambda: len(begun) == 2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert begun == [0, 1]

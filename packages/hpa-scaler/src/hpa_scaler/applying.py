@@ -70,6 +70,24 @@ class Applied(Struct, frozen=True):
         return msgspec.structs.replace(last, decision=_with(last.decision, cause))
 
 
+def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory: Memory) -> Judged | None:
+    """Return what becomes of an HPA as it is now, by the answers of the cycle; ``None``: it is not opted in."""
+    asked = asked_of(hpa, todo.rules.prefix, todo.defaults)
+    if asked is None:
+        return None
+    subject = subject_of(
+        hpa,
+        asked,
+        outcomes=judged.subject.outcomes,
+        rollout=judged.subject.rollout,
+        rules=todo.rules,
+        now=todo.now,
+        remembered=memory.recall(hpa),
+    )
+    first, cause = decide(subject), todo.cycle.verdict.cause
+    return Judged(subject, first, first if cause is None else hold_lowering(first, cause))
+
+
 class Applier:
     """Writes to HPAs of one API server. *may* says whether this replica may write at this moment."""
 
@@ -177,30 +195,12 @@ class _Change(_Step):
     def make(self, hpa: HorizontalPodAutoscaler) -> Patch | None:
         todo, judged = self.work.todo, self._judged
         if judged is not None and hpa is not judged.subject.hpa:
-            judged = self._judged = self._judge_again(judged, hpa)
+            judged = self._judged = judge_again(judged, hpa, todo, self.work.memory)
         if judged is None or not isinstance(judged.subject.asked, Spec) or not judged.decision.changes:
             self._patch = None
         else:
             self._patch = change(judged.decision, judged.subject.asked, todo.rules, todo.now)
         return self._patch
-
-    def _judge_again(self, judged: Judged, hpa: HorizontalPodAutoscaler) -> Judged | None:
-        """Return what becomes of the HPA as it is now, ``None`` where it is not opted in any more."""
-        todo, before = self.work.todo, judged.subject
-        asked = asked_of(hpa, todo.rules.prefix, todo.defaults)
-        if asked is None:
-            return None
-        subject = subject_of(
-            hpa,
-            asked,
-            outcomes=before.outcomes,
-            rollout=before.rollout,
-            rules=todo.rules,
-            now=todo.now,
-            remembered=self.work.memory.recall(hpa),
-        )
-        first, cause = decide(subject), todo.cycle.verdict.cause
-        return Judged(subject, first, first if cause is None else hold_lowering(first, cause))
 
     def ended(self, sent: Sent) -> None:
         judged, memory, herald = self._judged, self.work.memory, self.work.herald
@@ -283,4 +283,4 @@ def _with(decision: Decision, cause: Cause) -> Decision:
     return msgspec.structs.replace(decision, causes=(cause, *decision.causes))
 
 
-__all__ = ["Applied", "Applier", "Return", "Todo"]
+__all__ = ["Applied", "Applier", "Return", "Todo", "judge_again"]

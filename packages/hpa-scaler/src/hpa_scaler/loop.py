@@ -16,33 +16,31 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.annotations import STATE, enabled, name_of
-from hpa_scaler.applying import Applied, Applier, Return, Todo
+from hpa_scaler.applying import Applied, Applier, Todo
 from hpa_scaler.configuration import allowed_of, limits_of, rules_of, servers_of
 from hpa_scaler.correlated import DropState
-from hpa_scaler.cycle import Cycle, Judged, asked_of, judge_cycle, log_lines, questions, subject_of, wants_rollout
+from hpa_scaler.cycle import Cycle, Judged, judge_cycle, log_lines, subject_of, wants_rollout
 from hpa_scaler.decision_log import cycle_line, decision_line
 from hpa_scaler.describing import settings_view
 from hpa_scaler.heralding import Herald
 from hpa_scaler.journal import Journal
 from hpa_scaler.memory import Memory
 from hpa_scaler.metrics import Round, ScalerMetrics
-from hpa_scaler.policy import Asked
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.queries import Outcomes, Query
+from hpa_scaler.queries import Outcomes
+from hpa_scaler.reacting import Reactor
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.report import Sights
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
 from hpa_scaler.run_settings import RunSettings
+from hpa_scaler.seeing import Seen, look_at_fleet, returns_of
 from hpa_scaler.settings import ScalerSettings
-from hpa_scaler.sighting import Fleet, Selection, fleet_of_cluster
+from hpa_scaler.sighting import Selection, fleet_of_cluster
 from hpa_scaler.status import Situation, nothing_yet, show
 from hpa_scaler.targets import LONGEST, look_at
-from hpa_scaler.writing import restoration, state_of
 from tightship.kube.errors import KubeError
 from tightship.kube.pace import TokenBucket
-from tightship.objects import HorizontalPodAutoscaler
 from tightship.observability.logging import log
 from tightship.report.document import Source
 from tightship.runtime.loop import in_thread
@@ -75,18 +73,6 @@ class _Ground(Struct, frozen=True):
     term: _Term
     until: float
     """When the cycle has to be over, by the monotonic clock."""
-
-
-class _Seen(Struct, frozen=True):
-    """The HPAs of a cycle: those opted in, with what they ask for, and those that may have to be given back."""
-
-    asked: Mapping[str, Asked]
-    opted_in: tuple[HorizontalPodAutoscaler, ...]
-    others: tuple[HorizontalPodAutoscaler, ...]
-    passed_over: Mapping[str, int]
-    problems: tuple[str, ...]
-    queries: tuple[Query, ...]
-    now: float
 
 
 class ScalerLoop:
@@ -123,6 +109,10 @@ class ScalerLoop:
         self._remembered: frozenset[str] = frozenset()
         self._last: Todo | None = None
         self._shown = nothing_yet(frame.program.name, "No cycle has been made yet.")
+        self.reactor = Reactor(
+            frame.connection, self._memory, self._applier, metrics, may=self._may, logger=self._log, clock=clock
+        )
+        """What is done between two cycles."""
 
     @property
     def unfinished(self) -> bool:
@@ -163,7 +153,8 @@ class ScalerLoop:
         if last is None or term is None:
             return
         until = self._monotonic() + self._run.stop_timeout
-        await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
+        async with self.reactor.lock:
+            await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
 
     def _term_now(self) -> _Term | None:
         """Return as what this replica may make a cycle now, ``None`` where it stands by."""
@@ -171,6 +162,11 @@ class ScalerLoop:
         if frame.run.dry_run and frame.live.read:
             return _Term(-1, writes=False)
         return _Term(frame.elector.epoch, writes=True) if frame.leading() else None
+
+    def _may(self) -> bool:
+        """Whether anything may be written at this moment, and begun."""
+        term = self._term
+        return term is not None and self._holds(term) and not self._frame.runtime.stop.is_set()
 
     def _holds(self, term: _Term) -> bool:
         return term.writes and self._term_now() == term
@@ -181,7 +177,7 @@ class ScalerLoop:
         self._memory.clear()
         self._drops = DropState()
         self._remembered = frozenset()
-        self._last = None
+        self._last = self.reactor.last = None
 
     def _stand_by(self) -> None:
         frame = self._frame
@@ -198,13 +194,21 @@ class ScalerLoop:
         self._metrics.serve(servers_of(settings, self._run))
         self._bucket.change(settings.writes_per_second, max(1.0, settings.writes_per_second / 10))
         selection = Selection(settings.namespaces, settings.label_selector)
+        self.reactor.touched.clear()
         fleet = await self._in_time(fleet_of_cluster(self._frame.connection, selection, lambda _: None), ground)
-        seen = await in_thread(self._look, fleet, settings, rules, self._clock())
+        seen = await in_thread(look_at_fleet, fleet, settings.defaults, rules, self._clock(), self._memory)
         del fleet
         self._memory.retain({hpa.uid for hpa in (*seen.opted_in, *seen.others)})
         self._herald.retain(seen.asked.keys())
         outcomes, rollouts = await self._in_time(self._ask(seen, settings), ground)
-        before = self._drops
+        async with self.reactor.lock:
+            present = await self._in_time(self.reactor.refreshed(seen.opted_in), ground)
+            seen = msgspec.structs.replace(seen, opted_in=present)
+            await self._settle(seen, outcomes, rollouts, ground)
+
+    async def _settle(self, seen: Seen, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground) -> None:
+        """Judge, show, and write."""
+        rules, before = ground.rules, self._drops
         cycle = await in_thread(self._judge, seen, outcomes, rollouts, ground, before)
         self._drops = cycle.verdict.state
         await self._show(cycle, seen, ground)
@@ -218,30 +222,7 @@ class ScalerLoop:
             self._pretend(cycle, seen)
         self._say(cycle, seen, ground.term)
 
-    def _look(self, fleet: Fleet, settings: ScalerSettings, rules: Rules, now: float) -> _Seen:
-        """Return the HPAs that matter, of those that are there, and what they ask."""
-        prefix, state = rules.prefix, name_of(rules.prefix, STATE)
-        opted_in, others = [], []
-        passed_over: Counter[str] = Counter()
-        for hpa in fleet.hpas:
-            if enabled(hpa.annotations, prefix):
-                opted_in.append(hpa)
-                continue
-            passed_over[hpa.namespace] += 1
-            if hpa.uid in self._memory or state in hpa.annotations:
-                others.append(hpa)
-        asked = {hpa.uid: asked_of(hpa, prefix, settings.defaults) for hpa in opted_in}
-        return _Seen(
-            asked=asked,
-            opted_in=tuple(opted_in),
-            others=tuple(others),
-            passed_over=passed_over,
-            problems=fleet.problems,
-            queries=questions(asked.values(), rules),
-            now=now,
-        )
-
-    async def _ask(self, seen: _Seen, settings: ScalerSettings) -> tuple[Outcomes, Mapping[str, Rollout]]:
+    async def _ask(self, seen: Seen, settings: ScalerSettings) -> tuple[Outcomes, Mapping[str, Rollout]]:
         watched = [hpa for hpa in seen.opted_in if wants_rollout(seen.asked[hpa.uid])]
         answers = asyncio.create_task(self._client.ask(seen.queries, seen.now, settings.query_deadline))
         try:
@@ -252,7 +233,7 @@ class ScalerLoop:
             await asyncio.gather(answers, return_exceptions=True)
 
     def _judge(
-        self, seen: _Seen, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground, before: DropState
+        self, seen: Seen, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground, before: DropState
     ) -> Cycle:
         subjects = [
             subject_of(
@@ -268,7 +249,7 @@ class ScalerLoop:
         ]
         return judge_cycle(subjects, before, ground.rules, seen.now)
 
-    async def _show(self, cycle: Cycle, seen: _Seen, ground: _Ground) -> None:
+    async def _show(self, cycle: Cycle, seen: Seen, ground: _Ground) -> None:
         frame, settings = self._frame, ground.settings
         circuits = self._client.circuits()
         told = Round(
@@ -293,20 +274,17 @@ class ScalerLoop:
         self._metrics.show(told)
         self._shown = await in_thread(show, sights, situation)
 
-    async def _write(self, cycle: Cycle, seen: _Seen, ground: _Ground) -> None:
-        rules, term = ground.rules, ground.term
-        todo = Todo(cycle, self._returns(seen, rules), self._remembered, ground.settings.defaults, rules, seen.now)
+    async def _write(self, cycle: Cycle, seen: Seen, ground: _Ground) -> None:
+        rules = ground.rules
+        todo = Todo(
+            cycle, returns_of(seen, rules, self._memory), self._remembered, ground.settings.defaults, rules, seen.now
+        )
         self._last = todo
-
-        def may() -> bool:
-            stopping = self._frame.runtime.stop.is_set()
-            return not stopping and self._monotonic() < ground.until and self._holds(term)
-
-        applied = await self._applier.apply(todo, may)
+        applied = await self._applier.apply(todo, lambda: self._may() and self._monotonic() < ground.until)
         final = cycle
         if applied.again or applied.refused:
             final = msgspec.structs.replace(cycle, judged=tuple(map(applied.final, cycle.judged)))
-        self._last = msgspec.structs.replace(todo, cycle=final)
+        self._last = self.reactor.last = msgspec.structs.replace(todo, cycle=final)
         self._remembered = frozenset(
             each.decision.uid
             for each in final.judged
@@ -323,19 +301,7 @@ class ScalerLoop:
                 await in_thread(self._journal.append, lines)
         self._metrics.counted(final, seen.passed_over, applied.endings)
 
-    def _returns(self, seen: _Seen, rules: Rules) -> tuple[Return, ...]:
-        """Return the HPAs that are to be given back; one with nothing of ours is forgotten."""
-        found = []
-        for hpa in seen.others:
-            history = self._memory.recall(hpa) or state_of(hpa, rules.prefix)[0].history
-            given = restoration(hpa, history, rules, seen.now)
-            if given is None:
-                self._memory.forget(hpa.uid)
-            else:
-                found.append(Return(hpa, history, given))
-        return tuple(found)
-
-    def _pretend(self, cycle: Cycle, seen: _Seen) -> None:
+    def _pretend(self, cycle: Cycle, seen: Seen) -> None:
         """Remember and tell what would be, in a dry run."""
         for judged in cycle.judged:
             decision = judged.decision
@@ -347,7 +313,7 @@ class ScalerLoop:
             self._herald.noted(decision)
         self._metrics.counted(cycle, seen.passed_over, {})
 
-    def _say(self, cycle: Cycle, seen: _Seen, term: _Term) -> None:
+    def _say(self, cycle: Cycle, seen: Seen, term: _Term) -> None:
         """One line a cycle; each change has its own."""
         actions = Counter(each.decision.action for each in cycle.judged)
         log(

@@ -65,6 +65,14 @@ class Memory:
         unheard = entry.unheard
         return unheard.written if unheard is not None and unheard.carried_out(hpa, state) else entry.history
 
+    def ours(self, hpa: HorizontalPodAutoscaler) -> bool:
+        """Whether the bounds of *hpa* are those that we set last, as far as we set any."""
+        entry = self._entries.get(hpa.uid)
+        if entry is None or entry.unheard is not None:
+            return True
+        history = entry.history
+        return history.applied_min in (None, hpa.min_replicas) and history.applied_max in (None, hpa.max_replicas)
+
     def keep(self, hpa: HorizontalPodAutoscaler, history: History) -> None:
         """Remember *history* of *hpa* in the place of everything else."""
         self._entries[hpa.uid] = _Entry(history, seen=hpa.annotations.get(self._name))

@@ -107,6 +107,11 @@ class ScalerMetrics:
             "Changes that met an HPA which had changed since it was judged, so that it was judged again.",
             registry=registry,
         )
+        self._reactions = Counter(
+            "tightship_hpa_reactions",
+            "Floors raised again between two cycles, since somebody had set them back.",
+            registry=registry,
+        )
         self._contests = Counter(
             "tightship_hpa_changed_by_others", "Bounds of ours that somebody else has changed.", registry=registry
         )
@@ -162,6 +167,10 @@ class ScalerMetrics:
         self._writes.labels(ending).inc()
         if again:
             self._rejudged.inc()
+
+    def reacted(self) -> None:
+        """Count a floor that was raised again between two cycles."""
+        self._reactions.inc()
 
     def counted(self, cycle: Cycle, passed_over: Mapping[str, int], endings: Mapping[str, Ending]) -> None:
         """Count a cycle that has ended; *endings* are those of its writes, by uid; for the rest see :class:`Round`."""

@@ -34,7 +34,10 @@ def _own_flags(run: Parser) -> Sequence[str]:
     group = run.add_argument_group("floors")
     add_process_options(group)
     group.add_argument("--decision-log", metavar="FILE", help="append every judgement to FILE, for `replay`")
-    return (*PROCESS_FLAGS, "decision_log")
+    group.add_argument(
+        "--watch", action="store_const", const=True, help="watch HPAs too, and raise again at once what is set back"
+    )
+    return (*PROCESS_FLAGS, "decision_log", "watch")
 
 
 __all__ = ["add_run"]

@@ -15,7 +15,7 @@ from hpa_scaler.addresses import parse_address
 from hpa_scaler.annotations import PREFIX
 from hpa_scaler.golang import parse_int32
 from tightship.observability.logging import FORMATS
-from tightship.settings.process import LogFormat, LogLevel, Name, Ports, Positive, ProcessSettings, variable
+from tightship.settings.process import LogFormat, LogLevel, Name, Ports, Positive, ProcessSettings, Switch, variable
 
 PROGRAM = "hpa-scaler"
 
@@ -59,6 +59,8 @@ class RunSettings(ProcessSettings):
     """What the names of all annotations begin with, before ``/hpa-scaler``."""
     cycle_deadline: Positive = variable("CYCLE_DEADLINE_SECONDS", default=120.0)
     """How long a cycle may take: what is not written by then is judged again in the next."""
+    watch: Switch = variable("WATCH_HPAS", default=False)
+    """Whether HPAs are watched between cycles, for whoever sets their bounds back."""
     decision_log: Path | None = variable("DECISION_LOG", default=None)
     """A file to which every judgement is appended, for ``replay``; none by default."""
     decision_log_megabytes: Annotated[float, Field(gt=0, le=100_000)] = variable(

@@ -15,6 +15,7 @@ from hpa_scaler.metrics import ScalerMetrics
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.run_settings import PROGRAM, RunSettings
 from hpa_scaler.settings import ScalerSettings
+from hpa_scaler.watching import Doorbell, watch
 from tightship.observability.events import ObjectRef
 from tightship.report.document import Generator
 from tightship.runtime.main import Runtime
@@ -38,7 +39,11 @@ async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, st
         first = FirstLook(frame)
         runtime.spawn(first.run(), "first look at HPAs")
         async with client:
-            yield ScalerLoop(frame, run, client=client, metrics=metrics, herald=herald, waits_for=first.waits_for)
+            loop = ScalerLoop(frame, run, client=client, metrics=metrics, herald=herald, waits_for=first.waits_for)
+            if run.watch and not run.dry_run:
+                runtime.spawn(watch(frame, Doorbell(loop.reactor.concerns, loop.reactor.ring)), "watch of HPAs")
+                runtime.spawn(loop.reactor.run(), "reaction to changes by others")
+            yield loop
 
     await serve_frame(
         runtime,

@@ -49,7 +49,7 @@ async def send(
     if first is not None:
         return first
     try:
-        present = await _read(connection, hpa)
+        present = await read_again(connection, hpa)
     except NotFound:
         return Sent("gone", again=True)
     except (KubeError, ObjectError) as error:
@@ -86,7 +86,11 @@ async def _sent(
     return Sent("written", again=again)
 
 
-async def _read(connection: Connection, hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
+async def read_again(connection: Connection, hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
+    """Return the HPA of this name as it is now: never older than anything that was written before.
+
+    Raises :class:`~tightship.kube.errors.KubeError` and :class:`~tightship.objects.ObjectError`.
+    """
     raw = await connection.request("GET", path_of(hpa.namespace, hpa.name))
     thing = decode(AUTOSCALER, raw)
     assert isinstance(thing, HorizontalPodAutoscaler)
@@ -97,4 +101,4 @@ def _why(error: ApiError) -> str:
     return error.message or one_line(error)
 
 
-__all__ = ["ENDINGS", "Ending", "Sent", "send"]
+__all__ = ["ENDINGS", "Ending", "Sent", "read_again", "send"]

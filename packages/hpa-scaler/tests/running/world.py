@@ -69,6 +69,7 @@ class HpaApi(FakeApi):
     deaf: bool = False
     patches: int = 0
     lists: int = 0
+    watches: int = 0
 
     def stock(self, name: str = "web", minimum: int = 3, maximum: int = 20, replicas: int = 3, **notes: str) -> None:
         self.put(HPAS, hpa_object(name, minimum, maximum, replicas, **notes))
@@ -107,9 +108,12 @@ class HpaApi(FakeApi):
             request.transport.abort()
             return web.Response()
         if request.method != "PATCH":
-            if request.path == HPAS and self.on_list is not None:
-                return await self.on_list()
-            self.lists += request.path == HPAS
+            if request.path == HPAS and "watch" in request.query:
+                self.watches += 1
+            elif request.path == HPAS:
+                if self.on_list is not None:
+                    return await self.on_list()
+                self.lists += 1
             return await super().answer(request)
         self.patches += 1
         name = request.path.rpartition("/")[2]

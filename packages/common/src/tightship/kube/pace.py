@@ -6,6 +6,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+_LEAST = 0.001
+"""Seconds of a wait: what rounding leaves to be waited for would be waited for again and again."""
+
 
 class TokenBucket:
     """Holds up to *burst* tokens and gains *rate* of them a second; for any number of tasks of one loop."""
@@ -38,7 +41,7 @@ class TokenBucket:
             if self._tokens >= 1:
                 self._tokens -= 1
                 return
-            await self._sleep((1 - self._tokens) / self._rate)
+            await self._sleep(max(_LEAST, (1 - self._tokens) / self._rate))
 
     def _fill(self) -> None:
         now = self._clock()

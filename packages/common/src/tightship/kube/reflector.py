@@ -6,17 +6,17 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 from msgspec import Struct
 
-from tightship.cluster import ClusterState
 from tightship.kube.connection import Connection
 from tightship.kube.errors import BadAnswer, Forbidden, Gone, KubeError, NotFound
 from tightship.kube.listing import PAGE_SIZE, list_all, node_of
 from tightship.kube.resources import Resource
 from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver, WatchEvent
-from tightship.objects import ObjectError, decode
+from tightship.objects import ApiObject, ObjectError, decode
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +61,25 @@ class Backoff:
         self._next = self._first
 
 
+class Sink(Protocol):
+    """What a reflector feeds; :class:`tightship.cluster.ClusterState` is one."""
+
+    def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
+        """Take the result of a list: all there is of *kind*."""
+
+    def upsert(self, kind: str, thing: ApiObject) -> None:
+        """Take a new or changed object."""
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        """Take note that an object is gone."""
+
+    def mark_unreadable(self, error: ObjectError, node: str = "") -> None:
+        """Take note of an object that can't be read."""
+
+    def mark_missing(self, kind: str, why: str) -> None:
+        """Take note that *kind* can't be read."""
+
+
 class Counters(Struct):
     """What happened to one kind since the start. *relists* are lists after the first, *seen* the last sign of life."""
 
@@ -86,7 +105,7 @@ class Reflector:
         self,
         connection: Connection,
         resource: Resource,
-        state: ClusterState,
+        state: Sink,
         changed: Callable[[], None],
         timing: Timing,
     ) -> None:

@@ -1,0 +1,115 @@
+"""What is done between two cycles: a floor that somebody has set back is raised again at once, by the last answers.
+
+Lowering is for cycles only, and so is everything that is counted in cycles. A reaction and the second half of a cycle,
+from the judgement on, exclude each other; what a reaction has written since the cycle began to list is read anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from hpa_scaler.applying import Applier, Todo, judge_again
+from hpa_scaler.memory import Memory
+from hpa_scaler.metrics import ScalerMetrics
+from hpa_scaler.sending import read_again
+from tightship.kube.connection import Connection
+from tightship.kube.errors import KubeError, one_line
+from tightship.objects import HorizontalPodAutoscaler, ObjectError
+from tightship.observability.logging import log
+
+
+class Reactor:
+    """Reacts to HPAs for which it was rung. *may* says whether this replica may write at this moment.
+
+    *last* is the cycle by whose answers is judged, ``None``: nothing is done. *touched* are the uids of HPAs that were
+    written to.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        memory: Memory,
+        applier: Applier,
+        metrics: ScalerMetrics,
+        *,
+        may: Callable[[], bool],
+        logger: logging.Logger,
+        clock: Callable[[], float],
+    ) -> None:
+        self.lock = asyncio.Lock()
+        self.last: Todo | None = None
+        self.touched: set[str] = set()
+        self._connection = connection
+        self._memory = memory
+        self._applier = applier
+        self._metrics = metrics
+        self._may = may
+        self._log = logger
+        self._clock = clock
+        self._rung: dict[str, HorizontalPodAutoscaler] = {}
+        self._bell = asyncio.Event()
+
+    def concerns(self, hpa: HorizontalPodAutoscaler) -> bool:
+        """Whether somebody seems to have changed bounds of ours; what is told of *hpa* may be old."""
+        return not self._memory.ours(hpa)
+
+    def ring(self, hpa: HorizontalPodAutoscaler) -> None:
+        """Have *hpa* looked at before the next cycle."""
+        self._rung[hpa.uid] = hpa
+        self._bell.set()
+
+    async def run(self) -> None:
+        """React whenever it rings, until cancelled."""
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            while self._rung:
+                _, hpa = self._rung.popitem()
+                async with self.lock:
+                    try:
+                        await self._react(hpa)
+                    except (KubeError, ObjectError) as error:
+                        log(self._log, logging.DEBUG, "left to the next cycle", hpa=hpa.key, error=one_line(error))
+
+    async def refreshed(self, hpas: Iterable[HorizontalPodAutoscaler]) -> tuple[HorizontalPodAutoscaler, ...]:
+        """Return *hpas*, those that were touched as they are now; one that can't be read is left out."""
+        found = []
+        for hpa in hpas:
+            if hpa.uid not in self.touched:
+                found.append(hpa)
+                continue
+            try:
+                present = await read_again(self._connection, hpa)
+            except (KubeError, ObjectError):
+                continue
+            if present.uid == hpa.uid:
+                found.append(present)
+        return tuple(found)
+
+    async def _react(self, hpa: HorizontalPodAutoscaler) -> None:
+        last, now = self.last, self._clock()
+        if last is None or now - last.now > last.rules.longest_gap or not (self._may() and self.concerns(hpa)):
+            return
+        judged = next((each for each in last.cycle.judged if each.decision.uid == hpa.uid), None)
+        present = None if judged is None else await read_again(self._connection, hpa)
+        if judged is None or present is None or present.uid != hpa.uid or not self.concerns(present):
+            return
+        todo = msgspec.structs.replace(last, now=now, returns=())
+        again = judge_again(judged, present, todo, self._memory)
+        if again is None or again.decision.action != "raise" or again.decision.dry_run:
+            return
+        # A query without an answer is counted once a cycle.
+        written = msgspec.structs.replace(again.decision.written, failures=again.subject.history.failures)
+        again = msgspec.structs.replace(again, decision=msgspec.structs.replace(again.decision, written=written))
+        self.touched.add(hpa.uid)
+        cycle = msgspec.structs.replace(last.cycle, judged=(again,))
+        applied = await self._applier.apply(msgspec.structs.replace(todo, cycle=cycle), self._may)
+        if applied.endings.get(hpa.uid) == "written":
+            self._metrics.reacted()
+
+
+__all__ = ["Reactor"]

@@ -1,0 +1,75 @@
+"""The HPAs of one cycle: which are opted in and what they ask, and which have to be given back. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from hpa_scaler.annotations import STATE, enabled, name_of
+from hpa_scaler.applying import Return
+from hpa_scaler.cycle import asked_of, questions
+from hpa_scaler.memory import Memory
+from hpa_scaler.policy import Asked
+from hpa_scaler.queries import Query
+from hpa_scaler.rules import Rules
+from hpa_scaler.sighting import Fleet
+from hpa_scaler.writing import restoration, state_of
+from tightship.objects import HorizontalPodAutoscaler
+
+
+class Seen(Struct, frozen=True):
+    """The HPAs of a cycle: those opted in, with what they ask for (by uid), and others that may have to be given back.
+
+    *passed_over* counts those that are not opted in, by namespace. *problems* are HPAs that can't be read. *queries*
+    are all questions, each once. *now* is when all that was read.
+    """
+
+    asked: Mapping[str, Asked]
+    opted_in: tuple[HorizontalPodAutoscaler, ...]
+    others: tuple[HorizontalPodAutoscaler, ...]
+    passed_over: Mapping[str, int]
+    problems: tuple[str, ...]
+    queries: tuple[Query, ...]
+    now: float
+
+
+def look_at_fleet(fleet: Fleet, defaults: Mapping[str, str], rules: Rules, now: float, memory: Memory) -> Seen:
+    """Return the HPAs of *fleet* that matter, of which others are no more kept."""
+    prefix, state = rules.prefix, name_of(rules.prefix, STATE)
+    opted_in, others = [], []
+    passed_over: Counter[str] = Counter()
+    for hpa in fleet.hpas:
+        if enabled(hpa.annotations, prefix):
+            opted_in.append(hpa)
+            continue
+        passed_over[hpa.namespace] += 1
+        if hpa.uid in memory or state in hpa.annotations:
+            others.append(hpa)
+    asked = {hpa.uid: asked_of(hpa, prefix, defaults) for hpa in opted_in}
+    return Seen(
+        asked=asked,
+        opted_in=tuple(opted_in),
+        others=tuple(others),
+        passed_over=passed_over,
+        problems=fleet.problems,
+        queries=questions(asked.values(), rules),
+        now=now,
+    )
+
+
+def returns_of(seen: Seen, rules: Rules, memory: Memory) -> tuple[Return, ...]:
+    """Return the HPAs that are to be given back; one with nothing of ours is forgotten."""
+    found = []
+    for hpa in seen.others:
+        history = memory.recall(hpa) or state_of(hpa, rules.prefix)[0].history
+        given = restoration(hpa, history, rules, seen.now)
+        if given is None:
+            memory.forget(hpa.uid)
+        else:
+            found.append(Return(hpa, history, given))
+    return tuple(found)
+
+
+__all__ = ["Seen", "look_at_fleet", "returns_of"]

@@ -1,0 +1,130 @@
+"""With a watch: what is set back is raised again at once, and nothing is judged by what a watch shows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+
+from hpa_scaler import watching
+from tightship_e2e.fake_prometheus import body, says
+
+from .world import HPAS, World
+
+ASKS = {"prometheus_query": "rate", "requests_per_replica": "10", "minimum_replicas": "1"}
+HOUR = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LOOK", 0.01)
+
+
+async def watched(world: World) -> None:
+    """Wait until the watch is open: then it has listed too."""
+    lists = world.lists
+    await world.until(lambda: world.lists > lists or world.api.watches)
+    await world.until(lambda: world.api.watches)
+
+
+async def test_a_floor_that_is_set_back_is_raised_again_before_the_next_cycle(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start(watch=True, interval=HOUR)
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    await watched(world)
+    questions = len(world.prometheus.seen)
+    world.api.edit(minReplicas=4)
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    assert len(world.prometheus.seen) == questions
+    assert world.api.state()["originalMin"] == 4
+    assert world.api.state()["history"]["resets"] == 1
+
+
+async def test_nothing_is_lowered_between_cycles(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.api.stock("other", **ASKS)
+    world.prometheus.set("rate", 72)
+    world.start(watch=True, interval=HOUR)
+    await world.until(lambda: world.api.bounds() == (8, 20) and world.api.bounds("other") == (8, 20))
+    await watched(world)
+    world.api.edit(minReplicas=12)
+    world.api.edit("other", minReplicas=4)
+    await world.until(lambda: world.api.bounds("other") == (8, 20))
+    assert world.api.bounds() == (12, 20)
+
+
+async def test_what_the_watch_shows_late_is_no_change_by_others(world: World) -> None:
+    """Events of before our own write come after it: judged by them, our own write would be somebody's."""
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 45)
+    world.start(watch=True, interval=0.05)
+    await world.until(lambda: world.api.bounds() == (5, 20))
+    await watched(world)
+    world.api.frozen.add(HPAS)
+    for rate, floor in ((55, 6), (65, 7), (72, 8)):
+        world.prometheus.set("rate", rate)
+        await world.until(lambda floor=floor: world.api.bounds() == (floor, 20))
+        world.api.put(HPAS, world.api.hpa())
+    writes = len(world.api.written())
+    world.api.thaw()
+    await world.cycles(5)
+    assert len(world.api.written()) == writes
+    assert world.api.state()["originalMin"] == 3
+    assert "ChangedByOthers" not in {reason for reason, _ in world.api.told()}
+
+
+async def test_a_reaction_while_a_cycle_asks_is_not_undone_by_it(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start(watch=True, interval=0.3)
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    await watched(world)
+    asking, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        asking.set()
+        await go_on.wait()
+        return await says(body("35"))(request)
+
+    # Set back before the list of the cycle that is slow, so that the list shows a floor that needs no change.
+    world.api.frozen.add(HPAS)
+    world.prometheus.answers["rate"] = slow
+    world.api.edit(minReplicas=4)
+    await asking.wait()
+    world.api.thaw()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    world.prometheus.set("rate", 35)
+    go_on.set()
+    await world.until(lambda: world.api.bounds() == (4, 20))
+    await world.cycles(4)
+    state = world.api.state()
+    # What the reaction had set is not the user's own.
+    assert (state["originalMin"], state["applied"], state["history"]["resets"]) == (4, 4, 1)
+    assert world.api.bounds() == (4, 20)
+
+
+async def test_who_sets_back_again_and_again_is_left_to_it(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start(watch=True, interval=HOUR)
+    for reset in range(3):
+        await world.until(lambda: world.api.bounds() == (8, 20))
+        await watched(world)
+        assert world.api.state()["history"].get("resets", 0) == reset
+        world.api.edit(minReplicas=4)
+    await asyncio.sleep(0.2)
+    assert world.api.bounds() == (4, 20)
+    assert json.dumps(world.api.written()).count("200") == 3
+
+
+async def test_nothing_is_watched_unless_it_is_asked_for_nor_by_a_standby(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    world.start(watch=True)
+    await world.cycles(5)
+    assert world.api.watches == 0
