@@ -36,10 +36,11 @@ def account(program: Program) -> str:
 
 
 def documented(program: Program) -> list[Json]:
-    """The roles in docs/permissions.md that a controller is to have: those for all, and its own."""
+    """The roles in docs/permissions.md that a controller is to have: those for all of nodes, and its own."""
     blocks = re.findall(r"```yaml\n(.*?)```", PERMISSIONS.read_text(), re.DOTALL)
     roles = [yaml.safe_load(block) for block in blocks]
-    chosen = [role for role in roles if role["kind"] == "ClusterRole" or role["metadata"]["name"] == program.name]
+    names = ("tightship-reader", "tightship-drainer", program.name)
+    chosen = [role for role in roles if role["metadata"]["name"] in names]
     assert [role["kind"] for role in chosen] == ["ClusterRole", "ClusterRole", "Role"]
     return chosen
 
