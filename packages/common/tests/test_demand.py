@@ -175,6 +175,10 @@ def test_room_is_kept_for_so_many_of_each_and_in_all_for_those_of_high_priority_
     monkeypatch.setattr(demand, "MOST_IN_ALL", 12)
     found = starting(*hpas, *pods, most=100)
     assert [(each.hpa, each.more, each.count) for each in found] == [("default/api", 10, 10), ("default/web", 10, 2)]
+    monkeypatch.setattr(demand, "MOST_IN_ALL", 10)
+    assert [each.pod is None for each in starting(*hpas, *pods, most=100)] == [False, False], (
+        "it is known what they need"
+    )
     assert str(found[1]).endswith("(minReplicas is 11, 1 exist, room is kept for 2 of them)")
 
 

@@ -8,7 +8,7 @@ the pods there are will need room soon. Pending pods are pods: they hold room by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ from tightship.resources import Resources
 SWITCHABLE = frozenset({Reason.SCALE_UP_NEEDS_NODE})
 """Reasons whose rules can be switched off: then nothing is asked of HPAs."""
 
-MOST_IN_ALL = 1000
+MOST_IN_ALL = 500
 """Replicas for which room is kept together, those of high priority first. A node that goes gives back the room of a few
 hundred pods at most, and what is not reckoned with now is when these have started."""
 
@@ -37,17 +37,18 @@ def with_starting(snapshot: Snapshot, most: int) -> Snapshot:
     """Return *snapshot* with the replicas that its HPAs are about to start, at most *most* of each; 0 for none."""
     if most <= 0 or not snapshot.autoscalers:
         return snapshot
-    wanting = {hpa.key: asked for hpa in snapshot.autoscalers.values() if (asked := _wanted(hpa)) is not None}
-    pods = _pods_of({_target(snapshot.autoscalers[key]) for key in wanting}, snapshot)
-    found: dict[_Target, Starting] = {}
-    for key, (wanted, because) in wanting.items():
-        hpa = snapshot.autoscalers[key]
+    wanting = [(hpa, asked) for hpa in snapshot.autoscalers.values() if (asked := _wanted(hpa)) is not None]
+    pods = _pods_of({_target(hpa) for hpa, _ in wanting}, snapshot)
+    found: dict[_Target, tuple[Starting, Sequence[Pod]]] = {}
+    for hpa, (wanted, because) in wanting:
         target = _target(hpa)
-        starting = _starting(hpa, wanted, because, pods.get(target, ()))
+        own = pods[target]
+        existing = _existing(hpa, own)
+        more = wanted - existing
         # Two HPAs of one target fight over it; its replicas start once.
-        if starting.more > 0 and (target not in found or starting.more > found[target].more):
-            found[target] = starting
-    return msgspec.structs.replace(snapshot, starting=_limited(list(found.values()), most))
+        if more > 0 and (target not in found or more > found[target][0].more):
+            found[target] = Starting(hpa.key, because, wanted, existing, more, 0, None), own
+    return msgspec.structs.replace(snapshot, starting=_limited(found.values(), most))
 
 
 def _target(hpa: HorizontalPodAutoscaler) -> _Target:
@@ -56,43 +57,40 @@ def _target(hpa: HorizontalPodAutoscaler) -> _Target:
 
 def _wanted(hpa: HorizontalPodAutoscaler) -> tuple[int, str] | None:
     """Return how many replicas *hpa* will see to, and the field that asks for them; ``None`` if it scales nothing."""
-    able, active = hpa.condition("AbleToScale"), hpa.condition("ScalingActive")
-    without_target = able is not None and able.status == "False" and able.reason == "FailedGetScale"
+    false = {each.type: each.reason for each in hpa.conditions if each.status == "False"}
     # A target that was scaled to 0 by someone else is left there (``ScalingDisabled``).
     disabled = hpa.current_replicas == 0 and hpa.min_replicas > 0
-    if hpa.deletion is not None or without_target or disabled:
+    if hpa.deletion is not None or disabled or false.get("AbleToScale") == "FailedGetScale":
         return None
+    wanted, because = hpa.min_replicas, "minReplicas"
     # While metrics fail the status keeps what it once was, be it 0.
-    current = active is None or active.status != "False"
-    desired = hpa.desired_replicas if current else 0
-    wanted, because = max((hpa.min_replicas, "minReplicas"), (desired, "desiredReplicas"), key=lambda each: each[0])
+    if hpa.desired_replicas > wanted and "ScalingActive" not in false:
+        wanted, because = hpa.desired_replicas, "desiredReplicas"
     return (wanted, because) if wanted <= hpa.max_replicas else (hpa.max_replicas, "maxReplicas")
 
 
-def _starting(hpa: HorizontalPodAutoscaler, wanted: int, because: str, pods: Sequence[Pod]) -> Starting:
-    existing = len(pods)
-    if not pods or hpa.target.kind not in _REPLICAS_ARE_PODS:
-        # The pods that are found may not be all: what the HPA itself says it has yet to do is what can be told.
-        existing = max(existing, hpa.current_replicas or 0)
-    more = max(0, wanted - existing)
-    return Starting(
-        hpa=hpa.key,
-        because=because,
-        wanted=wanted,
-        existing=existing,
-        more=more,
-        count=more,
-        pod=_template(pods) if pods and more else None,
-    )
+def _existing(hpa: HorizontalPodAutoscaler, pods: Sequence[Pod]) -> int:
+    """Return how many replicas *hpa* has: its *pods*, as far as these are known to be all."""
+    if pods and hpa.target.kind in _REPLICAS_ARE_PODS:
+        return len(pods)
+    # What the HPA itself says it has yet to do is then what can be told.
+    return max(len(pods), hpa.current_replicas or 0)
 
 
-def _limited(found: list[Starting], most: int) -> tuple[Starting, ...]:
+def _limited(found: Iterable[tuple[Starting, Sequence[Pod]]], most: int) -> tuple[Starting, ...]:
+    """Return what is *found*, each with the pods of its target, with so many replicas of each as room is kept for."""
+
+    def order(each: tuple[Starting, Sequence[Pod]]) -> tuple[int, str]:
+        starting, pods = each
+        return -(pods[0].spec.priority if pods else 0), starting.hpa
+
     left = MOST_IN_ALL
     kept: list[Starting] = []
-    for each in sorted(found, key=lambda one: (-(one.pod.spec.priority if one.pod is not None else 0), one.hpa)):
-        count = 0 if each.pod is None else min(each.more, most, left)
+    for starting, pods in sorted(found, key=order):
+        count = min(starting.more, most, left) if pods else 0
         left -= count
-        kept.append(msgspec.structs.replace(each, count=count))
+        pod = _template(pods) if pods else None
+        kept.append(msgspec.structs.replace(starting, count=count, pod=pod))
     return tuple(kept)
 
 
@@ -100,36 +98,37 @@ def _pods_of(targets: set[_Target], snapshot: Snapshot) -> Mapping[_Target, Sequ
     """Return the pods of each of *targets*, those left out whose replacements are made already."""
     found: dict[_Target, list[Pod]] = {target: [] for target in targets}
     known: dict[PodTemplate, list[list[Pod]]] = {}
-    bound = (pod for view in snapshot.nodes.values() for pod in view.pods)
-    for pods in (bound, snapshot.unscheduled):
+    views = (view.pods for view in snapshot.nodes.values())
+    for pods in (*views, snapshot.unscheduled):
         for pod in pods:
             lists = known.get(pod.template)
             if lists is None:
-                above = (target for target in _owners(pod.template, snapshot.workloads) if target in found)
-                lists = known[pod.template] = [found[target] for target in above]
-            if lists and not pod.replaced:
-                for each in lists:
+                above = _owners(pod.template, snapshot.workloads)
+                lists = known[pod.template] = [found[target] for target in above if target in found]
+            for each in lists:
+                if pod.deletion is None or not pod.replaced:
                     each.append(pod)
     return found
 
 
-def _owners(template: PodTemplate, workloads: Mapping[str, Mapping[str, Workload]]) -> Iterator[_Target]:
+def _owners(template: PodTemplate, workloads: Mapping[str, Mapping[str, Workload]]) -> list[_Target]:
     """Return what is above pods of *template*: their controller, and that one's.
 
     A ReplicaSet that was not read tells its Deployment by its name, which ends in the hash that its pods carry.
     """
     owner, namespace = template.owner, template.namespace
     if owner is None:
-        return
-    yield namespace, owner.kind, owner.name
+        return []
+    found = [(namespace, owner.kind, owner.name)]
     workload = workloads.get(owner.kind, {}).get(f"{namespace}/{owner.name}")
     if workload is not None:
         if workload.owner is not None:
-            yield namespace, workload.owner.kind, workload.owner.name
+            found.append((namespace, workload.owner.kind, workload.owner.name))
     elif owner.kind == "ReplicaSet":
         ending = f"-{template.labels.get(_TEMPLATE_HASH, '')}"
         if len(ending) > 1 and owner.name.endswith(ending):
-            yield namespace, "Deployment", owner.name.removesuffix(ending)
+            found.append((namespace, "Deployment", owner.name.removesuffix(ending)))
+    return found
 
 
 def _template(pods: Sequence[Pod]) -> Pod:

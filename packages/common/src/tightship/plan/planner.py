@@ -195,20 +195,22 @@ class Planner:
             also = (each for each in first.refusals if each.reason is Reason.SCALE_UP_NEEDS_NODE)
             return _Tried(sorted([*second.refusals, *also]))
         shifted: list[tuple[Guest, int, int]] = []
-        homeless: list[Guest] = []
+        homeless: dict[int, Guest] = {}
         for at, guest in (*in_the_way, *((node, guest) for guest in own)):
-            target = at if space.accepts(guest.ask, at) else self._likely_place(guest.ask)
+            if id(guest.ask) in homeless:
+                continue  # nor has any other like it a place
+            target = at if space.accepts(guest.ask, at) else _first(space.feasible(guest.ask))
             if target is None:
-                homeless.append(guest)
+                homeless[id(guest.ask)] = guest
             else:
                 space.place(guest.ask, target)
                 shifted.append((guest, at, target))
         if homeless:
             space.rollback(mark)
-            return _Tried([needed(candidate.name, homeless)])
+            return _Tried([needed(candidate.name, homeless.values())])
         if self.placement == "certain":
             space.rollback(mark)
-            return first
+            return _Tried([needed(candidate.name, (guest for guest, _, _ in shifted), sure=False)])
         return _Tried(placed=second.placed, shifted=shifted)
 
     def _waits_for(self, guest: Guest, waits: tuple[str, ...]) -> str:
@@ -382,6 +384,12 @@ class Planner:
     def _reserve(self, pod: Pod, ask: Ask, target: int) -> None:
         self.space.place(ask, target)
         self.waiting.setdefault(target, []).append(Guest(pod, ask, ""))
+
+
+def _first(nodes: NodeMask) -> int | None:
+    """Return the first of *nodes*, ``None`` if there is none."""
+    first = int(nodes.argmax())
+    return first if nodes[first] else None
 
 
 _LEAVES = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.YIELDED})

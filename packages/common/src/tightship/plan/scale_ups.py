@@ -80,12 +80,20 @@ class ScaleUps:
         return found
 
 
-def needed(node: str, homeless: Iterable[Guest]) -> Refusal:
-    """Return why *node* can't go: replicas about to start, *homeless* among them, would not all have room."""
+def needed(node: str, homeless: Iterable[Guest], *, sure: bool = True) -> Refusal:
+    """Return why *node* can't go: replicas about to start, *homeless* among them, would not all have room.
+
+    Unless that is *sure*, they would if kube-scheduler chose well.
+    """
     hpas = {guest.starting.hpa: guest.starting for guest in homeless if guest.starting is not None}
     first = [str(hpas[key]) for key in sorted(hpas)][:SHOWN]
     more = f" and {len(hpas) - SHOWN} more" if len(hpas) > SHOWN else ""
-    detail = f"{'; '.join(first)}{more}: without this node there would not be room for all of them"
+    lacking = (
+        "there would not be room for all of them"
+        if sure
+        else "kube-scheduler's own choices could leave them, or pods of the node, without a place"
+    )
+    detail = f"{'; '.join(first)}{more}: without this node {lacking}"
     fix = "wait until they run, or add room for them"
     return Refusal(Reason.SCALE_UP_NEEDS_NODE, node, detail, fix)
 
