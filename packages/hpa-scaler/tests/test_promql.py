@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.promql import lookback
+from hpa_scaler.promql import LONGEST_REMEMBERED, lookback
 
 M, H, D = 60, 3600, 86400
 
@@ -88,6 +88,11 @@ def test_what_is_not_understood_is_said_so(query: str, seconds: float) -> None:
     found = lookback(query)
     assert found.seconds == seconds
     assert not found.readable
+
+
+def test_a_query_too_long_to_be_remembered_is_read_all_the_same() -> None:
+    long = f'rate(x{{app="{"a" * LONGEST_REMEMBERED}"}}[5m])'
+    assert lookback(long) == lookback("rate(x[5m])")
 
 
 @pytest.mark.parametrize("query", ["rate(x[5m])))", "((rate(x[5m])", "rate(x[5m]) 'open", "x{a='b', rate(x[5m])"])

@@ -8,6 +8,7 @@ can't be seen here.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -38,8 +39,22 @@ class Lookback(Struct, frozen=True):
     readable: bool = True
 
 
+REMEMBERED = 16_384
+LONGEST_REMEMBERED = 1024
+"""Texts whose look-back is remembered, and characters of one: every query is looked at several times in each cycle."""
+
+
 def lookback(text: str) -> Lookback:
     """Return how far back the query *text* looks."""
+    return _remembered(text) if len(text) <= LONGEST_REMEMBERED else _scanned(text)
+
+
+@lru_cache(REMEMBERED)
+def _remembered(text: str) -> Lookback:
+    return _scanned(text)
+
+
+def _scanned(text: str) -> Lookback:
     scanner = _Scanner()
     for token in _TOKEN.finditer(text):
         scanner.take(token)

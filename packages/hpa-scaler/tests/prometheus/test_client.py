@@ -15,7 +15,7 @@ from hpa_scaler.queries import Answer, Failure, Query
 from hpa_scaler.reasons import Reason
 from hpa_scaler.spec import ServerRef
 
-from .conftest import AT, Clock, FakePrometheus, asking, body, one, says, server, silent, tcp, trickling
+from .conftest import AT, Clock, FakePrometheus, asking, body, one, redirects, says, server, silent, tcp, trickling
 
 pytestmark = pytest.mark.asyncio
 
@@ -146,6 +146,38 @@ async def test_a_connection_closed_while_idle_is_opened_again() -> None:
         for _ in range(3):
             assert isinstance(await one(client), Answer)
     assert answered == 3
+
+
+async def test_the_proxy_of_the_environment_is_asked_but_for_what_no_proxy_names(
+    prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", prometheus.url)
+    prometheus.otherwise = says(body("12"))
+    async with asking(server("http://prometheus.example:9090/prefix")) as client:
+        assert isinstance(await one(client), Answer)
+    assert [seen.path for seen in prometheus.seen] == ["/prefix/api/v1/query"]
+    assert prometheus.seen[0].headers["Host"] == "prometheus.example:9090"
+    monkeypatch.setenv("no_proxy", "prometheus.example:9090")
+    async with asking(server("http://prometheus.example:9090/prefix")) as client:
+        assert isinstance(await one(client), Failure)
+    assert len(prometheus.seen) == 1
+
+
+async def test_a_redirect_elsewhere_goes_through_the_proxy_for_there(
+    prometheus: FakePrometheus, another: FakePrometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", another.url)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    prometheus.otherwise = redirects("http://elsewhere.example/api/v1/query")
+    another.otherwise = says(body("12"))
+    async with asking(server(prometheus.url), allowed=("http://elsewhere.example",)) as client:
+        assert isinstance(await one(client), Answer)
+    assert another.seen[0].headers["Host"] == "elsewhere.example"
+    assert another.seen[0].form["query"] == "up"
 
 
 async def test_a_huge_answer_is_given_up(prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch) -> None:

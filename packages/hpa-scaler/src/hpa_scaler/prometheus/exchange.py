@@ -7,20 +7,18 @@ import errno
 import logging
 import ssl
 from collections.abc import Mapping
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import aiohttp
 import msgspec
 from msgspec import Struct
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from hpa_scaler.addresses import Address, parse_address
 from hpa_scaler.prometheus.answers import outcome
 from hpa_scaler.prometheus.guard import Directory, GuardedAddressError
-from hpa_scaler.prometheus.servers import Access, Server
+from hpa_scaler.prometheus.servers import Access, Server, proxy_of
 from hpa_scaler.queries import Failure, Outcome
 from hpa_scaler.reasons import Reason
-from tightship.kube.credentials import proxy_for
 from tightship.kube.errors import one_line
 
 _log = logging.getLogger(__name__)
@@ -31,6 +29,7 @@ LARGEST_BODY = 4 << 20
 MOST_REDIRECTS = 5
 
 _CONNECT = 5.0
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -65,10 +64,13 @@ async def exchange(
     limit = server.timeout + max(1.0, server.timeout / 5)
     try:
         async with asyncio.timeout(limit):
-            # Only a connection that the server closed while it was idle is worth another try: on a new one.
-            return await AsyncRetrying(stop=stop_after_attempt(2), retry=retry_if_exception(_was_idle), reraise=True)(
-                _followed, session, directory, server, access, form
-            )
+            try:
+                return await _followed(session, directory, server, access, form)
+            except (aiohttp.ClientError, ConnectionResetError) as error:
+                # Only a connection that the server closed while it was idle is worth another try: on a new one.
+                if not _was_idle(error):
+                    raise
+            return await _followed(session, directory, server, access, form)
     except TimeoutError as error:
         why = one_line(error) if str(error) else f"no answer within {limit:g} s"
         return Told(Failure(Reason.TIMED_OUT, f"{server.name}: {why}"))
@@ -103,17 +105,19 @@ async def _sent(
     session: aiohttp.ClientSession, server: Server, access: Access, hop: _Hop, form: Mapping[str, str]
 ) -> Told | _Redirect:
     own = hop.address.origin == server.address.origin
+    posts = hop.method == "POST"
     parameters = dict(server.parameters) if own else {}
     async with session.request(
         hop.method,
         hop.url,
-        params=parameters | dict(form) if hop.method == "GET" else parameters,
-        data=form if hop.method == "POST" else None,
+        params=parameters if posts else parameters | dict(form),
+        # Encoded here: for a mapping aiohttp prepares a form of several parts, which costs more than sending it.
+        data=urlencode(form).encode() if posts else None,
         # Nobody else gets the credentials, wherever we are sent.
-        headers=access.headers if own else {},
+        headers={**(access.headers if own else {}), **(_FORM if posts else {})},
         ssl=access.tls if own else True,
         server_hostname=access.server_name if own else None,
-        proxy=proxy_for(hop.address.scheme, urlsplit(hop.url).netloc),
+        proxy=access.proxy if own else proxy_of(hop.address),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
         allow_redirects=False,
     ) as response:

@@ -12,10 +12,12 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from hpa_scaler.addresses import Address
+from tightship.kube.credentials import proxy_for
 
 _log = logging.getLogger(__name__)
 
@@ -57,11 +59,12 @@ class CredentialsError(Exception):
 
 
 class Access(Struct, frozen=True, eq=False):
-    """What a request needs besides its address."""
+    """What a request needs besides its address; *proxy* is the one that the environment names, if any."""
 
     headers: Mapping[str, str]
     tls: ssl.SSLContext | bool = True
     server_name: str | None = None
+    proxy: str | None = None
 
 
 _Signature = tuple[tuple[str, int, int, int], ...]
@@ -113,7 +116,12 @@ class Credentials:
             pair = base64.b64encode(f"{server.username}:{password}".encode()).decode()
             headers["Authorization"] = f"Basic {pair}"
         tls = _context(server.tls) if server.address.scheme == "https" else True
-        return Access(headers, tls, server.tls.server_name or None)
+        return Access(headers, tls, server.tls.server_name or None, proxy_of(server.address))
+
+
+def proxy_of(address: Address) -> str | None:
+    """Return the proxy that the environment names for *address*. It reads all of that: not for each query."""
+    return proxy_for(address.scheme, urlsplit(str(address)).netloc)
 
 
 def _secret(name: str) -> str:
@@ -139,4 +147,14 @@ def _context(tls: Tls) -> ssl.SSLContext | bool:
     return context
 
 
-__all__ = ["CONCURRENCY", "DEFAULT", "TIMEOUT", "Access", "Credentials", "CredentialsError", "Server", "Tls"]
+__all__ = [
+    "CONCURRENCY",
+    "DEFAULT",
+    "TIMEOUT",
+    "Access",
+    "Credentials",
+    "CredentialsError",
+    "Server",
+    "Tls",
+    "proxy_of",
+]
