@@ -42,7 +42,7 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
     request_received_timestamp: str = ""
     stage_timestamp: str = ""
     response_object: msgspec.Raw = msgspec.Raw(b"null")
-    """What was answered to a write of a node; ``null`` for any other request."""
+    """What was answered to a patch or update of a node or HPA; ``null`` for any other request."""
     stage: str = ""
 
     @property

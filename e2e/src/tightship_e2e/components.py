@@ -22,6 +22,8 @@ NODE_GRACE = "10m"
 # rarely holds those; no container runs here, so nothing would use the token.
 ADMISSION_OFF = "TaintNodesByCondition,ServiceAccount,RuntimeClass"
 
+TOLD = [{"resources": ["nodes"]}, {"group": "autoscaling", "resources": ["horizontalpodautoscalers"]}]
+
 ISSUER = "https://kubernetes.default.svc"
 
 
@@ -94,9 +96,9 @@ def write_files(layout: Layout) -> None:
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived", "ResponseStarted"],
-        # What became of nodes is told with what was written.
+        # What became of nodes and HPAs is told with what was written.
         "rules": [
-            {"level": "RequestResponse", "verbs": ["patch", "update"], "resources": [{"resources": ["nodes"]}]},
+            {"level": "RequestResponse", "verbs": ["patch", "update"], "resources": TOLD},
             {"level": "Metadata"},
         ],
     }

@@ -6,16 +6,12 @@ seen since, so that a rate over five minutes reads low for five minutes.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
-import os
-from datetime import datetime
-from pathlib import Path
 
 import msgspec
 import pytest
 from hpa_builder import World, answer, failure, hpa, spec
+from traffic import august_1995, longest_silence
 
 from hpa_scaler.queries import Query
 from hpa_scaler.rules import Rules
@@ -33,31 +29,9 @@ ASKED = spec(
 )
 
 
-def series() -> list[tuple[float, float]]:
-    """Time and requests a second, for each minute."""
-    root = Path(__file__).parents[3]
-    path = Path(os.environ.get("TIGHTSHIP_DATA", root.parent / "shared" / "data")) / "request_rate.csv.gz"
-    if not path.exists():
-        pytest.skip("request_rate.csv.gz is absent: let TIGHTSHIP_DATA name the folder that holds it")
-    with gzip.open(path, "rt") as lines:
-        rows = list(csv.DictReader(lines))
-    return [(datetime.fromisoformat(row["timestamp"]).timestamp(), float(row["rps"]) * SCALE) for row in rows]
-
-
-def longest_silence(rates: list[float]) -> tuple[int, int]:
-    """The longest run of zeros: its first minute, and the first after it."""
-    best, begin = (0, 0), None
-    for minute, rate in enumerate([*rates, 1.0]):
-        if rate == 0 and begin is None:
-            begin = minute
-        elif rate and begin is not None:
-            best, begin = max(best, (begin, minute), key=lambda run: run[1] - run[0]), None
-    return best
-
-
 def test_the_outage_lowers_nothing_and_quiet_nights_do() -> None:
-    minutes = series()
-    rates = [rate for _, rate in minutes]
+    minutes = august_1995()
+    rates = [rate * SCALE for _, rate in minutes]
     down, up = longest_silence(rates)
     assert (up - down) / 60 == pytest.approx(37.7, abs=0.1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hpa_builder import NOW, hpa, judge, spec
+from hpa_builder import CYCLE, NOW, World, answer, hpa, judge, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +21,7 @@ from hpa_scaler.history import (
     with_floor,
     with_raise,
 )
+from hpa_scaler.queries import AGE_QUERY, queries_of
 from hpa_scaler.rules import Rules
 from hpa_scaler.state import LONGEST, State, StateError, decode_state, encode_state
 
@@ -76,6 +77,19 @@ def test_after_a_gap_runs_begin_anew_and_facts_stay() -> None:
     assert (again.incident, again.raises) == (NOW - 310, history.raises)
     assert (again.original_min, again.applied_min) == (3, 5)
     assert highest_floor(again.floors, NOW, WINDOW) == 5
+
+
+def test_an_outage_that_ends_while_nobody_looks_holds_the_floor_for_a_whole_range_all_the_same() -> None:
+    asked = spec(prometheus_query="sum(rate(x[5m]))")
+    world = World(hpa(8, replicas=8), asked, Rules())
+    # The exporter was away, Prometheus was not: its own series are as old as ever, those of the exporter are young.
+    [age] = [each for each in queries_of(asked, AGE_QUERY, 3600) if each.text != "sum(rate(x[5m]))"]
+    for told, apart in ((answer(8), CYCLE), (answer(), 3600), (answer(1), CYCLE), (answer(5), 300 - CYCLE)):
+        world.cycle(told, others={age: answer(300)})
+        world.now += apart - CYCLE
+        assert world.bounds[0] == 8
+    world.cycle(answer(5), others={age: answer(300)})
+    assert world.bounds[0] == 5
 
 
 # The annotation.

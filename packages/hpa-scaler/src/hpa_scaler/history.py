@@ -67,7 +67,8 @@ def resumed(history: History, minimum: int, now: float, *, gap: float, window: f
     """Return *history* as far as it still counts at *now*, the floor being *minimum*.
 
     What nobody has looked at for more than *gap* seconds is unknown: runs of failures and answers begin anew, and the
-    present floor counts as wanted just now.
+    present floor counts as wanted just now. An outage that was not over is not forgotten: it may have ended meanwhile,
+    and its data be young without the server knowing.
     """
     if history.evaluated is not None and now - history.evaluated <= gap:
         return history
@@ -75,7 +76,6 @@ def resumed(history: History, minimum: int, now: float, *, gap: float, window: f
         history,
         failures=0,
         answered=None,
-        recovering=False,
         rolling=None,
         floors=with_floor(history.floors, minimum, now, window),
     )
