@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
+import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, answer, hpa, judge, spec
 
 from hpa_scaler.annotations import PREFIX, STATE, name_of
 from hpa_scaler.history import History
 from hpa_scaler.memory import Memory
-from hpa_scaler.writing import change, restoration
+from hpa_scaler.writing import change, restoration, state_of
 from tightship.objects import HorizontalPodAutoscaler
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
@@ -21,11 +24,34 @@ def with_state(thing: HorizontalPodAutoscaler, text: str | None, **more: int) ->
     return msgspec.structs.replace(thing, annotations=notes | ({} if text is None else {NAME: text}), **more)
 
 
-def test_what_was_kept_is_recalled_whatever_the_annotation_says() -> None:
+def made(at: float, floor: int = 5) -> str:
+    """A state annotation made at a time."""
+    return json.dumps({"originalMin": 3, "applied": floor, "history": {"evaluated": int(at)}})
+
+
+def test_what_was_kept_is_recalled_as_long_as_the_annotation_is_ours() -> None:
     memory = Memory(PREFIX, writes=True)
-    memory.keep(hpa(), KNOWN)
-    assert memory.recall(with_state(hpa(), "changed")) == KNOWN
+    memory.keep(with_state(hpa(), made(NOW)), KNOWN)
+    assert memory.recall(with_state(hpa(), made(NOW))) == KNOWN
     assert memory.recall(hpa(uid="another")) is None
+    memory.keep(hpa(), KNOWN, made(NOW + 60))
+    assert memory.recall(with_state(hpa(), made(NOW + 60))) == KNOWN
+
+
+def test_an_annotation_that_is_newer_counts_in_its_place() -> None:
+    """Such as one that the leader before wrote late."""
+    memory = Memory(PREFIX, writes=True)
+    memory.keep(with_state(hpa(), made(NOW)), KNOWN)
+    assert memory.recall(with_state(hpa(), made(NOW + 1))) is None
+    memory.keep(hpa(), KNOWN)
+    assert memory.recall(with_state(hpa(), made(NOW))) is None
+
+
+@pytest.mark.parametrize("text", [None, "{broken", made(NOW - 600), '{"enabled":"true"}'])
+def test_an_annotation_that_is_older_gone_or_broken_does_not(text: str | None) -> None:
+    memory = Memory(PREFIX, writes=True)
+    memory.keep(with_state(hpa(), made(NOW)), KNOWN)
+    assert memory.recall(with_state(hpa(), text)) == KNOWN
 
 
 def test_what_a_dry_run_knows_counts_until_somebody_else_has_written() -> None:
@@ -37,27 +63,23 @@ def test_what_a_dry_run_knows_counts_until_somebody_else_has_written() -> None:
 
 
 def test_a_write_without_an_answer_is_settled_by_what_the_hpa_says() -> None:
-    memory, thing = Memory(PREFIX, writes=True), hpa()
+    memory, thing = Memory(PREFIX, writes=True), with_state(hpa(), made(NOW - 75))
     decision = judge(thing, ASKED, answer(72.0), rules=NO_AGE)
     patch = change(decision, ASKED, NO_AGE, NOW)
-    memory.doubt(thing, decision, patch)
+    memory.keep(thing, decision.history)
     assert memory.recall(thing) == decision.history
-    done = with_state(thing, patch.state, min_replicas=8)
-    assert memory.recall(done) == decision.written
-    # Whatever somebody did to the bounds after it, it was carried out.
-    assert memory.recall(with_state(done, patch.state, min_replicas=4)) == decision.written
-    later = change(decision, ASKED, NO_AGE, NOW + 60)
-    assert memory.recall(with_state(thing, later.state)) == decision.history
+    assert memory.recall(with_state(thing, patch.state, min_replicas=8)) is None
+    assert state_of(with_state(thing, patch.state), PREFIX)[0].history.applied_min == 8
 
 
 def test_a_return_without_an_answer_is_settled_by_what_the_hpa_says() -> None:
     memory = Memory(PREFIX, writes=True)
-    ours = hpa(minimum=5)
+    ours = with_state(hpa(minimum=5), made(NOW))
     given = restoration(ours, KNOWN, NO_AGE, NOW)
     assert given is not None
     memory.doubt_return(ours, KNOWN, given)
     assert memory.recall(ours) == KNOWN
-    assert memory.recall(with_state(ours, "there", min_replicas=3)) == KNOWN
+    assert memory.recall(with_state(ours, made(NOW), min_replicas=3)) == KNOWN
     assert memory.recall(with_state(ours, None, min_replicas=3)) is None
 
 

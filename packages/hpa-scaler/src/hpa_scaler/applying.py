@@ -214,11 +214,10 @@ class _Change(_Step):
         hpa, decision = judged.subject.hpa, judged.decision
         if sent.again:
             self.work.again[uid] = judged
-        if sent.ending == "written" and not decision.dry_run:
-            memory.keep(hpa, decision.written)
-        elif sent.ending == "unheard" and not decision.dry_run and self._patch is not None:
-            memory.doubt(hpa, decision, self._patch)
+        if sent.ending == "written" and not decision.dry_run and self._patch is not None:
+            memory.keep(hpa, decision.written, self._patch.state)
         else:
+            # Where the answer was lost, the annotation will tell.
             memory.keep(hpa, decision.history)
         if sent.ending == "refused":
             cause = Cause(Reason.WRITE_REFUSED, sent.detail, "see what the text names, such as an admission policy")
@@ -238,15 +237,20 @@ class _Remember(_Step):
     def __init__(self, work: _Work, judged: Judged) -> None:
         super().__init__(work, judged.subject.hpa)
         self._judged = judged
+        self._patch: Patch | None = None
 
     def make(self, hpa: HorizontalPodAutoscaler) -> Patch | None:
-        asked, rules = self._judged.subject.asked, self.work.todo.rules
+        asked, todo = self._judged.subject.asked, self.work.todo
         if hpa is not self.hpa or not isinstance(asked, Spec):
             return None  # it has changed, and the next cycle looks at it
-        return remember(self._judged.decision, asked, state_of(hpa, rules.prefix)[0], rules, self.work.todo.now)
+        before = state_of(hpa, todo.rules.prefix)[0]
+        self._patch = remember(self._judged.decision, asked, before, todo.rules, todo.now)
+        return self._patch
 
     def ended(self, sent: Sent) -> None:
         self.work.endings[self.hpa.uid] = sent.ending
+        if sent.ending == "written" and self._patch is not None:
+            self.work.memory.keep(self.hpa, self._judged.decision.history, self._patch.state)
 
 
 class _GiveBack(_Step):

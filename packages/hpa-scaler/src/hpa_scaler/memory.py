@@ -1,8 +1,9 @@
 """What the running controller knows of each HPA from cycle to cycle, by uid. Pure; for one thread at a time.
 
 Nothing is known after a change of leadership: another replica may have written meanwhile, and what it knew is in the
-HPA's annotation. A write without an answer may have been carried out. Which it was can be told by the HPA the next time
-it is read, and must be: taken for not written, our own bound would be the user's from then on.
+HPA's state annotation. That counts also where it is newer than what was seen or written last: a write whose answer was
+lost was carried out then, or one of the leader before came late. Taken for not written, our own bound would be the
+user's from then on. An older one, such as from a manifest that somebody kept, does not count.
 """
 
 from __future__ import annotations
@@ -13,40 +14,24 @@ from msgspec import Struct
 
 from hpa_scaler.annotations import STATE, name_of
 from hpa_scaler.history import History
-from hpa_scaler.policy import Decision
-from hpa_scaler.writing import Patch, Restoration
+from hpa_scaler.state import StateError, decode_state
+from hpa_scaler.writing import Restoration
 from tightship.objects import HorizontalPodAutoscaler
 
 
-class _Unheard(Struct, frozen=True):
-    """A write that may have been carried out: how the HPA looks then, and what is to be remembered then.
-
-    *written* is ``None`` where the HPA was given back, and nothing is.
-    """
-
-    state: str | None
-    minimum: int
-    maximum: int
-    written: History | None
-
-    def carried_out(self, hpa: HorizontalPodAutoscaler, state: str | None) -> bool:
-        if self.written is not None:
-            # The text has the time of the write: it is ours whatever somebody did to the bounds afterwards.
-            return state == self.state
-        return state is None and (hpa.min_replicas, hpa.max_replicas) == (self.minimum, self.maximum)
-
-
 class _Entry(Struct, frozen=True):
+    """A history; the annotation *seen* or written with it; the bounds after a return that may have been carried out."""
+
     history: History
-    unheard: _Unheard | None = None
-    seen: str | None = None
+    seen: str | None
+    returned: tuple[int, int] | None = None
 
 
 class Memory:
     """Histories of HPAs with annotations of *prefix*.
 
-    For a process that *writes* they count until leadership changes. One that does not (a dry run) has to expect that
-    somebody else does: what it knows of an HPA counts as long as the state annotation is the same.
+    A process that *writes* nothing itself (a dry run) has to expect that somebody else does: what it knows of an HPA
+    counts as long as the state annotation is the same.
     """
 
     def __init__(self, prefix: str, *, writes: bool) -> None:
@@ -60,31 +45,34 @@ class Memory:
     def recall(self, hpa: HorizontalPodAutoscaler) -> History | None:
         """Return what is known of *hpa*, ``None`` where its annotation has to be read."""
         entry, state = self._entries.get(hpa.uid), hpa.annotations.get(self._name)
-        if entry is None or (not self._writes and entry.seen != state):
+        if entry is None:
             return None
-        unheard = entry.unheard
-        return unheard.written if unheard is not None and unheard.carried_out(hpa, state) else entry.history
+        if state == entry.seen:
+            return entry.history
+        if not self._writes:
+            return None
+        if state is None:
+            # Somebody took it away, or an HPA that we gave back is its user's again.
+            return None if entry.returned == (hpa.min_replicas, hpa.max_replicas) else entry.history
+        return None if _as_new(state, entry.seen) else entry.history
 
     def ours(self, hpa: HorizontalPodAutoscaler) -> bool:
         """Whether the bounds of *hpa* are those that we set last, as far as we set any."""
         entry = self._entries.get(hpa.uid)
-        if entry is None or entry.unheard is not None:
+        if entry is None:
             return True
         history = entry.history
         return history.applied_min in (None, hpa.min_replicas) and history.applied_max in (None, hpa.max_replicas)
 
-    def keep(self, hpa: HorizontalPodAutoscaler, history: History) -> None:
-        """Remember *history* of *hpa* in the place of everything else."""
-        self._entries[hpa.uid] = _Entry(history, seen=hpa.annotations.get(self._name))
-
-    def doubt(self, hpa: HorizontalPodAutoscaler, decision: Decision, patch: Patch) -> None:
-        """Remember that nobody knows whether *patch* was carried out, which was to do what *decision* says."""
-        target, maximum = decision.target, decision.target_maximum
-        self._entries[hpa.uid] = _Entry(decision.history, _Unheard(patch.state, target, maximum, decision.written))
+    def keep(self, hpa: HorizontalPodAutoscaler, history: History, written: str | None = None) -> None:
+        """Remember *history* of *hpa*, whose annotation is as it was read unless *written* says what it is now."""
+        seen = hpa.annotations.get(self._name) if written is None else written
+        self._entries[hpa.uid] = _Entry(history, seen)
 
     def doubt_return(self, hpa: HorizontalPodAutoscaler, history: History, given: Restoration) -> None:
         """Remember that nobody knows whether *hpa* was given back."""
-        self._entries[hpa.uid] = _Entry(history, _Unheard(None, given.minimum, given.maximum, None))
+        seen = hpa.annotations.get(self._name)
+        self._entries[hpa.uid] = _Entry(history, seen, (given.minimum, given.maximum))
 
     def forget(self, uid: str) -> None:
         """Forget one HPA."""
@@ -97,6 +85,21 @@ class Memory:
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
+
+
+def _as_new(state: str, seen: str | None) -> bool:
+    """Whether the annotation *state* was made no earlier than *seen*; one that can't be read was not."""
+    made = _made(state)
+    return made is not None and made >= (_made(seen) or 0.0)
+
+
+def _made(state: str | None) -> float | None:
+    if state is None:
+        return None
+    try:
+        return decode_state(state).history.evaluated
+    except StateError:
+        return None
 
 
 __all__ = ["Memory"]

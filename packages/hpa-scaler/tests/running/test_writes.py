@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from typing import Any
 
 import pytest
@@ -259,3 +261,23 @@ async def test_raises_go_before_lowerings(world: World) -> None:
     raised = {name for number, name in enumerate(names) if number % 4 == 3}
     order = [name for name, _ in world.api.written()]
     assert max(order.index(name) for name in raised) < 8
+
+
+async def test_a_write_of_the_leader_before_that_comes_late_is_not_somebodys_change(world: World) -> None:
+    """It may be on its way for as long as a request may take, and arrive after the next leader has listed."""
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 30)
+    world.start()
+    await world.cycles(3)
+    late = {
+        "originalMin": 3,
+        "originalMax": 20,
+        "applied": 8,
+        "appliedMax": 20,
+        "history": {"evaluated": int(time.time())},
+    }
+    world.api.edit(minReplicas=8, notes={STATE: json.dumps(late)})
+    await world.until(lambda: world.api.bounds() == (3, 20))
+    await world.cycles(3)
+    assert world.api.state()["originalMin"] == 3
+    assert "ChangedByOthers" not in {reason for reason, _ in world.api.told()}
