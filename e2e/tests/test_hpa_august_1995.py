@@ -9,7 +9,7 @@ follows the very traffic by a metric of its own: without a floor it would take a
 The time. One second here is 36 minutes there (``SPEED``), 80 hours are 133 s. The durations of the controller are those
 of its documentation divided by 150 (``SHORTER``): a cycle of half a second instead of 75 s, a range of 2 s instead of
 5 minutes, a lowering window of 4 s instead of 10 minutes. So for the controller traffic changes 14 times as fast as in
-life: following it is harder, never easier.
+life: following it is harder, never easier. A step down may take half of the pods, so that it gets down in a night.
 
 What is seen. Each value that ``minReplicas`` had and since when, from the API server's audit log; each answer that the
 controller got, from its decision log; replicas, by looking twice a second.
@@ -57,7 +57,6 @@ RATIO = 0.5
 LOWEST = 3
 FIRST = 25
 QUERY = f"sum(rate(requests_total[{RANGE:g}s]))"
-DEADLINE = 60.0
 
 
 def hours(day: int, hour: float) -> float:
