@@ -9,7 +9,7 @@ follows the very traffic by a metric of its own: without a floor it would take a
 The time. One second here is 36 minutes there (``SPEED``), 80 hours are 133 s. The durations of the controller are those
 of its documentation divided by 150 (``SHORTER``): a cycle of half a second instead of 75 s, a range of 2 s instead of
 5 minutes, a lowering window of 4 s instead of 10 minutes. So for the controller traffic changes 14 times as fast as in
-life: following it is harder, never easier.
+life: following it is harder, never easier. A step down may take half of the pods, so that it gets down in a night.
 
 What is seen. Each value that ``minReplicas`` had and since when, from the API server's audit log; each answer that the
 controller got, from its decision log; replicas, by looking twice a second.
@@ -36,6 +36,7 @@ from traffic import august_1995, longest_silence
 
 from hpa_scaler.decision_log import DecisionLine, Line, replay
 from hpa_scaler.queries import AGE_QUERY, Answer
+from hpa_scaler.reasons import Reason
 from tightship_e2e.audit import AuditEvent
 from tightship_e2e.exporter import Exporter
 from tightship_e2e.external_metrics import ExternalMetrics
@@ -56,7 +57,6 @@ RATIO = 0.5
 LOWEST = 3
 FIRST = 25
 QUERY = f"sum(rate(requests_total[{RANGE:g}s]))"
-DEADLINE = 60.0
 
 
 def hours(day: int, hour: float) -> float:
@@ -152,6 +152,15 @@ class Run:
         """Return when a cycle had no answer for the first time *since* then, and when one had it again."""
         silent = next(at for at, value in self.answers() if at > since and value is None)
         return silent, next(at for at, value in self.answers() if at > silent and value is not None)
+
+    def held_as_cold(self, begin: float, end: float) -> bool:
+        """Whether every answer from *begin* to *end* that was too low was known to be one that may be."""
+        low = [
+            line.result.reasons
+            for (at, value), line in zip(self.answers(), self.lines, strict=True)
+            if begin <= at < end and value is not None and value / PER_REPLICA <= line.hpa.min_replicas - 1
+        ]
+        return bool(low) and all(Reason.COLD_SOURCE in reasons for reasons in low)
 
     def never_lowered(self, begin: float, end: float) -> bool:
         """Whether no floor from *begin* to *end* was below the one before it."""
@@ -294,6 +303,7 @@ def held_outage(run: Run) -> None:
     silent, again = run.dark(story.down)
     assert min(run.between(story.down, again + RANGE)) >= before
     assert run.never_lowered(silent, again + RANGE)
+    assert run.held_as_cold(again, again + RANGE)
     # The HPA would have taken all pods but one, and has taken them down to the floor.
     alone = [(replicas, floor) for at, replicas, floor in run.replicas if silent + 5 < at < story.up]
     assert alone
@@ -306,6 +316,7 @@ def held_loss(run: Run) -> None:
     """Nothing is lowered by a Prometheus that has lost its data, and reads low until its range is filled."""
     silent, again = run.dark(LOST)
     assert run.never_lowered(silent, again + RANGE)
+    assert run.held_as_cold(again, again + RANGE)
     true = [(run.floor(at), run.story.needs(at)) for at in moments(silent, again + RANGE)]
     assert all(floor >= needed for floor, needed in true)
     low = [floor / run.story.needs(at) for at, floor in unprotected(run) if silent < at < again + RANGE]
