@@ -10,10 +10,12 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
+import aiohttp
 import pytest
 
 from tightship.kube.cache import ClusterCache, Timing
@@ -38,6 +40,7 @@ from tightship_e2e.faults import (
     WatchError,
     at_write,
 )
+from tightship_e2e.invariants import Recorder
 
 DEADLINE = 60.0
 MAPS = RESOURCES["ConfigMap"].path("default")
@@ -413,10 +416,52 @@ def test_no_socket_outlives_the_client_of_a_server_that_falls_silent(
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(ask(), 1)
 
+    with ExitStack() as silence, nothing_unclosed():
+        empty_plane.run(work)
+
+
+def test_a_proxy_and_a_recorder_that_are_interrupted_at_their_end_close_all_the_same(
+    empty_plane: ControlPlane,
+) -> None:
+    async def work(api: Client) -> None:
+        for made in (FaultProxy(empty_plane), Recorder(empty_plane)):
+            begun = asyncio.Event()
+
+            async def use(made: FaultProxy | Recorder = made, begun: asyncio.Event = begun) -> None:
+                async with made:
+                    begun.set()
+                    await asyncio.Event().wait()
+
+            using = asyncio.create_task(use())
+            await begun.wait()
+            for _ in range(2):  # out of the body, and then out of what ends it
+                using.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await using
+
+    with nothing_unclosed():
+        empty_plane.run(work)
+
+
+def test_a_recorder_that_cannot_begin_closes_its_connections(control_plane: ControlPlane) -> None:
+    seen = SimpleNamespace(server=control_plane.server, ca_file=control_plane.ca_file, token="nobody's")
+
+    async def work(api: Client) -> None:
+        with pytest.raises(aiohttp.ClientResponseError, match="Unauthorized"):
+            async with Recorder(seen):  # type: ignore[arg-type]
+                pytest.fail("the API server knows nobody's token")
+
+    with nothing_unclosed():
+        control_plane.run(work)
+
+
+@contextmanager
+def nothing_unclosed() -> Iterator[None]:
+    """What the body's event loop has opened is closed, once it has ended."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ResourceWarning)
-        with ExitStack() as silence:
-            empty_plane.run(work)
+        yield
         gc.collect()
     assert [str(each.message) for each in warned] == []
 

@@ -106,28 +106,30 @@ class Proxy:
         return [record for record in self.log if record.call.write_number]
 
     async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await self._listen()
         self._session = aiohttp.ClientSession(
             connector=Connector(tls=self._trust),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
         )
-        await self._runner.setup()
-        await self._listen()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._listener:
-            self._listener.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.cut()
-        await self._runner.cleanup()
-        if self._session:
-            await self._session.close()
+        # All of it, also when this is cancelled meanwhile.
+        async with contextlib.AsyncExitStack() as ending:
+            if self._session:
+                ending.push_async_callback(self._session.close)
+            ending.push_async_callback(self._runner.cleanup)
+            ending.callback(self.cut)
+            if self._listener:
+                self._listener.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._failure and error is None:
             raise self._failure
 

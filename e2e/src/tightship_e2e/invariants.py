@@ -98,7 +98,11 @@ class Recorder:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             read_bufsize=1 << 20,
         )
-        versions = [await self._list(kind) for kind in KINDS]
+        try:
+            versions = [await self._list(kind) for kind in KINDS]
+        except BaseException:
+            await self._session.close()
+            raise
         self._began = time.monotonic()
         for kind, version in zip(KINDS, versions, strict=True):
             self._tasks.append(asyncio.create_task(self._watch(kind, version), name=f"recorder of {kind}"))
@@ -109,9 +113,11 @@ class Recorder:
     ) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._session:
-            await self._session.close()
+        try:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:
+            if self._session:
+                await self._session.close()
 
     # What is seen.
 
