@@ -196,6 +196,23 @@ def test_a_drain_under_way_looks_at_it_as_the_plan_does() -> None:
     assert sight.rest("likely") == []
 
 
+@pytest.mark.parametrize(("phase", "kept"), [("Claimed", True), ("Evicting", False)])
+@pytest.mark.parametrize("pods", [[], [pod("p", "a", "100m")]], ids=["empty", "with a pod"])
+def test_the_last_look_before_evicting_finds_what_could_run_on_the_node_only(
+    pods: list[Json], phase: str, kept: bool
+) -> None:
+    rest = [node("b", "2200m"), replica("web-1", "b", cpu="2"), *pods]
+    trusted = EvictionRules(disabled=frozenset({Reason.NOT_REPLICATED, Reason.CONTROLLER_NOT_FOUND}))
+
+    def found(*things: Json) -> list[Reason]:
+        seen = snapshot([in_drain("a", phase), *rest, *things])
+        return [each.reason for each in Sight(seen, "a", 1767225700.0, DrainRules(), trusted).rest("likely", 100)]
+
+    assert found() == []
+    assert found(hpa(minimum=2)) == ([Reason.SCALE_UP_NEEDS_NODE] if kept else [])
+    assert found(replica("web-2", cpu="2")) == ([Reason.PENDING_POD_NEEDS_NODE] if kept else [])
+
+
 def test_explain_finds_the_same_for_one_node() -> None:
     cluster = seen(tight())
     found = DrainAlone(cluster, "likely").of("a", cluster.nodes["a"].pods)

@@ -89,7 +89,7 @@ def _limited(found: Iterable[tuple[Starting, Sequence[Pod]]], most: int) -> tupl
     for starting, pods in sorted(found, key=order):
         count = min(starting.more, most, left) if pods else 0
         left -= count
-        pod = _template(pods) if pods else None
+        pod = None if not pods else _template(pods) if count else pods[0]
         kept.append(msgspec.structs.replace(starting, count=count, pod=pod))
     return tuple(kept)
 

@@ -15,6 +15,7 @@ from tightship.drain.answers import FATAL, GOING, Answer, Heard
 from tightship.drain.machine import DrainRules, Seen
 from tightship.drain_record import DrainRecord, Phase
 from tightship.evictability import Evictability, EvictionRules, Sorted
+from tightship.nodes import drain_record
 from tightship.objects import Node, Pod
 from tightship.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING
 from tightship.placement.space import Space
@@ -90,17 +91,22 @@ class Sight:
     def rest(self, placement: Placement, replicas_ahead: int = 0) -> list[Refusal]:
         """Return what stands against emptying the node from here: opt-outs, budgets, and no place for what is left.
 
-        Room is kept for so many of the replicas that each HPA is about to start.
+        Room is kept for so many of the replicas that each HPA is about to start. Until the drain begins to evict, the
+        node is judged as it was before its cordon: what could run on it only, pending or about to start, keeps it.
         """
         if self.node is None:
             return []
         found = self.sorted
         if found.refusals or self._unreadable:
             return sorted([*found.refusals, *self._unreadable])
-        if not found.evict:
+        record = drain_record(self.node)
+        begun = record is None or record.phase is not Phase.CLAIMED
+        if begun and not found.evict:
             return []
         candidate = Candidate(self.name, "", 0.0, found.evict, found.stays)
         snapshot = with_starting(self.snapshot, replicas_ahead)
+        if not begun:
+            snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, self.name: self._before(self.node)})
         if self._rules.past_budgets:
             snapshot = msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)())
         before = self._in_drain_before()
@@ -229,11 +235,15 @@ class Sight:
         ]
         if not waiting:
             return ()
-        taints = tuple(each for each in self.node.taints if each.key not in (DRAINING.key, CORDON.key))
-        free = msgspec.structs.replace(self.node, taints=taints, unschedulable=False)
-        alone = {self.name: NodeView(free, self.snapshot.nodes[self.name].pods, self.snapshot.nodes[self.name].usage)}
+        alone = {self.name: self._before(self.node)}
         space = Space(msgspec.structs.replace(self.snapshot, nodes=alone, unscheduled=()))
         return tuple(pod for pod in waiting if space.feasible(space.ask(pod)).any())
+
+    def _before(self, node: Node) -> NodeView:
+        """Return the node as it would be without its drain."""
+        view = self.snapshot.nodes[self.name]
+        taints = tuple(each for each in node.taints if each.key not in (DRAINING.key, CORDON.key))
+        return NodeView(msgspec.structs.replace(node, taints=taints, unschedulable=False), view.pods, view.usage)
 
 
 def _fatal(left: Sequence[Pod], tries: Mapping[str, Try]) -> list[Refusal]:
