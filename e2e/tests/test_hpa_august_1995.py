@@ -336,7 +336,7 @@ def followed_up(run: Run) -> None:
     silent, again = run.dark(LOST)
     cycles = [at for at, _ in run.answers()]
     for at in moments(0, END):
-        behind = cycles[bisect.bisect_right(cycles, at) - 4] - 2 * SCRAPES
+        behind = cycles[max(0, bisect.bisect_right(cycles, at) - 4)] - 2 * SCRAPES
         if not silent - RANGE <= at <= again + 2 * RANGE:
             needed = min(run.story.needs(each) for each in moments(behind, at))
             assert run.floor(at) >= 0.9 * needed - 1, f"{at:.2f} s: {run.floor(at)} of {needed}"
