@@ -49,7 +49,13 @@ class Fleet:
     # Making and changing HPAs.
 
     async def stand(
-        self, hpas: Mapping[str, Notes], *, minimum: int = 2, maximum: int = 30, replicas: int | None = None, **spec: Json
+        self,
+        hpas: Mapping[str, Notes],
+        *,
+        minimum: int = 2,
+        maximum: int = 30,
+        replicas: int | None = None,
+        **spec: Json,
     ) -> None:
         """Make Deployments and HPAs with these annotations, and wait until the HPA controller has seen them.
 
@@ -176,7 +182,7 @@ class Fleet:
             raise AssertionError(f"floors that are others than they should be: {wrong}\n{error}") from None
 
     async def until_told(self, wanted: Mapping[str, str]) -> None:
-        """Wait until ``/status`` has these reasons among those of HPAs, the metric counts them, and Events tell them."""
+        """Wait until HPAs have these reasons in ``/status``, the metric counts them, and Events tell them."""
         found: dict[str, Collection[str]] = {}
 
         async def told() -> bool:
