@@ -104,7 +104,8 @@ class Fleet:
 
     async def shown(self) -> dict[str, Json]:
         """Return what ``/status`` says of each HPA, none before the first cycle."""
-        plan = (await self.replica.status())["plan"]
+        status, text = await self.replica.get("/status")
+        plan = json.loads(text)["plan"] if status == 200 else None
         return {each["name"]: each for each in plan["hpas"]} if plan else {}
 
     async def samples(self, name: str) -> dict[tuple[str, ...], float]:
@@ -162,7 +163,7 @@ class Fleet:
 
         async def there() -> bool:
             hpas = await self.hpas()
-            return all(hpas[name].get("status", {}).get("currentReplicas") == each for name, each in wanted.items())
+            return all(hpas[name].get("status", {}).get("currentReplicas", 0) == each for name, each in wanted.items())
 
         await self.on.until(there, f"the HPA controller shows {wanted}")
 
@@ -183,6 +184,11 @@ class Fleet:
 
     async def until_told(self, wanted: Mapping[str, str]) -> None:
         """Wait until HPAs have these reasons in ``/status``, the metric counts them, and Events tell them."""
+        await self.until_status(wanted)
+        await self.until_events(wanted)
+
+    async def until_status(self, wanted: Mapping[str, str]) -> None:
+        """Wait until HPAs have these reasons in ``/status``, and the metric counts them."""
         found: dict[str, Collection[str]] = {}
 
         async def told() -> bool:
@@ -198,7 +204,6 @@ class Fleet:
         except AssertionError as error:
             wrong = {name: (found.get(name), each) for name, each in wanted.items() if each not in found.get(name, ())}
             raise AssertionError(f"reasons that are others than they should be: {wrong}\n{error}") from None
-        await self.until_events(wanted)
 
     async def until_events(self, wanted: Mapping[str, str]) -> None:
         """Wait until each HPA has an Event with its reason."""
