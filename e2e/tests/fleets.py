@@ -5,8 +5,11 @@ A Deployment here is paused: an HPA scales it as any other, but no pods are made
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Collection, Iterable, Mapping
 
 from floors import DEADLINE, HPA, SHOP, Shop, annotations, autoscaler, deployment
@@ -107,6 +110,16 @@ class Fleet:
         status, text = await self.replica.get("/status")
         plan = json.loads(text)["plan"] if status == 200 else None
         return {each["name"]: each for each in plan["hpas"]} if plan else {}
+
+    async def explained(self, name: str, url: str) -> Json:
+        """Return what the command ``explain`` says of an HPA, the default server being at *url*."""
+        command = [sys.executable, "-m", SCALER.module, "explain", f"{SHOP}/{name}", "-o", "json"]
+        command += ["--kubeconfig", str(self.on.plane.kubeconfig), "--prometheus-server-url", url]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        [found] = json.loads(done.stdout)["hpas"]
+        shown: Json = found["hpa"]
+        return shown
 
     async def samples(self, name: str) -> dict[tuple[str, ...], float]:
         """Return the samples of a metric by the values of their labels."""

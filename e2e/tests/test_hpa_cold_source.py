@@ -32,6 +32,7 @@ def running() -> Iterator[tuple[Exporter, Prometheus]]:
     with Exporter() as exporter, Prometheus(exporter.target, interval=SCRAPES) as prometheus:
         for app in ("steady", "quiet"):
             exporter.set("hits_total", growing(RATE), app=app)
+        exporter.set("load", RATE)
         yield exporter, prometheus
 
 
@@ -42,16 +43,21 @@ def test_a_server_that_lost_its_data_lowers_nothing_until_its_ranges_are_full_ag
 
     async def work(on: Shop) -> None:
         fleet = Fleet(on)
-        # Two that the ramp would lower, were it believed; a third says that nothing is 0.
+        # Two that the ramp would lower, were it believed, and two that fall back to 0.
         queries = {
             "steady": rate("steady"),
             "quiet": rate("quiet"),
             "fallback": f"{rate('steady')} or vector(0)",
+            "gauge": "sum(load) or vector(0)",
         }
+        ranges = {"gauge": {"query_range": f"{RANGE}s"}}  # it has none in its text
         names = list(queries)
+        rate_names = [name for name in names if name not in ranges]
         stands = dict.fromkeys(names, 8)
         await on.configured({**GUARDED, "circuitBreakerPause": 1})
-        await fleet.stand({name: {**RATED, "prometheus_query": text} for name, text in queries.items()})
+        await fleet.stand(
+            {name: {**RATED, **ranges.get(name, {}), "prometheus_query": text} for name, text in queries.items()}
+        )
         fleet.start(prometheus.url)
         await fleet.until_floors(stands)
 
@@ -59,7 +65,7 @@ def test_a_server_that_lost_its_data_lowers_nothing_until_its_ranges_are_full_ag
         began = time.monotonic()
         exporter.set("hits_total", growing(20), app="quiet")
         # That is said only where the answer would lower it.
-        await fleet.until_told(dict.fromkeys(names, "ColdSource"))
+        await fleet.until_told(dict.fromkeys(rate_names, "ColdSource"))
         assert await fleet.floors(names) == stands
         # What really has become quiet is lowered, but not before the range is full.
         await fleet.until_floors({"quiet": 3})

@@ -69,6 +69,9 @@ def test_a_server_that_hangs_or_is_gone_lowers_nothing_and_following_goes_on_by_
         await fleet.until_told({"web": "FollowsQuery"})
         await asyncio.to_thread(prometheus.kill)
         await meanwhile(["ConnectionFailed"], 30, 24)
+        explained = await fleet.explained("web", prometheus.url)
+        assert (explained["action"], explained["reasons"][0]) == ("hold", "ConnectionFailed")
+        assert explained["minimum"] == {"now": 8, "after": 8}
         await asyncio.to_thread(prometheus.start)
         await fleet.until_told({"web": "FollowsQuery"})
         # What it answers first is from before; only what it has scraped itself it knows to be gone.

@@ -156,8 +156,6 @@ def test_a_server_that_is_slow_or_hangs_holds_up_nobody_who_asks_another(
             # Its places being taken is nobody's bad query.
             outcomes = {labels for labels in await fleet.samples("tightship_hpa_queries_total") if "slow" in labels}
             assert outcomes == {("answered", "slow"), ("TimedOut", "slow")}
-            [event] = [each for each in await fleet.events("behind") if each["reason"] == "TimedOut"]
-            assert "context deadline exceeded" in event["message"]
             assert fleet.lowered(hogs) == {}
 
             slow.pause()
