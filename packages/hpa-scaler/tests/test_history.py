@@ -135,6 +135,7 @@ histories = st.builds(
     failures=st.integers(0, 10**6),
     answered=st.none() | st.integers(0, 2**33).map(float),
     recovering=st.booleans(),
+    aged=st.integers(0, 16),
     incident=st.none() | st.integers(0, 2**33).map(float),
     rolling=st.none() | st.integers(0, 2**33).map(float),
     original_min=st.none() | st.integers(0, 10**6),

@@ -618,6 +618,42 @@ def test_the_ramp_of_a_server_that_lost_its_data_moves_nothing() -> None:
     assert world.bounds[0] == 11
 
 
+def unaged(outcome: Any) -> dict[Query, Any]:
+    return dict.fromkeys(aged(0), outcome)
+
+
+def test_a_server_that_knows_of_no_data_any_more_has_lost_them() -> None:
+    """Between its start and its first scrape ``... or vector(0)`` is answered with 0, and the age with nothing."""
+    world = World(hpa(10, 50, 10), RATED, Rules())
+    assert world.cycle(100, others=aged(300)).target == 10
+    world.now += 1000 * CYCLE
+    world.history = msgspec.structs.replace(world.history, evaluated=world.now - CYCLE)
+    lost = world.cycle(0, others=unaged(answer()))
+    assert (lost.target, lost.reason, lost.age) == (10, "ColdSource", 0)
+    assert [world.cycle(40, others=aged(300)).target for _ in range(4)] == [10, 10, 10, 4]
+
+
+def test_an_age_that_can_not_be_had_for_once_is_no_loss_of_data() -> None:
+    world = World(hpa(10, 50, 10), RATED, Rules())
+    for _ in range(6):
+        world.cycle(100, others=aged(300))
+    assert world.cycle(100, others=unaged(failure())).history.aged == 1
+    assert world.cycle(40, others=unaged(failure())).target == 4
+
+
+def test_a_server_that_never_knew_an_age_has_lost_nothing() -> None:
+    world = World(hpa(10, 50, 10), RATED, Rules())
+    targets = [world.cycle(40, others=unaged(answer())).target for _ in range(6)]
+    assert targets == [10, 10, 10, 10, 4, 4]
+
+
+def test_a_query_without_a_past_needs_no_age_any_more() -> None:
+    world = World(hpa(10, 50, 10), RATED, Rules())
+    world.cycle(100, others=aged(300))
+    world.asked = PLAIN
+    assert world.cycle(40).target == 4
+
+
 def test_the_guard_can_be_switched_off_and_has_a_longest_time() -> None:
     assert judge(hpa(10), RATED, 40, rules=Rules(cold_guard=False)).target == 4
     long = spec(prometheus_query="avg_over_time(x[7d])", requests_per_replica="10")

@@ -90,6 +90,7 @@ histories = st.builds(
     failures=st.integers(0, 5),
     answered=st.none() | st.floats(NOW - 9000, NOW),
     recovering=st.booleans(),
+    aged=st.integers(0, 16),
     incident=st.none() | st.floats(NOW - 600, NOW),
     rolling=st.none() | st.floats(NOW - 6000, NOW),
     original_min=st.none() | st.integers(1, 60),

@@ -6,7 +6,7 @@ cycle, from what the API server says then.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from hpa_scaler.heralding import Herald
 from hpa_scaler.history import History
 from hpa_scaler.memory import Memory
 from hpa_scaler.metrics import ScalerMetrics
+from hpa_scaler.noting import Noted, is_due
 from hpa_scaler.policy import Decision, decide
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rules import Rules
@@ -44,11 +45,11 @@ class Return(Struct, frozen=True):
 
 
 class Todo(Struct, frozen=True):
-    """What a cycle has left to do. *remembered* are HPAs whose waiting was written down already, by uid."""
+    """What a cycle has left to do. *noted* is what was written down already of waiting."""
 
     cycle: Cycle
     returns: tuple[Return, ...]
-    remembered: Collection[str]
+    noted: Noted
     defaults: Mapping[str, str]
     rules: Rules
     now: float
@@ -118,7 +119,7 @@ class Applier:
                 jobs.append((rank, self._job(work.changing(judged), may)))
             else:
                 self._memory.keep(judged.subject.hpa, decision.history)
-                if decision.pending and not decision.dry_run and decision.uid not in todo.remembered:
+                if is_due(decision, todo.noted):
                     jobs.append((3, self._job(work.remembering(judged), may)))
         jobs += [(1, self._job(work.returning(each), may)) for each in todo.returns]
         jobs.sort(key=lambda job: job[0])

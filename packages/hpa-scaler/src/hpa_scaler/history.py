@@ -35,8 +35,9 @@ class History(Struct, frozen=True, kw_only=True):
 
     *evaluated* is when the HPA was last judged, ``None`` never. *floors* are those wanted within the lowering window,
     each lower than the one before it. *failures* counts cycles in a row without a complete answer; *answered* is since
-    when every cycle had one, *recovering* whether that followed a failure. *incident* is when the hold query last
-    fired, *rolling* since when the target rolls out.
+    when every cycle had one, *recovering* whether that followed a failure. *aged* is for how many queries their server
+    has told the age of its data. *incident* is when the hold query last fired, *rolling* since when the target rolls
+    out.
 
     *original_min* and *original_max* are the user's own, *applied_min* and *applied_max* what we last set: an HPA that
     has other values now was changed by somebody else. *resets* counts such changes, the last of them at *reset_at*.
@@ -48,6 +49,7 @@ class History(Struct, frozen=True, kw_only=True):
     failures: int = 0
     answered: float | None = None
     recovering: bool = False
+    aged: int = 0
     incident: float | None = None
     rolling: float | None = None
     original_min: int | None = None

@@ -26,6 +26,7 @@ from hpa_scaler.heralding import Herald
 from hpa_scaler.journal import Journal
 from hpa_scaler.memory import Memory
 from hpa_scaler.metrics import Round, ScalerMetrics
+from hpa_scaler.noting import Noted, noted_after
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.queries import Outcomes
 from hpa_scaler.reacting import Reactor
@@ -106,7 +107,7 @@ class ScalerLoop:
         self._journal = _journal(run)
         self._term: _Term | None = None
         self._drops = DropState()
-        self._remembered: frozenset[str] = frozenset()
+        self._noted: Noted = {}
         self._last: Todo | None = None
         self._shown = nothing_yet(frame.program.name, "No cycle has been made yet.")
         self.reactor = Reactor(
@@ -176,7 +177,7 @@ class ScalerLoop:
         self._term = term
         self._memory.clear()
         self._drops = DropState()
-        self._remembered = frozenset()
+        self._noted = {}
         self._last = self.reactor.last = None
 
     def _stand_by(self) -> None:
@@ -277,7 +278,7 @@ class ScalerLoop:
     async def _write(self, cycle: Cycle, seen: Seen, ground: _Ground) -> None:
         rules = ground.rules
         todo = Todo(
-            cycle, returns_of(seen, rules, self._memory), self._remembered, ground.settings.defaults, rules, seen.now
+            cycle, returns_of(seen, rules, self._memory), self._noted, ground.settings.defaults, rules, seen.now
         )
         self._last = todo
         applied = await self._applier.apply(todo, lambda: self._may() and self._monotonic() < ground.until)
@@ -285,11 +286,7 @@ class ScalerLoop:
         if applied.again or applied.refused:
             final = msgspec.structs.replace(cycle, judged=tuple(map(applied.final, cycle.judged)))
         self._last = self.reactor.last = msgspec.structs.replace(todo, cycle=final)
-        self._remembered = frozenset(
-            each.decision.uid
-            for each in final.judged
-            if each.decision.pending and applied.endings.get(each.decision.uid, "written") in ("written", "unneeded")
-        )
+        self._noted = noted_after((each.decision for each in final.judged), applied.endings, self._noted)
         for each in final.judged:
             if each.decision.uid not in applied.endings or each.decision.pending:
                 self._herald.kept(each.decision)

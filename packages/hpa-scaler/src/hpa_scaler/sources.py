@@ -11,6 +11,7 @@ from hpa_scaler.arithmetic import Term
 from hpa_scaler.history import History
 from hpa_scaler.queries import (
     Answer,
+    Failure,
     Outcome,
     Outcomes,
     Reading,
@@ -134,7 +135,7 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
     A server that has lost its data, or was away, answers with low rates until their range is filled again. The server
     is asked how old its data are; and after an outage that we saw, the whole range has to pass without another.
     """
-    history = sources.history
+    history = _with_ages(sources.history, spec, outcomes, rules, now)
     since = now - (now if history.answered is None else history.answered)
     ages: list[float] = []
     colds: list[Cause] = []
@@ -161,6 +162,23 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
         age=min(ages, default=None),
         cold=colds[0] if colds and rules.cold_guard else None,
     )
+
+
+def _with_ages(history: History, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> History:
+    """Return *history* with for how many queries the age of the data was told.
+
+    A server that told it before and now finds nothing at all has lost its data, and has not scraped since: a query that
+    falls back to 0 is answered all the same. That is a gap in the answers, though one of them came.
+    """
+    if not rules.age_query:
+        return history
+    ranges = [(query, range_of(query, spec, rules.longest_guard)) for query in spec.queries]
+    told = [outcome_of(age_query(rules.age_query, *each), outcomes) for each in ranges if each[1] > 0]
+    aged = sum(isinstance(each, Answer) and each.highest is not None for each in told)
+    failed = sum(isinstance(each, Failure) for each in told)
+    if aged + failed < min(history.aged, len(told)):
+        return msgspec.structs.replace(history, answered=now, recovering=True, aged=aged)
+    return msgspec.structs.replace(history, aged=max(aged, min(history.aged, aged + failed)))
 
 
 def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules) -> float | None:

@@ -42,6 +42,7 @@ class _Memory(Struct, rename="camel", omit_defaults=True):
     failures: int = 0
     answered: int | None = None
     recovering: bool = False
+    aged: int = 0
     incident: int | None = None
     rolling: int | None = None
     resets: int = 0
@@ -93,6 +94,7 @@ def decode_state(text: str) -> State:
         failures=memory.failures,
         answered=memory.answered,
         recovering=memory.recovering,
+        aged=memory.aged,
         incident=memory.incident,
         rolling=memory.rolling,
         original_min=wire.original_min,
@@ -136,6 +138,7 @@ def _ours(state: State, history: History) -> str:
         failures=history.failures,
         answered=None if history.answered is None else math.ceil(history.answered),
         recovering=history.recovering,
+        aged=history.aged,
         incident=None if history.incident is None else math.ceil(history.incident),
         rolling=None if history.rolling is None else math.ceil(history.rolling),
         resets=history.resets,

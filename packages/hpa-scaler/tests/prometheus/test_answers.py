@@ -24,6 +24,10 @@ def result(kind: str, content: Any) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": kind, "result": content}}
 
 
+def error(kind: str, text: str) -> dict[str, str]:
+    return {"status": "error", "errorType": kind, "error": text}
+
+
 @pytest.mark.parametrize(
     ("content", "answer"),
     [
@@ -86,7 +90,23 @@ def test_a_result_is_reduced_to_what_is_judged(content: Any, answer: Answer) -> 
         ),
         ({"status": "error", "errorType": "execution", "error": "many-to-many"}, 422, "QueryRejected", "many-to-many"),
         ({"status": "error", "errorType": "timeout", "error": "query timed out"}, 503, "TimedOut", "query timed out"),
-        ({"status": "error", "errorType": "unavailable", "error": "starting"}, 503, "QueryRejected", "starting"),
+        (
+            error("bad_data", 'invalid parameter "query": context deadline exceeded'),
+            400,
+            "TimedOut",
+            "HTTP 400: bad_data: invalid parameter",
+        ),
+        (error("execution", "context deadline exceeded"), 422, "TimedOut", "deadline"),
+        (error("execution", "fetch series: rpc error: context deadline exceeded"), 200, "TimedOut", "rpc error"),
+        (error("bad_data", 'unexpected string "context deadline exceeded"'), 400, "QueryRejected", "unexpected"),
+        (error("unavailable", "starting"), 503, "HttpError", "HTTP 503: unavailable: starting"),
+        (error("internal", "a panic"), 500, "HttpError", "a panic"),
+        (error("too_many_requests", "too many outstanding requests"), 429, "HttpError", "outstanding"),
+        (error("canceled", "query was canceled"), 499, "HttpError", "canceled"),
+        (error("canceled", "query was canceled"), 422, "HttpError", "canceled"),
+        (error("execution", "no store"), 500, "HttpError", "no store"),
+        (error("forbidden", "not of this tenant"), 403, "HttpError", "tenant"),
+        (error("bad_data", "too long"), 413, "QueryRejected", "too long"),
         (body("7"), 500, "HttpError", "HTTP 500"),
         (b"<h1>502 Bad Gateway</h1>", 502, "HttpError", "HTTP 502: <h1>502 Bad Gateway</h1>"),
         (b"", 401, "HttpError", "HTTP 401: nothing"),

@@ -302,10 +302,11 @@ async def test_after_its_pause_one_small_query_decides(prometheus: FakePrometheu
     [
         says({"status": "error", "errorType": "bad_data", "error": "x"}, 400),
         says({"status": "error", "errorType": "timeout", "error": "x"}, 503),
+        says({"status": "error", "errorType": "bad_data", "error": "context deadline exceeded"}, 400),
         says(body()),
         says(body("NaN")),
     ],
-    ids=["refused", "too slow, says the server", "empty", "NaN"],
+    ids=["refused", "too slow, says the server", "no place in time, says the server", "empty", "NaN"],
 )
 async def test_what_a_server_says_of_a_query_is_no_outage(prometheus: FakePrometheus, refusal: Any) -> None:
     prometheus.otherwise = refusal
@@ -313,6 +314,21 @@ async def test_what_a_server_says_of_a_query_is_no_outage(prometheus: FakePromet
         await client.ask([Query(f"q{number}") for number in range(10)], AT, 10)
         assert client.circuits() == {"default": "closed"}
     assert len(prometheus.seen) == 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("too_many_requests", 429), ("unavailable", 503), ("internal", 500), ("canceled", 499)]
+)
+async def test_a_server_that_says_it_can_not_answer_is_left_alone(
+    prometheus: FakePrometheus, kind: str, status: int
+) -> None:
+    prometheus.otherwise = says({"status": "error", "errorType": kind, "error": "not now"}, status)
+    async with asking(server(prometheus.url, concurrency=1), limits=Limits(failures=3)) as client:
+        outcomes = await client.ask([Query(f"q{number}") for number in range(10)], AT, 10)
+        assert client.circuits() == {"default": "open"}
+    reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
+    assert reasons == {Reason.HTTP_ERROR: 3, Reason.CIRCUIT_OPEN: 7}
+    assert len(prometheus.seen) == 3
 
 
 async def test_a_failure_now_and_then_opens_nothing(prometheus: FakePrometheus) -> None:

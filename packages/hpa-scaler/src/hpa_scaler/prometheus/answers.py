@@ -19,6 +19,16 @@ MOST_WARNINGS = 3
 
 _LONGEST_TEXT = 200
 
+_QUERYS_FAULT = frozenset({400, 413, 422})
+"""Statuses of what is wrong with a query; 429, 499 and 5xx are of a server that can't answer, 401 of one that won't."""
+
+_SERVERS_FAULT = frozenset({"canceled", "internal", "too_many_requests", "unavailable"})
+"""Kinds of errors that no query deserves, whatever status they came with."""
+
+_OUT_OF_TIME = "context deadline exceeded"
+"""How the text of an error ends that is one of time, whatever kind it is said to be: Prometheus calls it ``bad_data``
+where a query waited too long for one of ``--query.max-concurrency`` places, Thanos ``execution`` where a store did."""
+
 
 class _Series(Struct):
     value: tuple[float, str] | msgspec.UnsetType = msgspec.UNSET
@@ -66,7 +76,12 @@ def _refused(status: int, told: _Body) -> Failure:
             return Failure(Reason.BAD_ANSWER, f"its status is {_cut(told.status)!r}, not success")
         return Failure(Reason.HTTP_ERROR, f"HTTP {status}")
     detail = f"HTTP {status}: {told.error_type}: {_cut(told.error)}"
-    return Failure(Reason.TIMED_OUT if told.error_type == "timeout" else Reason.QUERY_REJECTED, detail)
+    if told.error_type == "timeout" or told.error.endswith(_OUT_OF_TIME):
+        return Failure(Reason.TIMED_OUT, detail)
+    of_query = 200 <= status < 300 or status in _QUERYS_FAULT
+    return Failure(
+        Reason.QUERY_REJECTED if of_query and told.error_type not in _SERVERS_FAULT else Reason.HTTP_ERROR, detail
+    )
 
 
 def _result(told: _Body) -> Outcome:

@@ -34,7 +34,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Told(Struct, frozen=True):
-    """What came of a query, and whether the server itself has said so: then it is up, whatever it said."""
+    """What came of a query, and whether the server itself has said so and is able to answer: then it is no outage."""
 
     outcome: Outcome
     by_server: bool = False

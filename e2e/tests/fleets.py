@@ -1,0 +1,236 @@
+"""Several HPAs side by side under one running hpa-scaler, and what is seen of them: floors, reasons, Events, writes.
+
+A Deployment here is paused: an HPA scales it as any other, but no pods are made of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Collection, Iterable, Mapping
+
+from floors import DEADLINE, HPA, SHOP, Shop, annotations, autoscaler, deployment
+
+from hpa_scaler.queries import AGE_QUERY
+from tightship_e2e.client import Items, Json
+from tightship_e2e.replica import NAMESPACE, SCALER, Replica, Settings
+
+ALONE: Settings = {"correlatedDropMinimumCount": 1000}
+"""Each HPA by itself: a test that makes many fail at once means each of them."""
+
+GUARDED: Settings = {**ALONE, "coldSourceGuard": True, "dataAgeQuery": AGE_QUERY}
+"""As the hpa-scaler comes, for a real Prometheus."""
+
+SCALER_PORT = "tightship.dev/hpa-scaler"
+_SAMPLE = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+Notes = Mapping[str, object]
+Move = tuple[int, int]
+
+
+class Fleet:
+    """HPAs of a shop, and the replica that moves them once it is started."""
+
+    def __init__(self, on: Shop) -> None:
+        self.on = on
+        self._replica: Replica | None = None
+
+    @property
+    def replica(self) -> Replica:
+        assert self._replica is not None, "start one first"
+        return self._replica
+
+    def start(self, url: str = "", **variables: str) -> None:
+        """Start a replica whose default server is at *url*, else the shop's own."""
+        given = {"PROMETHEUS_SERVER_URL": url} if url else {}
+        self._replica = self.on.start(**given, **variables)
+
+    # Making and changing HPAs.
+
+    async def stand(
+        self,
+        hpas: Mapping[str, Notes],
+        *,
+        minimum: int = 2,
+        maximum: int = 30,
+        replicas: int | None = None,
+        **spec: Json,
+    ) -> None:
+        """Make Deployments and HPAs with these annotations, and wait until the HPA controller has seen them.
+
+        *spec* is added to that of each HPA.
+        """
+        api = self.on.api
+
+        async def make(name: str) -> None:
+            target = deployment(name, minimum if replicas is None else replicas)
+            target["spec"]["paused"] = True
+            await api.create(target)
+            hpa = autoscaler(name, minimum, maximum, annotations(**hpas[name]))
+            hpa["spec"] |= spec
+            await api.create(hpa)
+
+        await api.each(make, hpas)
+        await self.until_replicas(dict.fromkeys(hpas, minimum if replicas is None else replicas))
+
+    async def annotate(self, names: Iterable[str], **notes: str | None) -> None:
+        """Change the annotations of several HPAs alike."""
+
+        async def one(name: str) -> None:
+            await self.on.annotate(name, **notes)
+
+        await self.on.api.each(one, names)
+
+    async def scale(self, names: Iterable[str], replicas: int) -> None:
+        """Scale Deployments as somebody would by hand, and wait until the HPA controller has seen it."""
+        names = list(names)
+
+        async def one(name: str) -> None:
+            await self.on.api.patch("Deployment", name, {"spec": {"replicas": replicas}}, SHOP, subresource="scale")
+
+        await self.on.api.each(one, names)
+        await self.until_replicas(dict.fromkeys(names, replicas))
+
+    # What is seen.
+
+    async def hpas(self) -> dict[str, Json]:
+        """Return all HPAs by name."""
+        return {each["metadata"]["name"]: each for each in await self.on.api.list(HPA, SHOP)}
+
+    async def floors(self, names: Collection[str]) -> dict[str, int]:
+        """Return the floors of HPAs as the API server has them."""
+        return {name: hpa["spec"]["minReplicas"] for name, hpa in (await self.hpas()).items() if name in names}
+
+    async def shown(self) -> dict[str, Json]:
+        """Return what ``/status`` says of each HPA, none before the first cycle."""
+        status, text = await self.replica.get("/status")
+        plan = json.loads(text)["plan"] if status == 200 else None
+        return {each["name"]: each for each in plan["hpas"]} if plan else {}
+
+    async def explained(self, name: str, url: str) -> Json:
+        """Return what the command ``explain`` says of an HPA, the default server being at *url*."""
+        command = [sys.executable, "-m", SCALER.module, "explain", f"{SHOP}/{name}", "-o", "json"]
+        command += ["--kubeconfig", str(self.on.plane.kubeconfig), "--prometheus-server-url", url]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        [found] = json.loads(done.stdout)["hpas"]
+        shown: Json = found["hpa"]
+        return shown
+
+    async def samples(self, name: str) -> dict[tuple[str, ...], float]:
+        """Return the samples of a metric by the values of their labels."""
+        found = {}
+        for line in (await self.replica.get("/metrics"))[1].splitlines():
+            match = _SAMPLE.match(line)
+            if match and match["name"] == name:
+                found[tuple(value for _, value in _LABEL.findall(match["labels"] or ""))] = float(match["value"])
+        return found
+
+    async def counted(self) -> dict[str, int]:
+        """Return how many HPAs the metric by reason shows for each."""
+        return {reason: int(count) for (reason,), count in (await self.samples("tightship_hpas_by_reason")).items()}
+
+    async def events(self, name: str, namespace: str = SHOP) -> Items:
+        """Return the Events of the hpa-scaler about an object."""
+        return [
+            each
+            for each in await self.on.api.list("Event", namespace)
+            if each["involvedObject"]["name"] == name and each.get("reportingComponent", "").endswith(SCALER.name)
+        ]
+
+    def moves(self, name: str, *, dry: bool = False) -> list[Move]:
+        """Return each change of a floor that was sent and carried out, or only asked for (*dry*)."""
+        found = []
+        for record in self.on.proxy.writes:
+            call = record.call
+            if call.verb != "PATCH" or not call.path.endswith(f"/{SHOP}/horizontalpodautoscalers/{name}"):
+                continue
+            ops = {(each["op"], each["path"]): each.get("value") for each in json.loads(call.body)}
+            after = ops.get(("replace", "/spec/minReplicas"))
+            if after is not None and record.status == 200 and ("dryRun" in call.query) == dry:
+                found.append((int(ops["test", "/spec/minReplicas"]), int(after)))
+        return found
+
+    def lowered(self, names: Iterable[str]) -> dict[str, list[Move]]:
+        """Return each lowering of HPAs that was carried out."""
+        found = {name: [move for move in self.moves(name) if move[1] < move[0]] for name in names}
+        return {name: moves for name, moves in found.items() if moves}
+
+    def patches(self) -> list[str]:
+        """Return the HPAs patched since the last call, each time, by the API server's audit log; dry runs too."""
+        return [
+            each.object_ref.name
+            for each in self.on.plane.audit_events()
+            if (each.verb, each.object_ref.resource, each.user.username)
+            == ("patch", "horizontalpodautoscalers", SCALER.user)
+        ]
+
+    # Waiting for it.
+
+    async def until_replicas(self, wanted: Mapping[str, int]) -> None:
+        """Wait until the HPA controller shows these replicas."""
+
+        async def there() -> bool:
+            hpas = await self.hpas()
+            return all(hpas[name].get("status", {}).get("currentReplicas", 0) == each for name, each in wanted.items())
+
+        await self.on.until(there, f"the HPA controller shows {wanted}")
+
+    async def until_floors(self, wanted: Mapping[str, int]) -> None:
+        """Wait until HPAs have these floors."""
+        found: dict[str, int] = {}
+
+        async def there() -> bool:
+            found.clear()
+            found.update(await self.floors(wanted))
+            return found == dict(wanted)
+
+        try:
+            await self.on.until(there, "floors")
+        except AssertionError as error:
+            wrong = {name: (found.get(name), each) for name, each in wanted.items() if found.get(name) != each}
+            raise AssertionError(f"floors that are others than they should be: {wrong}\n{error}") from None
+
+    async def until_told(self, wanted: Mapping[str, str]) -> None:
+        """Wait until HPAs have these reasons in ``/status``, the metric counts them, and Events tell them."""
+        await self.until_status(wanted)
+        await self.until_events(wanted)
+
+    async def until_status(self, wanted: Mapping[str, str]) -> None:
+        """Wait until HPAs have these reasons in ``/status``, and the metric counts them."""
+        found: dict[str, Collection[str]] = {}
+
+        async def told() -> bool:
+            found.clear()
+            found.update({name: each["reasons"] for name, each in (await self.shown()).items() if name in wanted})
+            counts = await self.counted()
+            return all(reason in found.get(name, ()) for name, reason in wanted.items()) and all(
+                counts.get(reason, 0) >= list(wanted.values()).count(reason) for reason in wanted.values()
+            )
+
+        try:
+            await self.on.until(told, "reasons")
+        except AssertionError as error:
+            wrong = {name: (found.get(name), each) for name, each in wanted.items() if each not in found.get(name, ())}
+            raise AssertionError(f"reasons that are others than they should be: {wrong}\n{error}") from None
+
+    async def until_events(self, wanted: Mapping[str, str]) -> None:
+        """Wait until each HPA has an Event with its reason."""
+
+        async def told() -> bool:
+            events = await self.on.api.list("Event", SHOP)
+            have = {(each["involvedObject"]["name"], each["reason"]) for each in events}
+            return not set(wanted.items()) - have
+
+        await self.on.until(told, f"Events {dict(wanted)}", DEADLINE)
+
+    async def cycles(self, more: int = 3) -> None:
+        """Wait until so many cycles more have been made."""
+        await self.on.cycles(self.replica, more)
+
+
+__all__ = ["ALONE", "GUARDED", "NAMESPACE", "Fleet"]

@@ -1,0 +1,152 @@
+"""A real Prometheus that has lost its data: it answers at once, far too low, and nothing in its answers says so."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+from fleets import GUARDED, Fleet
+from floors import Open, Shop
+
+from tightship_e2e.exporter import Exporter, growing
+from tightship_e2e.plugin import require_programs
+from tightship_e2e.prometheus import Prometheus
+
+SCRAPES = 4.0  # seconds between two; until the first a server that lost its data knows of nothing at all
+RANGE = 12  # seconds that the queries look back
+RATE = 72.0
+PAUSE = 2  # seconds between two cycles where one must not see what happens
+
+RATED = {"requests_per_replica": 10, "delta": 0.5, "minimum_replicas": 1}
+
+
+def rate(app: str) -> str:
+    return f'sum(rate(hits_total{{app="{app}"}}[{RANGE}s]))'
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[Exporter, Prometheus]]:
+    require_programs("prometheus")
+    with Exporter() as exporter, Prometheus(exporter.target, interval=SCRAPES) as prometheus:
+        for app in ("steady", "quiet"):
+            exporter.set("hits_total", growing(RATE), app=app)
+        exporter.set("load", RATE)
+        yield exporter, prometheus
+
+
+def test_a_server_that_lost_its_data_lowers_nothing_until_its_ranges_are_full_again(
+    in_shop: Open, running: tuple[Exporter, Prometheus]
+) -> None:
+    exporter, prometheus = running
+
+    async def work(on: Shop) -> None:
+        fleet = Fleet(on)
+        # Two that the ramp would lower, were it believed, and two that fall back to 0.
+        queries = {
+            "steady": rate("steady"),
+            "quiet": rate("quiet"),
+            "fallback": f"{rate('steady')} or vector(0)",
+            "gauge": "sum(load) or vector(0)",
+        }
+        ranges = {"gauge": {"query_range": f"{RANGE}s"}}  # it has none in its text
+        names = list(queries)
+        rate_names = [name for name in names if name not in ranges]
+        stands = dict.fromkeys(names, 8)
+        await on.configured({**GUARDED, "circuitBreakerPause": 1})
+        await fleet.stand(
+            {name: {**RATED, **ranges.get(name, {}), "prometheus_query": text} for name, text in queries.items()}
+        )
+        fleet.start(prometheus.url)
+        await fleet.until_floors(stands)
+
+        await asyncio.to_thread(prometheus.restart, wipe=True)
+        began = time.monotonic()
+        exporter.set("hits_total", growing(20), app="quiet")
+        # That is said only where the answer would lower it.
+        await fleet.until_told(dict.fromkeys(rate_names, "ColdSource"))
+        assert await fleet.floors(names) == stands
+        # What really has become quiet is lowered, but not before the range is full.
+        await fleet.until_floors({"quiet": 3})
+        assert time.monotonic() - began >= RANGE
+        await fleet.cycles()
+        assert fleet.lowered(names) == {"quiet": [(8, 3)]}
+
+    in_shop(work)
+
+
+def test_data_lost_between_two_cycles_lower_nothing_either(in_shop: Open, running: tuple[Exporter, Prometheus]) -> None:
+    """The outage itself is not seen: one cycle finds the old data, and the next one none."""
+    _, prometheus = running
+
+    async def work(on: Shop) -> None:
+        fleet = Fleet(on)
+        notes = {**RATED, "prometheus_query": f"{rate('steady')} or vector(0)"}
+        await on.configured({**GUARDED, "circuitBreakerPause": 1})
+        await fleet.stand({"fallback": notes})
+        fleet.start(
+            prometheus.url,
+            SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS=str(PAUSE),
+            LEASE_DURATION_SECONDS="60",
+            LEASE_RENEW_DEADLINE_SECONDS="50",
+        )
+        await fleet.until_floors({"fallback": 8})
+        for _ in range(2):
+            await fleet.cycles(1)
+            with on.plane.paused(fleet.replica.name):
+                await asyncio.to_thread(prometheus.kill)
+                prometheus.wipe()
+                await asyncio.sleep(1.3 * PAUSE)  # the next cycle is due, and finds a server that has just begun
+                await asyncio.to_thread(prometheus.start)
+            await fleet.cycles(1)
+            await fleet.until_told({"fallback": "ColdSource"})
+        assert fleet.lowered(["fallback"]) == {}
+        assert await fleet.floors(["fallback"]) == {"fallback": 8}
+
+    in_shop(work)
+
+
+def test_so_many_that_fall_at_once_are_a_failure_and_one_of_them_is_not(in_shop: Open) -> None:
+    require_programs("prometheus")
+    apps = [f"app-{number}" for number in range(12)]
+    stands = dict.fromkeys(apps, 8)
+    with Exporter() as exporter, Prometheus(exporter.target, interval=0.2) as prometheus:
+        for app in apps:
+            exporter.set("load", 72, app=app)
+        prometheus.wait_for_value("sum(load)", 12 * 72)
+
+        async def work(on: Shop) -> None:
+            fleet = Fleet(on)
+            await on.configured({**GUARDED, "correlatedDropMinimumCount": 10})
+            texts = {app: f'sum(load{{app="{app}"}}) or vector(0)' for app in apps}
+            await fleet.stand({app: {**RATED, "prometheus_query": text} for app, text in texts.items()})
+            fleet.start(prometheus.url)
+            await fleet.until_floors(stands)
+
+            exporter.stop()
+            await asyncio.to_thread(prometheus.wait_for_value, "sum(load) or vector(0)", 0)
+            await on.until(lambda: held(fleet, 12), "all are held")
+            await fleet.cycles()
+            assert await fleet.floors(apps) == stands
+            told = [each for each in await fleet.events(f"{on.team}-leader", "default") if is_drop(each["reason"])]
+            assert [each["type"] for each in told] == ["Warning"]
+            assert "12 of 12 HPAs fell at once, by 84 of 96 pods" in told[0]["message"]
+            assert not [each for app in apps for each in await fleet.events(app) if is_drop(each["reason"])]
+            assert await fleet.samples("tightship_hpa_correlated_drop") == {(): 1}
+
+            exporter.start()
+            await on.until(lambda: held(fleet, 0), "none is held any more")
+            exporter.set("load", 10, app="app-3")
+            await fleet.until_floors({**stands, "app-3": 2})
+            assert fleet.lowered(apps) == {"app-3": [(8, 2)]}
+
+        in_shop(work)
+
+
+async def held(fleet: Fleet, count: int) -> bool:
+    return (await fleet.counted()).get("CorrelatedDrop", 0) == count
+
+
+def is_drop(reason: str) -> bool:
+    return reason == "CorrelatedDrop"
