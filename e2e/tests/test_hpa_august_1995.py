@@ -8,8 +8,9 @@ follows the very traffic by a metric of its own: without a floor it would take a
 
 The time. One second here is 36 minutes there (``SPEED``), 80 hours are 133 s. The durations of the controller are those
 of its documentation divided by 150 (``SHORTER``): a cycle of half a second instead of 75 s, a range of 2 s instead of
-5 minutes, a lowering window of 4 s instead of 10 minutes. So for the controller traffic changes 14 times as fast as in
-life: following it is harder, never easier. A step down may take half of the pods, so that it gets down in a night.
+5 minutes, and so by default a lowering window of 4 s instead of 10 minutes. So for the controller traffic changes 14
+times as fast as in life: following it is harder, never easier. A step down may take half of the pods, so that it gets
+down in a night.
 
 What is seen. Each value that ``minReplicas`` had and since when, from the API server's audit log; each answer that the
 controller got, from its decision log; replicas, by looking twice a second.
@@ -47,7 +48,7 @@ from tightship_e2e.replica import SCALER
 SPEED = 36 * 60.0
 SHORTER = 150
 SCALE = 1000.0
-CYCLE, RANGE, WINDOW = 75 / SHORTER, 300 / SHORTER, 600 / SHORTER
+CYCLE, RANGE = 75 / SHORTER, 300 / SHORTER
 SCRAPES = 0.2
 
 PER_REPLICA = 40.0
@@ -242,7 +243,6 @@ async def begin(on: Shop, run: Run, prometheus: Prometheus, log: Path) -> None:
         requests_per_replica=PER_REPLICA,
         minimum_replicas=LOWEST,
         scale_down_max_ratio=RATIO,
-        lowering_window=f"{WINDOW:g}s",
         deadband="5%",
     )
     hpa = autoscaler("web", FIRST, 100, notes)

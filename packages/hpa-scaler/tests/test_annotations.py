@@ -51,7 +51,7 @@ def test_without_annotations_everything_is_as_in_the_older_controller() -> None:
     spec = spec_of()
     assert spec.queries == ()
     assert (spec.ratio, spec.rollout_check, spec.max_replicas) == (1.0, False, "raise")
-    assert (spec.window, spec.deadband, spec.up_ratio, spec.up_pods) == (0.0, Band(), None, None)
+    assert (spec.window, spec.deadband, spec.up_ratio, spec.up_pods) == (None, Band(), None, None)
     assert spec.missing == MissingData("hold", 3)
 
 

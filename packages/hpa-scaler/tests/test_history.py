@@ -80,7 +80,7 @@ def test_after_a_gap_runs_begin_anew_and_facts_stay() -> None:
 
 
 def test_an_outage_that_ends_while_nobody_looks_holds_the_floor_for_a_whole_range_all_the_same() -> None:
-    asked = spec(prometheus_query="sum(rate(x[5m]))")
+    asked = spec(prometheus_query="sum(rate(x[5m]))", lowering_window="0")
     world = World(hpa(8, replicas=8), asked, Rules())
     # The exporter was away, Prometheus was not: its own series are as old as ever, those of the exporter are young.
     [age] = [each for each in queries_of(asked, AGE_QUERY, 3600) if each.text != "sum(rate(x[5m]))"]

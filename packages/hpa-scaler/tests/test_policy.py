@@ -37,7 +37,7 @@ from tightship.objects.node import Condition
 PLAIN = spec(prometheus_query=QUERY, requests_per_replica="10")
 """100 a second make 10."""
 
-RATED = spec(prometheus_query="rate(x[5m])", requests_per_replica="10")
+RATED = spec(prometheus_query="rate(x[5m])", requests_per_replica="10", lowering_window="0")
 
 
 # What is not ours to move.
@@ -351,8 +351,51 @@ def test_the_window_says_what_it_holds() -> None:
     asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
     decision = judge(hpa(10), asked, 50, rules=NO_AGE)
     assert reasons(decision) == ["LoweringWindow", "FollowsQuery"]
-    assert decision.causes[0].detail == "5 is wanted, but 10 was within the lowering window"
+    assert decision.causes[0].detail == "5 is wanted, but 10 was within the last 5m"
     assert decision.pending
+
+
+def test_a_source_that_goes_away_lowers_nothing_while_its_rate_falls_to_no_answer() -> None:
+    """``rate()`` over 5 minutes of a target that is gone: complete answers that fall to nothing, then none."""
+    world = World(hpa(11, 50, 11), spec(prometheus_query="rate(x[5m])", requests_per_replica="10"))
+    for _ in range(20):
+        world.cycle(110)
+    assert world.bounds[0] == 11
+    for value in (88, 66, 44, 22, *[answer()] * 20):
+        world.cycle(value)
+        assert world.bounds[0] == 11
+
+
+def test_traffic_that_ends_is_followed_once_the_range_and_the_gap_have_passed() -> None:
+    world = World(hpa(11, 50, 11), spec(prometheus_query="rate(x[5m])", requests_per_replica="10"))
+    for _ in range(20):
+        world.cycle(110)
+    began = world.now
+    while world.bounds[0] == 11:
+        world.cycle(40)
+    # 300 s and 300 s, a twentieth of it for the rounding of what is remembered, and the cycle that sees it.
+    assert 600 <= world.now - began <= 600 * 1.05 + 2 * CYCLE
+    assert world.bounds[0] == 4
+
+
+@pytest.mark.parametrize("more", [{"lowering_window": "0"}, {}])
+def test_a_window_of_its_own_or_no_guard_is_no_window_for_the_range(more: dict[str, str]) -> None:
+    asked = spec(prometheus_query="rate(x[5m])", requests_per_replica="10", **more)
+    rules = Rules(age_query="", cold_guard=bool(more))
+    world = World(hpa(10, 50, 10), asked, rules)
+    floors = [world.cycle(40).target for _ in range(5)]
+    assert floors[-1] == 4
+
+
+def test_a_window_keeps_what_was_wanted_and_not_the_steps_that_led_there() -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300", scale_down_max_ratio="0.2")
+    world = World(hpa(20, 50, 20), asked)
+    floors = []
+    for value in (200, *[50] * 12):
+        world.set(replicas=world.bounds[0])
+        world.cycle(value)
+        floors.append(world.bounds[0])
+    assert floors == [20, 20, 20, 20, 20, 16, 13, 11, 9, 8, 7, 6, 5]
 
 
 def test_a_history_too_old_to_trust_begins_the_window_anew() -> None:
@@ -656,13 +699,14 @@ def test_a_query_without_a_past_needs_no_age_any_more() -> None:
 
 def test_the_guard_can_be_switched_off_and_has_a_longest_time() -> None:
     assert judge(hpa(10), RATED, 40, rules=Rules(cold_guard=False)).target == 4
-    long = spec(prometheus_query="avg_over_time(x[7d])", requests_per_replica="10")
+    long = spec(prometheus_query="avg_over_time(x[7d])", requests_per_replica="10", lowering_window="0")
     world = World(hpa(10, 50, 10), long, Rules(age_query="", longest_guard=150))
     assert [world.cycle(40).target for _ in range(4)] == [10, 10, 4, 4]
 
 
 def test_a_range_behind_a_recording_rule_can_be_said() -> None:
-    asked = spec(prometheus_query="job:requests:rate10m", requests_per_replica="10", query_range="150")
+    more = {"query_range": "150", "lowering_window": "0"}
+    asked = spec(prometheus_query="job:requests:rate10m", requests_per_replica="10", **more)
     world = World(hpa(10, 50, 10), asked)
     assert [world.cycle(40).target for _ in range(4)] == [10, 10, 4, 4]
 

@@ -159,7 +159,7 @@ class _Reader:
             up_pods=self._value("scale-up-max-pods", None),
             honour_behavior=self._value("honour-scale-up-behavior", True),
             deadband=self._value("deadband", Band()),
-            window=self._value("lowering-window", 0.0),
+            window=self._value("lowering-window", None),
             lowest=self._value("minimum-replicas", None),
             highest=self._value("maximum-replicas", None),
             max_replicas=self._value("max-replicas-policy", "raise"),

@@ -16,7 +16,7 @@ from hpa_scaler.raising import Limit, limits, longest_period
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
-from hpa_scaler.sources import Seen, read_sources
+from hpa_scaler.sources import Seen, lowering_window, read_sources
 from hpa_scaler.spec import Problems, Spec
 from hpa_scaler.telling import bounds_moved, caps, follows, lowering_limits, raising_limits
 from tightship.durations import format_duration
@@ -146,7 +146,8 @@ class _Judgement:
         self._now = now
         self._state_problem = subject.state_problem
         self._replicas = _known_replicas(hpa)
-        known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=spec.window)
+        self._window = lowering_window(spec, rules)
+        known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
         self._own = ownership(hpa, known, rules, now)
         seen = Seen(hpa.min_replicas, self._replicas)
         self._sources = read_sources(spec, subject.outcomes, self._own.history, rules=rules, seen=seen, now=now)
@@ -160,11 +161,11 @@ class _Judgement:
         holds = self._holds() if wanted < inputs.minimum else []
         steps = self._steps() if wanted > inputs.minimum else []
         fight = contested(self._hpa, self._history, self._rules, self._now)
-        self._note(wanted, inputs.minimum)
+        self._note(inputs)
         inputs = msgspec.structs.replace(
             inputs,
             held=bool(holds) or not self._sources.allow_lower or fight is not None,
-            window=highest_floor(self._history.floors, self._now, self._spec.window),
+            window=highest_floor(self._history.floors, self._now, self._window),
             raise_to=inputs.minimum if fight is not None else min((limit for limit, _ in steps), default=None),
         )
         solution = solve(inputs)
@@ -266,11 +267,16 @@ class _Judgement:
             found.append((hpa.min_replicas, word))
         return found
 
-    def _note(self, wanted: int, minimum: int) -> None:
-        """Remember the floor that is wanted. Where data are missing or may be low, the present one is."""
+    def _note(self, inputs: Inputs) -> None:
+        """Remember the floor that is wanted. Where data are missing or may be low, the present one is.
+
+        The ratio is left out: it limits a step from what runs at present, and is no wish that a window should keep.
+        With it a floor would come down by one such step a window.
+        """
+        wanted = solve(msgspec.structs.replace(inputs, replicas=None)).wanted
         known = self._sources.allow_lower and self._sources.cold is None
-        floor = wanted if known else max(wanted, minimum)
-        floors = with_floor(self._history.floors, floor, self._now, self._spec.window)
+        floor = wanted if known else max(wanted, inputs.minimum)
+        floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)
 
     def _written(self, target: int, maximum: int) -> History:
@@ -299,7 +305,7 @@ class _Judgement:
         stops = [
             *(cause for cause in self._sources.causes if cause not in why),
             *holds,
-            *lowering_limits(inputs, solution),
+            *lowering_limits(inputs, solution, self._window),
             *raising_limits(solution.wanted, steps),
         ]
         notes = [] if self._own.changed is None else [self._own.changed]

@@ -56,6 +56,19 @@ class Seen(Struct, frozen=True):
     replicas: int | None
 
 
+def lowering_window(spec: Spec, rules: Rules) -> float:
+    """Return for how many seconds a floor that was wanted is kept.
+
+    Where the HPA does not say it, for as long as its queries look back, and as two cycles may be apart: when the target
+    of a ``rate()`` goes away its answers fall to nothing within the range, before there are none. Nothing in them tells
+    that from traffic that ends, but the floor from before is remembered until there are none, and then held.
+    """
+    if spec.window is not None:
+        return spec.window
+    longest = max((range_of(query, spec, rules.longest_guard) for query in spec.queries), default=0.0)
+    return longest + rules.longest_gap if longest > 0 and rules.cold_guard else 0.0
+
+
 def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rules, seen: Seen, now: float) -> Sources:
     """Return what *outcomes* say for *spec* at *now*."""
     several = len(spec.queries) > 1
@@ -199,4 +212,4 @@ def _cold(age: float, seconds: float, server: str, told_by: _KnownBy) -> Cause:
     return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
 
 
-__all__ = ["Seen", "Sources", "read_sources"]
+__all__ = ["Seen", "Sources", "lowering_window", "read_sources"]

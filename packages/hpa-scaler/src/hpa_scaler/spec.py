@@ -82,7 +82,8 @@ class Spec(Struct, frozen=True):
 
     *ratio* is the part of the present replicas by which the floor may come down in a step (at least one pod).
     *up_ratio* and *up_pods* limit steps up; the smaller counts. *query_range* is the range that the queries depend on
-    where their text does not say it, as behind recording rules. *lowest* and *highest* bound the floor.
+    where their text does not say it, as behind recording rules. *lowest* and *highest* bound the floor. *window* is how
+    long a floor is kept that was wanted, ``None``: for as long as the queries need.
     """
 
     queries: tuple[QuerySpec, ...] = ()
@@ -95,7 +96,7 @@ class Spec(Struct, frozen=True):
     up_pods: int | None = None
     honour_behavior: bool = True
     deadband: Band = Band()
-    window: float = 0.0
+    window: float | None = None
     lowest: int | None = None
     highest: int | None = None
     max_replicas: MaxReplicasRule = "raise"

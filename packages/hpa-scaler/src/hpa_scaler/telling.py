@@ -8,6 +8,7 @@ from hpa_scaler.arithmetic import Inputs, Solution, Term
 from hpa_scaler.golang import format_float
 from hpa_scaler.raising import Limit
 from hpa_scaler.reasons import Cause, Reason
+from tightship.durations import format_duration
 
 
 def short(value: float) -> str:
@@ -76,15 +77,18 @@ def bounds_moved(inputs: Inputs, maximum: int) -> list[Cause]:
     return []
 
 
-def lowering_limits(inputs: Inputs, solution: Solution) -> list[Cause]:
-    """Return what makes a step down smaller than it could be, or none, though nothing holds the floor."""
+def lowering_limits(inputs: Inputs, solution: Solution, window: float) -> list[Cause]:
+    """Return what makes a step down smaller than it could be, or none, though nothing holds the floor.
+
+    *window* is how long a floor that was wanted is kept, in seconds.
+    """
     if inputs.held or solution.wanted >= inputs.minimum:
         return []
     found = []
     reached = solution.wanted
     if inputs.window is not None and inputs.window > solution.wanted:
         reached = min(inputs.minimum, inputs.window)
-        detail = f"{solution.wanted} is wanted, but {inputs.window} was within the lowering window"
+        detail = f"{solution.wanted} is wanted, but {inputs.window} was within the last {format_duration(window)}"
         found.append(Cause(Reason.LOWERING_WINDOW, detail))
     if reached < inputs.minimum and inputs.minimum - reached <= inputs.band:
         found.append(

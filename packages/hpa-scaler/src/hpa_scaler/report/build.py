@@ -29,6 +29,7 @@ from hpa_scaler.report.document import (
     Summary,
 )
 from hpa_scaler.rules import Rules
+from hpa_scaler.sources import lowering_window
 from hpa_scaler.spec import Spec
 from hpa_scaler.telling import formula
 from hpa_scaler.writing import restoration, state_of
@@ -186,7 +187,7 @@ def _detail(judged: Judged) -> HpaDetail:
 
 def _remembered(judged: Judged, decision: Decision) -> Remembered:
     history, asked = judged.subject.history, judged.subject.asked
-    window = asked.window if isinstance(asked, Spec) else 0.0
+    window = lowering_window(asked, judged.subject.rules) if isinstance(asked, Spec) else 0.0
     state, _ = state_of(judged.subject.hpa, judged.subject.rules.prefix)
     return Remembered(
         target=state.target,
