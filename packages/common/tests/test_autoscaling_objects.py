@@ -71,6 +71,21 @@ def test_what_is_judged_is_kept() -> None:
     assert hpa.scale_down.select_policy == "Disabled"
 
 
+def test_what_hpas_have_in_common_is_held_once() -> None:
+    condition = {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "of this one alone"}
+    behavior = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 90}]}}
+    key = "example.com/hpa-scaler-requests-per-replica"
+    one, other = (
+        read(autoscaler({"behavior": behavior}, {"conditions": [condition]}, uid=uid, annotations={key: uid}))
+        for uid in ("u1", "u2")
+    )
+    assert (one.annotations[key], other.annotations[key]) == ("u1", "u2")
+    assert next(iter(one.annotations)) is next(iter(other.annotations))
+    assert one.scale_up is other.scale_up
+    assert one.conditions[0] is other.conditions[0]
+    assert one.conditions[0].message == ""
+
+
 def test_an_absent_minimum_is_1() -> None:
     thing = autoscaler()
     del thing["spec"]["minReplicas"]

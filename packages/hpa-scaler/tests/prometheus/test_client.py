@@ -281,6 +281,18 @@ async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: FakeP
     assert opened.detail == "default is left alone for another 30 s, for it failed: HTTP 503: down"
 
 
+async def test_a_server_that_hangs_costs_one_timeout_not_two(
+    prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpa_scaler.prometheus.client._BREATH", 1.0)  # time enough on a busy machine
+    prometheus.otherwise = silent
+    async with asking(server(prometheus.url, timeout=0.5, concurrency=8), limits=Limits(failures=3)) as client:
+        outcomes = await client.ask([Query(f"q{number}") for number in range(100)], AT, 20)
+    reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
+    assert reasons == {Reason.TIMED_OUT: 8, Reason.CIRCUIT_OPEN: 92}
+    assert len(prometheus.seen) == 8
+
+
 async def test_after_its_pause_one_small_query_decides(prometheus: FakePrometheus, clock: Clock) -> None:
     prometheus.otherwise = says("down", 503)
     async with asking(server(prometheus.url), limits=Limits(failures=1, pause=30), clock=clock) as client:

