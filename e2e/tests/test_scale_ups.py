@@ -163,7 +163,10 @@ def test_it_goes_on_when_the_replicas_run_and_there_is_room(on_site: Run, contro
         await running(on.api, 5)
         await all_ready(on.api)
 
-    on_site(work, cluster())
+    # However many of the replicas land on n1.
+    spare_pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 1, "scaleDownRequiredUnderutilizedNodeCount": 0}
+    rest = {"enabled": True, "scaleDownCPURequestRatioLimit": 0}
+    on_site(work, cluster(), settings={**SETTINGS, "nodePools": {"*": rest, "spare": spare_pool}})
 
 
 def test_an_hpa_that_scales_up_keeps_the_node_until_its_metrics_fail(on_site: Run, control_plane: ControlPlane) -> None:
