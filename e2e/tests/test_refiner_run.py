@@ -123,7 +123,7 @@ def test_a_node_with_a_pod_that_no_budget_lets_go_is_not_touched(on_site: Run, c
 
 def test_a_pod_that_no_budget_lets_go_appears_while_the_node_settles(on_site: Run, control_plane: ControlPlane) -> None:
     """The counters tell both: a drain that was given up, and one that was not."""
-    gap = 6
+    gap = 12
 
     async def work(on: Site) -> None:
         control_plane.audit_events()
