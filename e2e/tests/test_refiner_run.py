@@ -136,7 +136,9 @@ def test_a_pod_that_no_budget_lets_go_appears_while_the_node_settles(on_site: Ru
             await on.gone("n1")
         await all_ready(on.api)
         events = control_plane.audit_events()
-        _, second = claims_made(events)
+        begun = claims_made(events)
+        assert len(begun) == 2, on.logs()
+        second = begun[1]
         paused = second.seconds - entered(node_writes(events), "Backoff")
         assert "shop/late" in why
         assert paused >= gap - CLOCKS
