@@ -159,8 +159,10 @@ def test_a_query_that_waits_too_long_for_its_turn_fails_otherwise() -> None:
         slow = pool.submit(prometheus.query, SLOW)
         while (reply := prometheus.query("vector(1)", timeout="100ms")).status == 200:
             assert not slow.done()
-        told = failure(400, "bad_data", 'invalid parameter "query": context deadline exceeded')
-        assert (reply.status, reply.body.decode()) == (told.status, told.body)
+        # Mostly the first: it depends on where in the server the time ran out.
+        late = "context deadline exceeded"
+        told = (failure(400, "bad_data", f'invalid parameter "query": {late}'), failure(422, "execution", late))
+        assert (reply.status, reply.body.decode()) in [(each.status, each.body) for each in told]
 
 
 # How series end.

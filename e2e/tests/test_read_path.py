@@ -94,8 +94,12 @@ def names(snapshot: Snapshot) -> set[str]:
     return bound | {each.name for each in snapshot.unscheduled}
 
 
+def ready(snapshot: Snapshot) -> set[str]:
+    return {each.name for view in snapshot.nodes.values() for each in view.pods if each.ready}
+
+
 def settled(snapshot: Snapshot) -> bool:
-    return sum(each.ready for view in snapshot.nodes.values() for each in view.pods) == 5
+    return len(ready(snapshot)) == 5
 
 
 def test_a_live_snapshot_equals_that_of_a_file_with_the_same_objects(empty_plane: ControlPlane) -> None:
@@ -132,7 +136,8 @@ def test_a_watch_follows_creation_change_and_deletion(empty_plane: ControlPlane)
             await api.delete("Pod", "alone", "default", grace=0)
             await until(cache, lambda now: "alone" not in names(now))
             await api.create(pod("brief", "n1"))
-            await until(cache, lambda now: "brief" in names(now))
+            # Only once it runs: the one who plays the kubelet would say so after our Succeeded.
+            await until(cache, lambda now: "brief" in ready(now))
             done = {"status": {"phase": "Succeeded"}}
             await api.patch("Pod", "brief", done, "default", subresource="status")
             await until(cache, lambda now: "brief" not in names(now))

@@ -20,7 +20,7 @@ What Prometheus 3.13.5 answered to POST /api/v1/query, as `application/json` unl
   `{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}`
 * waiting for one of `--query.max-concurrency` places for longer than the parameter `timeout`: 400
   `{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": context deadline exceeded"}`, so not
-  every `bad_data` is the asker's fault; without the parameter some got 422, `execution`, "context deadline exceeded"
+  every `bad_data` is the asker's fault; some got 422, `execution`, "context deadline exceeded"
 * `//api/v1/query`: 307 to `/api/v1/query` without a body
 * a path it does not know: 404 `text/plain`; PUT: 405 `text/plain`
 * paused: the connection is accepted and nothing answered; stopped or killed: it is refused
