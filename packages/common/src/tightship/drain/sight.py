@@ -21,7 +21,7 @@ from tightship.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING
 from tightship.placement.space import Space
 from tightship.plan import Candidate, Planner
 from tightship.plan.model import Placement
-from tightship.plan.planner import moving_nodes
+from tightship.plan.reserving import moving_nodes
 from tightship.reasons import Reason, Refusal
 
 TRANSIENT = frozenset({Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN})

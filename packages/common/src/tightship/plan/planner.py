@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-import numpy as np
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.cluster.state import add
 from tightship.disruption import DisruptionLedger
-from tightship.drain_record import Phase
-from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED, drain_record, draining
 from tightship.objects import Pod
-from tightship.objects.pod import DEFAULT_SCHEDULER
 from tightship.placement.explain import why_nowhere
 from tightship.placement.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
 from tightship.placement.scoring import Choice, best_fit, scheduler_choice
-from tightship.placement.space import Ask, Space
+from tightship.placement.space import Space
 from tightship.placement.topology import NodeMask
 from tightship.plan.model import Move, Placement, Removal
-from tightship.plan.scale_ups import Guest, ScaleUps, needed
+from tightship.plan.reserving import Reserved, moving_nodes
+from tightship.plan.scale_ups import Guest, needed
 from tightship.reasons import Reason, Refusal
 from tightship.resources import Resources
 
@@ -81,14 +78,14 @@ class Planner:
         self._retries = RETRIES if placement == "possible" else 0
         self._arrived: dict[int, list[Guest]] = {}
         self._received: dict[str, dict[str, int]] = {}
-        self.waiting: dict[int, list[Guest]] = {}
         moving = moving_nodes(snapshot) if in_drain is None else in_drain
-        self._in_drain = [name for name in moving if name in self.space.index and name not in self.candidates]
-        self._scale_ups = ScaleUps(self.space)
-        self._reserve_pending()
-        self._reserve_moving()
-        self.starting_on: Mapping[str, Resources] = self._reserve_starting()
+        reserved = Reserved(self.space)
+        reserved.pending()
+        reserved.moving(name for name in moving if name in self.space.index and name not in self.candidates)
+        self.starting_on: Mapping[str, Resources] = reserved.starting(self.candidates)
         """By node what replicas about to start ask of it, before anything is planned."""
+        self.waiting = reserved.waiting
+        self._scale_ups = reserved.scale_ups
         self._baseline: Space | None = None
 
     def choose_by(self, choose: Choice) -> None:
@@ -303,107 +300,8 @@ class Planner:
         space.rollback(mark)
         return fits
 
-    def _reserve_pending(self) -> None:
-        """Give every pending pod that could run somewhere its room, so that nobody else is moved into it (M8).
-
-        One that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678).
-        """
-        space = self.space
-        queue = [pod for pod in self.snapshot.unscheduled if not pod.gated and pod.spec.scheduler == DEFAULT_SCHEDULER]
-        for pod in sorted(queue, key=lambda each: (-each.spec.priority, each.created, each.key)):
-            ask = space.ask(pod)
-            if ask.unknown is not None:
-                continue
-            nominated = space.index.get(pod.nominated_node)
-            if nominated is not None and space.accepts(ask, nominated):
-                self._reserve(pod, ask, nominated)
-            else:
-                self._reserve_somewhere(pod, ask)
-
-    def _reserve_moving(self) -> None:
-        """Give the pods that are about to leave nodes in drain their room: when several nodes are in drain at once, the
-        pods of one must not be promised the place that those of another need.
-
-        A pod that has been told to go holds its room only if its replacement is made after it: a StatefulSet's.
-        """
-        space = self.space
-        for name in self._in_drain:
-            origin = space.index[name]
-            space.close(origin)
-            for pod in self.snapshot.nodes[name].pods:
-                if pod.daemon or pod.mirror or pod.finished or pod.replaced:
-                    continue
-                ask = space.ask(pod)
-                if ask.unknown is not None:
-                    continue
-                mark = space.mark()
-                space.lift(ask, origin)
-                if not self._reserve_somewhere(pod, ask):
-                    space.rollback(mark)
-
-    def _reserve_starting(self) -> dict[str, Resources]:
-        """Give replicas that HPAs are about to start their room, at first on nodes that stay in any case; return what
-        they ask of each node.
-
-        As with pending pods, one that fits nowhere blocks nothing by itself; by then the others have filled whatever
-        could take one of them, so that no such node can go.
-        """
-        space = self.space
-        stays = np.array([name not in self.candidates for name in space.names], dtype=np.bool_)
-        held: dict[str, dict[str, int]] = {}
-        for starting in self.snapshot.starting:
-            pod = starting.pod
-            if pod is None or pod.spec.scheduler != DEFAULT_SCHEDULER:
-                continue
-            guest = Guest(pod, space.ask(pod), "", starting)
-            for _ in range(0 if guest.ask.unknown is not None else starting.count):
-                target = self._likely_place(guest.ask, stays)
-                if target is None:
-                    break
-                space.place(guest.ask, target)
-                self.waiting.setdefault(target, []).append(guest)
-                self._scale_ups.add(guest, target)
-                add(held.setdefault(space.names[target], {}), pod.requests)
-        return dict(held)
-
-    def _likely_place(self, ask: Ask, rather: NodeMask | None = None) -> int | None:
-        """Return the node that kube-scheduler would choose, of those that are *rather* wanted if one of them fits."""
-        feasible = self.space.feasible(ask)
-        if rather is not None and (feasible & rather).any():
-            feasible &= rather
-        nodes = np.flatnonzero(feasible)
-        return scheduler_choice(self.space, ask, nodes) if len(nodes) else None
-
-    def _reserve_somewhere(self, pod: Pod, ask: Ask) -> bool:
-        target = self._likely_place(ask)
-        if target is None:
-            return False
-        self._reserve(pod, ask, target)
-        return True
-
-    def _reserve(self, pod: Pod, ask: Ask, target: int) -> None:
-        self.space.place(ask, target)
-        self.waiting.setdefault(target, []).append(Guest(pod, ask, ""))
-
 
 def _first(nodes: NodeMask) -> int | None:
     """Return the first of *nodes*, ``None`` if there is none."""
     first = int(nodes.argmax())
     return first if nodes[first] else None
-
-
-_LEAVES = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.YIELDED})
-_TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED})
-
-
-def moving_nodes(snapshot: Snapshot) -> list[str]:
-    """Return the nodes whose pods are about to leave, whoever drains them: the longest in drain first, then by name."""
-    found: list[tuple[float, str]] = []
-    for name, view in snapshot.nodes.items():
-        record = drain_record(view.node)
-        if record is not None and record.owns_node:
-            if record.phase in _LEAVES:
-                found.append((record.entered(Phase.CLAIMED) or 0.0, name))
-        elif draining(view.node) or any(taint.key in _TAKEN for taint in view.node.taints):
-            found.append((0.0, name))
-    return [name for _, name in sorted(found)]
