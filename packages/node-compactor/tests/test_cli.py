@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import time
 from functools import partial
@@ -208,6 +209,7 @@ def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: 
     for each in FLAGS:
         assert each.flag in outcome.out
         assert f"`{each.flag}`" in text
+    assert re.search(r"\(default:[^)]*\)\s+\(default:", outcome.out) is None
     for key in (*wire_keys(CompactorSettings).values(), *wire_keys(PoolSettings).values()):
         assert f"`{key}`" in text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,7 @@ def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: 
     for each in FLAGS:
         assert each.flag in outcome.out
         assert f"`{each.flag}`" in ours
+    assert re.search(r"\(default:[^)]*\)\s+\(default:", outcome.out) is None
 
 
 def test_nothing_is_given_unless_a_flag_is() -> None:

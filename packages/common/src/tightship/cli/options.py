@@ -107,8 +107,7 @@ def add_options(
 def _add(group: argparse._ArgumentGroup, flags: Iterable[Flag]) -> None:
     for each in flags:
         if each.switch:
-            text = f"{each.help} (default: no)"
-            group.add_argument(each.flag, action=argparse.BooleanOptionalAction, default=None, help=text)
+            group.add_argument(each.flag, action=argparse.BooleanOptionalAction, default=None, help=each.help)
         else:
             action = "append" if each.repeatable else "store"
             group.add_argument(each.flag, metavar=each.metavar, action=action, help=each.help.replace("%", "%%"))
