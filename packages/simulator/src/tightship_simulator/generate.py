@@ -18,6 +18,7 @@ from uuid import UUID
 import msgspec
 
 from tightship_simulator.fleet import ITSELF, MEBI, Fleet, Load, Machine, make_fleet
+from tightship_simulator.life.changes import reference
 
 Json = dict[str, Any]
 
@@ -149,7 +150,7 @@ class _Writer:
             digest = self.suffix(9)
             labels = {**labels, "pod-template-hash": digest}
             owner = self.thing("apps/v1", "ReplicaSet", f"{load.name}-{digest}", load.namespace, labels=labels)
-            owner["metadata"]["ownerReferences"] = [_reference(above)]
+            owner["metadata"]["ownerReferences"] = [reference(above)]
             yield {
                 **owner,
                 "spec": {**replicas, **_template(labels, spec)},
@@ -184,7 +185,7 @@ class _Writer:
         if notes:
             meta["annotations"] = notes
         if owner is not None:
-            meta["ownerReferences"] = [_reference(owner)]
+            meta["ownerReferences"] = [reference(owner)]
         if machine is None:
             message = "0 nodes are available: insufficient cpu"
             waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
@@ -266,12 +267,6 @@ def _container(name: str, cpu: int, memory: int) -> Json:
 
 def _template(labels: Json, spec: Json) -> Json:
     return {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}}
-
-
-def _reference(owner: Json) -> Json:
-    meta = owner["metadata"]
-    named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"]}
-    return {**named, "controller": True, "blockOwnerDeletion": True}
 
 
 def write(items: Iterable[Json], path: Path | None) -> None:

@@ -1,0 +1,72 @@
+"""All objects of one kind, and what lately happened to them: enough to watch from, and to read an earlier state."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from tightship_simulator.api.errors import Expired
+
+Json = dict[str, Any]
+Key = tuple[str, str]
+"""Namespace, empty for what has none, and name."""
+
+Happening = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class Change(Struct, frozen=True):
+    """What happened to one object. *object* is what it is from *version* on, of a deleted one the last that it was."""
+
+    type: Happening
+    version: int
+    object: Json
+    previous: Json | None = None
+
+
+class Shelf:
+    """The objects of a kind by key. The last *size* changes are remembered."""
+
+    def __init__(self, size: int) -> None:
+        self.objects: dict[Key, Json] = {}
+        self._size = size
+        self._history: deque[Change] = deque()
+        self._floor = 0  # the version of the last change that is forgotten
+
+    def at(self, version: int) -> dict[Key, Json]:
+        """Return the objects there were at *version*. Raises :class:`~tightship_simulator.api.errors.Expired`."""
+        objects = dict(self.objects)
+        for change in reversed(self.since(version)):
+            if change.previous is None:
+                objects.pop(key_of(change.object), None)
+            else:
+                objects[key_of(change.object)] = change.previous
+        return objects
+
+    def since(self, version: int) -> list[Change]:
+        """Return what happened after *version*. Raises :class:`~tightship_simulator.api.errors.Expired`."""
+        if version < self._floor:
+            raise Expired(f"too old resource version: {version} ({self._floor})")
+        found: list[Change] = []
+        for change in reversed(self._history):
+            if change.version <= version:
+                break
+            found.append(change)
+        return found[::-1]
+
+    def put(self, change: Change) -> None:
+        """Carry out a change, and remember it."""
+        if change.type == "DELETED":
+            del self.objects[key_of(change.object)]
+        else:
+            self.objects[key_of(change.object)] = change.object
+        self._history.append(change)
+        while len(self._history) > self._size:
+            self._floor = self._history.popleft().version
+
+
+def key_of(thing: Json) -> Key:
+    """Return the key of an object."""
+    meta = thing["metadata"]
+    return meta.get("namespace", ""), meta["name"]

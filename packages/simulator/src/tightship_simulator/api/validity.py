@@ -1,0 +1,98 @@
+"""What is wrong with an object, as far as a controller may run into it. Everything else is kept as it came."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Json = dict[str, Any]
+Problems = list[tuple[str, str]]
+"""Fields, and what is wrong with each."""
+
+_LISTS = ("containers", "finalizers", "ownerReferences", "taints", "tolerations", "volumes")
+_INTEGERS = ("leaseDurationSeconds", "maxReplicas", "minReplicas", "replicas", "terminationGracePeriodSeconds")
+_SHARE = re.compile(r"[0-9]+%", re.ASCII)
+_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
+
+
+def malformed(thing: Mapping[str, Any]) -> str:
+    """Return what keeps *thing* from being an object of the API at all, empty where nothing does."""
+    for part in ("metadata", "spec", "status"):
+        held = thing.get(part)
+        if not _is(held, dict):
+            return f"{part} must be an object"
+        if wrong := [name for name in _LISTS if not _is((held or {}).get(name), list)]:
+            return f"{part}.{wrong[0]} must be a list"
+    meta, spec = thing.get("metadata") or {}, thing.get("spec") or {}
+    for name in ("labels", "annotations"):
+        texts = meta.get(name)
+        if not _is(texts, dict) or not all(_is(each, str) for each in (texts or {}).values()):
+            return f"metadata.{name} must be an object of texts"
+    for name in _INTEGERS:
+        if not _is(spec.get(name), int) or isinstance(spec.get(name), bool):
+            return f"spec.{name} must be an integer"
+    return ""
+
+
+def _is(value: object, kind: type) -> bool:
+    return value is None or isinstance(value, kind)
+
+
+def problems(kind: str, thing: Json) -> Problems:
+    """Return what is wrong with *thing*, which is not :func:`malformed`."""
+    judge = _JUDGES.get(kind)
+    return judge(thing.get("spec") or {}) if judge else []
+
+
+def _autoscaler(spec: Json) -> Problems:
+    least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
+    found: Problems = []
+    if least < 1:
+        found.append(("spec.minReplicas", f"Invalid value: {least}: must be greater than or equal to 1"))
+    if most < 1:
+        found.append(("spec.maxReplicas", f"Invalid value: {most}: must be greater than 0"))
+    if most < least:
+        told = f"Invalid value: {most}: must be greater than or equal to `minReplicas`"
+        found.append(("spec.maxReplicas", told))
+    return found
+
+
+def _budget(spec: Json) -> Problems:
+    given = {name: spec[name] for name in ("minAvailable", "maxUnavailable") if name in spec}
+    found: Problems = []
+    if len(given) > 1:
+        found.append(("spec", "Invalid value: minAvailable and maxUnavailable cannot be both set"))
+    for name, value in given.items():
+        good = _SHARE.fullmatch(value) if isinstance(value, str) else isinstance(value, int) and value >= 0
+        if not good:
+            found.append((f"spec.{name}", f"Invalid value: {value!r}: must be a number of 0 or more, or a percentage"))
+    return found
+
+
+def _lease(spec: Json) -> Problems:
+    length = spec.get("leaseDurationSeconds")
+    if length is None or length > 0:
+        return []
+    return [("spec.leaseDurationSeconds", f"Invalid value: {length}: must be greater than 0")]
+
+
+def _node(spec: Json) -> Problems:
+    return [
+        (f"spec.taints[{number}].effect", f'Unsupported value: "{taint.get("effect", "")}"')
+        for number, taint in enumerate(spec.get("taints") or [])
+        if taint.get("effect") not in _EFFECTS
+    ]
+
+
+def _pod(spec: Json) -> Problems:
+    return [] if spec.get("containers") else [("spec.containers", "Required value")]
+
+
+_JUDGES: dict[str, Callable[[Json], Problems]] = {
+    "HorizontalPodAutoscaler": _autoscaler,
+    "PodDisruptionBudget": _budget,
+    "Lease": _lease,
+    "Node": _node,
+    "Pod": _pod,
+}

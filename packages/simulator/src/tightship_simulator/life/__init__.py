@@ -1,0 +1,1 @@
+"""What lives in the embedded cluster: scheduler, workload controllers, kubelets, autoscalers, and a Prometheus."""

@@ -1,0 +1,111 @@
+"""Kubelets that take their time, the node's start, and the collection of pods whose node is gone. Pure.
+
+A pod's or a node's time is told by its uid, between half and all of what the pace allows, so that the same cluster
+lives the same life.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from msgspec import Struct
+
+from tightship_simulator.life.changes import (
+    Change,
+    Delete,
+    Json,
+    Look,
+    Patch,
+    condition,
+    finished,
+    leaving,
+    ready,
+    uid_of,
+    with_condition,
+)
+
+BOOTING = "tightship-simulator/booting"
+"""Label of a node that has not started yet: without it a node that is not Ready stays so."""
+
+
+class Pace(Struct, frozen=True):
+    """Seconds until a bound pod is Ready, until one that is told to end has ended (at most), and until a node is up."""
+
+    start: float = 6.0
+    stop: float = 12.0
+    boot: float = 50.0
+
+
+class Kubelets:
+    """Remembers since when each pod starts or ends, and each node boots, in seconds of the clock it is given."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._since: dict[tuple[str, str], float] = {}
+
+    def step(self, look: Look, now: float, at: str) -> list[Change]:
+        """Return what has come to pass at *now* (seconds); *at* is the time that conditions bear, in RFC 3339."""
+        changes: list[Change] = []
+        waits: set[tuple[str, str]] = set()
+        nodes = {node["metadata"]["name"]: node for node in look("Node")}
+        for node in nodes.values():
+            if BOOTING in (node["metadata"].get("labels") or {}) and self._due(
+                node, "boot", self._pace.boot, now, waits
+            ):
+                changes += up(node, at)
+        for pod in look("Pod"):
+            place = pod["spec"].get("nodeName")
+            if not place:
+                if leaving(pod):
+                    changes.append(Delete(pod, grace=0))
+            elif place not in nodes:
+                changes.append(Delete(pod, grace=0))
+            elif leaving(pod):
+                if self._due(pod, "stop", self._ending(pod), now, waits):
+                    changes.append(Delete(pod, grace=0))
+            elif (
+                not finished(pod)
+                and not ready(pod)
+                and ready(nodes[place])
+                and self._due(pod, "start", self._pace.start, now, waits)
+            ):
+                changes.append(started(pod, at))
+        self._since = {key: since for key, since in self._since.items() if key in waits}
+        return changes
+
+    def _due(self, item: Json, what: str, takes: float, now: float, waits: set[tuple[str, str]]) -> bool:
+        key = (what, uid_of(item))
+        since = self._since.setdefault(key, now)
+        share = 0.5 + zlib.crc32(key[1].encode()) / 2**33
+        if now - since >= takes * share:
+            return True
+        waits.add(key)
+        return False
+
+    def _ending(self, pod: Json) -> float:
+        return min(self._pace.stop, float(pod["metadata"].get("deletionGracePeriodSeconds", 30)))
+
+
+def started(pod: Json, at: str) -> Patch:
+    """Return the status of a pod that runs and is Ready."""
+    conditions = with_condition(pod, "Ready", "True", at)
+    kept = {"status": {"phase": "Running", "startTime": at, "conditions": conditions}}
+    return Patch(pod, kept, status=True)
+
+
+def up(node: Json, at: str) -> list[Change]:
+    """Return what a node changes when it has started: its condition, its taint and its label."""
+    changes: list[Change] = []
+    if condition(node, "Ready").get("status") != "True":
+        conditions = with_condition(node, "Ready", "True", at, reason="KubeletReady")
+        changes.append(Patch(node, {"status": {"conditions": conditions}}, status=True))
+    taints = [
+        taint
+        for taint in (node.get("spec") or {}).get("taints") or ()
+        if taint.get("key") != "node.kubernetes.io/not-ready"
+    ]
+    changes.append(Patch(node, {"metadata": {"labels": {BOOTING: None}}, "spec": {"taints": taints or None}}))
+    return changes
+
+
+__all__ = ["BOOTING", "Kubelets", "Pace", "started", "up"]

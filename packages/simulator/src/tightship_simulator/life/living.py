@@ -1,0 +1,126 @@
+"""Brings an embedded cluster to life: asks every behaviour what it wants, and writes that into the store.
+
+Durations are divided by *speed*, so that minutes of a cluster pass in seconds; the wall clock, and with it every time
+that is written, stays the real one, because controllers are processes of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from tightship_simulator.api.errors import Refused
+from tightship_simulator.api.objects import timestamp
+from tightship_simulator.api.patches import MERGE_PATCH, patched
+from tightship_simulator.api.store import Part, Store
+from tightship_simulator.api.subresources import bind, evict
+from tightship_simulator.life.changes import Bind, Change, Create, Delete, Evict, Patch, key_of
+from tightship_simulator.life.horizontal import HorizontalAutoscaler, Measure
+from tightship_simulator.life.kubelet import Kubelets, Pace
+from tightship_simulator.life.node_autoscaler import NodeAutoscaler, NodeGroup, Rules
+from tightship_simulator.life.reading import Reading
+from tightship_simulator.life.scheduler import schedule
+from tightship_simulator.life.workloads import Workloads
+
+_log = logging.getLogger(__name__)
+
+TICK = 0.2
+"""Real seconds between two looks."""
+
+
+class Speeds(Struct, frozen=True):
+    """The durations of all behaviours, in seconds of the cluster; the two periods are those of the real loops."""
+
+    pods: Pace = Pace()
+    nodes: Rules = Rules()
+    horizontal_every: float = 15.0
+    nodes_every: float = 10.0
+    stabilization: float = 300.0
+
+
+class Living:
+    """Scheduler, workload controllers, kubelets and both autoscalers of one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        groups: Sequence[NodeGroup] = (),
+        measure: Measure = lambda *_: None,
+        *,
+        speeds: Speeds = Speeds(),
+        speed: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        pods, nodes = speeds.pods, speeds.nodes
+        self._store = store
+        self._reading = Reading()
+        self._workloads = Workloads(random.Random(seed))  # noqa: S311 - names, not secrets
+        self._kubelets = Kubelets(Pace(pods.start / speed, pods.stop / speed, pods.boot / speed))
+        rules = Rules(nodes.unneeded / speed, nodes.taint_delay / speed, nodes.eviction / speed, nodes.threshold)
+        self._nodes = NodeAutoscaler(groups, rules)
+        self._horizontal = HorizontalAutoscaler(measure, speeds.stabilization / speed, speed)
+        self._every = {"horizontal": speeds.horizontal_every / speed, "nodes": speeds.nodes_every / speed}
+        self._last: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Live until cancelled."""
+        while True:
+            self.step(time.monotonic())
+            await asyncio.sleep(TICK)
+
+    def step(self, now: float) -> None:
+        """Let everything happen that is due at *now* (seconds of any clock that goes on)."""
+        look, at = self._store.list, timestamp(self._store.now())
+        if self._due("horizontal", now):
+            self.carry_out(self._horizontal.step(look, now, at))
+        self.carry_out(self._workloads.step(look))
+        pods = {"/".join(key_of(pod)): pod for pod in look("Pod")}
+        self.carry_out(schedule(self._reading.snapshot(look), pods, at))
+        self.carry_out(self._kubelets.step(look, now, at))
+        if self._due("nodes", now):
+            nodes = {node["metadata"]["name"]: node for node in look("Node")}
+            pods = {"/".join(key_of(pod)): pod for pod in look("Pod")}
+            self.carry_out(self._nodes.step(self._reading.snapshot(look), nodes, pods, now))
+
+    def _due(self, name: str, now: float) -> bool:
+        if now - self._last.get(name, -1e9) < self._every[name]:
+            return False
+        self._last[name] = now
+        return True
+
+    def carry_out(self, changes: Iterable[Change]) -> None:
+        """Write *changes*; what the API refuses is left for the next look."""
+        for change in changes:
+            try:
+                apply(self._store, change)
+            except Refused as refused:
+                # Somebody was faster, or a budget says no: the next look judges anew.
+                _log.debug("%s of %s: %s", type(change).__name__, key_of(change.item), refused.message)
+
+
+def apply(store: Store, change: Change) -> None:
+    """Write one change. Raises :class:`~tightship_simulator.api.errors.Refused`."""
+    item = change.item
+    kind, (namespace, name) = item["kind"], key_of(item)
+    match change:
+        case Create():
+            store.create(kind, item)
+        case Delete(grace=grace):
+            store.delete(kind, name, namespace, grace=grace, uid=item["metadata"]["uid"])
+        case Patch(merge=merge, status=status, guarded=guarded):
+            version = {"metadata": {"resourceVersion": item["metadata"]["resourceVersion"]}}
+            wanted = {**merge, **version} if guarded else merge
+            part: Part = "status" if status else "main"
+            store.modify(kind, name, namespace, lambda old: patched(old, wanted, MERGE_PATCH), part=part)
+        case Bind(node=node):
+            bind(store, name, namespace, node)
+        case Evict():
+            evict(store, name, namespace, {"preconditions": {"uid": item["metadata"]["uid"]}})
+
+
+__all__ = ["TICK", "Living", "Speeds", "apply"]

@@ -1,0 +1,45 @@
+"""kube-scheduler: every filter and the default scoring, as :mod:`tightship.placement` models them. Pure.
+
+Without preemption, scheduling gates' removal and volume binding: pods that need those wait.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tightship.cluster import Snapshot
+from tightship.objects import Pod
+from tightship.objects.pod import DEFAULT_SCHEDULER
+from tightship.placement import Space, scheduler_choice
+from tightship_simulator.life.changes import Bind, Change, Json, Patch, condition, with_condition
+
+
+def schedule(snapshot: Snapshot, waiting: dict[str, Json], at: str) -> list[Change]:
+    """Return bindings of pods that fit, and a condition for those that don't, highest priority and oldest first.
+
+    *waiting* are the unbound pods as they are in the store, by ``namespace/name``; *at* is the time in RFC 3339.
+    """
+    if not snapshot.unscheduled:
+        return []
+    space = Space(snapshot)
+    changes: list[Change] = []
+    for pod in sorted(snapshot.unscheduled, key=_turn):
+        item = waiting.get(pod.key)
+        if item is None or pod.gated or pod.deletion is not None or pod.spec.scheduler != DEFAULT_SCHEDULER:
+            continue
+        ask = space.ask(pod)
+        why = "can't be judged" if ask.unknown else "no node has room for it that it may use"
+        nodes = np.flatnonzero(space.feasible(ask)) if not ask.unknown else np.array([], dtype=np.intp)
+        if len(nodes):
+            choice = scheduler_choice(space, ask, nodes)
+            space.place(ask, choice)
+            changes.append(Bind(item, space.names[choice]))
+        elif condition(item, "PodScheduled").get("reason") != "Unschedulable":
+            message = f"0/{len(space.nodes)} nodes are available: {why}"
+            found = with_condition(item, "PodScheduled", "False", at, reason="Unschedulable", message=message)
+            changes.append(Patch(item, {"status": {"phase": "Pending", "conditions": found}}, status=True))
+    return changes
+
+
+def _turn(pod: Pod) -> tuple[int, int, str]:
+    return -pod.spec.priority, pod.created, pod.key

@@ -1,0 +1,228 @@
+"""What keeps workloads at their number of pods: Deployments, ReplicaSets, DaemonSets, the garbage collector. Pure.
+
+A Deployment rolls over with 25 % surge and no pod unavailable, which is stricter than the default. There is no history
+of revisions: a ReplicaSet of an older template is deleted when it is empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from tightship_simulator import labels
+from tightship_simulator.api.budgets import controller_of
+from tightship_simulator.life.changes import (
+    Change,
+    Create,
+    Delete,
+    Json,
+    Look,
+    Patch,
+    controller_uid,
+    finished,
+    key_of,
+    leaving,
+    ready,
+    reference,
+    uid_of,
+)
+
+SURGE = 0.25
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_HASH = "pod-template-hash"
+_CONTROLLERS = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet", "ReplicationController", "Job", "Node")
+
+Owned = Mapping[str, list[Json]]
+"""Objects by the uid of their controller."""
+
+
+def by_controller(items: Iterable[Json]) -> Owned:
+    """Return *items* by the uid of their controller."""
+    found: dict[str, list[Json]] = defaultdict(list)
+    for item in items:
+        found[controller_uid(item)].append(item)
+    return found
+
+
+class Workloads:
+    """Judges all workloads; *rng* makes the endings of names."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def step(self, look: Look) -> list[Change]:
+        """Return what brings every workload nearer to its number of pods."""
+        pods = by_controller(look("Pod"))
+        sets = by_controller(look("ReplicaSet"))
+        changes: list[Change] = [Delete(each) for each in orphans(look)]
+        for deployment in look("Deployment"):
+            changes += deploy(deployment, sets.get(uid_of(deployment), []))
+        for each in look("ReplicaSet"):
+            changes += self.replicate(each, pods.get(uid_of(each), []))
+        nodes = list(look("Node"))
+        for each in look("DaemonSet"):
+            changes += self.daemons(each, pods.get(uid_of(each), []), nodes)
+        return changes
+
+    def replicate(self, owner: Json, pods: list[Json]) -> list[Change]:
+        """Return pods to make or to delete, and the status of the ReplicaSet."""
+        alive = [pod for pod in pods if not leaving(pod) and not finished(pod)]
+        wanted = 0 if leaving(owner) else int(owner["spec"].get("replicas", 1))
+        changes: list[Change] = [Create(self._pod(owner)) for _ in range(wanted - len(alive))]
+        beside = Counter(pod["spec"].get("nodeName", "") for pod in alive)
+        doomed = sorted(alive, key=lambda pod: _first_to_go(pod, beside[pod["spec"].get("nodeName", "")]))
+        changes += [Delete(pod) for pod in doomed[: max(0, len(alive) - wanted)]]
+        return changes + _status(owner, len(alive), sum(ready(pod) for pod in alive))
+
+    def daemons(self, owner: Json, pods: list[Json], nodes: list[Json]) -> list[Change]:
+        """Return a pod for each node that may have one and lacks it; those of nodes gone are the kubelet's affair."""
+        template = owner["spec"]["template"]
+        running = {pod["spec"].get("nodeName") for pod in pods if not finished(pod)}
+        fitting = [node for node in nodes if _may_run(template, node)]
+        changes: list[Change] = []
+        for node in fitting:
+            if node["metadata"]["name"] not in running:
+                pod = self._pod(owner)
+                pod["spec"]["nodeName"] = node["metadata"]["name"]
+                changes.append(Create(pod))
+        count, healthy = len(pods), sum(ready(pod) for pod in pods)
+        status = {
+            "desiredNumberScheduled": len(fitting),
+            "currentNumberScheduled": count,
+            "numberReady": healthy,
+            "numberAvailable": healthy,
+            "numberMisscheduled": 0,
+            "observedGeneration": owner["metadata"].get("generation", 1),
+        }
+        return changes + _written(owner, status)
+
+    def _pod(self, owner: Json) -> Json:
+        template = owner["spec"]["template"]
+        namespace, name = key_of(owner)
+        meta = template.get("metadata") or {}
+        ending = "".join(self._rng.choices(_ALPHABET, k=5))
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{name}-{ending}",
+                "namespace": namespace,
+                "labels": dict(meta.get("labels") or {}),
+                "annotations": dict(meta.get("annotations") or {}),
+                "ownerReferences": [reference(owner)],
+            },
+            "spec": dict(template["spec"]),
+            "status": {"phase": "Pending"},
+        }
+
+
+def orphans(look: Look) -> list[Json]:
+    """Return the objects whose controller is gone, as the garbage collector finds them."""
+    there = {kind: {uid_of(each) for each in look(kind)} for kind in _CONTROLLERS}
+    found = []
+    for kind in ("Pod", "ReplicaSet"):
+        for each in look(kind):
+            owner = controller_of(each)
+            known = there.get(owner["kind"]) if owner is not None else None
+            if owner is not None and known is not None and owner["uid"] not in known and not leaving(each):
+                found.append(each)
+    return found
+
+
+def deploy(deployment: Json, sets: list[Json]) -> list[Change]:
+    """Return what brings a Deployment's ReplicaSets nearer to it, and its status."""
+    if leaving(deployment):
+        return []
+    wanted = int(deployment["spec"].get("replicas", 1))
+    template = deployment["spec"]["template"]
+    digest = hash_of(template)
+    current = [each for each in sets if (each["metadata"].get("labels") or {}).get(_HASH) == digest]
+    older = [each for each in sets if each not in current]
+    taken = sum(int(each["spec"].get("replicas", 1)) for each in older)
+    most = wanted if not older else max(0, min(wanted, wanted + math.ceil(SURGE * wanted) - taken))
+    changes: list[Change] = []
+    if not current:
+        changes.append(Create(_replica_set(deployment, digest, most)))
+    elif int(current[0]["spec"].get("replicas", 1)) != most:
+        changes.append(Patch(current[0], {"spec": {"replicas": most}}))
+    healthy = sum(_ready_of(each) for each in current)
+    for each in older:
+        have = int(each["spec"].get("replicas", 1))
+        keep = max(0, min(have, wanted - healthy))
+        if have == 0 and not (each.get("status") or {}).get("replicas"):
+            changes.append(Delete(each))
+        elif keep != have:
+            changes.append(Patch(each, {"spec": {"replicas": keep}}))
+    total = sum(int((each.get("status") or {}).get("replicas", 0)) for each in sets)
+    updated = sum(int((each.get("status") or {}).get("replicas", 0)) for each in current)
+    return changes + _status(deployment, total, sum(_ready_of(each) for each in sets), updatedReplicas=updated)
+
+
+def hash_of(template: Json) -> str:
+    """Return the label that tells a template from others."""
+    return hashlib.sha256(msgspec.json.encode(template, order="deterministic")).hexdigest()[:10]
+
+
+def _replica_set(deployment: Json, digest: str, replicas: int) -> Json:
+    namespace, name = key_of(deployment)
+    spec = deployment["spec"]
+    template = spec["template"]
+    marked = {**((template.get("metadata") or {}).get("labels") or {}), _HASH: digest}
+    selector = spec.get("selector") or {}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": f"{name}-{digest}",
+            "namespace": namespace,
+            "labels": marked,
+            "ownerReferences": [reference(deployment)],
+        },
+        "spec": {
+            "replicas": replicas,
+            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), _HASH: digest}},
+            "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": marked}},
+        },
+        "status": {"replicas": 0},
+    }
+
+
+def _ready_of(item: Json) -> int:
+    return int((item.get("status") or {}).get("readyReplicas", 0))
+
+
+def _status(owner: Json, count: int, healthy: int, **more: int) -> list[Change]:
+    seen = owner["metadata"].get("generation", 1)
+    status = {
+        "replicas": count, "readyReplicas": healthy, "availableReplicas": healthy, "observedGeneration": seen, **more
+    }  # fmt: skip
+    return _written(owner, status)
+
+
+def _written(owner: Json, status: Json) -> list[Change]:
+    known = owner.get("status") or {}
+    same = all(known.get(key) == value for key, value in status.items())
+    return [] if same else [Patch(owner, {"status": status}, status=True)]
+
+
+def _first_to_go(pod: Json, beside: int) -> tuple[bool, bool, int, int, str]:
+    """Order as the ReplicaSet controller's: unbound, not Ready, crowded, young.
+
+    The name is in the place of the ages, which are whole seconds.
+    """
+    created = pod["metadata"].get("creationTimestamp") or ""
+    age = -int("".join(filter(str.isdigit, created)) or 0)
+    return bool(pod["spec"].get("nodeName")), ready(pod), -beside, age, pod["metadata"]["name"]
+
+
+def _may_run(template: Json, node: Json) -> bool:
+    pod = {"spec": template["spec"]}
+    return not leaving(node) and labels.node_selected(pod, node)
+
+
+__all__ = ["Owned", "Workloads", "by_controller", "deploy", "hash_of"]

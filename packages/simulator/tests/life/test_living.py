@@ -1,0 +1,89 @@
+"""All behaviours together on a store, without a server and without waiting: time is what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lively import Json, node, workload
+
+from tightship_simulator.api.disruption import compute_budgets
+from tightship_simulator.api.store import Store
+from tightship_simulator.life.changes import Evict, Patch, ready
+from tightship_simulator.life.kubelet import Pace
+from tightship_simulator.life.living import Living, Speeds, apply
+from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
+
+SPEEDS = Speeds(Pace(start=5, stop=5, boot=20), Rules(unneeded=60, taint_delay=5, threshold=0.0))
+
+
+class _Town:
+    def __init__(self, *items: Json, most: int = 3) -> None:
+        self.store = Store(seed=1)
+        self.store.load(items)
+        template = node("template")
+        del template["metadata"]["uid"]
+        self.living = Living(self.store, [NodeGroup("a", template, 1, most)], speeds=SPEEDS)
+        self.now = 0.0
+
+    def until(self, condition: Callable[[], bool], most: float = 300.0) -> None:
+        end = self.now + most
+        while not condition():
+            assert self.now < end, "it did not come to pass in time"
+            self.now += 1.0
+            self.living.step(self.now)
+            compute_budgets(self.store)
+
+    def pods(self) -> list[Json]:
+        return self.store.list("Pod", "shop")
+
+    def all_ready(self, count: int) -> bool:
+        return len(self.pods()) == count and all(map(ready, self.pods()))
+
+
+def _deployment(replicas: int, cpu: str) -> Json:
+    found = workload("Deployment", "web", replicas)
+    found["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    return found
+
+
+def test_a_deployment_comes_to_run_and_brings_the_nodes_that_it_needs() -> None:
+    town = _Town(node("n1"), _deployment(5, "2"))
+    town.until(lambda: town.all_ready(5))
+    assert len(town.store.list("Node")) == 3
+    assert all(ready(each) for each in town.store.list("Node"))
+
+
+def test_what_is_scaled_down_leaves_nodes_that_go() -> None:
+    town = _Town(node("n1"), _deployment(5, "2"))
+    town.until(lambda: town.all_ready(5))
+    town.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=1))
+    town.until(lambda: town.all_ready(1) and len(town.store.list("Node")) == 1)
+    assert town.pods()[0]["spec"]["nodeName"] == town.store.list("Node")[0]["metadata"]["name"]
+
+
+def test_an_evicted_pod_is_replaced_and_a_budget_says_no() -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    town = _Town(node("n1"), _deployment(3, "1"), budget)
+    town.until(lambda: town.all_ready(3))
+    before = {each["metadata"]["uid"] for each in town.pods()}
+    for pod in town.pods():
+        town.living.carry_out([Evict(pod)])
+    assert sum("deletionTimestamp" in each["metadata"] for each in town.pods()) == 1
+    town.until(lambda: town.all_ready(3) and {each["metadata"]["uid"] for each in town.pods()} != before)
+    assert len(before & {each["metadata"]["uid"] for each in town.pods()}) == 2
+
+
+def test_a_guarded_patch_fails_on_an_object_that_has_changed() -> None:
+    town = _Town(node("n1"))
+    read = town.store.get("Node", "n1")
+    town.store.modify("Node", "n1", change=lambda each: each["spec"].update(unschedulable=True))
+    taint = {"key": "k", "effect": "NoSchedule"}
+    town.living.carry_out([Patch(read, {"spec": {"taints": [taint]}}, guarded=True)])
+    assert "taints" not in town.store.get("Node", "n1")["spec"]
+    apply(town.store, Patch(town.store.get("Node", "n1"), {"spec": {"taints": [taint]}}, guarded=True))
+    assert town.store.get("Node", "n1")["spec"]["taints"] == [taint]

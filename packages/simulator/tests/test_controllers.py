@@ -1,0 +1,71 @@
+"""`plan` and `explain` as they are installed, on an embedded cluster made of a generated file; `running/` has `run`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract_api import DEADLINE
+
+from tightship_simulator.api.store import Store
+from tightship_simulator.generate import off_peak_cluster
+from tightship_simulator.serve import EmbeddedCluster
+
+Json = dict[str, Any]
+
+SCRIPTS = Path(sys.executable).parent
+NODES = 12
+
+
+class Fleet:
+    """An embedded cluster, and commands on it."""
+
+    def __init__(self, cluster: EmbeddedCluster, folder: Path) -> None:
+        self.store = cluster.store
+        self.environment = {"KUBECONFIG": str(cluster.kubeconfig(folder / "kubeconfig")), "NO_COLOR": "1"}
+
+    async def told(self, *command: str) -> str:
+        """Run a command to its end and return what it prints."""
+        pipe = asyncio.subprocess.PIPE
+        script = str(SCRIPTS / command[0])
+        process = await asyncio.create_subprocess_exec(
+            script, *command[1:], env=self.environment, stdout=pipe, stderr=pipe
+        )
+        async with asyncio.timeout(DEADLINE):
+            out, complaint = await process.communicate()
+        assert process.returncode == 0, complaint.decode()
+        return out.decode()
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    store = Store()
+    assert store.load(off_peak_cluster(7, NODES)["items"]) == {}
+    async with EmbeddedCluster(store) as cluster:
+        yield Fleet(cluster, tmp_path)
+
+
+async def test_a_plan_of_a_served_cluster_is_that_of_its_file(fleet: Fleet, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps(off_peak_cluster(7, NODES)))
+    served = json.loads(await fleet.told("node-compactor", "plan", "-o", "json"))
+    filed = json.loads(await fleet.told("node-compactor", "plan", "-f", str(file), "-o", "json"))
+    assert served["nodes"]
+    decided = [[(each["name"], each["decision"]) for each in plan["nodes"]] for plan in (served, filed)]
+    assert decided[0] == decided[1]
+
+
+@pytest.mark.parametrize("command", [("node-compactor", "explain"), ("node-refiner", "explain")])
+async def test_a_node_of_a_served_cluster_is_explained(fleet: Fleet, command: tuple[str, ...]) -> None:
+    name = fleet.store.list("Node")[0]["metadata"]["name"]
+    assert name in await fleet.told(*command, name)
+
+
+@pytest.mark.parametrize("controller", ["node-refiner", "hpa-scaler"])
+async def test_the_other_controllers_plan_on_it(fleet: Fleet, controller: str) -> None:
+    assert await fleet.told(controller, "plan")
