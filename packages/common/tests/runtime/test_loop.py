@@ -39,7 +39,7 @@ class Passes:
             await outcome()
 
     async def run(self, interval: float | Callable[[], float] = 0.001, **options: Any) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await every(interval, self, stop=self.stop, **options)
 
 
@@ -189,7 +189,7 @@ async def test_work_in_a_thread_leaves_the_loop_free_and_is_named_meanwhile() ->
     go = threading.Event()
 
     def plan(nodes: int, *, limit: float) -> tuple[int, float]:
-        assert go.wait(10)
+        assert go.wait(60)
         return nodes, limit
 
     running = asyncio.create_task(in_thread(plan, 3, limit=0.5))

@@ -16,12 +16,13 @@ from drain.fake_api import EVENTS, FakeApi, serving
 
 from tightship.kube.cache import CacheCrashed
 from tightship.report import Generator
+from tightship.report.html.model import Page
 from tightship.runtime import serving as frames
 from tightship.runtime.main import Runtime
-from tightship.runtime.page import Page
 from tightship.runtime.serving import Configuration, Frame, serve
 from tightship.settings.loading import SettingsError
 from tightship.settings.process import Name, Ports, Positive, ProcessSettings, load_process, variable
+from tightship_e2e.components import free_ports
 
 CONFIG = "own-config"
 LEASE = "own"
@@ -69,11 +70,11 @@ class Toy:
     def status(self) -> bytes:
         return b'{"toy": true}'
 
-    def page(self) -> Page:
-        return Page("toy")
+    def page(self) -> Callable[[], Page]:
+        return lambda: Page("toy")
 
 
-async def until(condition: Callable[[], object], deadline: float = 30) -> None:
+async def until(condition: Callable[[], object], deadline: float = 90) -> None:
     async with asyncio.timeout(deadline):
         while not condition():  # noqa: ASYNC110 - any condition
             await asyncio.sleep(0.002)
@@ -82,11 +83,11 @@ async def until(condition: Callable[[], object], deadline: float = 30) -> None:
 class Process:
     """A process of a toy."""
 
-    def __init__(self, api: FakeApi, settings: Settings) -> None:
+    def __init__(self, api: FakeApi, settings: Settings, *, careful: bool = False) -> None:
         self.api, self.settings = api, settings
         self.runtime = Runtime()
         self.toys: list[Toy] = []
-        configuration = Configuration(parse, acting=lambda on: on)
+        configuration = Configuration(parse, acting=lambda on: on, lost=(lambda _: False) if careful else None)
         program = Generator("own-controller", "1.2")
         self.task = asyncio.create_task(serve(self.runtime, settings, program, configuration, self._make))
 
@@ -122,6 +123,7 @@ async def api() -> AsyncIterator[FakeApi]:
 
 
 Start = Callable[..., Process]
+REFUSED = "The configuration was refused, environment and defaults stand"
 
 
 @pytest_asyncio.fixture
@@ -130,9 +132,9 @@ async def start(api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("tightship.runtime.campaign.LOOK", 0.01)
     made: list[Process] = []
 
-    def begin(**flags: Any) -> Process:
+    def begin(*, careful: bool = False, **flags: Any) -> Process:
         given = {"kubeconfig": api.kubeconfig(tmp_path), "namespace": "default", **flags}
-        made.append(Process(api, load_process(Settings, {}, given, namespace_file=tmp_path / "none")))
+        made.append(Process(api, load_process(Settings, {}, given, namespace_file=tmp_path / "none"), careful=careful))
         return made[-1]
 
     yield begin
@@ -169,8 +171,29 @@ async def test_a_bad_configuration_is_told_in_an_event(api: FakeApi, start: Star
     await until(lambda: api.objects[EVENTS])
     [event] = api.objects[EVENTS].values()
     assert (event["reason"], event["regarding"]["name"]) == ("ConfigInvalid", CONFIG)
-    assert event["note"] == "on: 'perhaps': allowed are true and false"
+    assert event["note"] == f"{REFUSED}: on: 'perhaps': allowed are true and false"
     assert process.toy.frame.live.current is True
+
+
+async def test_one_that_switches_off_by_being_deleted_is_told_in_an_event_too(api: FakeApi, start: Start) -> None:
+    api.configure(CONFIG, {"on": "true"})
+    process = start(careful=True)
+    await process.passed()
+    api.remove("/api/v1/namespaces/default/configmaps", f"default/{CONFIG}")
+    await until(lambda: api.objects[EVENTS])
+    [event] = api.objects[EVENTS].values()
+    assert event["note"] == f"ConfigMap default/{CONFIG} was deleted, nothing new is begun until it is back"
+    assert process.toy.frame.switched_off()
+
+
+async def test_where_the_starting_one_would_act_a_bad_one_at_the_start_switches_off(api: FakeApi, start: Start) -> None:
+    api.configure(CONFIG, {"on": "perhaps"})
+    process = start(careful=True)
+    await process.passed()
+    assert set(process.toy.passes) == {(False, False)}
+    await until(lambda: api.objects[EVENTS])
+    [event] = api.objects[EVENTS].values()
+    assert "nothing new is begun until there is a good one: on: 'perhaps'" in event["note"]
 
 
 async def test_a_dry_run_writes_nothing_not_even_an_event(api: FakeApi, start: Start) -> None:
@@ -178,7 +201,9 @@ async def test_a_dry_run_writes_nothing_not_even_an_event(api: FakeApi, start: S
     process = start(dry_run=True)
     await process.passed()
     api.configure(CONFIG, {"on": "also perhaps"})
-    await until(lambda: process.toy.frame.live.problems == ("on: 'also perhaps': allowed are true and false",))
+    await until(
+        lambda: process.toy.frame.live.problems == (f"{REFUSED}: on: 'also perhaps': allowed are true and false",)
+    )
     await process.passed()
     await process.ended()
     assert process.writes() == []
@@ -294,8 +319,7 @@ async def test_what_a_replica_waits_for_is_told_until_it_is_ready(
 ) -> None:
     waiting = ["not synced: Pod"]
     monkeypatch.setattr(Toy, "waits_for", lambda _: waiting)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_ports("http")["http"]
     process = start(ports=[port])
     await until(lambda: process.toys)
 

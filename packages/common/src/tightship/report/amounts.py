@@ -43,6 +43,12 @@ def percent(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio * 100:.0f}%"
 
 
+def moved(before: float | None, after: float | None) -> str:
+    """Return ``45% → 51%``, one of both where they are the same."""
+    first, second = percent(before), percent(after)
+    return first if first == second else f"{first} → {second}"
+
+
 def age(seconds: int | None) -> str:
     """Return an age as kubectl writes it, ``-`` where the creation time is unknown."""
     return "-" if seconds is None else format_duration(seconds)

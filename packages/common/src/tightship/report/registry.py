@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tightship.report.as_html import render_html
 from tightship.report.as_json import render_json
 from tightship.report.as_table import render_table
 from tightship.report.as_text import render_text
@@ -18,6 +19,7 @@ PLAN_OUTPUTS: Mapping[str, Callable[[NodePlan, Terminal], str]] = {
     "wide": render_wide,
     "json": render_json,
     "yaml": render_yaml,
+    "html": render_html,
 }
 """Outputs of a plan, the default first."""
 

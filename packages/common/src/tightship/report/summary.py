@@ -37,12 +37,7 @@ def summary_lines(plan: NodePlan, terminal: Terminal) -> list[str]:
     parts.append(("Nodes", outcome, "bold"))
     parts.append(("CPU", _share_line(summary.cpu_milli, cores, arrow, " cores"), ""))
     parts.append(("Memory", _share_line(summary.memory_bytes, memory, arrow, ""), ""))
-    if summary.excess is not None:
-        parts += [("Excess", _excess(summary.excess), "bold"), ("Counted", _counted(summary.excess), "")]
-    if summary.waits_for:
-        text = f"{names(summary.waits_for)}: pods of one node leave one after another, as replacements become Ready"
-        parts.append(("PDB waits", text, ""))
-    parts += [("Scheduler", text, "") for text in _scheduler(plan)]
+    parts += [(label, text, "bold" if label == "Excess" else "") for label, text in besides(plan)]
     widest = max((len(each.reason) for each in summary.kept_by), default=0)
     digits = max((len(f"{each.nodes:,}") for each in summary.kept_by), default=0)
     for number, each in enumerate(summary.kept_by):
@@ -52,6 +47,19 @@ def summary_lines(plan: NodePlan, terminal: Terminal) -> list[str]:
         parts.append(("Kept by" if number == 0 else "", line, "why"))
     parts += [("Warning", clean(text), "bad") for text in plan.warnings]
     return [line for label, text, style in parts for line in labelled(label, text, style, terminal)]
+
+
+def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
+    """Return what there is to say of a plan besides its numbers, each text with its label."""
+    summary = plan.summary
+    if summary.excess is not None:
+        yield "Excess", _excess(summary.excess)
+        yield "Counted", _counted(summary.excess)
+    if summary.waits_for:
+        waits = f"{names(summary.waits_for)}: pods of one node leave one after another, as replacements become Ready"
+        yield "PDB waits", waits
+    for text in _scheduler(plan):
+        yield "Scheduler", text
 
 
 def names(values: Iterable[str]) -> str:

@@ -25,10 +25,9 @@ from tightship.observability.metrics import RunMetrics, new_registry
 from tightship.report import Generator
 from tightship.runtime.campaign import Campaign
 from tightship.runtime.heartbeat import Heartbeat
-from tightship.runtime.http import Content, HttpServer
+from tightship.runtime.http import Content, Draw, HttpServer
 from tightship.runtime.loop import every
 from tightship.runtime.main import Runtime
-from tightship.runtime.page import Page
 from tightship.settings.live import LiveConfig, Report
 from tightship.settings.process import ProcessSettings
 from tightship.settings.sources import ConfigMapSource, FileSource, Source
@@ -52,12 +51,14 @@ def always(settings: object) -> bool:
 class Configuration(Struct, Generic[T], frozen=True):
     """How a controller's live configuration is read: see :class:`tightship.settings.live.LiveConfig`.
 
-    What *parse* makes of no texts at all is in use until there are some, and where there are none. *acting* says
+    What *parse* makes of no texts at all is in use until there are some, and where there are none. Where they were
+    deleted, or can't be used from the start, what *lost* makes of the one in use is, if it is given. *acting* says
     whether a configuration has the controller switched on.
     """
 
     parse: Callable[[Mapping[str, str]], T]
     acting: Callable[[T], bool] = always
+    lost: Callable[[T], T] | None = None
 
 
 class Frame(Struct, Generic[T], frozen=True, kw_only=True):
@@ -120,8 +121,8 @@ class Controller(Protocol):
     def status(self) -> bytes:
         """Return the last pass as JSON."""
 
-    def page(self) -> Page:
-        """Return the same for people."""
+    def page(self) -> Draw:
+        """Return what makes a page of the same for people."""
 
 
 async def serve(
@@ -158,6 +159,7 @@ async def serve(
             _source(run, connection),
             configuration.parse,
             starting=configuration.parse({}),
+            lost=configuration.lost,
             report=lambda report: _reported(report, frame),
             changed=wake,
         )
@@ -250,22 +252,14 @@ def _leads(leads: bool, wake: asyncio.Event) -> None:
 
 
 def _reported(report: Report, frame: Frame[T]) -> None:
-    logger = frame.logger
     frame.metrics.config_valid.set(1 if report.valid else 0)
     if report.valid:
-        log(logger, logging.INFO, "configuration in use", source=report.source, absent=report.absent)
+        log(frame.logger, logging.INFO, "configuration in use", source=report.source, absent=report.absent)
         return
-    for problem in report.problems:
-        log(
-            logger,
-            logging.ERROR,
-            "configuration refused, the last good one stands",
-            source=report.source,
-            error=problem,
-        )
-    if frame.acting():
+    # Who is off writes nothing, but does where this is what has switched it off.
+    if report.notice is not None and (frame.acting() or report.changed):
         regarding = ObjectRef(kind="ConfigMap", name=frame.run.config_map, namespace=frame.run.namespace)
-        frame.events.record(regarding, "Warning", "ConfigInvalid", "; ".join(report.problems), "Configure")
+        frame.events.record(regarding, "Warning", "ConfigInvalid", str(report.notice), "Configure")
 
 
 __all__ = ["Configuration", "Controller", "Frame", "always", "serve"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from hpa_scaler.report.as_html import plan_page, render_html
 from hpa_scaler.report.as_release import render_release
 from hpa_scaler.report.as_table import render_table
 from hpa_scaler.report.as_text import render_text
@@ -17,6 +18,7 @@ PLAN_OUTPUTS: Mapping[str, Callable[[FloorPlan, Terminal], str]] = {
     "wide": render_wide,
     "json": render_json,
     "yaml": render_yaml,
+    "html": render_html,
 }
 """Outputs of a plan, the default first."""
 
@@ -44,4 +46,5 @@ __all__ = [
     "Sights",
     "explanation_document",
     "plan_document",
+    "plan_page",
 ]

@@ -86,8 +86,15 @@ def _queries(hpa: HpaEntry, terminal: Terminal) -> Iterator[str]:
 
 
 def _floors(hpa: HpaEntry, terminal: Terminal) -> Iterator[str]:
+    for label, text in floor_rows(hpa):
+        yield from _row(label, text, terminal)
+
+
+def floor_rows(hpa: HpaEntry) -> Iterator[tuple[str, str]]:
+    """Return every floor that was compared, each with its label."""
     floors = hpa.floors
-    assert floors is not None
+    if floors is None:
+        return
     unlimited = f"{floors.by_ratio} (a ratio of {hpa.ratio:g} is no limit)" if (hpa.ratio or 0) >= 1 else ""
     rows = (
         ("by query", floors.by_query),
@@ -99,9 +106,7 @@ def _floors(hpa: HpaEntry, terminal: Terminal) -> Iterator[str]:
         ("in the window", floors.window),
         ("step up to", floors.raise_to),
     )
-    for label, value in rows:
-        if value is not None:
-            yield from _row(label, str(value), terminal)
+    yield from ((label, str(value)) for label, value in rows if value is not None)
 
 
 def _remembered(detail: HpaDetail, terminal: Terminal) -> Iterator[str]:
@@ -162,4 +167,4 @@ def _folded(text: str, terminal: Terminal, indent: str = "  ") -> Iterator[str]:
     yield from (indent + line for line in terminal.fold(text, indent))
 
 
-__all__ = ["render_text"]
+__all__ = ["floor_rows", "render_text"]

@@ -109,6 +109,7 @@ def _entry(judged: Judged) -> HpaEntry:
         maximum=Move(decision.maximum, decision.target_maximum),
         own_maximum=decision.maximum if inputs is None else inputs.own_maximum,
         replicas=subject.hpa.current_replicas if inputs is None else inputs.replicas,
+        desired_replicas=None if subject.hpa.current_replicas is None else subject.hpa.desired_replicas,
         queries=_queries(judged),
         formula="" if inputs is None else formula(inputs),
         ratio=None if inputs is None else inputs.ratio,

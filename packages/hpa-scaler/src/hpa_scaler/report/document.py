@@ -67,7 +67,8 @@ class CauseEntry(Struct, frozen=True, rename="camel"):
 class HpaEntry(Struct, frozen=True, rename="camel"):
     """One HPA: where its floor is and would be, what that follows from, and every reason, the most important first.
 
-    *own_maximum* is its user's maxReplicas; *floors* is ``null`` where it is skipped.
+    *own_maximum* is its user's maxReplicas; *desired_replicas* is what the HPA itself wants by its status, ``null``
+    where that does not say; *floors* is ``null`` where it is skipped.
     """
 
     namespace: str
@@ -79,6 +80,7 @@ class HpaEntry(Struct, frozen=True, rename="camel"):
     maximum: Move
     own_maximum: int
     replicas: int | None
+    desired_replicas: int | None
     queries: tuple[QueryEntry, ...]
     formula: str
     ratio: float | None

@@ -1,0 +1,1 @@
+"""Pages for people: plain texts and numbers in, one HTML document out. Nothing here knows a controller."""

@@ -1,0 +1,50 @@
+"""Markup made of texts. Whatever is no :class:`Markup` is escaped, once, where it is put in: nobody can forget to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from tightship.report.terminal import clean
+
+VOID = frozenset({"input", "meta"})
+"""Elements of a page that have no end tag."""
+
+
+class Markup(str):
+    """A piece of HTML or SVG as it stands in the document."""
+
+    __slots__ = ()
+
+
+def text(plain: str) -> Markup:
+    """Return *plain* as it can stand anywhere; control characters and changes of direction are written out."""
+    return Markup(escape(clean(plain), quote=True))
+
+
+def tag(name: str, *children: str, **attributes: str | int | bool | None) -> Markup:
+    """Return the element *name*.
+
+    In the names of *attributes* ``_`` stands for ``-``, and one at the end for nothing; ``None`` and ``False`` leave
+    an attribute out, ``True`` writes its name alone.
+    """
+    head = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
+    if name in VOID:
+        return Markup(f"<{name}{head}>")
+    body = "".join(child if isinstance(child, Markup) else text(child) for child in children)
+    return Markup(f"<{name}{head}>{body}</{name}>")
+
+
+def joined(parts: Iterable[str]) -> Markup:
+    """Return *parts* one after the other."""
+    return Markup("".join(part if isinstance(part, Markup) else text(part) for part in parts))
+
+
+def _attribute(key: str, value: str | int | bool) -> str:
+    name = key.rstrip("_").replace("_", "-")
+    if isinstance(value, bool):
+        return f" {name}" if value else ""
+    return f' {name}="{value if isinstance(value, int) else text(value)}"'
+
+
+__all__ = ["VOID", "Markup", "joined", "tag", "text"]

@@ -1,0 +1,206 @@
+"""What a page is made of. Every text is plain; pictures are numbers. See :mod:`tightship.report.html.page`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Tone = Literal["", "good", "warn", "bad", "dim"]
+
+
+class Bar(Struct, frozen=True):
+    """How full a node is: ratios of what can be requested, *now* and *after* a plan, ``None`` where there is nothing.
+
+    *arrived* is the part of *after* that came with pods of others; *gone* says that the node is no more.
+    """
+
+    kind: Literal["cpu", "memory"]
+    now: float | None
+    after: float | None
+    arrived: float = 0.0
+    gone: bool = False
+
+
+MarkKind = Literal["minimum", "after", "wanted", "current", "desired", "maximum"]
+
+
+class Mark(Struct, frozen=True):
+    """A number on a :class:`Scale`."""
+
+    kind: MarkKind
+    value: int
+
+
+class Scale(Struct, frozen=True):
+    """Marks on one line from 0 to *top*; what is more than that is told as being beyond it."""
+
+    marks: tuple[Mark, ...]
+    top: int
+
+
+class Part(Struct, frozen=True):
+    """A number of things, of which *solid* are marked off: a bar as long as its share of *whole*."""
+
+    number: int
+    solid: int
+    whole: int
+
+
+Picture: TypeAlias = Bar | Scale | Part
+
+
+class Cell(Struct, frozen=True):
+    """A text in a table. *number* is set to the right; *detail* stands below in small; *lines* are a list below.
+
+    *to* is the key of the :class:`Entry` that the text leads to; *follows* says that it is the text of something that
+    goes there. *anchor* makes the text a place in the page, *about* a link to such a place.
+    """
+
+    text: str
+    tone: Tone = ""
+    number: bool = False
+    detail: str = ""
+    lines: tuple[str, ...] = ()
+    picture: Picture | None = None
+    to: str = ""
+    follows: bool = False
+    anchor: str = ""
+    about: str = ""
+
+
+class Table(Struct, frozen=True):
+    """Rows under *columns*; *empty* is said where there are none.
+
+    In a table of *filters* the first text of a row is a tag of entries, to filter them by. A *compact* one has its rows
+    side by side.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell | str, ...], ...]
+    empty: str = "none"
+    filters: bool = False
+    compact: bool = False
+
+
+class Fact(Struct, frozen=True):
+    """A figure at the head of the page: *value* large, *name* above it, *detail* below."""
+
+    name: str
+    value: str
+    tone: Tone = ""
+    detail: str = ""
+
+
+class Slot(Struct, frozen=True):
+    """One node of a :class:`Fleet`: the key of its entry, and how full it is by CPU and memory."""
+
+    key: str
+    cpu: Bar
+    memory: Bar
+
+
+class Group(Struct, frozen=True):
+    """Nodes that belong together."""
+
+    name: str
+    slots: tuple[Slot, ...]
+
+
+class Fleet(Struct, frozen=True):
+    """Every node as a bar, before a plan and after it."""
+
+    groups: tuple[Group, ...]
+
+
+class Series(Struct, frozen=True):
+    """A line of a :class:`Chart`: values at its times, ``None`` where there is none. A *step* holds until the next."""
+
+    name: str
+    kind: Literal["traffic", "floor", "replicas", "maximum"]
+    values: tuple[float | None, ...]
+    step: bool = False
+
+
+class Chart(Struct, frozen=True):
+    """Numbers over time; *times* are seconds since 1970, ascending, *unit* is what all values count."""
+
+    times: tuple[float, ...]
+    series: tuple[Series, ...]
+    unit: str
+    label: str
+
+
+class Section(Struct, frozen=True):
+    """A heading with what belongs to it. *half* of the width is enough for it where there is much."""
+
+    heading: str
+    note: str = ""
+    table: Table | None = None
+    fleet: Fleet | None = None
+    chart: Chart | None = None
+    half: bool = False
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A row that can be searched for, selected and opened.
+
+    *key* is its name, unlike any other of the page; *state* one of those of its :class:`Listing`; *tags* are words to
+    filter by; *summary* is what stands there for *details* until they are *opened*.
+    """
+
+    key: str
+    state: str
+    cells: tuple[Cell, ...]
+    tags: tuple[str, ...] = ()
+    summary: Cell
+    details: tuple[Section, ...] = ()
+    opened: bool = False
+
+
+class Listing(Struct, frozen=True):
+    """All that a page is about, one entry each.
+
+    *keys* are those of all entries, in their order; *rows* makes them, one after the other: there may be thousands.
+    *states* are the words of the entries' states and what they mean to people; *noun* is what an entry is called,
+    *hint* what can be searched for; *legend* says what marks on its scales mean.
+    """
+
+    heading: str
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    rows: Callable[[], Iterator[Entry]]
+    states: tuple[tuple[str, str], ...]
+    noun: str
+    hint: str
+    note: str = ""
+    empty: str = "none"
+    legend: tuple[tuple[MarkKind, str], ...] = ()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(self.rows())
+
+
+class Page(Struct, frozen=True):
+    """A whole page.
+
+    *alerts* stand on top of everything. A page that a controller serves has *links* and is fetched anew each *refresh*
+    seconds; where that is 0 it is a file, which loads nothing at all.
+    """
+
+    title: str
+    subtitle: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    alerts: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+    listing: Listing | None = None
+    links: tuple[tuple[str, str], ...] = ()
+    refresh: int = 0
+
+
+SERVED_LINKS = (("status as JSON", "/status"), ("metrics", "/metrics"))
+"""The links of a page that a controller serves."""
+REFRESH = 30
+"""Seconds after which a page that a controller serves is fetched anew."""

@@ -1,0 +1,221 @@
+"""What became of each HPA over time, decision after decision: of a decision log, or as far as a process remembers."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from hpa_scaler.policy import Decision
+from hpa_scaler.reasons import FAILURES, Reason
+from tightship.objects import HorizontalPodAutoscaler
+
+Fate: TypeAlias = Literal["set", "would", "left"]
+"""What became of bounds that were decided on: they were set; they would be, but for a dry run; the HPA was left with
+those it had, as a write did not come to pass, or as far as anybody knows.
+"""
+
+_Columns: TypeAlias = "tuple[array[float], array[float], array[int], array[int], array[int]]"
+"""Times, traffic, floors, maxima and replicas, all of the same length."""
+
+_UNKNOWN = -1
+"""Stands for replicas that are not known."""
+
+
+class Keep(Struct, frozen=True):
+    """How much of an HPA is kept: at most so many *points*, of the last *seconds*, and so many *changes*."""
+
+    points: int
+    seconds: float
+    changes: int
+
+
+class Change(Struct, frozen=True, gc=False):
+    """A bound that moved: when, minReplicas *before* and *after*, maxReplicas after, and the decision's reasons."""
+
+    at: float
+    before: int
+    after: int
+    maximum: int
+    reasons: tuple[str, ...]
+
+
+class Told(Struct, frozen=True):
+    """The story of one HPA as it is told.
+
+    *times* are seconds since 1970, ascending. *traffic* is the replicas that the queries ask for, not rounded, ``None``
+    where one of them has no usable answer; *replicas* are ``None`` where they are not known. *dry* says that the bounds
+    are those that would be set.
+    """
+
+    key: str
+    target: str
+    times: tuple[float, ...]
+    traffic: tuple[float | None, ...]
+    floors: tuple[int, ...]
+    maxima: tuple[int, ...]
+    replicas: tuple[int | None, ...]
+    changes: tuple[Change, ...]
+    dry: bool
+
+
+class HpaStory:
+    """One HPA, decision after decision; of more than there is to *keep* the older points get farther apart.
+
+    A point takes 24 bytes. One that is like those before and after it is none: nothing is drawn otherwise without it.
+    """
+
+    __slots__ = ("_changes", "_columns", "_dry", "_keep", "key", "target")
+
+    def __init__(self, key: str, target: str, keep: Keep | None = None) -> None:
+        self.key = key
+        self.target = target
+        self._keep = keep
+        self._dry = False
+        self._changes: list[Change] = []
+        self._columns: _Columns = (array("d"), array("f"), array("i"), array("i"), array("i"))
+
+    def told(self, until: float = math.inf) -> Told:
+        """Return all of it that was not after *until*."""
+        times, traffic, floors, maxima, replicas = self._columns
+        end = bisect_right(times, until)
+        return Told(
+            key=self.key,
+            target=self.target,
+            times=tuple(times[:end]),
+            traffic=tuple(None if math.isnan(value) else value for value in traffic[:end]),
+            floors=tuple(floors[:end]),
+            maxima=tuple(maxima[:end]),
+            replicas=tuple(None if count == _UNKNOWN else count for count in replicas[:end]),
+            changes=tuple(change for change in self._changes if change.at <= until),
+            dry=self._dry,
+        )
+
+    def add(self, at: float, replicas: int | None, decision: Decision, fate: Fate) -> None:
+        """Add what *decision* came to. It takes the place of what was added of this time, or a later one: an HPA is
+        judged again where it has changed meanwhile, and a clock may have been set back.
+        """
+        self._take_back(at)
+        kept = fate == "left"
+        floor = decision.minimum if kept else decision.target
+        maximum = decision.maximum if kept else decision.target_maximum
+        self._note(at, floor, maximum, decision, fate)
+        times, traffic, floors, maxima, counts = self._columns
+        times.append(at)
+        traffic.append(_traffic(decision))
+        floors.append(floor)
+        maxima.append(maximum)
+        counts.append(_UNKNOWN if replicas is None else replicas)
+        self._dry = fate == "would"
+        if len(times) > 2 and self._row(-1) == self._row(-2) == self._row(-3):
+            self._drop(slice(-2, -1))
+        if self._keep is not None:
+            self._forget(self._keep, at)
+
+    def _note(self, at: float, floor: int, maximum: int, decision: Decision, fate: Fate) -> None:
+        """Note the change, if this is one."""
+        _, _, floors, maxima, _ = self._columns
+        last = (floors[-1], maxima[-1]) if floors else (decision.minimum, decision.maximum)
+        reasons = reasons_of(decision)
+        made = decision.changes and fate == "set"
+        # Set back and set again within one cycle, a bound is what it was.
+        again = made and Reason.CHANGED_BY_OTHERS in reasons
+        if last != (floor, maximum) or again:
+            self._changes.append(Change(at, decision.minimum if made else last[0], floor, maximum, reasons))
+
+    def _take_back(self, at: float) -> None:
+        self._drop(slice(bisect_left(self._columns[0], at), None))
+        while self._changes and self._changes[-1].at >= at:
+            self._changes.pop()
+
+    def _forget(self, keep: Keep, at: float) -> None:
+        times = self._columns[0]
+        edge = at - keep.seconds
+        old = bisect_right(times, edge)
+        if old:
+            # The last of the old ones held until the next.
+            self._drop(slice(old - 1))
+            times[0] = edge
+        if len(times) > keep.points:
+            self._thin(keep.points)
+        del self._changes[: -keep.changes]
+
+    def _thin(self, most: int) -> None:
+        """Leave at most three quarters of *most* points: the last quarter of them as they are, of those before it as
+        few as fill the time; where there is room also those at which a bound moved, or answers ceased or came back.
+        """
+        times, traffic, floors, maxima, _ = self._columns
+        recent = len(times) - most // 4
+        apart = 4 * (times[-1] - times[0]) / most
+        states = list(zip(floors, maxima, map(math.isnan, traffic), strict=True))
+        turns = {number for number in range(1, recent) if states[number] != states[number - 1]}
+        stay = _spread(times[: recent + 1], apart, turns)
+        if len(stay) > most // 2:
+            stay = _spread(times[: recent + 1], apart, ())
+        for number in sorted({*range(recent)} - {*stay}, reverse=True):
+            self._drop(slice(number, number + 1))
+
+    def _row(self, number: int) -> tuple[float | None, int, int, int]:
+        """Return a point but for its time."""
+        _, traffic, floors, maxima, replicas = self._columns
+        value = traffic[number]
+        return None if math.isnan(value) else value, floors[number], maxima[number], replicas[number]
+
+    def _drop(self, which: slice) -> None:
+        for column in self._columns:
+            del column[which]
+
+
+def _spread(times: Sequence[float], apart: float, others: Collection[int]) -> list[int]:
+    """Return the numbers of the first of *times*, of *others*, and of as few as leave none more than *apart*."""
+    stay = [0]
+    for number in range(1, len(times) - 1):
+        if times[number + 1] - times[stay[-1]] > apart or number in others:
+            stay.append(number)
+    return stay
+
+
+class Story:
+    """All HPAs, in the order in which they came."""
+
+    def __init__(self, keep: Keep | None = None) -> None:
+        self._keep = keep
+        self._hpas: dict[str, HpaStory] = {}
+
+    @property
+    def hpas(self) -> Mapping[str, HpaStory]:
+        """The stories by ``namespace/name``."""
+        return self._hpas
+
+    def add(self, at: float, hpa: HorizontalPodAutoscaler, decision: Decision, fate: Fate) -> None:
+        """Add what became of *hpa* at a time."""
+        if hpa.key not in self._hpas:
+            self._hpas[hpa.key] = HpaStory(hpa.key, str(hpa.target), self._keep)
+        self._hpas[hpa.key].add(at, hpa.current_replicas, decision, fate)
+
+    def retain(self, keys: Collection[str]) -> None:
+        """Forget all HPAs but those called *keys*."""
+        self._hpas = {key: each for key, each in self._hpas.items() if key in keys}
+
+
+def reasons_of(decision: Decision) -> tuple[str, ...]:
+    """Return the reasons of *decision*, each once."""
+    return tuple(dict.fromkeys(cause.reason.value for cause in decision.causes))
+
+
+def failed(decision: Decision) -> bool:
+    """Return whether a query had no usable answer."""
+    return any(cause.reason in FAILURES for cause in decision.causes)
+
+
+def _traffic(decision: Decision) -> float:
+    """Return the most that a query asks for, in replicas; NaN where that is not known."""
+    terms = () if decision.inputs is None or failed(decision) else decision.inputs.terms
+    return max((term.exact for term in terms if math.isfinite(term.exact)), default=math.nan)
+
+
+__all__ = ["Change", "Fate", "HpaStory", "Keep", "Story", "Told", "failed", "reasons_of"]

@@ -1,0 +1,337 @@
+"""Pages of floors: a plan, a decision log over time, and what a running controller serves, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hpa_builder import NOW, World, answer, failure, hpa, spec
+from playwright.async_api import Browser, expect
+
+from hpa_scaler.correlated import DropState
+from hpa_scaler.cycle import Cycle, judge_cycle
+from hpa_scaler.decision_log import cycle_line, decision_line, replay
+from hpa_scaler.past import Past
+from hpa_scaler.policy import Decision, Subject, decide
+from hpa_scaler.queries import Query
+from hpa_scaler.report import PLAN_OUTPUTS, FloorPlan, Sights, plan_page
+from hpa_scaler.report.as_replay import LogStory, render_replay
+from hpa_scaler.report.hpa_rows import CHARTED
+from hpa_scaler.rules import Rules
+from hpa_scaler.status import Shown, Situation, nothing_yet, show, show_lately
+from tightship.report import Generator, SettingsView, Source, Terminal
+from tightship.report.html.model import Chart, Page, Scale
+from tightship.report.html.page import render_page
+from tightship.settings.standing import Standing, deleted, refused
+from tightship_e2e.accessibility import assert_accessible
+from tightship_e2e.browser import opened
+
+ROWS = ".listing > tbody > tr"
+HOSTILE = "<script>pwned=1</script>\"' \u2028\u202e"
+
+
+@pytest.fixture
+def plan(data: Path) -> FloorPlan:
+    return msgspec.json.decode((data / "golden" / "plan.json").read_bytes(), type=FloorPlan)
+
+
+def written(path: Path, html: str) -> str:
+    path.write_text(html, encoding="utf-8")
+    return path.as_uri()
+
+
+def scales(plan: FloorPlan) -> dict[str, Scale]:
+    listing = plan_page(plan).listing
+    assert listing is not None
+    found = {entry.key: entry.cells[1].picture for entry in listing.entries}
+    return {key: drawn for key, drawn in found.items() if isinstance(drawn, Scale)}
+
+
+def test_what_is_in_trouble_comes_first(plan: FloorPlan) -> None:
+    listing = plan_page(plan).listing
+    assert listing is not None
+    states = [entry.state for entry in listing.entries]
+    assert states[:5] == ["trouble"] * 5
+    assert "trouble" not in states[5:]
+    keys = [entry.key for entry in listing.entries]
+    assert keys[:5] == sorted(keys[:5])
+    assert keys[5:] == sorted(keys[5:])
+
+
+def test_a_scale_has_every_number_that_is_known(plan: FloorPlan) -> None:
+    marks = {mark.kind: mark.value for mark in scales(plan)["shop/web"].marks}
+    assert marks == {"minimum": 5, "after": 12, "wanted": 12, "desired": 10, "current": 10, "maximum": 40}
+    assert "after" not in {mark.kind for mark in scales(plan)["shop/cart"].marks}
+
+
+def test_a_maximum_far_away_does_not_flatten_the_rest(plan: FloorPlan) -> None:
+    far = msgspec.structs.replace(plan.hpas[-1].maximum, now=5000, after=5000)
+    changed = msgspec.structs.replace(plan, hpas=(msgspec.structs.replace(plan.hpas[-1], maximum=far),))
+    [scale] = scales(changed).values()
+    assert scale.top == 24
+    assert max(mark.value for mark in scale.marks) == 5000
+
+
+def test_the_page_says_what_the_plan_says(plan: FloorPlan) -> None:
+    html = PLAN_OUTPUTS["html"](plan, Terminal())
+    for entry in plan.hpas:
+        assert f"{entry.namespace}/{entry.name}" in html
+        for cause in entry.causes:
+            assert cause.reason in html
+    assert "69 → 105" in html
+    assert "ceil(-0.5 + 231.4/20) = 12" in html
+
+
+def test_the_command_prints_the_page(cli: Any, data: Path) -> None:
+    ended = cli("plan", "-f", data / "shop.yaml", "--outcomes", data / "outcomes.json", "-o", "html")
+    assert (ended.code, ended.out[:15]) == (0, "<!doctype html>")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("dark", [False, True])
+async def test_a_plan_in_a_browser(browser: Browser, plan: FloorPlan, tmp_path: Path, dark: bool) -> None:
+    url = written(tmp_path / "plan.html", PLAN_OUTPUTS["html"](plan, Terminal()))
+    async with opened(browser, url, dark=dark) as (page, watch):
+        await page.get_by_role("searchbox", name="Search").fill("checkout")
+        await expect(page.locator(f"{ROWS}:visible a.name")).to_have_text(["shop/checkout"])
+        await page.locator("#query").fill("")
+        await page.get_by_role("button", name="FollowsRatio").click()
+        await expect(page.locator("#count")).to_have_text("2 of 9 HPAs")
+        await page.get_by_role("button", name="FollowsRatio").click()
+        await page.get_by_label("Show").select_option("trouble")
+        await expect(page.locator("#count")).to_have_text("5 of 9 HPAs")
+        await page.get_by_role("button", name="Open all").click()
+        await page.locator("#n0 a.name").click()
+        await assert_accessible(page)
+        assert (watch.said, watch.asked_for) == ([], [url])
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_hostile_texts_of_a_plan_are_texts(browser: Browser, plan: FloorPlan, tmp_path: Path) -> None:
+    bad = json.loads(msgspec.json.encode(plan).decode())
+    for entry in bad["hpas"]:
+        entry |= {"namespace": HOSTILE, "name": HOSTILE + entry["name"], "target": HOSTILE, "formula": HOSTILE}
+        entry["causes"] = [each | {"detail": HOSTILE, "fix": HOSTILE} for each in entry["causes"]]
+        entry["queries"] = [each | {"query": HOSTILE, "server": HOSTILE} for each in entry["queries"]]
+    found = msgspec.json.decode(json.dumps(bad), type=FloorPlan)
+    url = written(tmp_path / "plan.html", PLAN_OUTPUTS["html"](found, Terminal()))
+    async with opened(browser, url, width=360) as (page, watch):
+        await page.get_by_role("button", name="Open all").click()
+        assert await page.evaluate("[window.pwned, document.scripts.length]") == [None, 1]
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert (watch.said, watch.asked_for) == ([], [url])
+
+
+ASKED = spec(prometheus_query="q", requests_per_replica="10", scale_down_max_ratio="0.5")
+
+
+def asked_of(world: World, minute: int, value: float | None) -> Subject:
+    """What is known of the HPA of *world* at a minute; ``None`` is a query that failed."""
+    outcome = failure() if value is None else answer(value)
+    return Subject(
+        hpa=world.hpa,
+        asked=ASKED,
+        outcomes={Query(ASKED.queries[0].text, ASKED.queries[0].server): outcome},
+        history=world.history,
+        rules=world.rules,
+        now=NOW + 60 * minute,
+    )
+
+
+def told(values: list[float | None]) -> tuple[LogStory, list[bytes]]:
+    """The log of one HPA, a minute between two cycles; ``None`` is a query that failed."""
+    world = World(hpa(3, 60, 10), ASKED, Rules(age_query=""))
+    lines, decisions = [], []
+    for number, value in enumerate(values):
+        subject = asked_of(world, number, value)
+        decision: Decision = decide(subject)
+        decisions.append(decision)
+        lines += [
+            decision_line(str(number), subject, decision),
+            cycle_line(str(number), subject.now, [decision], DropState(), world.rules),
+        ]
+        if decision.changes:
+            world.set(minimum=decision.target, maximum=decision.target_maximum)
+        world.history = decision.written if decision.changes else decision.history
+    return LogStory(), lines
+
+
+def test_a_story_has_a_point_for_each_decision_and_gaps_where_nothing_was_answered() -> None:
+    story, lines = told([100.0, 205.0, None, 50.0])
+    assert replay(lines, story.add).differences == ()
+    one = story.story.hpas["shop/web"].told()
+    assert one.times == (NOW, NOW + 60, NOW + 120, NOW + 180)
+    assert one.traffic == (10.0, 20.5, None, 5.0)
+    assert one.floors[:3] == (10, 21, 21)
+    assert one.replicas == (10, 10, 10, 10)
+    assert (story.decisions["shop/web"], story.unanswered["shop/web"]) == (4, 1)
+    assert [(change.before, change.after) for change in one.changes[:2]] == [(3, 10), (10, 21)]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("dark", [False, True])
+async def test_a_log_over_time_in_a_browser(browser: Browser, tmp_path: Path, dark: bool) -> None:
+    story, lines = told([100.0, 205.0, None, 50.0] * 30)
+    url = written(tmp_path / "log.html", render_replay("hpa-scaler", "log", replay(lines, story.add), story))
+    async with opened(browser, url, width=360, dark=dark) as (page, watch):
+        chart = page.get_by_role("img")
+        await expect(chart).to_be_visible()
+        assert (await chart.locator(".traffic").get_attribute("d") or "").count("M") == 31
+        assert (await chart.locator(".floor").get_attribute("d") or "").count("M") == 1
+        await expect(page.get_by_role("group", name="Changes")).to_contain_text("3 → 10")
+        await assert_accessible(page)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert (watch.said, watch.asked_for) == ([], [url])
+
+
+def test_the_command_draws_a_log_and_still_counts_differences(cli: Any, tmp_path: Path) -> None:
+    _, lines = told([100.0, 205.0])
+    log = tmp_path / "log"
+    log.write_bytes(b"".join(lines))
+    ended = cli("replay", log, "-o", "html")
+    assert (ended.code, ended.out[:15]) == (0, "<!doctype html>")
+    assert "2 decisions of 2 cycles: 0 differences" in ended.out
+    log.write_bytes(b"".join(lines).replace(b'"target":21', b'"target":20'))
+    ended = cli("replay", log, "-o", "html")
+    assert ended.code == 1
+    assert "raise to 20 of 60" in ended.out
+
+
+def test_a_log_without_a_decision_is_a_page_too() -> None:
+    assert "The log has no decision." in render_replay("hpa-scaler", "log", replay([]), LogStory())
+
+
+def sights(judged: Cycle, now: float = NOW) -> Sights:
+    return Sights(
+        generator=Generator("hpa-scaler", "1"),
+        source=Source("cluster", "c"),
+        settings=SettingsView("s", {}),
+        cycle=judged,
+        rules=Rules(),
+        not_enabled=0,
+        now=now,
+    )
+
+
+def served(**changes: Any) -> list[str]:
+    """The alerts of a running controller's page."""
+    subject = Subject(hpa=hpa(), asked=ASKED, now=NOW)
+    given: dict[str, Any] = {"leader": "me", "dry_run": False, "circuits": {"p": "closed"}, **changes}
+    judged = judge_cycle([subject], DropState(), Rules(), NOW)
+    made = show(sights(judged), Situation(**given), Past(NOW, writes=True).lately())
+    page = made.page()
+    assert json.loads(made.json)["plan"]["summary"]["hpas"] == 1
+    assert (page.refresh, page.subtitle[0].partition("; ")[2]) == (30, "leader me")
+    return list(page.alerts)
+
+
+def test_what_only_a_running_controller_knows_stands_on_top() -> None:
+    assert served() == []
+    assert served(
+        dry_run=True, problems=refused(Standing.LAST_GOOD, ("bad: 1",)).sentences, circuits={"p": "open"}
+    ) == [
+        "The configuration was refused, the last good one stands: bad: 1",
+        "Dry run: nothing is changed.",
+        "Server p is left alone: it failed.",
+    ]
+    gone = deleted(Standing.STARTING, "ConfigMap here/ours").sentences
+    assert tuple(served(problems=gone)) == gone
+    assert nothing_yet("hpa-scaler", "Stands by.").page().alerts == ("Stands by.",)
+
+
+def lived(values: list[float | None], *, writes: bool = True) -> tuple[Shown, Past]:
+    """What is served of one HPA, a minute between two cycles; ``None`` is a query that failed."""
+    world, past = World(hpa(3, 60, 10), ASKED, Rules(age_query="")), Past(NOW, writes=writes)
+    for number, value in enumerate(values):
+        subject = asked_of(world, number, value)
+        judged = judge_cycle([subject], DropState(), world.rules, subject.now)
+        [one] = judged.judged
+        past.note(judged, {"u1": "written"} if one.decision.changes and writes else {}, subject.now)
+        if one.decision.changes and writes:
+            world.set(minimum=one.decision.target, maximum=one.decision.target_maximum)
+        world.history = one.decision.written if one.decision.changes and writes else one.decision.history
+    return show(sights(judged, subject.now), Situation("me", not writes, {}), past.lately()), past
+
+
+def charts(page: Page) -> list[Chart]:
+    assert page.listing is not None
+    return [part.chart for entry in page.listing.entries for part in entry.details if part.chart is not None]
+
+
+def test_the_page_of_a_running_controller_has_each_hpa_over_time() -> None:
+    shown, _ = lived([100.0, 205.0, None, 50.0])
+    [chart] = charts(shown.page())
+    lines = {series.kind: series.values for series in chart.series}
+    assert chart.times == (NOW, NOW + 60, NOW + 120, NOW + 180)
+    assert lines["traffic"] == (10.0, 20.5, None, 5.0)
+    assert lines["floor"][:3] == (10, 21, 21)
+    html = render_page(shown.page())
+    assert "3 → 10" in html
+    assert "since 2027-01-15T08:00:00Z it leads" in html
+    assert "With --decision-log FILE all of it is kept" in html
+    assert html.index("10 → 21") < html.index("3 → 10")
+
+
+def test_the_status_does_not_grow_with_what_is_remembered() -> None:
+    short, long = lived([100.0, 205.0]), lived([100.0, 205.0] * 50)
+    assert len(long[0].json) - len(short[0].json) < 100
+    assert len(render_page(long[0].page())) - len(render_page(short[0].page())) > 1000
+
+
+def test_a_dry_run_shows_the_floor_that_would_be_set() -> None:
+    shown, _ = lived([100.0, 205.0, 205.0, 150.0], writes=False)
+    page = shown.page()
+    [chart] = charts(page)
+    floors = {series.name: series.values for series in chart.series}["minReplicas that would be set"]
+    assert floors == (10, 21, 21, 15)
+    assert page.listing is not None
+    assert "since 2027-01-15T08:00:00Z it makes a dry run" in page.listing.note
+
+
+def test_a_page_has_what_was_remembered_when_it_was_shown() -> None:
+    """However late it is drawn: the same page is the same for everybody who asks for it."""
+    shown, past = lived([100.0, 205.0])
+    before = render_page(shown.page())
+    subject = Subject(hpa=hpa(21, 60, 10), asked=ASKED, now=NOW + 120)
+    past.note(judge_cycle([subject], DropState(), Rules(), subject.now), {}, subject.now)
+    assert render_page(shown.page()) == before
+    assert render_page(show_lately(shown.json, past.lately()).page()) != before
+
+
+def test_after_the_first_cycle_there_is_no_line_to_draw_yet() -> None:
+    shown, _ = lived([100.0])
+    assert charts(shown.page()) == []
+    assert "3 → 10" in render_page(shown.page())
+
+
+def test_of_very_many_hpas_the_first_ones_have_what_was() -> None:
+    past, many = Past(NOW, writes=True), range(CHARTED + 5)
+    for number in range(2):
+        now = NOW + 60 * number
+        subjects = [Subject(hpa=hpa(name=f"w{each:04}", uid=f"u{each}"), asked=ASKED, now=now) for each in many]
+        judged = judge_cycle(subjects, DropState(), Rules(), now)
+        past.note(judged, {}, now)
+    page = show(sights(judged), Situation("me", False, {}), past.lately()).page()
+    assert len(charts(page)) == CHARTED
+    assert page.listing is not None
+    assert "Only the first 1,000 rows have it here." in page.listing.note
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("dark", [False, True])
+async def test_the_page_of_a_running_controller_in_a_browser(browser: Browser, tmp_path: Path, dark: bool) -> None:
+    shown, _ = lived([100.0, 205.0, None, 50.0] * 30)
+    url = written(tmp_path / "live.html", render_page(msgspec.structs.replace(shown.page(), refresh=0)))
+    async with opened(browser, url, width=360, dark=dark) as (page, watch):
+        chart = page.get_by_role("img")
+        await expect(chart).to_be_hidden()
+        await page.locator("#n0 summary").click()
+        await expect(chart).to_be_visible()
+        assert (await chart.locator(".traffic").get_attribute("d") or "").count("M") == 31
+        await expect(page.get_by_role("group", name="Changes")).to_contain_text("→")
+        await assert_accessible(page)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert (watch.said, watch.asked_for) == ([], [url])

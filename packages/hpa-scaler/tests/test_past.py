@@ -1,0 +1,110 @@
+"""What the running controller remembers for its page: by how each write ended, of HPAs that are there, in one piece."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hpa_builder import NOW, hpa, judge, spec
+
+from hpa_scaler.correlated import DropState, count_drops, judge_drops
+from hpa_scaler.cycle import Cycle, Judged
+from hpa_scaler.past import KEPT, Past
+from hpa_scaler.policy import Subject
+from hpa_scaler.report.story import Told
+from hpa_scaler.rules import Rules
+from hpa_scaler.sending import ENDINGS, Ending
+from hpa_scaler.spec import Spec
+
+ASKED = spec(prometheus_query="q", requests_per_replica="10")
+DRY = spec(prometheus_query="q", requests_per_replica="10", dry_run="true")
+
+
+def cycle(rate: float, *names: str, minimum: int = 3, asked: Spec = ASKED) -> Cycle:
+    """A cycle of HPAs that all ask the same."""
+    made = []
+    for name in names or ("web",):
+        thing = hpa(minimum, 50, 5, name=name, uid=f"uid-{name}")
+        decision = judge(thing, asked, rate)
+        made.append(Judged(Subject(hpa=thing, asked=asked, now=NOW), decision, decision))
+    count = count_drops([each.first for each in made], Rules())
+    return Cycle(tuple(made), count, judge_drops(count, DropState(), Rules(), NOW))
+
+
+def told(past: Past, name: str = "web") -> Told | None:
+    return past.lately().told(f"shop/{name}")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_only_what_was_written_became_of_it(ending: Ending) -> None:
+    past = Past(NOW, writes=True)
+    past.note(cycle(72), {"uid-web": ending}, NOW)
+    found = told(past)
+    if ending == "gone":
+        assert found is None
+        return
+    assert found is not None
+    assert found.floors == ((8,) if ending == "written" else (3,))
+    assert [change.after for change in found.changes] == ([8] if ending == "written" else [])
+    assert not found.dry
+
+
+def test_a_change_that_it_did_not_come_to_is_none() -> None:
+    past = Past(NOW, writes=True)
+    past.note(cycle(72), {}, NOW)
+    found = told(past)
+    assert found is not None
+    assert (found.floors, found.changes) == ((3,), ())
+
+
+@pytest.mark.parametrize(("writes", "asked"), [(False, ASKED), (True, DRY)])
+def test_a_dry_run_of_all_or_of_one_has_what_would_be(writes: bool, asked: Spec) -> None:
+    past = Past(NOW, writes=writes)
+    past.note(cycle(72, asked=asked), {"uid-web": "written"} if writes else {}, NOW)
+    found = told(past)
+    assert found is not None
+    assert (found.floors, found.dry) == ((8,), True)
+
+
+def test_what_is_gone_is_forgotten() -> None:
+    past = Past(NOW, writes=True)
+    past.note(cycle(72, "web", "cart"), {}, NOW)
+    past.retain({"shop/cart"})
+    assert told(past) is None
+    assert told(past, "cart") is not None
+
+
+def test_who_looks_while_it_is_added_to_sees_whole_points(often: None) -> None:
+    past, names = Past(NOW, writes=True), [f"web-{number}" for number in range(4)]
+    cycles = [cycle(30 + 10 * number, *names) for number in range(4)]
+
+    def live() -> None:
+        for number in range(3 * KEPT.points):
+            endings = {f"uid-{name}": "written" for name in names}
+            past.note(cycles[number % 4], endings, NOW + 75 * number)
+
+    living = threading.Thread(target=live)
+    living.start()
+    looks = 0
+    while living.is_alive() or not looks:
+        for name in names:
+            found = told(past, name)
+            if found is not None:
+                looks += 1
+                assert {len(each) for each in (found.traffic, found.floors, found.maxima, found.replicas)} == {
+                    len(found.times)
+                }
+                assert list(found.times) == sorted(set(found.times))
+                assert len(found.times) <= KEPT.points
+    living.join()
+
+
+@pytest.fixture
+def often() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
