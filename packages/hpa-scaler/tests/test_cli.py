@@ -33,7 +33,7 @@ def floors(ended: Any) -> dict[str, tuple[int, int]]:
     [
         ((), "usage: hpa-scaler"),
         (("plan", "--nonsense"), "unrecognized arguments: --nonsense"),
-        (("plan", "-o", "html"), "invalid choice: 'html'"),
+        (("plan", "-o", "pdf"), "invalid choice: 'pdf'"),
         (("plan", "-n", "a", "-A"), "not allowed with"),
         (("plan", "-l", "a in b"), "'a in b' is no requirement; allowed are"),
         (("plan", "-f", "x", "--context", "y"), "give only one of them"),

@@ -44,6 +44,19 @@ def test_who_sets_it_back_again_and_again_is_left_alone_for_a_while() -> None:
     assert decision.causes[0].fix.startswith("remove the line minReplicas from the manifest")
 
 
+def test_what_they_set_in_a_contest_is_written_down_once() -> None:
+    """A restart would otherwise take a later value of theirs that equals what we had set for our own."""
+    world = World(hpa(3), ASKED, RULES)
+    fighting(3, world)
+    world.set(minimum=7)
+    decision = world.cycle(100)
+    assert (decision.reason, decision.pending, decision.history.applied_min) == ("Contested", True, None)
+    assert not world.cycle(100).pending
+    world.set(minimum=10)
+    assert world.cycle(100).minimum == 10
+    assert world.history.applied_min is None
+
+
 def test_the_pause_ends_and_grows() -> None:
     world = World(hpa(3), ASKED, RULES)
     actions = fighting(30, world)

@@ -71,3 +71,16 @@ def test_what_is_not_pending_any_more_is_still_noted_and_a_vanished_hpa_is_not()
     noted = noted_after([waiting], {waiting.uid: "written"}, {})
     assert noted_after([on.cycle(75)], {}, noted) == noted
     assert noted_after([], {}, noted) == {}
+
+
+def test_that_a_bound_is_the_users_own_again_is_worth_a_note() -> None:
+    """Else one of theirs that is what the annotation says we set would be taken for ours after a restart."""
+    on = world(spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="0"))
+    assert on.cycle(200).changes
+    on.set(minimum=10)
+    taken = on.cycle(100)
+    assert not taken.changes
+    assert is_due(taken, {})
+    assert is_due(taken, {taken.uid: frozenset()})
+    noted = noted_after([taken], {taken.uid: "written"}, {})
+    assert not is_due(on.cycle(100), noted)

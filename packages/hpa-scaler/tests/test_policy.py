@@ -31,7 +31,8 @@ from hpa_scaler.queries import Answer, Failure, Query
 from hpa_scaler.reasons import FAILURES, Reason
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
-from hpa_scaler.spec import Problems, QuerySpec
+from hpa_scaler.spec import Problems, QuerySpec, Spec
+from tightship.durations import format_duration
 from tightship.objects.node import Condition
 
 PLAIN = spec(prometheus_query=QUERY, requests_per_replica="10")
@@ -595,8 +596,8 @@ def test_a_dry_run_decides_all_the_same() -> None:
 # Sources that can't know.
 
 
-def aged(seconds: float) -> dict[Query, Any]:
-    return {Query("time() - min(min_over_time(timestamp(up)[300s:15s]))"): answer(seconds)}
+def aged(seconds: float, asked: str = "300s:15s") -> dict[Query, Any]:
+    return {Query(f"time() - min(min_over_time(timestamp(up)[{asked}]))"): answer(seconds)}
 
 
 def test_a_server_whose_data_are_old_enough_lowers_at_once() -> None:
@@ -625,6 +626,35 @@ def test_it_is_said_how_the_age_is_known() -> None:
 
 def test_a_query_that_does_not_look_back_needs_no_age() -> None:
     assert judge(hpa(10), PLAIN, 40).target == 4
+
+
+def falling_back(**named: str) -> Spec:
+    return spec(prometheus_query="sum(load) or vector(0)", requests_per_replica="10", **named)
+
+
+def test_a_query_that_is_answered_without_data_waits_for_two_minutes_of_them() -> None:
+    """A server that has just begun answers it with 0, and no outage needs to have been seen."""
+    asked = falling_back(lowering_window="0")
+    for age in (0, 60, 113):
+        decision = judge(hpa(10), asked, 0, others=aged(age, "120s:6s"))
+        assert (decision.target, decision.reason) == (10, "ColdSource")
+        assert decision.causes[0].fix == f"wait {format_duration(120 - age)}"
+    assert judge(hpa(10), asked, 0, others=aged(120, "120s:6s")).target == 3
+    assert judge(hpa(10), asked, 400, others=aged(0, "120s:6s")).target == 40
+
+
+def test_what_falls_back_is_lowered_no_sooner_than_it_is_known_to_have_fallen() -> None:
+    world = World(hpa(10, 50, 10), falling_back(), Rules())
+    assert world.cycle(100, others=aged(120, "120s:6s")).target == 10
+    targets = [world.cycle(0, others=aged(120, "120s:6s")).target for _ in range(8)]
+    assert targets == [10] * 5 + [3] * 3, "two minutes and five, of which 75 s were gone"
+
+
+@pytest.mark.parametrize(("said", "waits"), [("0s", False), ("30s", True)])
+def test_how_long_a_fallback_is_not_believed_can_be_said(said: str, waits: bool) -> None:
+    decision = judge(hpa(10), falling_back(query_range=said), 0, others=aged(10, "30s:2s"))
+    assert ("ColdSource" in reasons(decision)) is waits
+    assert decision.target == (10 if waits else 3)
 
 
 def test_a_server_without_an_age_has_to_answer_for_the_whole_range() -> None:

@@ -90,6 +90,25 @@ def test_what_is_not_understood_is_said_so(query: str, seconds: float) -> None:
     assert not found.readable
 
 
+@pytest.mark.parametrize(
+    ("query", "falls_back"),
+    [
+        ("sum(x) or vector(0)", True),
+        ("sum(x)\nOR # or not\n on() vector (0)", True),
+        ("(sum(x) or (vector(1) * 0)) / 2", True),
+        ("sum(rate(x[5m])) or absent(x) * 0", True),
+        ("max(absent_over_time(x[5m]) or x)", True),
+        ("sum(x) + vector(0)", False),
+        ("x or y", False),
+        ("vector or on(vector) y", False),
+        ('x{a="or vector(0)"}', False),
+        ("x # or vector(0)", False),
+    ],
+)
+def test_a_query_that_is_answered_without_data_is_told_from_one_that_is_not(query: str, falls_back: bool) -> None:
+    assert lookback(query).falls_back is falls_back
+
+
 def test_a_query_too_long_to_be_remembered_is_read_all_the_same() -> None:
     long = f'rate(x{{app="{"a" * LONGEST_REMEMBERED}"}}[5m])'
     assert lookback(long) == lookback("rate(x[5m])")

@@ -15,6 +15,7 @@ from hpa_scaler.correlated import DropState
 from hpa_scaler.decision_log import cycle_line, decision_line, replay
 from hpa_scaler.golang import INT32_MAX
 from hpa_scaler.history import Floor, History
+from hpa_scaler.noting import Noted, is_due, noted_after
 from hpa_scaler.policy import Decision, Subject, decide
 from hpa_scaler.queries import Answer, Failure, Outcome, queries_of, value_query
 from hpa_scaler.reasons import FAILURES, Reason
@@ -224,7 +225,9 @@ def test_a_decision_says_why_and_changes_only_what_it_says(subject: Subject) -> 
 Step = tuple[str, int, float]
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["cycle", "cycle", "cycle", "cycle", "min", "max", "replicas"]), st.integers(1, 60), values
+        st.sampled_from(["cycle", "cycle", "cycle", "cycle", "min", "as noted", "max", "replicas"]),
+        st.integers(1, 60),
+        values,
     ),
     min_size=1,
     max_size=25,
@@ -242,19 +245,25 @@ def written(thing: HorizontalPodAutoscaler, decision: Decision, asked: Spec, now
     )
 
 
-@given(specs, autoscalers(), steps, st.booleans())
+@given(specs, autoscalers(), steps, st.booleans(), st.sampled_from([1, 2, 3, 10**6]))
 def test_after_anything_the_user_gets_their_last_own_bounds_back(
-    asked: Spec, thing: HorizontalPodAutoscaler, steps: list[Step], restarted: bool
+    asked: Spec, thing: HorizontalPodAutoscaler, steps: list[Step], restarted: bool, resets: int
 ) -> None:
-    rules = Rules(age_query="", cold_guard=False, contest_resets=10**6)
+    rules = Rules(age_query="", cold_guard=False, contest_resets=resets)
     history, now = History(), NOW
+    noted: Noted = {}
     own_min, own_max = thing.min_replicas, thing.max_replicas
-    for what, number, value in steps:
+    for step, drawn, value in steps:
+        # As noted is the number that a process that begins anew would take for what it had set.
+        noted_min = state_of(thing, "estafette.io")[0].history.applied_min
+        what, number = ("min", noted_min or drawn) if step == "as noted" else (step, drawn)
         if what == "cycle":
             outcomes = {value_query(each): Answer(1, value) for each in asked.queries}
             decision = decide(Subject(hpa=thing, asked=asked, outcomes=outcomes, history=history, rules=rules, now=now))
             history = decision.written if decision.changes else decision.history
-            thing = written(thing, decision, asked, now) if decision.changes else thing
+            writes = decision.changes or is_due(decision, noted)
+            thing = written(thing, decision, asked, now) if writes else thing
+            noted = noted_after([decision], {decision.uid: "written"} if writes else {}, noted)
             now += CYCLE
         elif what == "replicas":
             thing = msgspec.structs.replace(thing, current_replicas=number)

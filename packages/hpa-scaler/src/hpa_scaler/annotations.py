@@ -152,7 +152,7 @@ class _Reader:
             queries=tuple(self._queries()),
             series=self._value("several-series", "max"),
             missing=msgspec.structs.replace(missing, after=self._value("missing-data-after", missing.after)),
-            query_range=self._value("query-range", 0.0),
+            query_range=self._value("query-range", None),
             ratio=self._value("scale-down-max-ratio", 1.0),
             rollout_check=self._value("enable-scale-down-ratio-deployment-checking", False),
             up_ratio=self._value("scale-up-max-ratio", None),

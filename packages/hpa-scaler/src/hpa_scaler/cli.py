@@ -18,6 +18,7 @@ from hpa_scaler.options import ORDERS, add_options
 from hpa_scaler.outcome_file import OutcomeFileError, encode_outcomes
 from hpa_scaler.release_command import add_release
 from hpa_scaler.report import EXPLANATION_OUTPUTS, PLAN_OUTPUTS, Sights, explanation_document, plan_document
+from hpa_scaler.report.as_replay import LogStory, render_replay, replayed
 from hpa_scaler.run_command import add_run
 from hpa_scaler.run_settings import PROGRAM
 from tightship.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
@@ -89,7 +90,15 @@ def build_parser() -> Parser:
         epilog=_EXITS,
         description="Make every decision of a decision log again, offline, and print each that comes out otherwise.",
     )
-    again.usage = f"{PROGRAM} replay LOG"
+    again.usage = f"{PROGRAM} replay [-o html] LOG"
+    again.add_argument(
+        "-o",
+        "--output",
+        choices=("text", "html"),
+        default="text",
+        metavar="FORM",
+        help="text: the differences; html: a page of each HPA's traffic, floor and replicas over time (default: text)",
+    )
     again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
     add_logging_arguments(again)
     again.set_defaults(run=_replay)
@@ -133,15 +142,18 @@ def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
 
 def _replay(arguments: argparse.Namespace) -> int:
     raw, name = read_bytes(arguments.log)
+    story = LogStory()
+    drawn = arguments.output == "html"
     try:
-        found = replay(unpack(raw).splitlines())
+        lines = unpack(raw).splitlines()
+        found = replay(lines, story.add) if drawn else replay(lines)
     except (LogError, DocumentError) as error:
         raise CliError(f"{name}: {error}") from error
-    differences = "".join(f"{each}\n" for each in found.differences)
-    unended = f", {found.unended} of them cut off" if found.unended else ""
-    cycles = found.cycles + found.unended
-    total = f"{found.decisions:,} decisions of {cycles:,} cycles{unended}: {len(found.differences):,} differences\n"
-    write_document(differences + total, always_utf8=False)
+    if drawn:
+        write_document(render_replay(PROGRAM, name, found, story), always_utf8=True)
+    else:
+        differences = "".join(f"{each}\n" for each in found.differences)
+        write_document(f"{differences}{replayed(found)}\n", always_utf8=False)
     return EXIT_ERROR if found.differences else 0
 
 

@@ -6,7 +6,7 @@ back, each has to give what it gave then; the first word of a difference is the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -151,8 +151,12 @@ def subject_of(line: DecisionLine) -> Subject:
     )
 
 
-def replay(lines: Iterable[bytes]) -> Replay:
-    """Make every decision of a log again. Raises :class:`LogError` for a line that can't be read."""
+def _nothing(line: DecisionLine, decision: Decision) -> None:
+    del line, decision
+
+
+def replay(lines: Iterable[bytes], tell: Callable[[DecisionLine, Decision], None] = _nothing) -> Replay:
+    """Make every decision of a log again, and *tell* each. Raises :class:`LogError` for a line that can't be read."""
     differences: list[Difference] = []
     decisions = cycles = 0
     going: dict[str, list[Decision]] = {}
@@ -162,6 +166,7 @@ def replay(lines: Iterable[bytes]) -> Replay:
             going.setdefault(line.cycle, []).append(decision)
             decisions += 1
             final = decision if line.drop is None else hold_lowering(decision, line.drop)
+            tell(line, final)
             differences += _compared(number, line, Result.of(final))
         else:
             cycles += 1

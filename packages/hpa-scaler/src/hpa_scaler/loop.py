@@ -27,6 +27,7 @@ from hpa_scaler.journal import Journal
 from hpa_scaler.memory import Memory
 from hpa_scaler.metrics import Round, ScalerMetrics
 from hpa_scaler.noting import Noted, noted_after
+from hpa_scaler.past import Past
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.queries import Outcomes
 from hpa_scaler.reacting import Reactor
@@ -36,16 +37,17 @@ from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
 from hpa_scaler.run_settings import RunSettings
 from hpa_scaler.seeing import Seen, look_at_fleet, returns_of
+from hpa_scaler.sending import Ending
 from hpa_scaler.settings import ScalerSettings
 from hpa_scaler.sighting import Selection, fleet_of_cluster
-from hpa_scaler.status import Situation, nothing_yet, show
+from hpa_scaler.status import Situation, nothing_yet, show, show_lately
 from hpa_scaler.targets import LONGEST, look_at
 from tightship.kube.errors import KubeError
 from tightship.kube.pace import TokenBucket
 from tightship.observability.logging import log
 from tightship.report.document import Source
+from tightship.runtime.http import Draw
 from tightship.runtime.loop import in_thread
-from tightship.runtime.page import Page
 from tightship.runtime.serving import Frame
 
 T = TypeVar("T")
@@ -109,6 +111,7 @@ class ScalerLoop:
         self._drops = DropState()
         self._noted: Noted = {}
         self._last: Todo | None = None
+        self._past = Past(clock(), writes=False)
         self._shown = nothing_yet(frame.program.name, "No cycle has been made yet.")
         self.reactor = Reactor(
             frame.connection, self._memory, self._applier, metrics, may=self._may, logger=self._log, clock=clock
@@ -128,8 +131,8 @@ class ScalerLoop:
         """Return the last cycle as JSON."""
         return self._shown.json
 
-    def page(self) -> Page:
-        """Return the same for people."""
+    def page(self) -> Draw:
+        """Return what makes a page of the same for people."""
         return self._shown.page
 
     async def once(self) -> None:
@@ -179,6 +182,7 @@ class ScalerLoop:
         self._drops = DropState()
         self._noted = {}
         self._last = self.reactor.last = None
+        self._past = Past(self._clock(), writes=term is not None and term.writes)
 
     def _stand_by(self) -> None:
         frame = self._frame
@@ -201,6 +205,7 @@ class ScalerLoop:
         del fleet
         self._memory.retain({hpa.uid for hpa in (*seen.opted_in, *seen.others)})
         self._herald.retain(seen.asked.keys())
+        self._past.retain({hpa.key for hpa in seen.opted_in})
         outcomes, rollouts = await self._in_time(self._ask(seen, settings), ground)
         async with self.reactor.lock:
             present = await self._in_time(self.reactor.refreshed(seen.opted_in), ground)
@@ -218,9 +223,12 @@ class ScalerLoop:
             await in_thread(self._journal.append, log_lines(cycle, name, before, rules, seen.now))
         self._herald.drops(cycle.verdict.cause)
         if ground.term.writes:
-            await self._write(cycle, seen, ground)
+            final, endings = await self._write(cycle, seen, ground)
         else:
             self._pretend(cycle, seen)
+            final, endings = cycle, {}
+        await in_thread(self._past.note, final, endings, seen.now)
+        self._shown = show_lately(self._shown.json, self._past.lately())
         self._say(cycle, seen, ground.term)
 
     async def _ask(self, seen: Seen, settings: ScalerSettings) -> tuple[Outcomes, Mapping[str, Rollout]]:
@@ -273,9 +281,10 @@ class ScalerLoop:
         )
         situation = Situation(frame.elector.holder, frame.run.dry_run, circuits, frame.live.problems)
         self._metrics.show(told)
-        self._shown = await in_thread(show, sights, situation)
+        self._shown = await in_thread(show, sights, situation, self._past.lately())
 
-    async def _write(self, cycle: Cycle, seen: Seen, ground: _Ground) -> None:
+    async def _write(self, cycle: Cycle, seen: Seen, ground: _Ground) -> tuple[Cycle, Mapping[str, Ending]]:
+        """Write, and return what became of the cycle in the end, and how each write ended."""
         rules = ground.rules
         todo = Todo(
             cycle, returns_of(seen, rules, self._memory), self._noted, ground.settings.defaults, rules, seen.now
@@ -297,6 +306,7 @@ class ScalerLoop:
                 lines = _again_lines(applied, f"{seen.now:.3f}-again", cycle.verdict.cause, rules, seen.now)
                 await in_thread(self._journal.append, lines)
         self._metrics.counted(final, seen.passed_over, applied.endings)
+        return final, applied.endings
 
     def _pretend(self, cycle: Cycle, seen: Seen) -> None:
         """Remember and tell what would be, in a dry run."""

@@ -1,9 +1,10 @@
-"""When it is worth a write that a floor waits. Pure.
+"""When it is worth a write that a floor waits, or that somebody else has set it. Pure.
 
 What a lowering waits for is kept in memory, and written into the state annotation once, so that a restart need not wait
 anew. A query that wobbles begins to wait in every other cycle: a note each time would be a write each time, for next to
 nothing. Only what a restart would make forget to the unsafe side is worth another: that there was an incident, or a gap
-in the answers.
+in the answers, or that a bound is the user's own again: if they later set it to what the annotation says we had set, it
+would be taken for ours.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from hpa_scaler.reasons import Reason
 from hpa_scaler.sending import Ending
 
 Noted: TypeAlias = Mapping[str, frozenset[Reason]]
-"""HPAs whose wait was written down since their bounds changed last, by uid, with which of :data:`UNSAFE` they have."""
+"""HPAs of which that was written down since their bounds changed last, by uid, with their share of :data:`UNSAFE`."""
 
-UNSAFE = frozenset({Reason.INCIDENT_HOLD, Reason.COLD_SOURCE})
-"""Reasons to wait that a process which begins anew can't see for itself."""
+UNSAFE = frozenset({Reason.INCIDENT_HOLD, Reason.COLD_SOURCE, Reason.CHANGED_BY_OTHERS})
+"""What a process that begins anew can't see for itself."""
 
 
 def is_due(decision: Decision, noted: Noted) -> bool:
-    """Whether what *decision* waits for is to be written down."""
+    """Whether what a restart would forget of *decision* is to be written down."""
     if not decision.pending or decision.dry_run:
         return False
     known = noted.get(decision.uid)

@@ -36,7 +36,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     is for how many seconds the data are known to be whole.
 
     *history* is to be remembered whatever happens, *written* instead where the change was written. *pending* is whether
-    a lower floor waits for something that a restart would forget.
+    a restart would forget something: what a lower floor waits for, or that a bound is the user's own again.
     """
 
     namespace: str
@@ -172,6 +172,7 @@ class _Judgement:
         maximum = inputs.maximum if fight is not None else solution.maximum
         changes = (solution.target, maximum) != (inputs.minimum, inputs.maximum)
         action = _action(inputs.minimum, solution.target)
+        waits = action == "hold" and solution.wanted < inputs.minimum
         return Decision(
             namespace=self._hpa.namespace,
             name=self._hpa.name,
@@ -188,7 +189,7 @@ class _Judgement:
             dry_run=self._spec.dry_run,
             history=self._history,
             written=self._written(solution.target, maximum) if changes else self._history,
-            pending=action == "hold" and solution.wanted < inputs.minimum and fight is None,
+            pending=(waits and fight is None) or (self._own.changed is not None and not changes),
         )
 
     def _inputs(self) -> Inputs:

@@ -2,7 +2,7 @@
 
 A scanner, no parser: it follows parentheses, skips strings, comments and label matchers, and adds up what nests. So
 ``max_over_time(rate(x[5m])[1h:1m] offset 1d)`` looks back a day, an hour and five minutes. What a recording rule hides
-can't be seen here.
+can't be seen here. Told as well is whether a query falls back to a value, as ``sum(x) or vector(0)`` does.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 
 _DURATION = r"(?:[0-9]+(?:ms|[smhdwy]))+|[0-9]+(?:\.[0-9]+)?"
 _PART = re.compile(r"([0-9]+)(ms|[smhdwy])", re.ASCII)
 _PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
+_STAND_INS = frozenset({"vector", "absent", "absent_over_time"})
+"""Functions that answer where there are no data."""
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -33,10 +35,14 @@ _TOKEN = re.compile(
 
 
 class Lookback(Struct, frozen=True):
-    """How far back a query looks, in *seconds*. Not *readable* where a range or an offset could not be understood."""
+    """How far back a query looks, in *seconds*. Not *readable* where a range or an offset could not be understood.
+
+    One that *falls_back* is answered also where there are no data.
+    """
 
     seconds: float
     readable: bool = True
+    falls_back: bool = False
 
 
 REMEMBERED = 16_384
@@ -70,6 +76,9 @@ class _Scanner:
         self._readable = True
         self._bracket: list[str] | None = None
         self._in_matchers = False
+        self._last_word = ""
+        self._either = False
+        self._stands_in = False
 
     def take(self, token: re.Match[str]) -> None:
         kind, text = token.lastgroup, token[0]
@@ -90,10 +99,14 @@ class _Scanner:
 
     def result(self) -> Lookback:
         self._fold()
-        return Lookback(max(self._open), self._readable and self._bracket is None)
+        falls_back = self._either and self._stands_in
+        return Lookback(max(self._open), self._readable and self._bracket is None, falls_back)
 
     def _plain(self, text: str) -> None:
         self._fold()
+        self._either |= text.lower() == "or"
+        self._stands_in |= text == "(" and self._last_word in _STAND_INS
+        self._last_word = text
         if text == "(":
             self._open.append(0.0)
         elif text == ")" and len(self._open) > 1:

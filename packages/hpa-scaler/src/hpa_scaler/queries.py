@@ -18,6 +18,9 @@ in that range was taken. A Prometheus that has lost its data answers with the ti
 
 UNREADABLE_RANGE = 3600.0
 """Seconds that a query is taken to look back where its text can't be understood."""
+FALLBACK_RANGE = 120.0
+"""Seconds that one with a fallback is taken to look back, for two scrapes of every target: before its first scrape a
+server answers it with the fallback, as if there were no traffic."""
 
 _STEPS = 20
 
@@ -128,7 +131,10 @@ def firing(outcome: Outcome) -> bool | None:
 def range_of(query: QuerySpec, spec: Spec, longest: float) -> float:
     """Return how many seconds the value of *query* depends on, at most *longest*."""
     found = lookback(query.text)
-    return min(longest, max(found.seconds, spec.query_range, 0.0 if found.readable else UNREADABLE_RANGE))
+    said = spec.query_range
+    if said is None:
+        said = FALLBACK_RANGE if found.falls_back else 0.0
+    return min(longest, max(found.seconds, said, 0.0 if found.readable else UNREADABLE_RANGE))
 
 
 def value_query(query: QuerySpec) -> Query:

@@ -53,6 +53,10 @@ class Reactor:
         self._rung: dict[str, HorizontalPodAutoscaler] = {}
         self._bell = asyncio.Event()
 
+    def may_concern(self, hpa: HorizontalPodAutoscaler) -> bool:
+        """Whether *hpa* has to be looked at. As long as anything is written it can't be told which bounds are ours."""
+        return self.lock.locked() or self.concerns(hpa)
+
     def concerns(self, hpa: HorizontalPodAutoscaler) -> bool:
         """Whether somebody seems to have changed bounds of ours; what is told of *hpa* may be old."""
         return not self._memory.ours(hpa)

@@ -41,7 +41,7 @@ async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, st
         async with client:
             loop = ScalerLoop(frame, run, client=client, metrics=metrics, herald=herald, waits_for=first.waits_for)
             if run.watch and not run.dry_run:
-                runtime.spawn(watch(frame, Doorbell(loop.reactor.concerns, loop.reactor.ring)), "watch of HPAs")
+                runtime.spawn(watch(frame, Doorbell(loop.reactor.may_concern, loop.reactor.ring)), "watch of HPAs")
                 runtime.spawn(loop.reactor.run(), "reaction to changes by others")
             yield loop
 

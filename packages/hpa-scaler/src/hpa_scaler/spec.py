@@ -82,14 +82,14 @@ class Spec(Struct, frozen=True):
 
     *ratio* is the part of the present replicas by which the floor may come down in a step (at least one pod).
     *up_ratio* and *up_pods* limit steps up; the smaller counts. *query_range* is the range that the queries depend on
-    where their text does not say it, as behind recording rules. *lowest* and *highest* bound the floor. *window* is how
-    long a floor is kept that was wanted, ``None``: for as long as the queries need.
+    where their text does not say it, as behind recording rules, ``None`` where nobody said. *lowest* and *highest*
+    bound the floor. *window* is how long a floor is kept that was wanted, ``None``: for as long as the queries need.
     """
 
     queries: tuple[QuerySpec, ...] = ()
     series: SeriesRule = "max"
     missing: MissingData = MissingData()
-    query_range: float = 0.0
+    query_range: float | None = None
     ratio: float = 1.0
     rollout_check: bool = False
     up_ratio: float | None = None

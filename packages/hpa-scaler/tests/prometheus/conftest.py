@@ -66,7 +66,7 @@ async def tcp(talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Await
 
 
 def server(url: str, name: str = "default", **more: Any) -> Server:
-    return Server(name, parse_address(url), **({"timeout": 2.0} | more))
+    return Server(name, parse_address(url), **({"timeout": 60.0} | more))
 
 
 Ask = Callable[..., Awaitable[Outcome]]
@@ -90,10 +90,10 @@ async def asking(*servers: Server, allowed: tuple[str, ...] = (), **more: Any) -
 
 
 async def one(
-    client: PrometheusClient, text: str = "up", ref: ServerRef = ServerRef(), deadline: float = 20
+    client: PrometheusClient, text: str = "up", ref: ServerRef = ServerRef(), deadline: float = 120
 ) -> Outcome:
     query = Query(text, ref)
-    return (await client.ask([query], AT, 20))[query]
+    return (await client.ask([query], AT, deadline))[query]
 
 
 __all__ = [

@@ -37,14 +37,14 @@ async def test_an_equal_query_is_asked_once_however_it_names_its_server(promethe
     refs = [ServerRef(), ServerRef(name="default"), ServerRef(url=prometheus.url), ServerRef(name="same")]
     queries = [Query("up", ref) for ref in refs]
     async with asking(server(prometheus.url), server(prometheus.url, "same", headers=(("X", "1"),))) as client:
-        outcomes = await client.ask([*queries, Query("down")], AT, 10)
+        outcomes = await client.ask([*queries, Query("down")], AT, 60)
     assert Counter(prometheus.texts) == {"up": 2, "down": 1}
     assert all(isinstance(outcomes[query], Answer) for query in queries)
 
 
 async def test_nothing_to_ask_is_nothing_asked(prometheus: FakePrometheus) -> None:
     async with asking(server(prometheus.url)) as client:
-        assert await client.ask([], AT, 10) == {}
+        assert await client.ask([], AT, 60) == {}
     assert prometheus.seen == []
 
 
@@ -55,7 +55,7 @@ async def test_no_more_are_on_the_way_than_the_server_may_get(prometheus: FakePr
 
     prometheus.otherwise = slow
     async with asking(server(prometheus.url, concurrency=3)) as client:
-        outcomes = await client.ask([Query(f"q{number}") for number in range(30)], AT, 10)
+        outcomes = await client.ask([Query(f"q{number}") for number in range(30)], AT, 60)
     assert all(isinstance(each, Answer) for each in outcomes.values())
     assert len(prometheus.seen) == 30
     assert prometheus.most == 3
@@ -77,7 +77,9 @@ async def test_a_failure_has_its_own_reason(
     prometheus: FakePrometheus, responder: Any, reason: str, says_: str
 ) -> None:
     prometheus.otherwise = responder
-    async with asking(server(prometheus.url, timeout=0.1)) as client:
+    # Whoever answers has time to: on a busy machine even this one may need it.
+    timeout = 0.1 if responder in (silent, trickling) else 60.0
+    async with asking(server(prometheus.url, timeout=timeout)) as client:
         found = await one(client)
     assert isinstance(found, Failure)
     assert found.reason == reason
@@ -231,7 +233,7 @@ async def test_a_server_that_hangs_holds_up_nobody_who_asks_another(
     queries = [Query(f"q{n}", ServerRef(name=name)) for n in range(50) for name in ("hangs", "works")]
     hanging, working = server(prometheus.url, "hangs", timeout=0.2), server(another.url, "works")
     async with asking(hanging, working) as client:
-        outcomes = await client.ask(queries, AT, 30)
+        outcomes = await client.ask(queries, AT, 60)
     for query, found in outcomes.items():
         assert isinstance(found, Answer if query.server.name == "works" else Failure)
     assert len(prometheus.seen) <= 8 + 3
@@ -243,19 +245,19 @@ async def test_a_cycle_ends_at_its_deadline_with_what_it_has(
     prometheus.otherwise = silent
     queries = [Query("a", ServerRef(name="hangs")), Query("b", ServerRef(name="works"))]
     async with asking(server(prometheus.url, "hangs", timeout=60), server(another.url, "works")) as client:
-        async with asyncio.timeout(30):
-            outcomes = await client.ask(queries, AT, 0.5)
+        async with asyncio.timeout(60):
+            outcomes = await client.ask(queries, AT, 2)
     late, fine = (outcomes[query] for query in queries)
     assert isinstance(fine, Answer)
     assert isinstance(late, Failure)
-    assert (late.reason, late.detail) == (Reason.TIMED_OUT, "not answered within the 0.5 s of the cycle")
+    assert (late.reason, late.detail) == (Reason.TIMED_OUT, "not answered within the 2 s of the cycle")
 
 
 async def test_a_cycle_that_is_cancelled_leaves_nothing_behind(prometheus: FakePrometheus) -> None:
     prometheus.otherwise = silent
     async with asking(server(prometheus.url, timeout=60)) as client:
         asking_ = asyncio.create_task(client.ask([Query("a")], AT, 60))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not prometheus.seen:  # noqa: ASYNC110 - the server's side
                 await asyncio.sleep(0.01)
         asking_.cancel()
@@ -271,7 +273,7 @@ async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: FakeP
     prometheus.otherwise = says("down", 503)
     one_by_one = server(prometheus.url, concurrency=1)
     async with asking(one_by_one, limits=Limits(failures=3, pause=30), clock=clock) as client:
-        outcomes = await client.ask([Query(f"q{number}") for number in range(500)], AT, 10)
+        outcomes = await client.ask([Query(f"q{number}") for number in range(500)], AT, 60)
         reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
         assert reasons == {Reason.HTTP_ERROR: 3, Reason.CIRCUIT_OPEN: 497}
         assert len(prometheus.seen) == 3
@@ -286,8 +288,8 @@ async def test_a_server_that_hangs_costs_one_timeout_not_two(
 ) -> None:
     monkeypatch.setattr("hpa_scaler.prometheus.client._BREATH", 1.0)  # time enough on a busy machine
     prometheus.otherwise = silent
-    async with asking(server(prometheus.url, timeout=0.5, concurrency=8), limits=Limits(failures=3)) as client:
-        outcomes = await client.ask([Query(f"q{number}") for number in range(100)], AT, 20)
+    async with asking(server(prometheus.url, timeout=2.0, concurrency=8), limits=Limits(failures=3)) as client:
+        outcomes = await client.ask([Query(f"q{number}") for number in range(100)], AT, 60)
     reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
     assert reasons == {Reason.TIMED_OUT: 8, Reason.CIRCUIT_OPEN: 92}
     assert len(prometheus.seen) == 8
@@ -323,7 +325,7 @@ async def test_after_its_pause_one_small_query_decides(prometheus: FakePrometheu
 async def test_what_a_server_says_of_a_query_is_no_outage(prometheus: FakePrometheus, refusal: Any) -> None:
     prometheus.otherwise = refusal
     async with asking(server(prometheus.url), limits=Limits(failures=1)) as client:
-        await client.ask([Query(f"q{number}") for number in range(10)], AT, 10)
+        await client.ask([Query(f"q{number}") for number in range(10)], AT, 60)
         assert client.circuits() == {"default": "closed"}
     assert len(prometheus.seen) == 10
 
@@ -336,7 +338,7 @@ async def test_a_server_that_says_it_can_not_answer_is_left_alone(
 ) -> None:
     prometheus.otherwise = says({"status": "error", "errorType": kind, "error": "not now"}, status)
     async with asking(server(prometheus.url, concurrency=1), limits=Limits(failures=3)) as client:
-        outcomes = await client.ask([Query(f"q{number}") for number in range(10)], AT, 10)
+        outcomes = await client.ask([Query(f"q{number}") for number in range(10)], AT, 60)
         assert client.circuits() == {"default": "open"}
     reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
     assert reasons == {Reason.HTTP_ERROR: 3, Reason.CIRCUIT_OPEN: 7}
@@ -372,7 +374,7 @@ async def test_what_is_asked_is_observed(prometheus: FakePrometheus) -> None:
     async with asking(
         server(prometheus.url), observe=lambda name, what, seconds: seen.append((name, what)) if seconds >= 0 else None
     ) as client:
-        await client.ask([Query("up"), Query("bad")], AT, 10)
+        await client.ask([Query("up"), Query("bad")], AT, 60)
     assert sorted(seen) == [("default", "HttpError"), ("default", "answered")]
 
 
@@ -389,7 +391,7 @@ async def test_a_defect_met_by_one_query_costs_no_other_its_answer(
     monkeypatch.setattr(exchange, "outcome", broken)
     prometheus.answers["odd"] = says("odd")
     async with asking(server(prometheus.url)) as client:
-        outcomes = await client.ask([Query("odd"), Query("even")], AT, 10)
+        outcomes = await client.ask([Query("odd"), Query("even")], AT, 60)
     found = outcomes[Query("odd")]
     assert isinstance(found, Failure)
     assert found.detail == "default: unexpected ZeroDivisionError: division by zero"

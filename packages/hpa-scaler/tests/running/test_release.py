@@ -38,7 +38,7 @@ def stock(world: World, name: str = "web", *, state: str = OURS, minimum: int = 
 def led(world: World, *, age: float = 1) -> None:
     spec = {
         "holderIdentity": "pod-1",
-        "leaseDurationSeconds": 15,
+        "leaseDurationSeconds": 600,
         "renewTime": micro_time(int((time.time() - age) * 1e6)),
     }
     meta = {"name": "hpa-scaler", "namespace": "scaling"}
@@ -106,7 +106,7 @@ async def test_an_hpa_that_is_opted_out_may_be_released_beside_a_controller(worl
 
 async def test_a_controller_that_died_stops_nobody(world: World, release: Release) -> None:
     stock(world)
-    led(world, age=60)
+    led(world, age=601)
     assert (await release("-A")).code == 0
 
 

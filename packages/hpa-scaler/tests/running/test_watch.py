@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from hpa_scaler import watching
+from tightship.objects import ApiObject, HorizontalPodAutoscaler
 from tightship_e2e.fake_prometheus import body, says
 
 from .world import HPAS, World
@@ -41,6 +42,35 @@ async def test_a_floor_that_is_set_back_is_raised_again_before_the_next_cycle(wo
     assert len(world.prometheus.seen) == questions
     assert world.api.state()["originalMin"] == 4
     assert world.api.state()["history"]["resets"] == 1
+
+
+async def test_what_is_set_back_before_our_own_write_is_answered_for_is_raised_again_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    told: list[int | None] = []
+    upsert = watching.Doorbell.upsert
+
+    def hears(bell: watching.Doorbell, kind: str, hpa: ApiObject) -> None:
+        upsert(bell, kind, hpa)
+        assert isinstance(hpa, HorizontalPodAutoscaler)
+        told.append(hpa.min_replicas)
+
+    monkeypatch.setattr(watching.Doorbell, "upsert", hears)
+
+    async def set_back(_: str, hpa: object) -> None:
+        del hpa
+        world.api.after = None
+        await world.until(lambda: world.api.watches)
+        world.api.edit(minReplicas=4)
+        await world.until(lambda: 4 in told)
+
+    world.api.after = set_back
+    world.start(watch=True, interval=HOUR)
+    await world.until(lambda: len(world.api.written()) == 2)
+    assert world.api.bounds() == (8, 20)
+    assert world.api.state()["originalMin"] == 4
 
 
 async def test_nothing_is_lowered_between_cycles(world: World) -> None:

@@ -236,7 +236,7 @@ async def test_an_hpa_in_dry_run_is_only_shown_to_the_api_server(world: World) -
 
 
 async def test_writes_keep_to_their_pace(world: World) -> None:
-    world.configure(maximumWritesPerSecond=20)
+    world.configure(maximumWritesPerSecond=5)
     for number in range(12):
         world.api.stock(f"web-{number}", **ASKS)
     world.prometheus.set("rate", 72)
@@ -248,7 +248,8 @@ async def test_writes_keep_to_their_pace(world: World) -> None:
     world.api.before = note
     world.start()
     await world.until(lambda: len(times) == 12)
-    assert times[-1] - times[0] > 9 / 20
+    # A little less than eleven pauses: the first may have arrived late.
+    assert times[-1] - times[0] > 9 / 5
 
 
 async def test_raises_go_before_lowerings(world: World) -> None:

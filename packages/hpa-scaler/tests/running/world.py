@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from aiohttp import web
-from drain.fake_api import EVENTS, FakeApi, Refused
+from drain.fake_api import EVENTS, LEASES, FakeApi, Refused
 from hpa_builder import annotated
 
 from hpa_scaler.annotations import ENABLE, PREFIX
@@ -18,6 +20,7 @@ from hpa_scaler.run_settings import RunSettings
 from hpa_scaler.running import serve
 from tightship.runtime.main import Runtime
 from tightship.settings.process import load_process
+from tightship_e2e.components import free_ports
 from tightship_e2e.fake_prometheus import FakePrometheus
 
 Json = dict[str, Any]
@@ -96,6 +99,18 @@ class HpaApi(FakeApi):
                 thing["metadata"]["annotations"][key] = text
         self.put(HPAS, thing)
 
+    def taken(self, lease: str) -> None:
+        """Have another lead, who is not heard of for an hour and counts until then."""
+        thing = json.loads(json.dumps(self.objects[LEASES][f"default/{lease}"]))
+        thing["spec"] |= {"holderIdentity": "another", "leaseTransitions": 9, "leaseDurationSeconds": 3600}
+        self.put(LEASES, thing)
+
+    def left(self, lease: str) -> None:
+        """Have nobody lead."""
+        thing = json.loads(json.dumps(self.objects[LEASES][f"default/{lease}"]))
+        thing["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+        self.put(LEASES, thing)
+
     def told(self) -> list[tuple[str, str]]:
         """The reason of each Event, and whom it is about."""
         return [(each["reason"], each["regarding"]["name"]) for each in self.objects[EVENTS].values()]
@@ -167,7 +182,7 @@ class HpaApi(FakeApi):
         return [(each.path.rpartition("/")[2], each.code) for each in self.did if each.verb == "PATCH"]
 
 
-async def until(condition: Callable[[], object], deadline: float = 30) -> None:
+async def until(condition: Callable[[], object], deadline: float = 90) -> None:
     async with asyncio.timeout(deadline):
         while not condition():  # noqa: ASYNC110 - any condition
             await asyncio.sleep(0.002)
@@ -226,7 +241,7 @@ class World:
         self.processes.append(process)
         return process
 
-    async def until(self, condition: Callable[[], object], deadline: float = 30) -> None:
+    async def until(self, condition: Callable[[], object], deadline: float = 90) -> None:
         """Wait for a condition; an error of a process is raised instead."""
 
         def looked() -> bool:
@@ -245,3 +260,25 @@ class World:
     @property
     def lists(self) -> int:
         return self.api.lists
+
+
+def port() -> int:
+    """A port that nobody uses yet."""
+    return free_ports("http")["http"]
+
+
+async def get(process: Process, path: str) -> tuple[int, str]:
+    """The status and the text of what a process, started on one :func:`port`, serves."""
+    url = f"http://127.0.0.1:{process.settings.ports[0]}{path}"
+    async with aiohttp.ClientSession() as http, http.get(url) as answer:
+        return answer.status, await answer.text()
+
+
+async def eventually(process: Process, path: str, text: str) -> None:
+    """Wait until what is served under *path* holds *text*."""
+    async with asyncio.timeout(90):
+        while True:
+            with suppress(OSError):
+                if text in (await get(process, path))[1]:
+                    return
+            await asyncio.sleep(0.01)
