@@ -55,7 +55,8 @@ class Screen(io.StringIO):
         return True
 
 
-def test_progress_is_silent_for_quick_work_and_off_a_terminal() -> None:
+def test_progress_is_silent_for_quick_work_and_off_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tightship.cli.progress.PATIENCE", 60.0)  # quick, on a busy machine too
     quick, pipe = Screen(), io.StringIO()
     for stream in (quick, pipe):
         with Progress(stream) as progress:

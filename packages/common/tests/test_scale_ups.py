@@ -17,8 +17,8 @@ from tightship.evictability import EvictionRules
 from tightship.plan import STRATEGIES, Placement, Plan, Planner, make_plan
 from tightship.plan.scale_ups import MOST_IN_THE_WAY
 from tightship.reasons import Reason
-from tightship.report import warnings_of
 from tightship.report.alone import DrainAlone
+from tightship.report.gaps import warnings_of
 
 Json = dict[str, Any]
 PLACEMENTS: list[Placement] = ["possible", "likely", "certain"]

@@ -65,7 +65,7 @@ def test_every_problem_of_a_malformed_file_is_one_line(cli: Any, tmp_path: Path)
     [
         ((), "usage: node-compactor"),
         (("plan", "--nonsense"), "unrecognized arguments: --nonsense"),
-        (("plan", "-o", "html"), "invalid choice: 'html'"),
+        (("plan", "-o", "pdf"), "invalid choice: 'pdf'"),
         (("explain",), "required: NODE"),
         (("plan", "-f", "x", "--context", "y"), "give only one of them"),
         (("plan", "-l", "a in b"), "selector 'a in b': 'a in b' is no requirement; allowed are"),

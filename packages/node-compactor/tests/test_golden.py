@@ -16,7 +16,9 @@ from tightship.disruption import DisruptionLedger
 from tightship.kube.files import FileError, read_file
 from tightship.plan import STRATEGIES, Plan, Planner, make_plan
 from tightship.reasons import RUNNING_ONLY, Reason
-from tightship.report import Generator, Inputs, SettingsView, Source, plan_document
+from tightship.report import Generator, SettingsView, Source
+from tightship.report.build import plan_document
+from tightship.report.inputs import Inputs
 from tightship_e2e.golden import REFINERS, Folder, refusals_of, removals_of
 
 HERE = Path(__file__).parent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from drain.fake_api import serving
 from tightship.runtime import campaign
 from tightship.runtime import serving as frames
 from tightship.settings.process import load_process
+from tightship_e2e.components import free_ports
 
 from .toy import Cluster, Process, ToyRun
 
@@ -40,8 +40,7 @@ async def start(
     made: list[Process] = []
 
     def begin(**flags: Any) -> Process:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_ports("http")["http"]
         given = {"kubeconfig": cluster.api.kubeconfig(tmp_path), "namespace": "default", "ports": [port], **flags}
         made.append(Process(load_process(ToyRun, {}, given, namespace_file=tmp_path / "none")))
         return made[-1]

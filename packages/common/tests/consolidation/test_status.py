@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+from playwright.async_api import Browser
 
 from tightship.consolidation.status import Remarks, Situation, Status, nothing_yet, show
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
 from tightship.reasons import Reason, Refusal
 from tightship.report import Generator
-from tightship.runtime.page import Fact, Page
+from tightship.report.html.model import Cell, Fact, Page, Section
+from tightship.report.html.page import render_page
+from tightship.settings.standing import Notice, Standing, deleted, refused
+from tightship_e2e.accessibility import assert_accessible_in_every_way
 from tightship_e2e.making import NOW, node, snapshot
 
 from .toy import NAME, ToyDecision, decide, parse
@@ -42,13 +48,18 @@ def decision(unhealthy: Refusal | None = None, **data: str) -> ToyDecision:
 
 def shown(found: ToyDecision, remarks: Remarks = Remarks(), **changed: Any) -> tuple[Json, Page]:
     made = show(found, msgspec.structs.replace(PLAIN, **changed), remarks)
-    return json.loads(made.json), made.page
+    return json.loads(made.json), made.page()
+
+
+def section(page: Page, heading: str) -> Section:
+    [found] = [each for each in page.sections if each.heading == heading]
+    return found
 
 
 def test_the_status_has_the_controllers_kind_and_always_the_same_fields() -> None:
     status, _ = shown(decision())
     fields = [each.encode_name for each in msgspec.structs.fields(Status)]
-    assert list(status) == [name for name in fields if name != "switchedOff"]
+    assert list(status) == [name for name in fields if name not in ("switchedOff", "ended", "problems")]
     assert (status["apiVersion"], status["kind"]) == ("tightship.dev/v1", "ToyStatus")
     assert (status["leader"], status["dryRun"], status["unhealthy"]) == ("me", False, None)
     assert status["plan"]["generator"] == {"name": NAME, "version": "0.7"}
@@ -65,23 +76,69 @@ def test_nodes_in_drain_whoevers_they_are_and_no_others() -> None:
         "r",
     )
     assert drain["since"] < drain["deadline"]
-    assert page.sections[0].table is not None
-    assert [row[0] for row in page.sections[0].table.rows] == ["n2"]
+    assert drain["podsLeft"] == []
+    table = section(page, "In drain").table
+    assert table is not None
+    [row] = table.rows
+    assert (row[0], row[2]) == (Cell("n2", to="n2"), "Evicting")
+
+
+def test_drains_that_ended_lately_the_newest_first() -> None:
+    ended = [Finished(f"n{number}", "web", "node-sibling", "restored", NOW - 60 + number, "why") for number in (1, 2)]
+    status, page = shown(decision(), finished=ended)
+    assert [each["node"] for each in status["ended"]] == ["n2", "n1"]
+    assert (status["ended"][0]["ending"], status["ended"][0]["reason"]) == ("restored", "why")
+    table = section(page, "Drains that ended lately").table
+    assert table is not None
+    assert [row[0] for row in table.rows] == [Cell("n2", to="n2"), Cell("n1", to="n1")]
+
+
+def test_of_many_drains_that_ended_the_page_shows_the_newest() -> None:
+    ended = [
+        Finished(f"n{number}", "web", "node-sibling", "handed_over", NOW - 60 + number, "") for number in range(30)
+    ]
+    status, page = shown(decision(), finished=ended)
+    assert len(status["ended"]) == 30
+    lately = section(page, "Drains that ended lately")
+    assert lately.table is not None
+    assert [row[0] for row in lately.table.rows][::9] == [Cell("n29", to="n29"), Cell("n20", to="n20")]
+    assert lately.table.rows[0][2] == "handed over"
+    assert lately.note == "The newest; /status has 20 more."
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        refused(Standing.LAST_GOOD, ("limit: -1 is too small", "age: -2 is too small")),
+        deleted(Standing.OFF, "ConfigMap here/ours"),
+    ],
+    ids=["refused", "deleted"],
+)
+def test_what_became_of_the_configuration_is_told_on_top_in_its_own_words(notice: Notice) -> None:
+    status, page = shown(decision(), problems=notice.sentences)
+    assert tuple(status["problems"]) == notice.sentences
+    assert page.alerts[: len(notice.sentences)] == notice.sentences
 
 
 def test_what_planned_nodes_wait_for() -> None:
     status, page = shown(decision(held="n1"))
     assert status["held"]["n1"]["reason"] == "CoolDown"
-    assert Fact("held back", "1", "warn") in page.facts
+    assert Fact("held back", "1", "warn", "planned, and waiting") in page.facts
+    table = section(page, "Held back").table
+    assert table is not None
+    assert [row[:2] for row in table.rows] == [(Cell("n1", to="n1"), Cell("CoolDown", "warn"))]
+    assert page.listing is not None
+    [waits] = [entry.cells[-1].detail for entry in page.listing.entries if entry.key == "n1"]
+    assert waits.startswith("waits: CoolDown")
     status, page = shown(decision(SICK))
     assert (status["unhealthy"]["reason"], status["unhealthy"]["detail"]) == ("ClusterUnhealthy", "why")
-    assert page.alerts == ("ClusterUnhealthy: why",)
+    assert page.alerts[0] == "ClusterUnhealthy: why"
 
 
 def test_that_nothing_is_done_is_told_on_top() -> None:
     status, page = shown(decision(SICK), dry_run=True, switched_off=True)
     assert (status["dryRun"], status["switchedOff"]) == (True, True)
-    assert page.alerts == (
+    assert page.alerts[:3] == (
         "ClusterUnhealthy: why",
         "Dry run: nothing is changed.",
         "Switched off: what is under way is finished, nothing new is begun.",
@@ -90,12 +147,29 @@ def test_that_nothing_is_done_is_told_on_top() -> None:
 
 def test_a_controller_adds_figures_and_alerts() -> None:
     _, page = shown(decision(SICK), Remarks((Fact("excess", "1.7"),), ("Look out.",)))
-    assert page.title == NAME
-    assert page.facts[-1] == Fact("excess", "1.7")
-    assert page.alerts == ("ClusterUnhealthy: why", "Look out.")
+    assert page.title == f"{NAME}: 3 → 2 nodes"
+    assert Fact("excess", "1.7") in page.facts
+    assert page.alerts[:2] == ("ClusterUnhealthy: why", "Look out.")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_page_with_all_that_it_may_have_is_for_everybody(browser: Browser, tmp_path: Path) -> None:
+    ended = [
+        Finished(f"n{number}", "web", "node-sibling", "restored", NOW - 60 + number, "why") for number in range(30)
+    ]
+    notice = deleted(Standing.OFF, "ConfigMap here/ours")
+    _, page = shown(
+        decision(SICK, held="n1"),
+        Remarks((Fact("excess", "1.7"),), ("Look out.",)),
+        finished=ended, problems=notice.sentences, dry_run=True, switched_off=True,
+    )  # fmt: skip
+    file = tmp_path / "page.html"
+    # Nothing answers a file: it would be called old after its first minute.
+    file.write_text(render_page(msgspec.structs.replace(page, refresh=0)))
+    await assert_accessible_in_every_way(browser, file.as_uri())
 
 
 def test_before_the_first_pass() -> None:
     made = nothing_yet(NAME, "ToyStatus")
     assert made.json == b'{"apiVersion":"tightship.dev/v1","kind":"ToyStatus","plan":null}\n'
-    assert (made.page.title, made.page.alerts) == (NAME, ("No pass has been made yet.",))
+    assert (made.page().title, made.page().alerts) == (NAME, ("No pass has been made yet.",))

@@ -28,8 +28,8 @@ from tightship.objects import Pod
 from tightship.plan import Plan, Removal
 from tightship.reasons import Reason, Refusal
 from tightship.report import Generator, SettingsView
+from tightship.report.html.model import Fact
 from tightship.runtime.main import Runtime
-from tightship.runtime.page import Fact
 from tightship.runtime.serving import Configuration
 from tightship.settings.loading import load
 from tightship.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
@@ -150,7 +150,7 @@ class ToyRun(NodeProcessSettings):
     stop_timeout: Positive = variable("STOP_TIMEOUT_SECONDS", default=5.0)
 
 
-async def until(condition: Callable[[], object], deadline: float = 30) -> None:
+async def until(condition: Callable[[], object], deadline: float = 90) -> None:
     """Wait for *condition*, looking again whenever the loop has been round."""
     async with asyncio.timeout(deadline):
         while not condition():  # noqa: ASYNC110 - any condition, on either side of the connection

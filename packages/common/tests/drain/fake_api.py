@@ -300,7 +300,7 @@ def connection_to(api: FakeApi) -> Connection:
     async def load() -> Loaded:
         return Loaded(access)
 
-    return Connection(Credentials("test", load), access, retry=RetryPolicy(attempts=1), timeout=5)
+    return Connection(Credentials("test", load), access, retry=RetryPolicy(attempts=1), timeout=60)
 
 
 Hook = Callable[[int, str, str], Awaitable[str | None]]

@@ -154,11 +154,11 @@ async def connection(api: FakeApi, sleeper: Sleeper) -> AsyncIterator[Connection
         return Loaded(access)
 
     source = Credentials("test", load)
-    async with Connection(source, access, retry=RetryPolicy(attempts=3, sleep=sleeper), timeout=5) as made:
+    async with Connection(source, access, retry=RetryPolicy(attempts=3, sleep=sleeper), timeout=60) as made:
         yield made
 
 
-async def until(condition: Callable[[], bool], deadline: float = 10) -> None:
+async def until(condition: Callable[[], bool], deadline: float = 60) -> None:
     """Wait for *condition*, looking again whenever the loop has been round."""
     async with asyncio.timeout(deadline):
         while not condition():  # noqa: ASYNC110 - any condition, on either side of the connection

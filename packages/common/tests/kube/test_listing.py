@@ -128,7 +128,7 @@ async def test_the_next_page_is_asked_for_before_this_one_has_ended(api: FakeApi
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b'{"metadata":{"resourceVersion":"5","continue":"t1"},"items":[')
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asked.wait()
         await response.write(json.dumps(pod("a")).encode() + b"]}")
         return response

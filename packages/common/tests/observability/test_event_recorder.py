@@ -179,7 +179,7 @@ async def test_the_end_waits_for_what_is_queued_but_not_for_ever(
         raise AssertionError
 
     api.on(f"POST {PATH.format('default')}", hang)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async with book.recorder(flush=0.05) as recorder:
             tell(recorder, "a")
             tell(recorder, "b")

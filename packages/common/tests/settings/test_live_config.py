@@ -42,6 +42,9 @@ def changes(*limits: str, version: int = 11) -> list[bytes]:
     return [event("MODIFIED", config_map(limit, str(version + n))) for n, limit in enumerate(limits)]
 
 
+DELETED = f"ConfigMap {NAMESPACE}/limits was deleted, nothing new is begun until it is back"
+
+
 class Scene:
     """A live configuration from the fake API server, and all that it reported."""
 
@@ -51,15 +54,29 @@ class Scene:
         self._connection = connection
         self._sleeper = sleeper
 
-    def live(self, starting: int | None = None, *, first_look: float = 10, silence: float = 60) -> LiveConfig[int]:
+    def live(
+        self,
+        starting: int | None = None,
+        *,
+        lost: Callable[[int], int] | None = None,
+        first_look: float = 10,
+        silence: float = 60,
+    ) -> LiveConfig[int]:
         timing = Timing(sleep=self._sleeper, silence=silence)
         source = ConfigMapSource(self._connection, NAMESPACE, "limits", timing=timing)
-        return LiveConfig(source, parse, starting=starting, report=self.reports.append, first_look=first_look)
+        report = self.reports.append
+        return LiveConfig(source, parse, starting=starting, lost=lost, report=report, first_look=first_look)
 
     @property
     def told(self) -> list[tuple[bool, bool]]:
         """Valid and changed of each report."""
         return [(each.valid, each.changed) for each in self.reports]
+
+    def sentences(self, number: int) -> tuple[str, ...]:
+        """What a report says to people."""
+        notice = self.reports[number].notice
+        assert notice is not None
+        return notice.sentences
 
 
 @pytest.fixture
@@ -74,13 +91,13 @@ async def test_the_config_map_is_asked_for_by_its_name(scene: Scene) -> None:
         await until(lambda: scene.api.count("WATCH", PATH) == 1)
     assert {each.params["fieldSelector"] for each in scene.api.seen} == {"metadata.name=limits"}
     assert scene.api.seen[1].params["resourceVersion"] == "10"
-    assert scene.reports == [Report(f"ConfigMap {NAMESPACE}/limits", True, (), changed=True, absent=False)]
+    assert scene.reports == [Report(f"ConfigMap {NAMESPACE}/limits", True, None, changed=True, absent=False)]
 
 
 async def test_an_edit_is_in_use_and_wakes_who_waits(scene: Scene) -> None:
     scene.api.on(LIST, page([config_map("3")]))
     scene.api.on(WATCH, stream(*changes("4")))
-    async with scene.live() as live, asyncio.timeout(10):
+    async with scene.live() as live, asyncio.timeout(60):
         live.changed.clear()
         await live.changed.wait()
         assert live.current == 4
@@ -96,9 +113,10 @@ async def test_a_bad_edit_keeps_the_last_good_one_and_is_told_once(
         assert live.valid
         assert live.problems == ()
     assert scene.told == [(True, True), (False, False), (False, False), (True, True)]
-    assert scene.reports[1].problems == ("limit: 'many': not a number", "limit: 'few': not a number")
-    assert scene.reports[2].problems == ("'something else'",)
-    assert caplog.text.count("the last good one stands") == 2
+    refused = "The configuration was refused, the last good one stands"
+    assert scene.sentences(1) == (f"{refused}: limit: 'many': not a number", f"{refused}: limit: 'few': not a number")
+    assert scene.sentences(2) == (f"{refused}: 'something else'",)
+    assert caplog.text.count(refused) == 3
 
 
 async def test_back_to_the_same_value_is_told_but_no_change(scene: Scene) -> None:
@@ -109,9 +127,12 @@ async def test_back_to_the_same_value_is_told_but_no_change(scene: Scene) -> Non
     assert scene.told == [(True, True), (False, False), (True, False)]
 
 
-@pytest.mark.parametrize(("starting", "in_use"), [(1, 1), (None, 3)])
+@pytest.mark.parametrize(
+    ("starting", "in_use", "stands"),
+    [(1, 1, "environment and defaults stand until it is back"), (None, 3, "the last good one stands")],
+)
 async def test_when_it_is_deleted_the_starting_one_stands_if_there_is_one(
-    scene: Scene, starting: int | None, in_use: int
+    scene: Scene, starting: int | None, in_use: int, stands: str
 ) -> None:
     scene.api.on(LIST, page([config_map("3")]))
     scene.api.on(WATCH, stream(event("DELETED", config_map("3", "12"))))
@@ -119,13 +140,64 @@ async def test_when_it_is_deleted_the_starting_one_stands_if_there_is_one(
         await until(lambda: len(scene.reports) == 2)
         assert live.current == in_use
         assert live.valid is (starting is not None)
+        assert live.problems == (f"ConfigMap {NAMESPACE}/limits was deleted, {stands}",)
     assert scene.reports[1].absent
+
+
+async def test_when_it_is_deleted_the_starting_one_may_be_too_bold(scene: Scene) -> None:
+    scene.api.on(LIST, page([config_map("3")]))
+    gone = event("DELETED", config_map("3", "12"))
+    scene.api.on(WATCH, stream(gone))
+    async with scene.live(1, lost=lambda limit: -limit) as live:
+        await until(lambda: len(scene.reports) == 2)
+        assert live.current == -3
+        assert live.problems == (DELETED,)
+
+
+async def test_what_is_written_and_never_could_be_used_does_not_leave_the_starting_one_too_bold(scene: Scene) -> None:
+    scene.api.on(LIST, page([config_map("x")]))
+    scene.api.on(WATCH, stream(*changes("y", "5")))
+    async with scene.live(1, lost=lambda limit: -abs(limit)) as live:
+        await until(lambda: live.current == 5)
+    off = "The configuration was refused, nothing new is begun until there is a good one"
+    assert scene.sentences(0) == (f"{off}: limit: 'x': not a number",)
+    assert scene.sentences(1) == (f"{off}: limit: 'y': not a number",)
+    assert scene.told == [(False, True), (False, False), (True, True)]
+
+
+async def test_a_bad_one_in_the_place_of_one_that_was_deleted_changes_nothing(scene: Scene) -> None:
+    gone, bad = event("DELETED", config_map("3", "12")), event("ADDED", config_map("x", "13"))
+    scene.api.on(LIST, page([config_map("3")]))
+    scene.api.on(WATCH, stream(gone, bad))
+    async with scene.live(1, lost=lambda limit: -abs(limit)) as live:
+        await until(lambda: len(scene.reports) == 3)
+        assert live.current == -3
+    assert scene.sentences(1) == (DELETED,)
+    assert "nothing new is begun until there is a good one: " in scene.sentences(2)[0]
+
+
+async def test_where_there_never_was_one_the_starting_one_stands_again_once_that_is_known(scene: Scene) -> None:
+    scene.api.on(LIST, page([]), status(403, "Forbidden", "no"), page([]))
+    scene.api.on(WATCH, stream(end="close"))
+    async with scene.live(1, lost=lambda limit: -abs(limit)) as live:
+        await until(lambda: len(scene.reports) == 3)
+        assert (live.current, live.valid, live.problems) == (1, True, ())
+    assert scene.told == [(True, False), (False, True), (True, True)]
+
+
+async def test_once_it_is_back_it_counts_again(scene: Scene) -> None:
+    scene.api.on(LIST, page([config_map("3")]))
+    scene.api.on(WATCH, stream(event("DELETED", config_map("3", "12")), event("ADDED", config_map("5", "13"))))
+    async with scene.live(1, lost=lambda limit: -limit) as live:
+        await until(lambda: len(scene.reports) == 3)
+        assert live.current == 5
+    assert scene.told == [(True, True), (False, True), (True, True)]
 
 
 async def test_without_a_config_map_the_starting_one_stands(scene: Scene) -> None:
     scene.api.on(WATCH, stream(event("ADDED", config_map("3", "12"))))
     async with scene.live(1) as live:
-        assert scene.reports[0] == Report(f"ConfigMap {NAMESPACE}/limits", True, (), changed=False, absent=True)
+        assert scene.reports[0] == Report(f"ConfigMap {NAMESPACE}/limits", True, None, changed=False, absent=True)
         await until(lambda: live.current == 3)
 
 
@@ -133,7 +205,7 @@ async def test_a_bad_start_falls_back_on_the_starting_one(scene: Scene, caplog: 
     scene.api.on(LIST, page([config_map("x")]))
     async with scene.live(1) as live:
         assert (live.current, live.valid, live.read) == (1, False, True)
-    assert "the starting one stands: limit: 'x': not a number" in caplog.text
+    assert "refused, environment and defaults stand: limit: 'x': not a number" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -283,7 +355,7 @@ async def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
         await ticks.tick()
         path.write_bytes(b"\xff")
         await ticks.tick()
-        assert live.problems == (f"{path}: is not UTF-8 text",)
+        assert live.problems == (f"The configuration was refused, the last good one stands: {path}: is not UTF-8 text",)
         path.write_text("4")
         await ticks.tick()
         assert (live.current, live.valid, live.trouble) == (4, True, "")

@@ -21,7 +21,7 @@ from tightship.cli.options import (
 from tightship.plan import STRATEGIES
 from tightship.settings.loading import wire_keys
 
-_POOL_GATES = (
+POOL_GATES = (
     Flag(
         "--limit",
         "limit",
@@ -95,7 +95,7 @@ _RULES = (
     SCALE_UP_REPLICAS,
 )
 
-FLAGS = (*_POOL_GATES, *_GATES, *_PLAN, *_RULES)
+FLAGS = (*POOL_GATES, *_GATES, *_PLAN, *_RULES)
 """All flags that set a setting."""
 
 
@@ -105,7 +105,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser,
         config="configuration: the JSON of estafette-k8s-node-compactor as it is, the same as YAML, or a ConfigMap "
         "manifest that holds either (default: every pool enabled with limit 0.75 and required count 1)",
-        gates={"gates (each replaces the value of --config, for every pool)": (*_POOL_GATES, *_GATES)},
+        gates={"gates (each replaces the value of --config, for every pool)": (*POOL_GATES, *_GATES)},
         plan=_PLAN,
         rules=_RULES,
     )
@@ -114,6 +114,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def flags_of(arguments: argparse.Namespace) -> Flags:
     """Return the settings that were given as flags."""
     return Flags(
-        given(arguments, _POOL_GATES, wire_keys(PoolSettings)),
+        given(arguments, POOL_GATES, wire_keys(PoolSettings)),
         given(arguments, (*_GATES, *_PLAN, *_RULES), wire_keys(CompactorSettings)),
     )

@@ -19,8 +19,8 @@ from tightship.consolidation.status import Remarks
 from tightship.drain.driving import DrainSettings
 from tightship.pools import pool_of
 from tightship.report import Generator
+from tightship.report.html.model import Fact
 from tightship.runtime.main import Runtime
-from tightship.runtime.page import Fact
 from tightship.runtime.serving import Configuration
 
 
@@ -30,7 +30,10 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, D
         program=Generator(CONTROLLER, node_refiner.__version__),
         kind="RefinerStatus",
         configuration=Configuration(
-            lambda data: parse_config_map(data, environment), acting=lambda settings: settings.drainer_enabled
+            lambda data: parse_config_map(data, environment),
+            acting=lambda settings: settings.drainer_enabled,
+            # The defaults drain: they must not take the place of a configuration that somebody deletes.
+            lost=lambda settings: settings.model_copy(update={"drainer_enabled": False}),
         ),
         decide=decide,
         drain_settings=drains_of,

@@ -15,8 +15,8 @@ from tightship.cli.arguments import Parser, environment
 from tightship.cli.output import terminal_of, write_document
 from tightship.report import Terminal
 
-DATA_OUTPUTS = ("json", "yaml")
-"""Outputs for programs: in UTF-8 whatever the locale, and never without what belongs to them."""
+DATA_OUTPUTS = ("json", "yaml", "html")
+"""Outputs that are whole files: in UTF-8 whatever the locale, and never without what belongs to them."""
 
 _Document = TypeVar("_Document")
 

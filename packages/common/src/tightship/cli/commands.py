@@ -28,18 +28,12 @@ from tightship.demand import with_starting
 from tightship.facts import NodeFacts, candidates_of
 from tightship.plan import Judgement, Placement, Strategy, forecast, make_plan
 from tightship.pools import shown
-from tightship.report import (
-    EXPLANATION_OUTPUTS,
-    PLAN_OUTPUTS,
-    ExcessSummary,
-    GateCheck,
-    Generator,
-    Inputs,
-    SettingsView,
-    explanation_document,
-    plan_document,
-    warnings_of,
-)
+from tightship.report import ExcessSummary, GateCheck, Generator, SettingsView
+from tightship.report.build import plan_document
+from tightship.report.explain import explanation_document
+from tightship.report.gaps import warnings_of
+from tightship.report.inputs import Inputs
+from tightship.report.registry import EXPLANATION_OUTPUTS, PLAN_OUTPUTS
 from tightship.settings.loading import BadFlagsError, SettingsError
 
 EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;

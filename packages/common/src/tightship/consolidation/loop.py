@@ -34,8 +34,8 @@ from tightship.nodes import draining
 from tightship.objects import AUTOSCALER
 from tightship.observability.logging import log
 from tightship.reasons import Reason
+from tightship.runtime.http import Draw
 from tightship.runtime.loop import a_few_at_a_time, in_thread
-from tightship.runtime.page import Page
 from tightship.runtime.serving import Frame
 from tightship.settings.sections import HealthKeys
 
@@ -89,8 +89,8 @@ class ConsolidationLoop(Generic[S, D]):
         """Return the last pass as JSON."""
         return self._shown.json
 
-    def page(self) -> Page:
-        """Return the same for people."""
+    def page(self) -> Draw:
+        """Return what makes a page of the same for people."""
         return self._shown.page
 
     def waits_for(self) -> Sequence[str]:
@@ -131,7 +131,9 @@ class ConsolidationLoop(Generic[S, D]):
         self._last = decision
         self._metrics.update(decision.facts, decision.plan.holding(decision.held), snapshot, now, decision.unhealthy)
         self._own.update(decision)
-        self._shown = await in_thread(show, decision, self._situation(off), self._controller.remarks(decision))
+        self._shown = await in_thread(
+            show, decision, self._situation(off, finished), self._controller.remarks(decision)
+        )
         if leading and self._may_begin():
             await self._write_notes(decision)
             await self._steer(decision)
@@ -164,7 +166,7 @@ class ConsolidationLoop(Generic[S, D]):
             log(self._log, logging.DEBUG, "claims can't be read", error=one_line(error))
             return False
 
-    def _situation(self, off: bool) -> Situation:
+    def _situation(self, off: bool, finished: Sequence[Finished]) -> Situation:
         return Situation(
             generator=self._frame.program,
             kind=self._controller.kind,
@@ -172,6 +174,8 @@ class ConsolidationLoop(Generic[S, D]):
             leader=self._frame.elector.holder,
             dry_run=self._frame.run.dry_run,
             switched_off=off,
+            finished=finished,
+            problems=self._frame.live.problems,
         )
 
     async def _write_notes(self, decision: D) -> None:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import msgspec
 from msgspec import Struct
 
 from tightship.consolidation.decision import Decision
+from tightship.drain_record import Finished
 from tightship.nodes import drain_record
 from tightship.pools import shown
-from tightship.report import ExcessSummary, Generator, Inputs, plan_document, warnings_of
+from tightship.report import ExcessSummary, Generator
+from tightship.report.as_html import plan_page
+from tightship.report.build import plan_document
 from tightship.report.document import API_VERSION, NodePlan, RefusalEntry, Source
-from tightship.report.inputs import refusal_entry
-from tightship.runtime.page import Cell, Fact, Page, Section, Table
+from tightship.report.gaps import warnings_of
+from tightship.report.html.model import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
+from tightship.report.inputs import Inputs, refusal_entry
 from tightship.times import rfc3339
 
-ROWS = 1000
-"""Nodes shown on the page; /status has all."""
+PODS_SHOWN, ENDED_SHOWN = 5, 10
+"""Pods that the page names of a drain, and drains that have ended; /status has all."""
 
 
 class DrainEntry(Struct, frozen=True, rename="camel"):
-    """A node in drain, by what is written on it."""
+    """A node in drain, by what is written on it. *pods_left* are those that have yet to leave it."""
 
     node: str
     pool: str
@@ -28,14 +35,27 @@ class DrainEntry(Struct, frozen=True, rename="camel"):
     since: str | None
     deadline: str | None
     reason: str
+    pods_left: tuple[str, ...]
+
+
+class EndedEntry(Struct, frozen=True, rename="camel"):
+    """A drain that ended: how, when, and why if not as it should."""
+
+    node: str
+    pool: str
+    controller: str
+    ending: str
+    at: str
+    reason: str
 
 
 class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """The answer of ``/status``; *kind* is the controller's.
 
-    *held* says of planned nodes what they wait for, *unhealthy* why nothing is drained at all; *plan* is what the
-    command ``plan -o json`` prints, budgets left out: they say how fast to go, not where. *switched_off* is left out
-    while the controller is on.
+    *held* says of planned nodes what they wait for, *unhealthy* why nothing is drained at all; *ended* are the drains
+    that ended lately, the newest first, as far as a leader knows them; *problems* are why the configuration was
+    refused. *plan* is what the command ``plan -o json`` prints, budgets left out: they say how fast to go, not where.
+    *switched_off* is left out while the controller is on, as are *ended* and *problems* while there are none.
     """
 
     api_version: str
@@ -46,6 +66,8 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     judged_at: str
     unhealthy: RefusalEntry | None
     in_drain: tuple[DrainEntry, ...]
+    ended: tuple[EndedEntry, ...] = ()
+    problems: tuple[str, ...] = ()
     held: dict[str, RefusalEntry]
     plan: NodePlan
 
@@ -61,7 +83,11 @@ class Remarks(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """What is shown besides a decision: who made it (*generator*), and as what. *cluster* names the API server."""
+    """What is shown besides a decision: who made it (*generator*), and as what. *cluster* names the API server.
+
+    *finished* are drains that ended lately, the oldest first; *problems* whole sentences about the configuration: why
+    it was refused, or that it was deleted, and what is in force.
+    """
 
     generator: Generator
     kind: str
@@ -69,19 +95,23 @@ class Situation(Struct, frozen=True, kw_only=True):
     leader: str
     dry_run: bool
     switched_off: bool
+    finished: Sequence[Finished] = ()
+    problems: Sequence[str] = ()
 
 
 class Shown(Struct, frozen=True):
-    """One pass made ready to be served."""
+    """One pass made ready to be served. Few look at the *page*, so it is made when somebody does, of the *json*."""
 
     json: bytes
-    page: Page
+    page: Callable[[], Page]
 
 
 def nothing_yet(name: str, kind: str) -> Shown:
     """Return what the controller *name* serves before the first pass."""
     status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": kind, "plan": None})
-    return Shown(status + b"\n", Page(name, alerts=("No pass has been made yet.",), refresh=5))
+    return Shown(
+        status + b"\n", lambda: Page(name, alerts=("No pass has been made yet.",), links=SERVED_LINKS, refresh=5)
+    )
 
 
 def show(decision: Decision, situation: Situation, remarks: Remarks = Remarks()) -> Shown:
@@ -106,11 +136,16 @@ def show(decision: Decision, situation: Situation, remarks: Remarks = Remarks())
         judged_at=rfc3339(decision.now),
         unhealthy=None if decision.unhealthy is None else refusal_entry(decision.unhealthy),
         in_drain=_drains(decision),
+        ended=tuple(
+            EndedEntry(each.node, each.pool, each.controller, each.ending, rfc3339(each.at), each.reason)
+            for each in reversed(situation.finished)
+        ),
+        problems=tuple(situation.problems),
         held={name: refusal_entry(refusal) for name, refusal in sorted(decision.held.items())},
         plan=plan_document(inputs),
     )
-    page = _page(situation.generator.name, status, decision.plan.evictions, remarks)
-    return Shown(msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n", page)
+    written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
+    return Shown(written, partial(_page, written, remarks))
 
 
 def _drains(decision: Decision) -> tuple[DrainEntry, ...]:
@@ -129,79 +164,80 @@ def _drains(decision: Decision) -> tuple[DrainEntry, ...]:
                 since=None if since is None else rfc3339(since),
                 deadline=None if record.deadline is None else rfc3339(record.deadline),
                 reason=record.reason,
+                pods_left=tuple(pod.key for pod in fact.evict),
             )
         )
     return tuple(found)
 
 
-def _page(name: str, status: Status, evictions: int, remarks: Remarks) -> Page:
-    plan = status.plan
-    planned = sorted((node for node in plan.nodes if node.order is not None), key=lambda node: node.order or 0)
-    staying = [node for node in plan.nodes if node.order is None]
-    alerts = [] if status.unhealthy is None else [f"{status.unhealthy.reason}: {status.unhealthy.detail}"]
+def _page(written: bytes, remarks: Remarks) -> Page:
+    status = msgspec.json.decode(written, type=Status)
+    page = plan_page(status.plan, status.held)
+    leader = f"judged at {status.judged_at}; leader {status.leader or 'none'}"
+    return msgspec.structs.replace(
+        page,
+        subtitle=(leader, *page.subtitle[1:]),
+        alerts=(*_alerts(status), *remarks.alerts, *page.alerts),
+        facts=(
+            Fact("in drain", f"{len(status.in_drain):,}", detail="of all controllers"),
+            Fact("held back", f"{len(status.held):,}", "warn" if status.held else "", "planned, and waiting"),
+            *remarks.facts,
+            *page.facts,
+        ),
+        sections=(*_lately(status), *page.sections),
+        links=SERVED_LINKS,
+        refresh=REFRESH,
+    )
+
+
+def _alerts(status: Status) -> Sequence[str]:
+    alerts = list(status.problems)
+    if status.unhealthy is not None:
+        alerts.append(f"{status.unhealthy.reason}: {status.unhealthy.detail}")
     if status.dry_run:
         alerts.append("Dry run: nothing is changed.")
     if status.switched_off:
         alerts.append("Switched off: what is under way is finished, nothing new is begun.")
-    alerts += remarks.alerts
+    return alerts
+
+
+def _lately(status: Status) -> Sequence[Section]:
     drains = tuple(
-        (each.node, shown(each.pool), each.phase, each.controller, each.since or "", Cell(each.reason, "dim"))
+        (
+            Cell(each.node, to=each.node),
+            shown(each.pool),
+            each.phase,
+            Cell(f"{len(each.pods_left):,}", number=True),
+            Cell(", ".join(each.pods_left[:PODS_SHOWN]) or "-"),
+            each.controller,
+            each.since or "-",
+            each.deadline or "-",
+            each.reason or "-",
+        )
         for each in status.in_drain
     )
-    plans = tuple(
+    columns = ("Node", "Pool", "Phase", "Pods left", "Which", "Controller", "Since", "Deadline", "Reason")
+    held = tuple(
+        (Cell(node, to=node), Cell(each.reason, "warn"), each.detail, each.fix or "none is known")
+        for node, each in status.held.items()
+    )
+    ended = tuple(
         (
-            Cell(str(node.order), number=True),
-            node.name,
-            shown(node.pool),
-            Cell(_percent(node.cpu_milli.ratio), number=True),
-            Cell(_percent(node.memory_bytes.ratio), number=True),
-            Cell(str(len(node.moves)), number=True),
-            _waits(status.held.get(node.name)),
+            Cell(each.node, to=each.node),
+            shown(each.pool),
+            each.ending.replace("_", " "),
+            each.controller,
+            each.at,
+            each.reason or "-",
         )
-        for node in planned[:ROWS]
+        for each in status.ended[:ENDED_SHOWN]
     )
-    stays = tuple(
-        (
-            node.name,
-            shown(node.pool),
-            Cell(_percent(node.cpu_milli.ratio), number=True),
-            Cell(_percent(node.memory_bytes.ratio), number=True),
-            Cell(", ".join(node.reasons[:3]), lines=tuple(each.detail for each in node.refusals[:3])),
-        )
-        for node in staying[:ROWS]
-    )
-    more = "" if len(staying) <= ROWS else f"the first {ROWS:,} of {len(staying):,}; all are in /status"
-    return Page(
-        title=name,
-        subtitle=f"judged at {status.judged_at}; leader {status.leader or 'none'}; {plan.settings.summary}",
-        alerts=tuple(alerts),
-        facts=(
-            Fact("nodes", f"{len(plan.nodes):,}"),
-            Fact("would go", f"{len(planned):,}", "good" if planned else ""),
-            Fact("evictions for that", f"{evictions:,}"),
-            Fact("in drain", f"{len(status.in_drain):,}"),
-            Fact("held back", f"{len(status.held):,}", "warn" if status.held else ""),
-            *remarks.facts,
-        ),
-        sections=(
-            Section(
-                "In drain",
-                table=Table(("node", "pool", "phase", "controller", "since", "reason"), drains, "no node is in drain"),
-            ),
-            Section(
-                "Would go, in this order",
-                table=Table(
-                    ("#", "node", "pool", "CPU", "memory", "evictions", "waits for"), plans, "no node would go"
-                ),
-            ),
-            Section("Stays, and why", note=more, table=Table(("node", "pool", "CPU", "memory", "because"), stays)),
-        ),
-    )
-
-
-def _waits(held: RefusalEntry | None) -> Cell:
-    return Cell("") if held is None else Cell(held.reason, "warn", detail=held.detail)
-
-
-def _percent(ratio: float | None) -> str:
-    return "-" if ratio is None else f"{ratio:.0%}"
+    sections = [Section("In drain", table=Table(columns, drains, "No node is in drain."))]
+    if held:
+        sections.append(Section("Held back", table=Table(("Node", "Reason", "Detail", "Smallest change"), held)))
+    if ended:
+        names = ("Node", "Pool", "Ending", "Controller", "At", "Reason")
+        more = len(status.ended) - len(ended)
+        note = f"The newest; /status has {more:,} more." if more else ""
+        sections.append(Section("Drains that ended lately", note, Table(names, ended)))
+    return sections

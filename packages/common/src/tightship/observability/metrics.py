@@ -150,7 +150,9 @@ class RunMetrics:
             registry=registry,
         )
         self.config_valid = Gauge(
-            "tightship_config_valid", "Whether the configuration found last could be used (1).", registry=registry
+            "tightship_config_valid",
+            "0 while the configuration found last was refused, or was deleted and nothing new is begun; else 1.",
+            registry=registry,
         )
         self.loop_duration = Histogram(
             "tightship_loop_duration_seconds",

@@ -11,7 +11,9 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from tightship.kube.errors import one_line
+from tightship.observability.logging import log
 from tightship.settings.sources import Absent, Content, Found, Source, Unusable
+from tightship.settings.standing import Notice, Standing, deleted, refused
 
 _log = logging.getLogger(__name__)
 
@@ -34,24 +36,40 @@ class LiveConfigError(Exception):
 class Report(Struct, frozen=True):
     """What has changed.
 
-    *source* says where the configuration is, *valid* whether what is there can be used, *problems* why not. *changed*
-    is whether another configuration is in use now, *absent* whether there is none, so that the starting one is.
+    *source* says where the configuration is. *valid* is whether what is there can be used, or nothing need be there;
+    *notice* is why not, and what is in use instead, or that it was deleted. *changed* is whether another configuration
+    is in use now, *absent* whether there is none.
     """
 
     source: str
     valid: bool
-    problems: tuple[str, ...]
+    notice: Notice | None
     changed: bool
     absent: bool
+
+
+class _Verdict(Struct, Generic[T], frozen=True):
+    """What becomes of the configuration: *current* is in use from now on."""
+
+    current: T | None
+    standing: Standing
+    notice: Notice | None = None
+    valid: bool = True
 
 
 class LiveConfig(Generic[T]):
     """The configuration that *source* holds, read by *parse*, as long as the asynchronous context lasts.
 
     *parse* gets the texts by key, and raises an error with ``problems``, a list of lines, for what can't be used; any
-    other error of it counts as one problem. *starting* (from file, environment and defaults) is in use until something
-    good was found, and again when there is no such ConfigMap or file. *report* is called once for each change, at first
-    for the first look. *changed* is set then too where another configuration is in use; who waits for it clears it.
+    other error of it counts as one problem. *starting* (from environment and defaults) is in use until something good
+    was found, and again when there is no such ConfigMap or file.
+
+    Where a starting one acts, it must not take the place of what somebody wrote. Then *lost* is given: what it makes of
+    the one in use, something that begins nothing new, is in use where a ConfigMap or file was there and is gone, and
+    where there is one and none could be used yet.
+
+    *report* is called once for each change, at first for the first look. *changed* is set then too where another
+    configuration is in use; who waits for it clears it.
     """
 
     def __init__(
@@ -60,6 +78,7 @@ class LiveConfig(Generic[T]):
         parse: Callable[[Mapping[str, str]], T],
         *,
         starting: T | None = None,
+        lost: Callable[[T], T] | None = None,
         report: Callable[[Report], None] | None = None,
         changed: asyncio.Event | None = None,
         first_look: float = FIRST_LOOK,
@@ -67,15 +86,18 @@ class LiveConfig(Generic[T]):
     ) -> None:
         self.changed = changed or asyncio.Event()
         self.valid = True
-        self.problems: tuple[str, ...] = ()
         self._source = source
         self._parse = parse
         self._starting = starting
+        self._lost = lost
         self._report = report
         self._first_look = first_look
         self._sleep = sleep
         self._current = starting
+        self._standing = Standing.NOTHING if starting is None else Standing.STARTING
+        self._notice: Notice | None = None
         self._last: Content | None = None
+        self._there = False
         self._looked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -85,6 +107,11 @@ class LiveConfig(Generic[T]):
         if self._current is None:
             raise LiveConfigError(self.problems or (f"{self._source.name}: not read yet",))
         return self._current
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What people have to know, whole sentences: why it was refused, or that it was deleted, and what is in use."""
+        return () if self._notice is None else self._notice.sentences
 
     @property
     def read(self) -> bool:
@@ -142,36 +169,51 @@ class LiveConfig(Generic[T]):
         if content == self._last:
             return
         first, self._last = self._last is None, content
-        current, problems = self._judge(content)
-        changed = current is not None and current != self._current
-        if changed:
-            self._current = current
-        same = not changed and problems == self.problems
-        self.valid, self.problems = not problems, problems
+        self._there = self._there or isinstance(content, Found)
+        verdict = self._judge(content)
+        changed = verdict.current != self._current
+        same = not changed and verdict.notice == self._notice
+        self._current, self._standing = verdict.current, verdict.standing
+        self._notice, self.valid = verdict.notice, verdict.valid
         self._looked.set()
         if same and not first:
             return
-        self._say(Report(self._source.name, self.valid, problems, changed, isinstance(content, Absent)), first)
+        self._say(Report(self._source.name, self.valid, self._notice, changed, isinstance(content, Absent)), first)
 
-    def _judge(self, content: Content) -> tuple[T | None, tuple[str, ...]]:
-        """Return the configuration that *content* asks for, ``None`` for the one in use, and what is wrong."""
+    def _judge(self, content: Content) -> _Verdict[T]:
         match content:
             case Found(data):
                 try:
-                    return self._parse(data), ()
+                    return _Verdict(self._parse(data), Standing.LAST_GOOD)
                 except Exception as error:  # a defect of the parser must not cost the last good one
-                    return None, _problems(error)
+                    return self._refused(_problems(error))
             case Unusable(problems):
-                return None, problems
+                return self._refused(problems)
             case _:
-                missing = (f"{self._source.name}: does not exist",)
-                return self._starting, (() if self._starting is not None else missing)
+                return self._without()
+
+    def _refused(self, problems: tuple[str, ...]) -> _Verdict[T]:
+        current, standing = self._current, self._standing
+        if self._lost is not None and current is not None and standing is Standing.STARTING:
+            current, standing = self._lost(current), Standing.OFF
+        return _Verdict(current, standing, refused(standing, problems), valid=False)
+
+    def _without(self) -> _Verdict[T]:
+        current, source = self._current, self._source.name
+        if not self._there:
+            if self._starting is None:
+                return _Verdict(None, Standing.NOTHING, Notice("", (f"{source}: does not exist",)), valid=False)
+            return _Verdict(self._starting, Standing.STARTING)
+        if self._lost is not None and current is not None:
+            return _Verdict(self._lost(current), Standing.OFF, deleted(Standing.OFF, source), valid=False)
+        if self._starting is None:
+            return _Verdict(current, self._standing, deleted(self._standing, source), valid=False)
+        return _Verdict(self._starting, Standing.STARTING, deleted(Standing.STARTING, source))
 
     def _say(self, report: Report, first: bool) -> None:
-        if not report.valid:
-            starting = self._current is self._starting
-            stands = "nothing" if self._current is None else "the starting one" if starting else "the last good one"
-            _log.error("bad configuration in %s; %s stands: %s", report.source, stands, "; ".join(report.problems))
+        if report.notice is not None:
+            for each in report.notice.sentences:
+                log(_log, logging.WARNING if report.valid else logging.ERROR, each, source=report.source)
         elif report.absent:
             _log.info("%s does not exist; the starting configuration stands", report.source)
         elif report.changed or not first:
