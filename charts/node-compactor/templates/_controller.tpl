@@ -1,0 +1,60 @@
+{{/* What is of this controller alone; tightship-lib calls these by the controller's name. */}}
+
+{{/* A controller that evicts begins with a dry run, until somebody has looked at what it would do. */}}
+{{- define "node-compactor.dryRun" -}}
+true
+{{- end -}}
+
+{{- define "node-compactor.acts" -}}
+{{- ternary "false" "true" (eq (include "tightship-lib.dryRun" .) "true") -}}
+{{- end -}}
+
+{{- define "node-compactor.env" -}}
+- name: SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS
+  value: {{ include "tightship-lib.text" .Values.interval | quote }}
+{{ include "tightship-lib.claimsEnv" . }}
+{{- end -}}
+
+{{- define "node-compactor.mounts" -}}{{- end -}}
+
+{{- define "node-compactor.volumes" -}}{{- end -}}
+
+{{- define "node-compactor.config" -}}
+estafette-k8s-node-compactor-config.yaml: |
+  {{- toYaml .Values.config | nindent 2 }}
+{{- end -}}
+
+{{- define "node-compactor.clusterRules" -}}
+{{- include "tightship-lib.nodeRules" (list . .Values.config.evictionMethod .Values.config.scaleUpVeto) -}}
+{{- end -}}
+
+{{- define "node-compactor.namespaces" -}}[]{{- end -}}
+
+{{- define "node-compactor.ownRules" -}}{{- end -}}
+
+{{- define "node-compactor.ports" -}}[]{{- end -}}
+
+{{/* "true" where a replica should lead. */}}
+{{- define "node-compactor.leads" -}}
+{{- and (eq (include "node-compactor.acts" .) "true") .Values.leaderElection.enabled -}}
+{{- end -}}
+
+{{- define "node-compactor.notes" -}}
+{{- $pools := list -}}
+{{- range $name, $pool := .Values.config.nodePools -}}
+{{- if $pool.enabled -}}{{- $pools = append $pools $name -}}{{- end -}}
+{{- end -}}
+{{- if not .Values.configMap.create -}}
+Its pools are in the ConfigMap {{ include "tightship-lib.configMapName" . }}.
+{{- else if $pools -}}
+It {{ ternary "would drain" "drains" (eq (include "tightship-lib.dryRun" .) "true") }} underutilized nodes of the pools {{ join ", " $pools }}.
+{{- else -}}
+No pool is enabled, so that nothing is ever drained: say which in {{ include "tightship-lib.valuesOf" . }}config.nodePools.
+{{- end -}}
+{{- end -}}
+
+{{- define "node-compactor.leaving" -}}
+Before you uninstall it, disable its pools ({{ include "tightship-lib.valuesOf" . }}config.nodePools.NAME.enabled=false), and wait until no node has a taint
+tightship.dev/draining or tightship.dev/candidate: a drain that nobody runs is ended by nobody, and its node stays
+cordoned. Was it uninstalled in the middle of one? Install it again, switched off like that: it ends what is left.
+{{- end -}}

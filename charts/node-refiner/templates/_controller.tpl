@@ -1,0 +1,62 @@
+{{/* What is of this controller alone; tightship-lib calls these by the controller's name. */}}
+
+{{/* A controller that evicts begins with a dry run, until somebody has looked at what it would do. */}}
+{{- define "node-refiner.dryRun" -}}
+true
+{{- end -}}
+
+{{/* Whatever drainer_enabled says: a drain under way must be finished when it is switched off. */}}
+{{- define "node-refiner.acts" -}}
+{{- ternary "false" "true" (eq (include "tightship-lib.dryRun" .) "true") -}}
+{{- end -}}
+
+{{- define "node-refiner.env" -}}
+- name: CALCULATION_LOOP_FREQUENCY_SECONDS
+  value: {{ include "tightship-lib.text" .Values.interval | quote }}
+{{ include "tightship-lib.claimsEnv" . }}
+{{- end -}}
+
+{{- define "node-refiner.mounts" -}}{{- end -}}
+
+{{- define "node-refiner.volumes" -}}{{- end -}}
+
+{{/* One key a setting, every value a text; lists are written with commas. */}}
+{{- define "node-refiner.config" -}}
+{{- range $key, $value := .Values.config }}
+{{ $key }}: {{ include "tightship-lib.text" $value | quote }}
+{{- else -}}
+{}
+{{- end }}
+{{- end -}}
+
+{{- define "node-refiner.clusterRules" -}}
+{{- include "tightship-lib.nodeRules" (list . .Values.config.eviction_method .Values.config.scale_up_veto) -}}
+{{- end -}}
+
+{{- define "node-refiner.namespaces" -}}[]{{- end -}}
+
+{{- define "node-refiner.ownRules" -}}{{- end -}}
+
+{{- define "node-refiner.ports" -}}[]{{- end -}}
+
+{{/* "true" where a replica should lead. */}}
+{{- define "node-refiner.leads" -}}
+{{- and (eq (include "node-refiner.acts" .) "true") .Values.leaderElection.enabled (ne (.Values.config.drainer_enabled | toString) "false") -}}
+{{- end -}}
+
+{{- define "node-refiner.notes" -}}
+{{- $threshold := .Values.config.excess_nodes_threshold | default 2 -}}
+{{- if not .Values.configMap.create -}}
+Its thresholds are in the ConfigMap {{ include "tightship-lib.configMapName" . }}.
+{{- else if eq (.Values.config.drainer_enabled | toString) "false" -}}
+drainer_enabled is false: nothing is drained.
+{{- else -}}
+It {{ ternary "would drain" "drains" (eq (include "tightship-lib.dryRun" .) "true") }} a node whenever the cluster could do without {{ $threshold }}.
+{{- end -}}
+{{- end -}}
+
+{{- define "node-refiner.leaving" -}}
+Before you uninstall it, switch it off ({{ include "tightship-lib.valuesOf" . }}config.drainer_enabled=false), and wait until no node has a taint
+tightship.dev/draining or tightship.dev/candidate: a drain that nobody runs is ended by nobody, and its node stays
+cordoned. Was it uninstalled in the middle of one? Install it again, switched off like that: it ends what is left.
+{{- end -}}

@@ -1,0 +1,96 @@
+"""What a chart has rendered, by kind and name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+from tightship_charts.matrix import Values, features
+from tightship_charts.places import CHARTS, CONTROLLERS
+
+EVERYTHING = "everything"
+
+CHARTS_HERE = tuple(chart for chart in CONTROLLERS if (CHARTS / chart / "Chart.yaml").exists())
+
+CASES = [(chart, name) for chart in CHARTS_HERE for name in (*features(chart), EVERYTHING)]
+"""Every chart of a controller with every feature."""
+
+each_case = pytest.mark.parametrize(("chart", "name"), CASES, ids=[f"{chart}-{name}" for chart, name in CASES])
+each_chart = pytest.mark.parametrize("chart", CHARTS_HERE)
+
+Json = dict[str, Any]
+
+
+class Rendered:
+    """The objects of a release."""
+
+    def __init__(self, objects: list[Json]) -> None:
+        self.objects = objects
+
+    def of(self, kind: str) -> list[Json]:
+        """All of one kind."""
+        return [each for each in self.objects if each["kind"] == kind]
+
+    def one(self, kind: str) -> Json:
+        """The only one of its kind."""
+        found = self.of(kind)
+        assert len(found) == 1, f"{len(found)} objects of kind {kind}"
+        return found[0]
+
+    @property
+    def kinds(self) -> set[str]:
+        return {each["kind"] for each in self.objects}
+
+    @property
+    def pod(self) -> Json:
+        """The spec of the controller's pods."""
+        spec: Json = self.one("Deployment")["spec"]["template"]["spec"]
+        return spec
+
+    @property
+    def container(self) -> Json:
+        """The controller's container."""
+        first: Json = self.pod["containers"][0]
+        return first
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Variables of the controller with a plain value."""
+        return {each["name"]: each["value"] for each in self.container["env"] if "value" in each}
+
+    def rules(self, kind: str = "ClusterRole") -> list[Json]:
+        """The rules of all roles of one kind."""
+        return [rule for role in self.of(kind) for rule in role["rules"]]
+
+    def rights(self) -> set[tuple[str, str]]:
+        """(verb, resource) of all rules of all roles."""
+        return set(_rights([*self.rules(), *self.rules("Role")]))
+
+
+class Render(Protocol):
+    """Renders a chart with values."""
+
+    def __call__(
+        self,
+        chart: str,
+        values: Values | None = None,
+        *,
+        release: str = "rel",
+        namespace: str = "ns",
+        apis: Sequence[str] = (),
+    ) -> Rendered: ...
+
+
+class Feature(Protocol):
+    """Renders a chart with the values of one feature, or with ``everything``, once."""
+
+    def __call__(self, chart: str, name: str) -> Rendered: ...
+
+
+def _rights(rules: list[Json]) -> Iterator[tuple[str, str]]:
+    for rule in rules:
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                yield verb, resource

@@ -1,0 +1,78 @@
+"""What is generated is what it would be if it were generated now, and people can rely on what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tightship.durations import DurationError, parse_duration
+from tightship_charts.__main__ import drifted, generated
+from tightship_charts.configuration import DURATION, config_keys
+from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE
+from tightship_charts.schema import schema_of
+from tightship_charts.values import defaults
+
+DOCS = CHARTS.parent / "docs"
+LINK = re.compile(r"\]\(([^)#]*)(#[^)]*)?\)")
+
+
+def test_what_is_generated_is_up_to_date() -> None:
+    assert [str(path.relative_to(CHARTS)) for path in drifted()] == [], "make charts"
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_defaults_meet_their_schema_and_an_unknown_key_does_not(chart: str) -> None:
+    schema = schema_of(chart)
+    jsonschema.Draft7Validator.check_schema(schema)
+    jsonschema.validate(defaults(chart), schema)
+    with pytest.raises(jsonschema.ValidationError, match="'nonsense' was unexpected"):
+        jsonschema.validate({**defaults(chart), "nonsense": 1}, schema)
+
+
+@pytest.mark.parametrize("chart", CONTROLLERS)
+@pytest.mark.parametrize("values", [{"global": {"of": "others"}}, {"enabled": True}, {"tightship-lib": {"global": {}}}])
+def test_what_helm_puts_into_a_parts_values_is_allowed(chart: str, values: dict[str, object]) -> None:
+    jsonschema.validate({**defaults(chart), **values}, schema_of(chart))
+
+
+@pytest.mark.parametrize("text", ["90", "90s", "1h30m", "1.5m", "250ms", "1d", "", "s", "90x", "1h 30m", "-1s", "1e3"])
+def test_the_schemas_durations_are_those_of_the_controllers(text: str) -> None:
+    try:
+        parse_duration(text, "s")
+        good = True
+    except DurationError:
+        good = False
+    assert bool(re.search(DURATION, text)) is good
+
+
+@pytest.mark.parametrize("chart", CONTROLLERS)
+def test_every_key_of_the_configuration_is_in_the_settings_page(chart: str) -> None:
+    """By its last part: what a key means is said there, and only there."""
+    pages = "".join(
+        (DOCS / page).read_text(encoding="utf-8") for page in ("settings.md", "plan-output.md", "how-it-decides.md")
+    )
+    missing = {key.path[-1] for key in config_keys(chart) if f"`{key.path[-1]}`" not in pages}
+    # Said in the text beside the tables.
+    assert missing <= {"username", "passwordFile", "caFile", "certFile", "keyFile", "serverName", "insecureSkipVerify"}
+
+
+@pytest.mark.parametrize("path", [path for path, _ in generated() if path.suffix == ".md"], ids=str)
+def test_links_of_a_readme_lead_somewhere(path: Path) -> None:
+    for target, anchor in LINK.findall(path.read_text(encoding="utf-8")):
+        page = (path.parent / target).resolve() if target else path
+        assert page.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor[1:] in slugs, f"{target}{anchor}"
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_schemas_are_json_that_any_editor_reads(chart: str) -> None:
+    schema = json.loads((CHARTS / chart / "values.schema.json").read_text(encoding="utf-8"))
+    assert schema["$schema"].endswith("draft-07/schema#")
+    assert schema["additionalProperties"] is False

@@ -1,0 +1,156 @@
+"""What every object of every chart has to be, whatever the values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from rendering import Feature, Json, Render, each_case, each_chart
+
+from tightship_charts.matrix import APIS, LONGEST_RELEASE, Values, everything
+from tightship_charts.places import CHARTS, CONTROLLERS, UMBRELLA
+from tightship_charts.values import documented
+from tightship_e2e.helm import Helm, HelmError
+
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+CLUSTER_KINDS = {"ClusterRole", "ClusterRoleBinding"}
+
+
+def place(item: Json) -> tuple[str, str, str]:
+    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+@each_case
+def test_every_object_has_its_own_name_and_the_labels_it_is_found_by(feature: Feature, chart: str, name: str) -> None:
+    items = [each for each in feature(chart, name).objects if "app.kubernetes.io/name" in str(each["metadata"])]
+    assert len({place(each) for each in items}) == len(items)
+    for item in items:
+        labels = item["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "tightship", place(item)
+        assert labels["app.kubernetes.io/component"] == chart, place(item)
+        assert labels["app.kubernetes.io/managed-by"] == "Helm", place(item)
+        assert ("namespace" in item["metadata"]) == (item["kind"] not in CLUSTER_KINDS), place(item)
+
+
+@each_case
+def test_whatever_selects_pods_selects_the_controllers_and_changes_with_no_version(
+    feature: Feature, chart: str, name: str
+) -> None:
+    rendered = feature(chart, name)
+    template = rendered.one("Deployment")["spec"]["template"]
+    labels = template["metadata"]["labels"]
+    selectors = [
+        rendered.one("Deployment")["spec"]["selector"]["matchLabels"],
+        rendered.one("Service")["spec"]["selector"],
+        *(each["spec"]["selector"]["matchLabels"] for each in rendered.of("PodDisruptionBudget")),
+        *(each["spec"]["podSelector"]["matchLabels"] for each in rendered.of("NetworkPolicy")),
+        *(each["spec"]["selector"]["matchLabels"] for each in rendered.of("PodMonitor")),
+        *(each["labelSelector"]["matchLabels"] for each in template["spec"].get("topologySpreadConstraints", [])),
+    ]
+    for selector in selectors:
+        assert selector.items() <= labels.items()
+        assert set(selector) == {"app.kubernetes.io/name", "app.kubernetes.io/instance"}
+
+
+@each_chart
+def test_a_release_name_of_53_characters_leaves_every_name_valid(render: Render, chart: str) -> None:
+    rendered = render(chart, everything(chart), release=LONGEST_RELEASE, apis=APIS)
+    assert len(LONGEST_RELEASE) == 53
+    for item in rendered.objects:
+        name = item["metadata"]["name"]
+        if item["kind"] in {"Service", "Deployment", "ServiceAccount", "ConfigMap"}:
+            assert DNS_LABEL.fullmatch(name), place(item)
+        for value in (item["metadata"].get("labels") or {}).values():
+            assert len(value) <= 63, place(item)
+
+
+@each_chart
+def test_a_release_name_with_dots_leaves_every_name_valid(render: Render, chart: str) -> None:
+    rendered = render(chart, everything(chart), release="team.blue", apis=APIS)
+    for kind in ("Service", "Deployment", "ServiceAccount", "ConfigMap"):
+        assert all(DNS_LABEL.fullmatch(each["metadata"]["name"]) for each in rendered.of(kind))
+
+
+@each_chart
+def test_two_long_release_names_that_begin_alike_have_no_name_in_common(render: Render, chart: str) -> None:
+    first, second = (
+        {place(each) for each in render(chart, release=LONGEST_RELEASE[:-1] + end).objects} for end in ("1", "2")
+    )
+    assert not first & second
+
+
+@each_chart
+def test_one_release_name_in_two_namespaces_has_no_object_of_the_cluster_in_common(render: Render, chart: str) -> None:
+    first, second = ({place(each) for each in render(chart, namespace=each).objects} for each in ("one", "two"))
+    assert not first & second
+
+
+@each_chart
+def test_objects_of_other_projects_are_made_only_where_their_kind_is_served(render: Render, chart: str) -> None:
+    foreign = {each.rpartition("/")[2] for each in APIS}
+    values = everything(chart)
+    assert not foreign & render(chart, values).kinds
+    with_one = render(chart, values, apis=["monitoring.coreos.com/v1/ServiceMonitor"])
+    assert foreign & with_one.kinds == {"ServiceMonitor"}
+    both = {**values, "serviceMonitor": {"enabled": False}, "podMonitor": {"enabled": True}}
+    assert foreign & (render(chart, both, apis=APIS).kinds | with_one.kinds) == foreign
+
+
+@each_chart
+def test_the_chart_has_nothing_that_helm_warns_of(helm: Helm, chart: str) -> None:
+    said = helm("lint", "--strict", CHARTS / chart)
+    assert "[WARNING]" not in said
+    assert "0 chart(s) failed" in said
+
+
+def test_a_chart_that_is_refused_says_which_values_are_wrong(render: Render) -> None:
+    with pytest.raises(HelmError, match=r"nodePools/x/enabled.*got string"):
+        render("node-compactor", {"config": {"nodePools": {"x": {"enabled": "yes"}}}})
+
+
+@each_chart
+def test_a_default_that_is_taken_away_is_missed_by_its_name_or_by_nothing(render: Render, chart: str) -> None:
+    """As by ``--set image=null``, and by a heading in a file of values with nothing under it."""
+    for value in documented(chart):
+        if value.default is None:
+            continue
+        taken: object = None
+        for key in reversed(value.path):
+            taken = {key: taken}
+        try:
+            objects = render(chart, {"dryRun": False, **cast("Values", taken)}, apis=APIS).objects
+        except HelmError as error:
+            said, objects = str(error), []
+        else:
+            said = ""
+        allowed = f"missing property '{value.path[-1]}'|{value.dotted}: nothing would block|^$"
+        assert re.search(allowed, said), (value.dotted, said)
+        assert not list(nothings(objects)), value.dotted
+
+
+def nothings(item: object) -> Iterator[object]:
+    """Whatever has a key without a value."""
+    for value in item.values() if isinstance(item, dict) else item if isinstance(item, list) else ():
+        if value is None:
+            yield item
+        yield from nothings(value)
+
+
+@pytest.mark.parametrize("heading", ["global", *CONTROLLERS])
+def test_a_heading_with_nothing_under_it_leaves_the_defaults_of_the_umbrella(render: Render, heading: str) -> None:
+    assert render(UMBRELLA, {heading: None}).objects == render(UMBRELLA).objects
+
+
+@each_chart
+def test_a_large_number_has_no_exponent(render: Render, chart: str) -> None:
+    """Helm reads every number of a file of values as a float."""
+    large = 1_000_000
+    values = {"interval": large, "requestTimeout": large, "shutdown": {"timeout": large, "grace": large}}
+    rendered = render(chart, {**values, "terminationGracePeriodSeconds": large + 1, "revisionHistoryLimit": large})
+    assert list(rendered.env.values()).count("1000000") == len(values) + 1
+    assert rendered.pod["terminationGracePeriodSeconds"] == large + 1
+    assert rendered.one("Deployment")["spec"]["revisionHistoryLimit"] == large
+    with pytest.raises(HelmError, match=r"must be above shutdown\.grace"):
+        render(chart, {**values, "terminationGracePeriodSeconds": large})

@@ -1,0 +1,135 @@
+"""The pods of the controllers: how they are secured, started, stopped, spread and replaced."""
+
+from __future__ import annotations
+
+import pytest
+from rendering import Feature, Render, each_case, each_chart
+
+from tightship_charts.matrix import Values
+from tightship_e2e.helm import HelmError
+
+
+@each_case
+def test_every_container_of_ours_is_restricted(feature: Feature, chart: str, name: str) -> None:
+    rendered = feature(chart, name)
+    pod = rendered.pod["securityContext"]
+    assert pod["runAsNonRoot"] is True
+    assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    container = rendered.container["securityContext"]
+    assert container == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+@each_case
+def test_the_token_is_mounted_where_it_is_needed_and_nowhere_else(feature: Feature, chart: str, name: str) -> None:
+    rendered = feature(chart, name)
+    for account in rendered.of("ServiceAccount"):
+        assert account["automountServiceAccountToken"] is False
+    assert rendered.pod["automountServiceAccountToken"] is (name != "another cluster")
+
+
+@each_chart
+def test_what_is_secured_by_default_can_be_taken_back(render: Render, chart: str) -> None:
+    rendered = render(chart, {"podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}})
+    assert set(rendered.pod["securityContext"]) == {"runAsNonRoot", "seccompProfile"}
+
+
+@each_case
+def test_probes_ask_what_the_controllers_serve(feature: Feature, chart: str, name: str) -> None:
+    container = feature(chart, name).container
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    [port] = [each["containerPort"] for each in container["ports"] if each["name"] == "http"]
+    served = feature(chart, name).env["HTTP_PORTS"].split(",")
+    assert served == [str(port), *(str(each["containerPort"]) for each in container["ports"] if each["name"] != "http")]
+
+
+@each_chart
+def test_two_replicas_are_one_value(render: Render, chart: str) -> None:
+    deployment = render(chart, {"replicaCount": 2}).one("Deployment")
+    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert render(chart).env["LEADER_ELECT"] == "true"
+
+
+@each_chart
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"replicaCount": 2, "leaderElection": {"enabled": False}}, "replicaCount: 2: more than one replica needs"),
+        ({"strategy": {"type": "RollingUpdate"}, "leaderElection": {"enabled": False}}, "only Recreate is allowed"),
+        ({"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}, "one of the two"),
+        ({"terminationGracePeriodSeconds": 25}, "must be above shutdown.grace"),
+        ({"shutdown": {"grace": "1m30s"}, "terminationGracePeriodSeconds": 90}, "must be above shutdown.grace"),
+        ({"podDisruptionBudget": {"minAvailable": 1}}, "would block every drain"),
+        ({"replicaCount": 2, "podDisruptionBudget": {"minAvailable": "51%"}}, "would block every drain"),
+        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "would block every drain"),
+        ({"podDisruptionBudget": {"maxUnavailable": "0%"}}, "would block every drain"),
+        ({"podDisruptionBudget": {"maxUnavailable": None}}, "would block every drain"),
+        ({"serviceAccount": {"create": False}}, "the name of an account"),
+    ],
+)
+def test_values_that_would_be_unsafe_together_are_refused(
+    render: Render, chart: str, values: Values, said: str
+) -> None:
+    with pytest.raises(HelmError, match=said):
+        render(chart, values)
+
+
+@each_chart
+@pytest.mark.parametrize(
+    ("replicas", "budget", "rendered"),
+    [
+        (1, {}, {"maxUnavailable": 1}),
+        (2, {"minAvailable": 1}, {"minAvailable": 1}),
+        (3, {"minAvailable": "66%"}, {"minAvailable": "66%"}),
+        (1, {"maxUnavailable": "10%"}, {"maxUnavailable": "10%"}),
+    ],
+)
+def test_a_budget_that_leaves_one_pod_to_go_is_taken(
+    render: Render, chart: str, replicas: int, budget: Values, rendered: Values
+) -> None:
+    spec = render(chart, {"replicaCount": replicas, "podDisruptionBudget": budget}).one("PodDisruptionBudget")["spec"]
+    assert rendered.items() <= spec.items()
+    assert spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+@each_chart
+def test_without_election_the_old_replica_goes_before_the_new_one_comes(render: Render, chart: str) -> None:
+    deployment = render(chart, {"leaderElection": {"enabled": False}}).one("Deployment")
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+
+
+@each_chart
+def test_a_change_of_what_is_watched_leaves_the_pods_alone_and_of_what_is_mounted_rolls_them(
+    render: Render, chart: str
+) -> None:
+    changed: Values = {"config": CHANGES[chart]}
+
+    def template(values: Values) -> object:
+        return render(chart, values).one("Deployment")["spec"]["template"]
+
+    assert template({}) == template(changed)
+    mounted: Values = {"configMap": {"mounted": True}}
+    assert template(mounted) != template({**mounted, **changed})
+    assert render(chart).one("ConfigMap") != render(chart, changed).one("ConfigMap")
+
+
+CHANGES: dict[str, Values] = {
+    "node-compactor": {"maximumNodesInPlan": 3},
+    "node-refiner": {"maximum_nodes_in_plan": 3},
+    "hpa-scaler": {"maximumWritesPerSecond": 3},
+}
+
+
+@each_chart
+def test_a_mounted_configuration_is_where_the_controller_looks_and_needs_no_right(render: Render, chart: str) -> None:
+    rendered = render(chart, {"configMap": {"mounted": True}})
+    [mount] = [each for each in rendered.container["volumeMounts"] if each["name"] == "config"]
+    [volume] = [each for each in rendered.pod["volumes"] if each["name"] == "config"]
+    assert mount["mountPath"] == rendered.env["CONFIG_PATH"]
+    assert volume["configMap"]["name"] == rendered.one("ConfigMap")["metadata"]["name"]
+    assert ("list", "configmaps") not in rendered.rights()

@@ -1,0 +1,155 @@
+"""The rights that the charts grant: what docs/permissions.md says, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from rendering import Feature, Json, Render, each_case, each_chart
+
+from tightship_charts.places import CONTROLLERS
+
+Right = tuple[str, str, str, str]
+
+WRITES = {"create", "patch", "update", "delete", "deletecollection", "*"}
+PERMISSIONS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
+
+
+def rights_of(rules: list[Json]) -> set[Right]:
+    """(verb, group, resource, name) of all rules."""
+    return {
+        (verb, group, resource, name)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def documented(kind: str, *names: str) -> list[Json]:
+    """The rules of roles in docs/permissions.md."""
+    blocks = re.findall(r"```yaml\n(.*?)```", PERMISSIONS.read_text(encoding="utf-8"), re.DOTALL)
+    roles = [yaml.safe_load(block) for block in blocks]
+    chosen = [role for role in roles if role.get("kind") == kind and role["metadata"]["name"] in names]
+    assert len(chosen) == len(names)
+    return [rule for role in chosen for rule in role["rules"]]
+
+
+@pytest.mark.parametrize(
+    ("chart", "config_map", "cluster"),
+    [
+        ("node-compactor", "estafette-k8s-node-compactor-config", ("tightship-reader", "tightship-drainer")),
+        ("node-refiner", "node-refiner-cm", ("tightship-reader", "tightship-drainer")),
+        ("hpa-scaler", "hpa-scaler-config", ("hpa-scaler",)),
+    ],
+)
+def test_a_controller_has_the_documented_rights(
+    render: Render, chart: str, config_map: str, cluster: tuple[str, ...]
+) -> None:
+    rendered = render(chart, {"dryRun": False, "fullnameOverride": chart, "configMap": {"name": config_map}})
+    assert rights_of(rendered.rules()) == rights_of(documented("ClusterRole", *cluster))
+    assert rights_of(rendered.rules("Role")) == rights_of(documented("Role", chart))
+
+
+@pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
+def test_who_looks_at_no_autoscalers_may_not(feature: Feature, chart: str) -> None:
+    assert ("list", "horizontalpodautoscalers") in feature(chart, "live").rights()
+    assert ("list", "horizontalpodautoscalers") not in feature(chart, "no veto").rights()
+
+
+def test_only_a_scaler_that_watches_may_watch(feature: Feature) -> None:
+    assert ("watch", "horizontalpodautoscalers") in feature("hpa-scaler", "watch").rights()
+    assert ("watch", "horizontalpodautoscalers") not in feature("hpa-scaler", "live").rights()
+
+
+@each_case
+def test_no_right_has_a_wildcard_and_none_is_about_secrets(feature: Feature, chart: str, name: str) -> None:
+    rendered = feature(chart, name)
+    for verb, group, resource, _ in rights_of([*rendered.rules(), *rendered.rules("Role")]):
+        assert "*" not in verb + group + resource
+        assert resource != "secrets"
+
+
+@each_case
+def test_leases_and_config_maps_are_granted_by_name_in_one_namespace(feature: Feature, chart: str, name: str) -> None:
+    rendered = feature(chart, name)
+    for verb, _, resource, _ in rights_of(rendered.rules()):
+        assert resource not in {"leases", "configmaps"}, verb
+    for verb, _, resource, named in rights_of(rendered.rules("Role")):
+        if resource in {"leases", "configmaps"} and verb != "create":
+            assert named
+    named = {right[3] for right in rights_of(rendered.rules("Role")) if right[2] == "leases"}
+    if named:
+        assert rendered.env["LEASE_NAME"] in named or name == "no election"
+
+
+@each_chart
+def test_a_dry_run_may_write_nothing(render: Render, chart: str) -> None:
+    assert not WRITES & {verb for verb, _ in render(chart, {"dryRun": True}).rights()}
+
+
+@each_chart
+def test_the_charts_own_dry_run_comes_before_the_global_one(render: Render, chart: str) -> None:
+    for own, everywhere, dry in (
+        (None, True, "true"),
+        (None, False, "false"),
+        (False, True, "false"),
+        (True, False, "true"),
+    ):
+        rendered = render(chart, {"dryRun": own, "global": {"dryRun": everywhere}})
+        assert rendered.env["DRY_RUN"] == dry
+        assert bool(WRITES & {verb for verb, _ in rendered.rights()}) is (dry == "false")
+
+
+def test_what_evicts_begins_with_a_dry_run_and_what_must_be_annotated_does_not(render: Render) -> None:
+    assert [render(chart).env["DRY_RUN"] for chart in CONTROLLERS] == ["true", "true", "false"]
+
+
+def test_a_refiner_whose_drainer_is_switched_off_may_finish_what_it_had_begun(render: Render) -> None:
+    rendered = render("node-refiner", {"dryRun": False, "config": {"drainer_enabled": False}})
+    assert ("patch", "nodes") in rendered.rights()
+
+
+def test_a_scaler_of_some_namespaces_has_rights_in_those_alone(feature: Feature) -> None:
+    rendered = feature("hpa-scaler", "namespaces")
+    assert not rendered.of("ClusterRole")
+    granted = {role["metadata"]["namespace"]: rights_of(role["rules"]) for role in rendered.of("Role")}
+    assert set(granted) == {"ns", "elsewhere", "monitoring"}
+    assert granted["elsewhere"] == granted["monitoring"] == rights_of(feature("hpa-scaler", "live").rules())
+    assert "horizontalpodautoscalers" not in {right[2] for right in granted["ns"]}
+
+
+@each_case
+def test_only_the_eviction_method_delete_may_delete_pods(feature: Feature, chart: str, name: str) -> None:
+    assert (("delete", "pods") in feature(chart, name).rights()) is (name == "deletion")
+
+
+@pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
+def test_claims_in_another_namespace_are_granted_there(feature: Feature, chart: str) -> None:
+    rendered = feature(chart, "claims elsewhere")
+    there = [role for role in rendered.of("Role") if role["metadata"]["namespace"] == "claims"]
+    assert rights_of(there[0]["rules"]) == {
+        ("create", "coordination.k8s.io", "leases", ""),
+        ("get", "coordination.k8s.io", "leases", "team-claims"),
+        ("update", "coordination.k8s.io", "leases", "team-claims"),
+    }
+    [binding] = [each for each in rendered.of("RoleBinding") if each["metadata"]["namespace"] == "claims"]
+    assert binding["subjects"][0]["namespace"] == "ns"
+    assert rendered.env["CLAIMS_LEASE_NAMESPACE"] == "claims"
+    here = [role for role in rendered.of("Role") if role["metadata"]["namespace"] == "ns"]
+    assert all(right[3] != "team-claims" for role in here for right in rights_of(role["rules"]))
+
+
+@each_case
+def test_every_role_is_bound_to_the_controllers_account(feature: Feature, chart: str, name: str) -> None:
+    rendered = feature(chart, name)
+    account = rendered.pod["serviceAccountName"]
+    for kind in ("ClusterRole", "Role"):
+        bound = {(each["metadata"].get("namespace"), each["roleRef"]["name"]) for each in rendered.of(f"{kind}Binding")}
+        assert bound == {(each["metadata"].get("namespace"), each["metadata"]["name"]) for each in rendered.of(kind)}
+        for binding in rendered.of(f"{kind}Binding"):
+            namespace = rendered.one("Deployment")["metadata"]["namespace"]
+            assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]

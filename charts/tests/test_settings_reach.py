@@ -1,0 +1,240 @@
+"""Every setting that the controllers have can be set by values, and takes effect.
+
+Which settings there are comes from the code. What is rendered is read back by the controllers' own readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from pydantic import BaseModel
+from rendering import Json, Render, Rendered, each_chart
+
+import hpa_scaler.configuration
+import hpa_scaler.run_settings
+import node_compactor.configuration
+import node_compactor.run_settings
+import node_refiner.configuration
+import node_refiner.run_settings
+from hpa_scaler.annotations import ANNOTATIONS
+from tightship.settings.process import ProcessSettings, load_process
+from tightship_charts.configuration import config_keys
+from tightship_charts.matrix import Values, merge
+from tightship_charts.places import CHARTS
+from tightship_e2e.helm import Helm, objects
+
+PROCESS: Mapping[str, type[ProcessSettings]] = {
+    "node-compactor": node_compactor.run_settings.RunSettings,
+    "node-refiner": node_refiner.run_settings.RunSettings,
+    "hpa-scaler": hpa_scaler.run_settings.RunSettings,
+}
+PARSERS: Mapping[str, Callable[[Mapping[str, str]], BaseModel]] = {
+    "node-compactor": lambda data: node_compactor.configuration.parse_config_map(data, {}),
+    "node-refiner": lambda data: node_refiner.configuration.parse_config_map(data, {}),
+    "hpa-scaler": hpa_scaler.configuration.parse_config_map,
+}
+
+OTHERWISE = {
+    "identity": "the name of the pod, from the downward API",
+    "namespace": "the namespace of the pod, from the downward API",
+    "listening_port": "the older name of what HTTP_PORTS says, which comes first",
+}
+"""Settings of a process that no value sets, and what does."""
+
+CHANGED: Values = {
+    "dryRun": True,
+    "interval": "17s",
+    "requestTimeout": "18s",
+    "leaderElection": {
+        "enabled": False,
+        "resourceName": "changed",
+        "leaseDuration": "19s",
+        "renewDeadline": "11s",
+        "retryPeriod": "3s",
+    },
+    "shutdown": {"timeout": "16s", "grace": "26s"},
+    "http": {"port": 1, "extraPorts": [2], "host": "127.0.0.1"},
+    "log": {"level": "error", "format": "json"},
+    "configMap": {"mounted": True, "name": "changed"},
+    "kubeconfig": {"secretName": "changed", "context": "changed"},
+}
+"""A value for every setting of a process that all controllers have, none of them a default of any."""
+
+CHANGED_TOO: Mapping[str, Values] = {
+    "node-compactor": {"claims": {"leaseName": "changed", "namespace": "changed"}},
+    "node-refiner": {"claims": {"leaseName": "changed", "namespace": "changed"}},
+    "hpa-scaler": {
+        "prometheusServerUrl": "http://changed",
+        "minimumReplicasLowerBound": 7,
+        "annotationPrefix": "changed.example.com",
+        "cycleDeadline": "119s",
+        "watch": True,
+        "decisionLog": {"enabled": True, "megabytes": 199},
+    },
+}
+
+
+def process_of(chart: str, rendered: Rendered) -> ProcessSettings:
+    return load_process(PROCESS[chart], rendered.env, unique=lambda: "u")
+
+
+@each_chart
+def test_every_setting_of_the_process_can_be_set_by_values(render: Render, chart: str) -> None:
+    """All at once to what is no default: whatever is still one can't be reached."""
+    loaded = process_of(chart, render(chart, merge(CHANGED, CHANGED_TOO[chart]))).model_dump()
+    plain = load_process(PROCESS[chart], {}, unique=lambda: "u").model_dump()
+    same = {field for field, value in loaded.items() if value == plain[field]}
+    assert same == OTHERWISE.keys() & loaded.keys()
+
+
+@each_chart
+def test_what_no_value_sets_is_set_by_what_is_said(render: Render, chart: str) -> None:
+    fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in render(chart).container["env"][:2]}
+    assert fields == {"POD_NAME": "metadata.name", "NAMESPACE": "metadata.namespace"}
+
+
+@each_chart
+def test_by_default_the_process_runs_as_it_would_without_the_chart(render: Render, chart: str) -> None:
+    """But for names, which are the release's, the one port, and the dry run of what evicts."""
+    loaded = process_of(chart, render(chart)).model_dump()
+    plain = load_process(PROCESS[chart], {}, unique=lambda: "u").model_dump()
+    different = {field for field, value in loaded.items() if value != plain[field]}
+    expected = {"config_map", "lease_name", "ports", "claims_namespace", "dry_run"}
+    assert different == expected - ({"claims_namespace", "dry_run"} if chart == "hpa-scaler" else set())
+    assert loaded["ports"] == plain["ports"][:1]
+
+
+@each_chart
+def test_the_chart_sets_no_variable_that_no_controller_reads(render: Render, chart: str) -> None:
+    model = PROCESS[chart]
+    known = {name for field in model.model_fields for name in model.variables(field)}
+    variables = {each["name"] for each in render(chart, merge(CHANGED, CHANGED_TOO[chart])).container["env"]}
+    assert variables <= known
+
+
+def sample(key: str, schema: Json, default: str) -> object:
+    """A value that *schema* allows and that is not the default."""
+    if "properties" in schema:
+        return {name: sample(name, each, "") for name, each in schema["properties"].items()}
+    if "enum" in schema:
+        return next(each for each in schema["enum"] if each != default)
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if kinds == ["array"]:
+        return [sample(key, schema["items"], "")]
+    if kinds == ["object"]:
+        return {"changed": sample(key, schema["additionalProperties"], "")}
+    if kinds == ["boolean"]:
+        return default != "true"
+    if "ms|s|m|h|d" in schema.get("pattern", ""):
+        return "100h" if key.lower().endswith(("limit", "deadline")) else "77s"
+    if "number" in kinds or "integer" in kinds:
+        return 7
+    return SAMPLES.get(key, "changed")
+
+
+SAMPLES = {
+    "url": "http://changed:9090",
+    "allowedServerURLs": "http://allowed:9090",
+    "labelSelector": "a=b",
+    "dataAgeQuery": "changed[{range}]",
+}
+
+
+def changed_config(chart: str) -> Json:
+    """A configuration in which no key has its default."""
+    config: Json = {}
+    for key in config_keys(chart):
+        within = config
+        for step in key.path[:-1]:
+            within = within.setdefault("changed" if step == "NAME" else step, {})
+        within[key.path[-1]] = sample(key.path[-1], key.schema, key.default)
+    if chart == "hpa-scaler":
+        config["queryDeadline"] = "77s"
+        config["defaults"] = {"dryRun": True}
+        del config["prometheusServers"]["changed"]["bearerTokenFile"]  # excludes basicAuth
+    return config
+
+
+@each_chart
+def test_every_key_of_the_configuration_goes_through_to_the_controller(render: Render, chart: str) -> None:
+    config = changed_config(chart)
+    data = render(chart, {"config": config}).one("ConfigMap")["data"]
+    same = dict(unchanged(PARSERS[chart](data), PARSERS[chart]({})))
+    assert not same
+
+
+def unchanged(found: object, plain: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the settings of *found* that are those of *plain*, by their path."""
+    for field, value in dict(found).items() if isinstance(found, BaseModel) else ():  # type: ignore[call-overload]
+        here = f"{path}{field}"
+        if value == getattr(plain, field):
+            if here != "servers.bearer_token_file":
+                yield here, value
+        elif isinstance(value, Mapping):
+            for part in value.values():
+                if isinstance(part, BaseModel):
+                    yield from unchanged(part, type(part).model_construct(), f"{here}.")
+
+
+def test_a_bearer_token_goes_through_too(render: Render) -> None:
+    config = {"prometheusServers": {"mimir": {"url": "http://mimir", "bearerTokenFile": "/secrets/mimir/token"}}}
+    data = render("hpa-scaler", {"config": config}).one("ConfigMap")["data"]
+    assert hpa_scaler.configuration.parse_config_map(data).servers["mimir"].bearer_token_file == "/secrets/mimir/token"
+
+
+def test_every_annotation_may_have_a_default(render: Render) -> None:
+    texts = {
+        "prometheusQuery": "up",
+        "holdQuery": "up",
+        "prometheusServer": "default",
+        "holdQueryServer": "default",
+        "prometheusServerUrl": "http://allowed:9090",
+        "severalSeries": "error",
+        "missingData": "zero",
+        "maxReplicasPolicy": "clamp",
+        "loweringWindow": "10m",
+        "queryRange": "10m",
+        "holdCoolDown": "10m",
+        "deadband": "5%",
+        "delta": -0.5,
+        "scaleDownMaxRatio": 0.25,
+        "scaleUpMaxRatio": 0.25,
+    }
+    switches = {each.key: True for each in ANNOTATIONS if each.read is ANNOTATIONS[6].read}
+    whole = {each.key: 3 for each in ANNOTATIONS if each.key not in {*texts, *switches, "paused"}}
+    values = {**texts, **switches, **whole, "paused": "2026-01-01T00:00:00Z"}
+    values |= {"pausedScaleDown": True, "pausedScaleUp": False}
+    del values["prometheusServerUrl"]  # one server, by name or by address
+    data = render("hpa-scaler", {"config": {"defaults": values}}).one("ConfigMap")["data"]
+    read = hpa_scaler.configuration.parse_config_map(data).defaults
+    assert set(read) == {each.name for each in ANNOTATIONS} - {"prometheus-server-url"}
+
+
+@pytest.mark.parametrize(
+    ("chart", "flag", "read"),
+    [
+        (
+            "node-compactor",
+            "config.nodePools.a.scaleDownCPURequestRatioLimit=0.75",
+            lambda it: it.pools["a"].limit == 0.75,
+        ),
+        ("node-compactor", "config.maximumNodesInDrain=10%", lambda it: str(it.cluster_budget) == "10%"),
+        ("node-refiner", "config.excess_nodes_threshold=1.5", lambda it: it.excess_nodes_threshold == 1.5),
+        ("node-refiner", "config.disabled_rules={JobRunning,LocalStorage}", lambda it: len(it.disabled_rules) == 2),
+        ("node-refiner", "config.maximum_nodes_in_plan=2000000", lambda it: it.max_nodes == 2_000_000),
+        ("hpa-scaler", "config.correlatedDropSize=12.5", lambda it: it.drop_size == 12.5),
+        (
+            "hpa-scaler",
+            "config.defaults.scaleDownMaxRatio=0.2",
+            lambda it: it.defaults["scale-down-max-ratio"] == "0.2",
+        ),
+    ],
+)
+def test_flags_of_helm_are_read_as_they_were_meant(
+    helm: Helm, chart: str, flag: str, read: Callable[[object], bool]
+) -> None:
+    """Helm's ``--set`` makes texts of fractions, and YAML writes large numbers with an exponent."""
+    shown = helm("template", "rel", CHARTS / chart, "--set", flag, "--show-only", "templates/configmap.yaml")
+    [config] = objects(shown)
+    assert read(PARSERS[chart](config["data"]))

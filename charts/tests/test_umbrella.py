@@ -1,0 +1,123 @@
+"""The chart of all controllers, and how charts depend on each other."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from rendering import Json, Render, Rendered
+
+from tightship import __version__
+from tightship_charts.matrix import LONGEST_RELEASE, everything
+from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE, LIBRARY, UMBRELLA
+from tightship_e2e.helm import Helm
+
+
+def chart_file(chart: str) -> Json:
+    found: Json = yaml.safe_load((CHARTS / chart / "Chart.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def names(rendered: Rendered) -> list[tuple[str, str, str]]:
+    places = [(each["kind"], each["metadata"]) for each in rendered.objects]
+    return [(kind, meta.get("namespace", ""), meta["name"]) for kind, meta in places]
+
+
+def environments(rendered: Rendered) -> dict[str, dict[str, str | None]]:
+    """The environment of each controller, by its name; None for a variable that has no plain value."""
+    containers = [each["spec"]["template"]["spec"]["containers"][0] for each in rendered.of("Deployment")]
+    return {each["name"]: {one["name"]: one.get("value") for one in each["env"]} for each in containers}
+
+
+def test_it_installs_all_controllers_beside_each_other(render: Render) -> None:
+    rendered = render(UMBRELLA, release="tightship", namespace="tightship")
+    deployed = {each["metadata"]["name"] for each in rendered.of("Deployment")}
+    assert deployed == {f"tightship-{each}" for each in CONTROLLERS}
+    assert len(set(names(rendered))) == len(rendered.objects)
+
+
+@pytest.mark.parametrize("wanted", CONTROLLERS)
+def test_each_controller_can_be_had_alone(render: Render, wanted: str) -> None:
+    rendered = render(UMBRELLA, {each: {"enabled": each == wanted} for each in CONTROLLERS})
+    own = [each["metadata"]["labels"]["app.kubernetes.io/component"] for each in rendered.objects]
+    assert set(own) == {wanted}
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_a_controller_in_it_is_what_its_own_chart_makes(render: Render, controller: str) -> None:
+    values = everything(controller)
+    alone = render(controller, values, release="tightship")
+    others = {each: {"enabled": False} for each in CONTROLLERS}
+    # What a part says of `global` is nobody's: Helm takes the whole's.
+    within = render(UMBRELLA, {**others, controller: values, "global": values["global"]}, release="tightship")
+    assert within.objects == alone.objects
+
+
+def test_what_is_global_reaches_all_and_gives_way_to_what_is_a_controllers_own(render: Render) -> None:
+    rendered = render(
+        UMBRELLA,
+        {
+            "global": {"imageRegistry": "registry.example.com", "logLevel": "debug", "dryRun": False},
+            "node-refiner": {"dryRun": True, "log": {"level": "warn"}},
+        },
+    )
+    images = {each["spec"]["template"]["spec"]["containers"][0]["image"] for each in rendered.of("Deployment")}
+    assert images == {f"registry.example.com/tightship/{each}:{__version__}" for each in CONTROLLERS}
+    for controller, env in environments(rendered).items():
+        own = controller == "node-refiner"
+        assert env["DRY_RUN"] == ("true" if own else "false")
+        assert env["LOG_LEVEL"] == ("warn" if own else "debug")
+
+
+def test_the_controllers_of_nodes_share_one_ledger_of_claims(render: Render) -> None:
+    found = environments(render(UMBRELLA))
+    ledgers = {(env.get("CLAIMS_LEASE_NAMESPACE"), env.get("CLAIMS_LEASE_NAME")) for env in found.values()}
+    assert ledgers == {("ns", "tightship-claims"), (None, None)}
+
+
+def test_a_release_name_of_53_characters_keeps_the_controllers_apart(render: Render) -> None:
+    found = names(render(UMBRELLA, everything(UMBRELLA), release=LONGEST_RELEASE))
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_in_a_parent_of_the_users_it_may_have_an_alias_and_a_condition(helm: Helm, chart: str, tmp_path: Path) -> None:
+    found = {"name": chart, "alias": "own", "condition": "own.enabled", "version": __version__, "repository": ""}
+    parent = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [found]}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(parent))
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / chart).symlink_to(CHARTS / chart)
+    assert helm.template(tmp_path, {"own": {"enabled": True}, "global": {"own": 1}}, release="rel", namespace="ns")
+    assert not helm.template(tmp_path, {"own": {"enabled": False}}, release="rel", namespace="ns")
+
+
+@pytest.mark.parametrize("chart", [*INSTALLABLE, LIBRARY])
+def test_all_charts_have_the_version_of_the_code(chart: str) -> None:
+    found = chart_file(chart)
+    assert found["version"] == __version__
+    assert found.get("appVersion", __version__) == __version__
+    for dependency in found.get("dependencies", []):
+        assert dependency["version"] == __version__
+        assert dependency["repository"] == f"file://../{dependency['name']}"
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_dependencies_are_locked_and_can_be_built(helm: Helm, chart: str, tmp_path: Path) -> None:
+    """Helm refuses to build what is out of step with ``Chart.lock``."""
+    here = tmp_path / "charts"
+    shutil.copytree(CHARTS, here, ignore=shutil.ignore_patterns("tooling", "tests", "charts"))
+    for each in (*CONTROLLERS, chart):
+        helm("dependency", "build", here / each)
+    wanted = {f"{each['name']}-{each['version']}.tgz" for each in chart_file(chart)["dependencies"]}
+    assert {each.name for each in (here / chart / "charts").iterdir()} == wanted
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_in_the_repository_a_dependency_is_a_link_to_it(chart: str) -> None:
+    """So that nothing need be built before ``helm install``, and nothing can be older than its source."""
+    for dependency in chart_file(chart)["dependencies"]:
+        link = CHARTS / chart / "charts" / dependency["name"]
+        assert link.is_symlink()
+        assert link.resolve() == CHARTS / dependency["name"]

@@ -1,0 +1,57 @@
+{{/* Values that together would make something unsafe or impossible. Each message names the value and what is allowed. */}}
+
+{{- define "tightship-lib.checks" -}}
+{{- $v := .Values -}}
+{{- $replicas := $v.replicaCount | int -}}
+{{- if and (gt $replicas 1) (not $v.leaderElection.enabled) -}}
+{{- fail (printf "replicaCount: %d: more than one replica needs leaderElection.enabled=true, or all of them would act at once" $replicas) -}}
+{{- end -}}
+{{- if and (not $v.leaderElection.enabled) ($v.strategy.type | default "Recreate" | ne "Recreate") -}}
+{{- fail "strategy.type: without leader election only Recreate is allowed, or two replicas would act during an update" -}}
+{{- end -}}
+{{- if and $v.serviceMonitor.enabled $v.podMonitor.enabled -}}
+{{- fail "serviceMonitor.enabled, podMonitor.enabled: one of the two, or everything is scraped twice" -}}
+{{- end -}}
+{{- include "tightship-lib.checkBudget" . -}}
+{{- $grace := include "tightship-lib.seconds" $v.shutdown.grace | float64 -}}
+{{- if le ($v.terminationGracePeriodSeconds | float64) $grace -}}
+{{- fail (printf "terminationGracePeriodSeconds: %s: must be above shutdown.grace, which is %s, or a drain is killed in the middle" (include "tightship-lib.text" $v.terminationGracePeriodSeconds) (include "tightship-lib.text" $v.shutdown.grace)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A budget must leave at least one pod that may be evicted, or it blocks every drain for ever. */}}
+{{- define "tightship-lib.checkBudget" -}}
+{{- $b := .Values.podDisruptionBudget -}}
+{{- $replicas := .Values.replicaCount | int -}}
+{{- $least := $b.minAvailable | toString -}}
+{{- $most := kindIs "invalid" $b.maxUnavailable | ternary "nothing" ($b.maxUnavailable | toString) -}}
+{{- if and $b.enabled (not (kindIs "invalid" $b.minAvailable)) -}}
+{{- $kept := 0 -}}
+{{- if hasSuffix "%" $least -}}
+{{- $kept = divf (mulf (trimSuffix "%" $least | float64) $replicas) 100.0 | ceil | int -}}
+{{- else -}}
+{{- $kept = $least | int -}}
+{{- end -}}
+{{- if and (ge $kept $replicas) (gt $replicas 0) -}}
+{{- fail (printf "podDisruptionBudget.minAvailable: %s of replicaCount %d would block every drain; allowed is less, or maxUnavailable" $least $replicas) -}}
+{{- end -}}
+{{- else if and $b.enabled (regexMatch "^(nothing|0+%?)$" $most) -}}
+{{- fail (printf "podDisruptionBudget.maxUnavailable: %s would block every drain; allowed is 1 or more" $most) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The seconds of a duration: 90, 90s, 10m, 1h30m, 1.5s. */}}
+{{- define "tightship-lib.seconds" -}}
+{{- $text := include "tightship-lib.text" . -}}
+{{- if regexMatch "^[0-9.]+$" $text -}}
+{{- $text -}}
+{{- else -}}
+{{- $sum := 0.0 -}}
+{{- range $part := regexFindAll "[0-9.]+(ms|[smhd])" $text -1 -}}
+{{- $unit := regexFind "[a-z]+$" $part -}}
+{{- $number := trimSuffix $unit $part | float64 -}}
+{{- $sum = addf $sum (mulf $number (index (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0) $unit)) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,31 @@
+{{/* The live configuration. A chart defines CONTROLLER.config, the data of the ConfigMap. */}}
+
+{{- define "tightship-lib.configMap" -}}
+{{- if .Values.configMap.create -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" . "name" (include "tightship-lib.configMapName" .) "annotations" .Values.configMap.annotations) | nindent 2 }}
+data:
+  {{- include (printf "%s.config" (include "tightship-lib.controller" .)) . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* A value as a text: a whole number without an exponent, a list with commas. */}}
+{{- define "tightship-lib.text" -}}
+{{- if kindIs "slice" . -}}
+{{- join "," . -}}
+{{- else if and (kindIs "float64" .) (eq (floor .) .) -}}
+{{- int64 . -}}
+{{- else -}}
+{{- . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Objects of the user's own; texts and objects both are templates. */}}
+{{- define "tightship-lib.extraObjects" -}}
+{{- range .Values.extraObjects }}
+---
+{{ tpl (kindIs "string" . | ternary . (toYaml .)) $ }}
+{{- end }}
+{{- end -}}

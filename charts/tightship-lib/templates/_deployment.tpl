@@ -1,0 +1,279 @@
+{{/* The controller itself. A chart defines besides, as CONTROLLER.env, CONTROLLER.mounts and CONTROLLER.volumes, what only
+     this controller has. */}}
+
+{{- define "tightship-lib.deployment" -}}
+{{- include "tightship-lib.checks" . -}}
+{{- $v := .Values -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" . "annotations" $v.deploymentAnnotations) | nindent 2 }}
+spec:
+  replicas: {{ include "tightship-lib.text" $v.replicaCount }}
+  revisionHistoryLimit: {{ include "tightship-lib.text" $v.revisionHistoryLimit }}
+  strategy:
+    {{- include "tightship-lib.strategy" . | nindent 4 }}
+  selector:
+    matchLabels:
+      {{- include "tightship-lib.selectorLabels" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "tightship-lib.labelsWith" (list . $v.podLabels) | nindent 8 }}
+      annotations:
+        kubectl.kubernetes.io/default-container: {{ include "tightship-lib.controller" . }}
+        {{- if $v.configMap.mounted }}
+        checksum/config: {{ include (printf "%s.config" (include "tightship-lib.controller" .)) . | sha256sum }}
+        {{- end }}
+        {{- with mergeOverwrite (dict) ($v.commonAnnotations | default dict) ($v.podAnnotations | default dict) }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      {{- include "tightship-lib.podSpec" . | nindent 6 }}
+{{- end -}}
+
+{{- define "tightship-lib.strategy" -}}
+{{- if .Values.strategy -}}
+{{ toYaml .Values.strategy }}
+{{- else if .Values.leaderElection.enabled -}}
+type: RollingUpdate
+rollingUpdate:
+  maxSurge: 1
+  maxUnavailable: 0
+{{- else -}}
+{{/* Nothing keeps the old replica from acting beside the new one. */ -}}
+type: Recreate
+{{- end -}}
+{{- end -}}
+
+{{- define "tightship-lib.podSpec" -}}
+{{- $v := .Values -}}
+{{- $name := include "tightship-lib.controller" . -}}
+serviceAccountName: {{ include "tightship-lib.serviceAccountName" . }}
+{{- /* The account's own default is false; this pod needs its token, unless it goes by a kubeconfig. */}}
+automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
+{{- with include "tightship-lib.imagePullSecrets" . }}
+{{ . }}
+{{- end }}
+{{- with $v.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $v.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- if not (kindIs "invalid" $v.hostUsers) }}
+hostUsers: {{ $v.hostUsers }}
+{{- end }}
+{{- if $v.hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- with $v.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with $v.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+enableServiceLinks: false
+terminationGracePeriodSeconds: {{ include "tightship-lib.text" $v.terminationGracePeriodSeconds }}
+{{- with $v.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.initContainers }}
+initContainers:
+  {{- tpl (toYaml .) $ | nindent 2 }}
+{{- end }}
+containers:
+  - name: {{ $name }}
+    image: {{ include "tightship-lib.image" . }}
+    imagePullPolicy: {{ $v.image.pullPolicy }}
+    command: [{{ $name }}]
+    args:
+      - run
+      {{- range $v.extraArgs }}
+      - {{ tpl . $ | quote }}
+      {{- end }}
+    env:
+      {{- include "tightship-lib.env" . | nindent 6 }}
+      {{- include (printf "%s.env" $name) . | nindent 6 }}
+      {{- with $v.env }}
+      {{- tpl (toYaml .) $ | nindent 6 }}
+      {{- end }}
+    {{- with $v.envFrom }}
+    envFrom:
+      {{- tpl (toYaml .) $ | nindent 6 }}
+    {{- end }}
+    ports:
+      - name: http
+        containerPort: {{ $v.http.port }}
+        protocol: TCP
+      {{- range $v.http.extraPorts }}
+      - name: http-{{ . }}
+        containerPort: {{ . }}
+        protocol: TCP
+      {{- end }}
+    {{- range $kind, $path := dict "livenessProbe" "/healthz" "readinessProbe" "/readyz" "startupProbe" "/healthz" }}
+    {{- $probe := index $v $kind }}
+    {{- if $probe.enabled }}
+    {{ $kind }}:
+      {{- toYaml (merge (omit $probe "enabled") (dict "httpGet" (dict "path" $path "port" "http"))) | nindent 6 }}
+    {{- end }}
+    {{- end }}
+    {{- with $v.resources }}
+    resources:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    {{- with $v.securityContext }}
+    securityContext:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    {{- with include "tightship-lib.mounts" . | trim }}
+    volumeMounts:
+      {{- . | nindent 6 }}
+    {{- end }}
+  {{- with $v.extraContainers }}
+  {{- tpl (toYaml .) $ | nindent 2 }}
+  {{- end }}
+{{- with include "tightship-lib.volumes" . | trim }}
+volumes:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- with $v.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.affinity }}
+affinity:
+  {{- tpl (toYaml .) $ | nindent 2 }}
+{{- end }}
+{{- with $v.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- $selector := dict "matchLabels" (include "tightship-lib.selectorLabels" $ | fromYaml) }}
+  {{- range . }}
+  - {{- merge (dict) . (dict "labelSelector" $selector) | toYaml | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "tightship-lib.mounts" -}}
+{{- if .Values.configMap.mounted }}
+- name: config
+  mountPath: /etc/tightship/config
+  readOnly: true
+{{- end }}
+{{- if .Values.kubeconfig.secretName }}
+- name: kubeconfig
+  mountPath: /etc/tightship/kubeconfig
+  readOnly: true
+{{- end }}
+{{- range $name, $_ := .Values.secretMounts }}
+- name: secret-{{ $name }}
+  mountPath: /secrets/{{ $name }}
+  readOnly: true
+{{- end }}
+{{- with include (printf "%s.mounts" (include "tightship-lib.controller" .)) . | trim }}
+{{ . }}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ tpl (toYaml .) $ }}
+{{- end }}
+{{- end -}}
+
+{{- define "tightship-lib.volumes" -}}
+{{- if .Values.configMap.mounted }}
+- name: config
+  configMap:
+    name: {{ include "tightship-lib.configMapName" . }}
+{{- end }}
+{{- with .Values.kubeconfig }}
+{{- if .secretName }}
+- name: kubeconfig
+  secret:
+    secretName: {{ .secretName }}
+    items:
+      - key: {{ .key }}
+        path: config
+{{- end }}
+{{- end }}
+{{- range $name, $secret := .Values.secretMounts }}
+- name: secret-{{ $name }}
+  secret:
+    secretName: {{ $secret }}
+{{- end }}
+{{- with include (printf "%s.volumes" (include "tightship-lib.controller" .)) . | trim }}
+{{ . }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ tpl (toYaml .) $ }}
+{{- end }}
+{{- end -}}
+
+{{/* The environment that every controller has: its process settings (docs/settings.md, "The process"). */}}
+{{- define "tightship-lib.env" -}}
+{{- $v := .Values -}}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: DRY_RUN
+  value: {{ include "tightship-lib.dryRun" . | quote }}
+{{- if $v.configMap.mounted }}
+- name: CONFIG_PATH
+  value: /etc/tightship/config
+{{- end }}
+- name: CONFIG_MAP_NAME
+  value: {{ include "tightship-lib.configMapName" . }}
+- name: LOG_LEVEL
+  value: {{ $v.log.level | default .Values.global.logLevel | default "info" }}
+- name: LOG_FORMAT
+  value: {{ $v.log.format | default .Values.global.logFormat | default "plaintext" }}
+- name: HTTP_HOST
+  value: {{ $v.http.host | quote }}
+- name: HTTP_PORTS
+  value: {{ concat (list $v.http.port) ($v.http.extraPorts | default list) | join "," | quote }}
+- name: REQUEST_TIMEOUT_SECONDS
+  value: {{ include "tightship-lib.text" $v.requestTimeout | quote }}
+- name: LEADER_ELECT
+  value: {{ $v.leaderElection.enabled | quote }}
+- name: LEASE_NAME
+  value: {{ include "tightship-lib.leaseName" . }}
+- name: LEASE_DURATION_SECONDS
+  value: {{ include "tightship-lib.text" $v.leaderElection.leaseDuration | quote }}
+- name: LEASE_RENEW_DEADLINE_SECONDS
+  value: {{ include "tightship-lib.text" $v.leaderElection.renewDeadline | quote }}
+- name: LEASE_RETRY_PERIOD_SECONDS
+  value: {{ include "tightship-lib.text" $v.leaderElection.retryPeriod | quote }}
+- name: STOP_TIMEOUT_SECONDS
+  value: {{ include "tightship-lib.text" $v.shutdown.timeout | quote }}
+- name: STOP_GRACE_SECONDS
+  value: {{ include "tightship-lib.text" $v.shutdown.grace | quote }}
+{{- if $v.kubeconfig.secretName }}
+- name: TIGHTSHIP_KUBECONFIG
+  value: /etc/tightship/kubeconfig/config
+{{- end }}
+{{- with $v.kubeconfig.context }}
+- name: KUBE_CONTEXT
+  value: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* What the controllers of nodes have besides: one ledger of claims for all of them. */}}
+{{- define "tightship-lib.claimsEnv" -}}
+- name: CLAIMS_LEASE_NAME
+  value: {{ .Values.claims.leaseName }}
+- name: CLAIMS_LEASE_NAMESPACE
+  value: {{ include "tightship-lib.claimsNamespace" . }}
+{{- end -}}
+
+{{- define "tightship-lib.claimsNamespace" -}}
+{{- .Values.claims.namespace | default (include "tightship-lib.namespace" .) -}}
+{{- end -}}

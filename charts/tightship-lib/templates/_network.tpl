@@ -1,0 +1,137 @@
+{{- define "tightship-lib.service" -}}
+{{- $s := .Values.service -}}
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" . "labels" $s.labels "annotations" $s.annotations) | nindent 2 }}
+spec:
+  type: ClusterIP
+  {{- with $s.ipFamilyPolicy }}
+  ipFamilyPolicy: {{ . }}
+  {{- end }}
+  {{- with $s.ipFamilies }}
+  ipFamilies:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  selector:
+    {{- include "tightship-lib.selectorLabels" . | nindent 4 }}
+  ports:
+    - name: http
+      port: {{ $s.port | default .Values.http.port }}
+      targetPort: http
+      protocol: TCP
+{{- end -}}
+
+{{/* A chart may define more ways out as CONTROLLER.ports, a JSON list of the ports it asks others on. */}}
+{{- define "tightship-lib.networkPolicy" -}}
+{{- $n := .Values.networkPolicy -}}
+{{- if $n.enabled -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" .) | nindent 2 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "tightship-lib.selectorLabels" . | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  ingress:
+    {{- /* Scrapes, and probes where the network plug-in counts the kubelet as a stranger. */}}
+    - ports:
+        - port: http
+          protocol: TCP
+        {{- range .Values.http.extraPorts }}
+        - port: http-{{ . }}
+          protocol: TCP
+        {{- end }}
+      {{- with $n.ingress.from }}
+      from:
+        {{- toYaml . | nindent 8 }}
+        {{- /* And `helm test`, which would say else that the controller is not there. */}}
+        - podSelector:
+            matchLabels:
+              {{- include "tightship-lib.testLabels" $ | nindent 14 }}
+      {{- end }}
+    {{- with $n.ingress.extra }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  egress:
+    - ports:
+        {{- range $n.egress.dnsPorts }}
+        - port: {{ . }}
+          protocol: UDP
+        - port: {{ . }}
+          protocol: TCP
+        {{- end }}
+    {{- /* Plug-ins differ on whether they see the Service's port or the API server's own. */}}
+    - ports:
+        {{- range $n.egress.apiServerPorts }}
+        - port: {{ . }}
+          protocol: TCP
+        {{- end }}
+      {{- with $n.egress.apiServerTo }}
+      to:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    {{- with include (printf "%s.ports" (include "tightship-lib.controller" .)) . | fromJsonArray }}
+    - ports:
+        {{- range . }}
+        - port: {{ . }}
+          protocol: TCP
+        {{- end }}
+    {{- end }}
+    {{- with $n.egress.extra }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "tightship-lib.podDisruptionBudget" -}}
+{{- $b := .Values.podDisruptionBudget -}}
+{{- if $b.enabled -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" .) | nindent 2 }}
+spec:
+  {{- if not (kindIs "invalid" $b.minAvailable) }}
+  minAvailable: {{ $b.minAvailable }}
+  {{- else }}
+  maxUnavailable: {{ $b.maxUnavailable }}
+  {{- end }}
+  {{- with $b.unhealthyPodEvictionPolicy }}
+  unhealthyPodEvictionPolicy: {{ . }}
+  {{- end }}
+  selector:
+    matchLabels:
+      {{- include "tightship-lib.selectorLabels" . | nindent 6 }}
+{{- end -}}
+{{- end -}}
+
+{{- define "tightship-lib.verticalPodAutoscaler" -}}
+{{- $a := .Values.verticalPodAutoscaler -}}
+{{- if and $a.enabled (include "tightship-lib.served" (list . "autoscaling.k8s.io/v1/VerticalPodAutoscaler")) -}}
+apiVersion: autoscaling.k8s.io/v1
+kind: VerticalPodAutoscaler
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" .) | nindent 2 }}
+spec:
+  targetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {{ include "tightship-lib.fullname" . }}
+  updatePolicy:
+    updateMode: {{ $a.updateMode }}
+  resourcePolicy:
+    containerPolicies:
+      - containerName: {{ include "tightship-lib.controller" . }}
+        {{- with $a.minAllowed }}
+        minAllowed:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+        {{- with $a.maxAllowed }}
+        maxAllowed:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,31 @@
+{{/* What is live, what is a dry run, and how to see it work. A chart defines CONTROLLER.notes, what its
+     values come to, and CONTROLLER.leaving, how to uninstall it so that nothing is left. */}}
+
+{{/* Before the name of a value, as whoever installs has to write it: nothing, or the chart's name or alias in its parent. */}}
+{{- define "tightship-lib.valuesOf" -}}
+{{- ternary "" (printf "%s." .Chart.Name) .Chart.IsRoot -}}
+{{- end -}}
+
+{{- define "tightship-lib.notes" -}}
+{{- $controller := include "tightship-lib.controller" . -}}
+{{- $name := include "tightship-lib.fullname" . -}}
+{{- $kubectl := printf "kubectl --namespace %s" (include "tightship-lib.namespace" .) -}}
+{{- $dry := eq (include "tightship-lib.dryRun" .) "true" -}}
+{{ $controller }} {{ .Chart.AppVersion }}: {{ ternary "DRY RUN. It judges and shows, and changes nothing." "LIVE." $dry }}
+{{ include (printf "%s.notes" $controller) . | trim }}
+
+  {{ $kubectl }} logs deployment/{{ $name }}
+  {{ $kubectl }} exec deployment/{{ $name }} -- {{ $controller }} plan
+  {{ $kubectl }} port-forward service/{{ $name }} {{ .Values.http.port }}:{{ .Values.service.port | default .Values.http.port }}   # then http://localhost:{{ .Values.http.port }}
+{{- range $key, $api := dict "serviceMonitor" "monitoring.coreos.com/v1/ServiceMonitor" "podMonitor" "monitoring.coreos.com/v1/PodMonitor" "prometheusRule" "monitoring.coreos.com/v1/PrometheusRule" "verticalPodAutoscaler" "autoscaling.k8s.io/v1/VerticalPodAutoscaler" }}
+{{- if and (index $.Values $key).enabled (not (include "tightship-lib.served" (list $ $api))) }}
+WARNING: {{ include "tightship-lib.valuesOf" $ }}{{ $key }}.enabled is true, but this cluster does not know {{ $api }}: none was made.
+{{- end }}
+{{- end }}
+{{- if not $dry }}
+{{ include (printf "%s.leaving" $controller) . | trim }}
+{{- end }}
+{{- if and (gt (.Values.replicaCount | int) 1) $dry }}
+In a dry run nothing is elected: every replica judges for itself.
+{{- end }}
+{{- end -}}

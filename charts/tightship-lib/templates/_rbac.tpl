@@ -1,0 +1,186 @@
+{{/* The account and its rights. A chart defines CONTROLLER.clusterRules, what it does all over the cluster, and
+     CONTROLLER.acts, "true" where it may change anything. */}}
+
+{{- define "tightship-lib.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- $account := .Values.serviceAccount -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" . "name" (include "tightship-lib.serviceAccountName" .) "labels" $account.labels "annotations" $account.annotations) | nindent 2 }}
+automountServiceAccountToken: {{ $account.automountServiceAccountToken }}
+{{- end -}}
+{{- end -}}
+
+{{- define "tightship-lib.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "tightship-lib.serviceAccountName" . }}
+  namespace: {{ include "tightship-lib.namespace" . }}
+{{- end -}}
+
+{{- define "tightship-lib.clusterRole" -}}
+{{- if .Values.rbac.create -}}
+{{- $controller := include "tightship-lib.controller" . -}}
+{{- $namespaces := include (printf "%s.namespaces" $controller) . | fromJsonArray -}}
+{{- $name := include "tightship-lib.clusterName" . -}}
+{{- range $namespace := $namespaces | default (list "-") }}
+{{- $kind := ternary "ClusterRole" "Role" (eq $namespace "-") }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" $ "name" $name "namespace" $namespace) | nindent 2 }}
+rules:
+  {{- include (printf "%s.clusterRules" $controller) $ | nindent 2 }}
+  {{- with $.Values.rbac.additionalRules }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}Binding
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" $ "name" $name "namespace" $namespace) | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ $kind }}
+  name: {{ $name }}
+subjects:
+  {{- include "tightship-lib.subjects" $ | nindent 2 }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Its own namespace: the Lease, the configuration, and what the chart adds as CONTROLLER.ownRules. */}}
+{{- define "tightship-lib.role" -}}
+{{- if .Values.rbac.create -}}
+{{- $controller := include "tightship-lib.controller" . -}}
+{{- $rules := include "tightship-lib.ownRules" . | trim -}}
+{{- if $rules }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" .) | nindent 2 }}
+rules:
+  {{- $rules | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" .) | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ include "tightship-lib.fullname" . }}
+subjects:
+  {{- include "tightship-lib.subjects" . | nindent 2 }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "tightship-lib.ownRules" -}}
+{{- $controller := include "tightship-lib.controller" . -}}
+{{- $leases := list -}}
+{{- if eq (include (printf "%s.acts" $controller) .) "true" -}}
+{{- if .Values.leaderElection.enabled -}}
+{{- $leases = append $leases (include "tightship-lib.leaseName" .) -}}
+{{- end -}}
+{{- if hasKey .Values "claims" -}}
+{{- if eq (include "tightship-lib.claimsNamespace" .) (include "tightship-lib.namespace" .) -}}
+{{- $leases = append $leases .Values.claims.leaseName -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $leases }}
+{{ include "tightship-lib.leaseRules" . }}
+{{- end }}
+{{- if not .Values.configMap.mounted }}
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ include "tightship-lib.configMapName" . }}]
+  verbs: [list, watch]
+{{- end }}
+{{- with include (printf "%s.ownRules" $controller) . | trim }}
+{{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* A name can't be demanded of what is created. Takes the names of the Leases. */}}
+{{- define "tightship-lib.leaseRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: {{ toJson . }}
+  verbs: [get, update]
+{{- end -}}
+
+{{/* The ledger of claims, where it is in another namespace. */}}
+{{- define "tightship-lib.claimsRole" -}}
+{{- $there := include "tightship-lib.claimsNamespace" . -}}
+{{- $acts := include (printf "%s.acts" (include "tightship-lib.controller" .)) . -}}
+{{- if and .Values.rbac.create (eq $acts "true") (ne $there (include "tightship-lib.namespace" .)) -}}
+{{- $name := include "tightship-lib.clusterName" . }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" $there) | nindent 2 }}
+rules:
+  {{- include "tightship-lib.leaseRules" (list .Values.claims.leaseName) | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  {{- include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" $there) | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ $name }}
+subjects:
+  {{- include "tightship-lib.subjects" . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* What every controller of nodes may do: docs/permissions.md. Takes (list root method veto): how it evicts, "delete" or
+     not, and whether it looks at HPAs, false or not. */}}
+{{- define "tightship-lib.nodeRules" -}}
+{{- $root := index . 0 -}}
+- apiGroups: [""]
+  resources: [nodes, pods, persistentvolumeclaims, persistentvolumes, namespaces, replicationcontrollers]
+  verbs: [list, watch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [list, watch]
+- apiGroups: [storage.k8s.io]
+  resources: [storageclasses, csinodes]
+  verbs: [list, watch]
+- apiGroups: [apps]
+  resources: [replicasets, statefulsets, daemonsets]
+  verbs: [list, watch]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [list, watch]
+{{- if ne (index . 2 | toString) "false" }}
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [list, watch]
+{{- end }}
+{{- if eq (include (printf "%s.acts" (include "tightship-lib.controller" $root)) $root) "true" }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, patch]
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+{{- if eq (index . 1 | toString) "delete" }}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [delete]
+{{- end }}
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end }}
+{{- end -}}

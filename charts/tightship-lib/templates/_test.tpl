@@ -1,0 +1,112 @@
+{{/* `helm test`: does the controller, through its Service, say that it is ready, that its configuration is good, and that
+     its passes succeed? It asks over HTTP alone, and has no token. */}}
+
+{{/* None that anything selects by but the network policy that lets it in. */}}
+{{- define "tightship-lib.testLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-test" (include "tightship-lib.name" .) }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "tightship-lib.test" -}}
+{{- $name := printf "%s-test" (include "tightship-lib.fullname" .) -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ $name }}
+  namespace: {{ include "tightship-lib.namespace" . }}
+  labels:
+    {{- include "tightship-lib.testLabels" . | nindent 4 }}
+    {{- include "tightship-lib.partLabels" . | nindent 4 }}
+    {{- include "tightship-lib.chartLabels" . | nindent 4 }}
+  annotations:
+    helm.sh/hook: test
+    helm.sh/hook-delete-policy: before-hook-creation
+    {{- with .Values.commonAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  restartPolicy: Never
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  {{- with include "tightship-lib.imagePullSecrets" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with .Values.podSecurityContext }}
+  securityContext:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: asks
+      image: {{ include "tightship-lib.image" . }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      env:
+        - name: TARGET
+          value: {{ printf "http://%s:%v" (include "tightship-lib.fullname" .) (.Values.service.port | default .Values.http.port) }}
+        - name: CONTROLLER
+          value: {{ include "tightship-lib.controller" . }}
+        - name: DEADLINE
+          value: "120"
+      command: [python, -c]
+      args:
+        - |
+          {{- include "tightship-lib.testScript" . | nindent 10 }}
+      resources:
+        requests:
+          cpu: 10m
+          memory: 32Mi
+      {{- with .Values.securityContext }}
+      securityContext:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+{{- end -}}
+
+{{- define "tightship-lib.testScript" -}}
+import json, os, re, sys, time, urllib.error, urllib.request
+
+TARGET, CONTROLLER = os.environ["TARGET"], os.environ["CONTROLLER"]
+until = time.monotonic() + float(os.environ["DEADLINE"])
+
+
+def ask(path):
+    try:
+        with urllib.request.urlopen(TARGET + path, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError as error:
+        return 0, str(error)
+
+
+def trouble():
+    status, text = ask("/readyz")
+    if status != 200:
+        return f"/readyz says {status}: {' '.join(text.split())}"
+    status, text = ask("/metrics")
+    if f'tightship_build_info{{"{{"}}controller="{CONTROLLER}"' not in text:
+        return f"/metrics says {status}, and is not that of {CONTROLLER}"
+    values = dict(re.findall(r"^(tightship_\w+) ([0-9.e+-]+)$", text, re.MULTILINE))
+    if float(values["tightship_config_valid"]) != 1:
+        return "its configuration can't be used; its log says why"
+    if float(values["tightship_loop_last_success_timestamp_seconds"]) == 0:
+        return f"no pass has succeeded, {values['tightship_loop_failures_total']} have failed; its log says why"
+    status, text = ask("/status")
+    if status != 200 or not isinstance(json.loads(text), dict):
+        return f"/status says {status}"
+    return ""
+
+
+while found := trouble():
+    if time.monotonic() > until:
+        sys.exit(f"{CONTROLLER} at {TARGET}: {found}")
+    print(f"waiting: {found}", flush=True)
+    time.sleep(2)
+print(f"{CONTROLLER} at {TARGET} is ready, its configuration is good, and its passes succeed")
+{{- end -}}

@@ -1,0 +1,167 @@
+"""The live configuration of each controller, as its code has it: keys, what each allows, and defaults."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+from msgspec import Struct
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from hpa_scaler.annotations import ANNOTATIONS
+from hpa_scaler.settings import ScalerSettings
+from node_compactor.settings import CompactorSettings
+from node_refiner.configuration import KEYS as REFINER_KEYS
+from node_refiner.settings import RefinerSettings
+from tightship.settings.fields import SWITCHABLE_RULES, Budget, is_duration
+from tightship.settings.loading import wire_keys
+
+Json = dict[str, Any]
+
+DURATION = r"^([0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+)$"
+FRACTION = r"^[0-9]+(\.[0-9]+)?$"
+BUDGET = r"^([0-9]+|[0-9]+(\.[0-9]+)?%)$"
+
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_PLAIN = {bool: "boolean", int: "integer", str: "string"}
+
+
+class Key(Struct, frozen=True):
+    """One key of a configuration: its *path*, the *field* of the model, the *schema* of its value, and its *default*
+    as people write it.
+    """
+
+    path: tuple[str, ...]
+    field: str
+    schema: Json
+    default: str
+
+
+MODELS: Mapping[str, tuple[type[BaseModel], Mapping[str, str]]] = {
+    "node-compactor": (CompactorSettings, wire_keys(CompactorSettings)),
+    "node-refiner": (RefinerSettings, REFINER_KEYS),
+    "hpa-scaler": (ScalerSettings, wire_keys(ScalerSettings)),
+}
+"""The settings that a controller's ConfigMap holds, and the key of each field on the wire."""
+
+
+def config_schema(controller: str) -> Json:
+    """Return the JSON schema of ``config`` of *controller*."""
+    model, keys = MODELS[controller]
+    return _object(model, keys)
+
+
+def config_keys(controller: str) -> list[Key]:
+    """Return every key of ``config`` of *controller*, those of pools and servers under ``NAME``."""
+    model, keys = MODELS[controller]
+    return list(_keys(model, keys, ()))
+
+
+def _keys(model: type[BaseModel], keys: Mapping[str, str], above: tuple[str, ...]) -> list[Key]:
+    found: list[Key] = []
+    for name in keys:
+        field, here = model.model_fields[name], (*above, keys[name])
+        schema = _field(name, field)
+        inner = _inner(field.annotation)
+        if inner is None:
+            found.append(Key(here, name, schema, shown(field)))
+            continue
+        named = () if "properties" in schema else ("NAME",)
+        found += _keys(inner, wire_keys(inner), (*here, *named))
+    return found
+
+
+def _object(model: type[BaseModel], keys: Mapping[str, str]) -> Json:
+    properties = {keys[name]: _field(name, model.model_fields[name]) for name in keys}
+    required = [keys[name] for name in keys if model.model_fields[name].is_required()]
+    schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
+    return schema | ({"required": required} if required else {})
+
+
+def _field(name: str, field: FieldInfo) -> Json:
+    if is_duration(field):
+        return {"type": ["string", "number"], "pattern": DURATION, "minimum": 0}
+    if name == "disabled_rules":
+        return {"type": "array", "items": {"enum": sorted(SWITCHABLE_RULES)}}
+    if name == "defaults" and field.alias is None:
+        text = {"type": ["string", "number", "boolean"]}
+        return {"type": "object", "properties": {each.key: text for each in ANNOTATIONS}, "additionalProperties": False}
+    return _kind(field.annotation, field.metadata)
+
+
+def _kind(annotation: object, metadata: list[Any]) -> Json:
+    """Return the schema of a type; a value that may be absent is just left out."""
+    bounds = {
+        bound: getattr(each, name)
+        for each in metadata
+        for name, bound in _BOUNDS.items()
+        if getattr(each, name, None) is not None
+    }
+    if isinstance(annotation, type):
+        if annotation is Budget:
+            return {"type": ["string", "integer"], "pattern": BUDGET, "minimum": 0}
+        if annotation is float:
+            # `helm --set` knows whole numbers alone, and makes a text of 0.75.
+            return {"type": ["number", "string"], "pattern": FRACTION, **bounds}
+        if annotation in _PLAIN:
+            return {"type": _PLAIN[annotation], **bounds}
+        if issubclass(annotation, BaseModel):
+            return _object(annotation, wire_keys(annotation))
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in {Union, types.UnionType}:
+        [some] = [each for each in arguments if each is not types.NoneType]
+        return _annotated(some, metadata)
+    if origin is tuple:
+        return {"type": "array", "items": _annotated(arguments[0], [])}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _texts(_annotated(arguments[1], []))}
+    raise TypeError(f"no schema for {annotation!r}")
+
+
+def _annotated(annotation: object, metadata: list[Any]) -> Json:
+    inner = getattr(annotation, "__metadata__", None)
+    if inner is None:
+        return _kind(annotation, metadata)
+    field = FieldInfo.from_annotation(annotation)  # type: ignore[arg-type]
+    return _field("", field) if is_duration(field) else _kind(field.annotation, [*metadata, *field.metadata])
+
+
+def _texts(schema: Json) -> Json:
+    """Let YAML's numbers stand for texts: ``X-Scope-OrgID: 1``."""
+    return {"type": ["string", "integer"]} if schema == {"type": "string"} else schema
+
+
+def _inner(annotation: object) -> type[BaseModel] | None:
+    """Return the model that is nested in a field, if any."""
+    for each in (annotation, *get_args(annotation)):
+        if isinstance(each, type) and issubclass(each, BaseModel) and each is not Budget:
+            return each
+    return None
+
+
+def shown(field: FieldInfo) -> str:
+    """Return the default of *field* as people write it; nothing where there is none."""
+    default = field.get_default(call_default_factory=True)
+    if default is None or default in ((), {}, frozenset()) or field.is_required():
+        return ""
+    if is_duration(field):
+        return _duration(float(default))
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple):
+        return ", ".join(str(each) for each in default)
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("h", 3600), ("m", 60)):
+        if seconds and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s" if seconds else "0"
+
+
+__all__ = ["DURATION", "FRACTION", "MODELS", "Json", "Key", "config_keys", "config_schema", "shown"]

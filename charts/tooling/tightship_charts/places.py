@@ -1,0 +1,18 @@
+"""Where the charts are, and which there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CHARTS = Path(__file__).resolve().parents[2]
+"""The folder of all charts."""
+
+CONTROLLERS = ("node-compactor", "node-refiner", "hpa-scaler")
+"""Charts of one controller each, which install alone."""
+
+UMBRELLA = "tightship"
+LIBRARY = "tightship-lib"
+INSTALLABLE = (*CONTROLLERS, UMBRELLA)
+
+SHARED = "# --- What all charts of Tightship share ---"
+"""From this line on ``values.yaml`` is the same in all charts of a controller."""

@@ -1,0 +1,95 @@
+"""A chart's ``values.yaml``: every key with its default and what the comment above it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from msgspec import Struct
+
+from tightship_charts.places import CHARTS, SHARED
+
+MARK = "# -- "
+"""Begins the description of the key below it."""
+
+Keys = tuple[str, ...]
+
+
+class Value(Struct, frozen=True):
+    """One key: its *path* from the top, its *default*, and its *description*, empty where a part speaks for itself."""
+
+    path: Keys
+    default: object
+    description: str
+
+    @property
+    def dotted(self) -> str:
+        """The path as ``--set`` takes it."""
+        return ".".join(self.path)
+
+
+def values_file(chart: str) -> Path:
+    """Return the file of *chart*."""
+    return CHARTS / chart / "values.yaml"
+
+
+def defaults(chart: str) -> dict[str, object]:
+    """Return the values of *chart* as they are by default."""
+    found: dict[str, object] = yaml.safe_load(values_file(chart).read_text(encoding="utf-8"))
+    return found
+
+
+def shared_part(chart: str) -> str:
+    """Return the text of what all charts of a controller share, empty where *chart* is none of them."""
+    return values_file(chart).read_text(encoding="utf-8").partition(SHARED)[2]
+
+
+def own_keys(chart: str) -> frozenset[str]:
+    """Return the keys at the top of *chart* that are not shared."""
+    own, _, _ = values_file(chart).read_text(encoding="utf-8").partition(SHARED)
+    return frozenset(yaml.safe_load(own))
+
+
+def documented(chart: str) -> list[Value]:
+    """Return every key of *chart*, parents before their parts, in the order of the file."""
+    text = values_file(chart).read_text(encoding="utf-8")
+    found: list[Value] = []
+    _walk(yaml.compose(text, yaml.SafeLoader), (), text.splitlines(), found)
+    return found
+
+
+def leaves(chart: str) -> list[Value]:
+    """Return the keys of *chart* that hold a value: what is described as a whole counts as one."""
+    every = documented(chart)
+    whole = [each.path for each in every if each.description]
+    kept = [each for each in every if not any(each.path[: len(path)] == path for path in whole if path != each.path)]
+    return [each for each in kept if each.description or not isinstance(each.default, dict)]
+
+
+def _walk(node: yaml.Node | None, path: Keys, lines: list[str], found: list[Value]) -> None:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        here = (*path, str(key.value))
+        found.append(Value(here, _plain(value), _above(lines, key.start_mark.line)))
+        _walk(value, here, lines, found)
+
+
+def _plain(node: yaml.Node) -> object:
+    found: object = yaml.safe_load(yaml.serialize(node))
+    return found
+
+
+def _above(lines: list[str], line: int) -> str:
+    """Return the description that ends just above *line*."""
+    comment: list[str] = []
+    for text in reversed([each.strip() for each in lines[:line]]):
+        if not text.startswith("#"):
+            return ""
+        if text.startswith(MARK):
+            return " ".join([text.removeprefix(MARK), *reversed(comment)])
+        comment.append(text.removeprefix("#").strip())
+    return ""
+
+
+__all__ = ["MARK", "Value", "defaults", "documented", "leaves", "own_keys", "shared_part", "values_file"]
