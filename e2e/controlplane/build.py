@@ -85,6 +85,7 @@ TOOLS = (
     _kubernetes("kubectl"),
     _prometheus("prometheus"),
     _prometheus("promtool"),
+    Tool("kind", "kind", "sigs.k8s.io/kind", "sigs.k8s.io/kind"),
 )
 
 

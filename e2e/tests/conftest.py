@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from day import Live, TownWork, live_in
 from drains import Run, Work, site, small
 from floors import Open, shop
 from floors import Work as ShopWork
 
 from tightship_e2e import Client, ControlPlane
+from tightship_e2e.plugin import require_programs
+from tightship_e2e.providers.choice import available, chosen
 from tightship_e2e.source import Source
 
 
@@ -38,5 +42,25 @@ def in_shop(empty_plane: ControlPlane, tmp_path: Path) -> Open:
                 await work(made)
 
         empty_plane.run(main)
+
+    return run
+
+
+@pytest.fixture
+def in_town(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
+    """Run something in a town on the run's cluster, and hold what was seen of its nodes against the invariants."""
+    provider = request.config.getoption("provider")
+    plane: ControlPlane | None = None
+    if provider == "controlplane":
+        require_programs("helm", "prometheus")
+        plane = request.getfixturevalue("empty_plane")
+
+    def run(work: TownWork, *, by_night: bool = False, upgrade: bool = False) -> None:
+        async def main() -> None:
+            async with chosen(request.config, plane, tmp_path, keep=upgrade) as (cluster, made):
+                await live_in(cluster, made, work, by_night=by_night)
+
+        with available(provider):
+            asyncio.run(main())
 
     return run

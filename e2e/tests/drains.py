@@ -12,12 +12,13 @@ from clusters import as_list, budget, node, replicas
 from tightship_e2e import Client, ControlPlane, load
 from tightship_e2e.client import Items, Json, wait_for, wait_while
 from tightship_e2e.fault_proxy import FaultProxy
-from tightship_e2e.invariants import Recorder, healthy, successful_evictions
+from tightship_e2e.invariants import Recorder, evicted_again, healthy
 from tightship_e2e.remover import Remover
 from tightship_e2e.replica import (
     COMPACTOR,
     NAMESPACE,
     QUICK,
+    Host,
     Program,
     Replica,
     Settings,
@@ -57,14 +58,12 @@ def small(*more: Json, pods: int = 3) -> Json:
     return as_list(spare(), *rest, *replicas("web", where, app="web"), budget("web", len(where) - 1, app="web"), *more)
 
 
-class Site:
-    """A loaded cluster, watched, with a team of replicas that reach the API server through a proxy."""
+class Place:
+    """A loaded cluster, watched, with a team of replicas, which are processes of *host*."""
 
-    def __init__(self, plane: ControlPlane, api: Client, proxy: FaultProxy, path: Path, recorder: Recorder) -> None:
-        self.plane = plane
+    def __init__(self, host: Host, api: Client, recorder: Recorder) -> None:
+        self.host = host
         self.api = api
-        self.proxy = proxy
-        self.path = path
         self.recorder = recorder
         self.team = new_team()
         self.program = COMPACTOR
@@ -72,11 +71,8 @@ class Site:
         self.replicas: list[Replica] = []
 
     async def staff(self, program: Program, settings: Settings) -> None:
-        """Have replicas that are started from now on be *program*'s, with an account and a ConfigMap of its own."""
-        await permit(self.api, program.name)
-        base = await asyncio.to_thread(self.plane.service_account_kubeconfig, NAMESPACE, program.name)
+        """Have replicas that are started from now on be *program*'s, with a ConfigMap of its own."""
         self.program = program
-        self.kubeconfig = self.proxy.kubeconfig(self.path / f"{program.name}-{self.proxy.port}", base=base)
         await self.configured(settings)
 
     async def configured(self, settings: Settings | str) -> None:
@@ -85,7 +81,7 @@ class Site:
 
     def start(self, **variables: str) -> Replica:
         """Start one more replica."""
-        self.replicas.append(Replica(self.plane, self.team, self.kubeconfig, self.program, **variables))
+        self.replicas.append(Replica(self.host, self.team, self.kubeconfig, self.program, **variables))
         return self.replicas[-1]
 
     async def passes(self, replica: Replica, more: int = 3) -> None:
@@ -108,7 +104,7 @@ class Site:
             return await claims(self.api, self.team) == []
 
         try:
-            await wait_for(none, 30, "no claim is left")
+            await wait_for(none, DEADLINE, "no claim is left")
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.logs()}") from None
 
@@ -127,10 +123,31 @@ class Site:
         """Hold everything that was seen against the invariants."""
         try:
             await self.recorder.check()
-            twice = {uid: count for uid, count in successful_evictions(self.proxy.log).items() if count > 1}
-            assert not twice, f"evicted more than once: {twice}"
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.logs()}") from None
+
+
+class Site(Place):
+    """A place on a plane, whose replicas have accounts and reach the API server through a proxy."""
+
+    def __init__(self, plane: ControlPlane, api: Client, proxy: FaultProxy, path: Path, recorder: Recorder) -> None:
+        super().__init__(plane, api, recorder)
+        self.plane = plane
+        self.proxy = proxy
+        self.path = path
+
+    async def staff(self, program: Program, settings: Settings) -> None:
+        """Have replicas that are started from now on be *program*'s, with an account and a ConfigMap of its own."""
+        await permit(self.api, program.name)
+        base = await asyncio.to_thread(self.plane.service_account_kubeconfig, NAMESPACE, program.name)
+        self.kubeconfig = self.proxy.kubeconfig(self.path / f"{program.name}-{self.proxy.port}", base=base)
+        await super().staff(program, settings)
+
+    async def checked(self) -> None:
+        """Hold everything that was seen against the invariants, and every eviction that was asked for."""
+        await super().checked()
+        again = evicted_again(self.proxy.log)
+        assert not again, f"evicted more than once: {again}\n{self.logs()}"
 
 
 async def all_ready(api: Client) -> None:

@@ -10,13 +10,20 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from floors import DEADLINE, HPA, SHOP, Shop, annotations, autoscaler, deployment
 
 from hpa_scaler.queries import AGE_QUERY
 from tightship_e2e.client import Items, Json
-from tightship_e2e.replica import NAMESPACE, SCALER, Replica, Settings
+from tightship_e2e.exporter import Exporter, Value
+from tightship_e2e.fault_proxy import Record
+from tightship_e2e.plugin import require_programs
+from tightship_e2e.prometheus import Prometheus
+from tightship_e2e.replica import SCALER, Replica, Settings
+
+Notes = Mapping[str, object]
 
 ALONE: Settings = {"correlatedDropMinimumCount": 1000}
 """Each HPA by itself: a test that makes many fail at once means each of them."""
@@ -24,12 +31,37 @@ ALONE: Settings = {"correlatedDropMinimumCount": 1000}
 GUARDED: Settings = {**ALONE, "coldSourceGuard": True, "dataAgeQuery": AGE_QUERY}
 """As the hpa-scaler comes, for a real Prometheus."""
 
-SCALER_PORT = "tightship.dev/hpa-scaler"
+PER_POD: Notes = {"requests_per_replica": 10, "delta": 0.5, "minimum_replicas": 1}
+"""A value of 72 makes it ``ceil(0.5 + 72 / 10) = 8``, one of 41 5, one of 91 10."""
+
 _SAMPLE = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
-Notes = Mapping[str, object]
 Move = tuple[int, int]
+
+
+def patched(records: Iterable[Record]) -> list[str]:
+    """Return the name of the HPA of each patch of one, whatever became of it."""
+    return [
+        record.call.path.rpartition("/")[2]
+        for record in records
+        if record.call.verb == "PATCH" and "horizontalpodautoscalers" in record.call.path
+    ]
+
+
+@contextmanager
+def scraped(interval: float = 1.0, flags: Sequence[str] = (), **series: Value) -> Iterator[tuple[Exporter, Prometheus]]:
+    """Run a real Prometheus that has scraped *series* once; a test is skipped where it is not built.
+
+    A scrape may take as long as *interval*, in seconds. One that takes longer ends every series until the next.
+    """
+    require_programs("prometheus")
+    with Exporter() as exporter, Prometheus(exporter.target, interval=interval, flags=flags) as prometheus:
+        for name, value in series.items():
+            exporter.set(name, value)
+        for name in series:
+            prometheus.wait_for_value(name, lambda value: value is not None)
+        yield exporter, prometheus
 
 
 class Fleet:
@@ -38,6 +70,7 @@ class Fleet:
     def __init__(self, on: Shop) -> None:
         self.on = on
         self._replica: Replica | None = None
+        self._told = 0
 
     @property
     def replica(self) -> Replica:
@@ -130,6 +163,14 @@ class Fleet:
                 found[tuple(value for _, value in _LABEL.findall(match["labels"] or ""))] = float(match["value"])
         return found
 
+    async def until_samples(self, name: str, wanted: Mapping[tuple[str, ...], float]) -> None:
+        """Wait until a metric has these samples by the values of their labels: a write is seen before they are."""
+
+        async def there() -> bool:
+            return await self.samples(name) == wanted
+
+        await self.on.until(there, f"{name} is {dict(wanted)}, not {await self.samples(name)}")
+
     async def counted(self) -> dict[str, int]:
         """Return how many HPAs the metric by reason shows for each."""
         return {reason: int(count) for (reason,), count in (await self.samples("tightship_hpas_by_reason")).items()}
@@ -161,13 +202,13 @@ class Fleet:
         return {name: moves for name, moves in found.items() if moves}
 
     def patches(self) -> list[str]:
-        """Return the HPAs patched since the last call, each time, by the API server's audit log; dry runs too."""
-        return [
-            each.object_ref.name
-            for each in self.on.plane.audit_events()
-            if (each.verb, each.object_ref.resource, each.user.username)
-            == ("patch", "horizontalpodautoscalers", SCALER.user)
-        ]
+        """Return the HPAs that were patched since the last call, each time, whatever became of it; dry runs too.
+
+        By the proxy: what was written before a floor was seen is in its log, but in the audit log perhaps not yet.
+        """
+        records = self.on.proxy.writes
+        new, self._told = records[self._told :], len(records)
+        return patched(new)
 
     # Waiting for it.
 
@@ -233,4 +274,4 @@ class Fleet:
         await self.on.cycles(self.replica, more)
 
 
-__all__ = ["ALONE", "GUARDED", "NAMESPACE", "Fleet"]
+__all__ = ["ALONE", "GUARDED", "PER_POD", "Fleet", "patched", "scraped"]

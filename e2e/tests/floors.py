@@ -9,21 +9,30 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 from tightship_e2e import Client, ControlPlane
 from tightship_e2e.client import Json, wait_for
 from tightship_e2e.fake_prometheus import FakePrometheus, serving
 from tightship_e2e.fault_proxy import FaultProxy
-from tightship_e2e.replica import NAMESPACE, SCALER, Replica, Settings, configure, new_team, permit
+from tightship_e2e.names import SHOP
+from tightship_e2e.replica import NAMESPACE, SCALER, Host, Replica, Settings, configure, new_team, permit
 
 HPA = "HorizontalPodAutoscaler"
 PREFIX = "estafette.io/hpa-scaler"
 STATE = f"{PREFIX}-state"
-SHOP = "shop"
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 QUICK: Settings = {"coldSourceGuard": False, "dataAgeQuery": ""}
 """A fake server has no past."""
+
+PATIENT = {
+    "LEASE_DURATION_SECONDS": "60",
+    "LEASE_RENEW_DEADLINE_SECONDS": "50",
+    "REQUEST_TIMEOUT_SECONDS": "30",
+}
+"""For a replica that is alone. What it remembers, and what it is about to write, goes with its Lease: on a machine that
+stands still for some seconds it would write something once more, or later."""
 
 
 def annotations(**named: object) -> dict[str, str]:
@@ -57,24 +66,26 @@ def deployment(name: str, replicas: int) -> Json:
     }
 
 
-class Shop:
-    """HPAs of one namespace, a Prometheus for them, and a team of replicas that reach the API server by a proxy."""
+class Source(Protocol):
+    """A Prometheus."""
 
-    def __init__(self, plane: ControlPlane, api: Client, proxy: FaultProxy, prometheus: FakePrometheus) -> None:
-        self.plane = plane
+    url: str
+
+
+class Market:
+    """HPAs of one namespace, a Prometheus for them, and a team of replicas, which are processes of *host*."""
+
+    def __init__(self, host: Host, api: Client, source: Source) -> None:
+        self.host = host
         self.api = api
-        self.proxy = proxy
-        self.prometheus = prometheus
+        self.source = source
         self.team = new_team()
-        self.kubeconfig = Path()
+        self.kubeconfig = self.admin = Path()
         self.replicas: list[Replica] = []
 
-    async def open(self, path: Path) -> None:
-        """Make the namespace, and the account of the replicas."""
+    async def open(self) -> None:
+        """Make the namespace, and the configuration of the replicas."""
         await self.api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": SHOP}})
-        await permit(self.api, SCALER.name)
-        base = await asyncio.to_thread(self.plane.service_account_kubeconfig, NAMESPACE, SCALER.name)
-        self.kubeconfig = self.proxy.kubeconfig(path / f"hpa-scaler-{self.proxy.port}", base=base)
         await self.configured()
 
     async def configured(self, settings: Settings | str | None = None, **more: object) -> None:
@@ -84,8 +95,8 @@ class Shop:
 
     def start(self, **variables: str) -> Replica:
         """Start one more replica."""
-        given = {"PROMETHEUS_SERVER_URL": self.prometheus.url, **variables}
-        self.replicas.append(Replica(self.plane, self.team, self.kubeconfig, SCALER, **given))
+        given = {"PROMETHEUS_SERVER_URL": self.source.url, **variables}
+        self.replicas.append(Replica(self.host, self.team, self.kubeconfig, SCALER, **given))
         return self.replicas[-1]
 
     async def stock(self, name: str, minimum: int, maximum: int, replicas: int | None = None, **notes: object) -> None:
@@ -155,12 +166,34 @@ class Shop:
         return "\n".join(f"--- {each.name} (exit {each.code})\n{each.log[-12000:]}" for each in self.replicas)
 
 
+class Shop(Market):
+    """A market on a plane, whose replicas have an account and reach the API server through a proxy."""
+
+    def __init__(self, plane: ControlPlane, api: Client, proxy: FaultProxy, prometheus: FakePrometheus) -> None:
+        super().__init__(plane, api, prometheus)
+        self.plane = plane
+        self.proxy = proxy
+        self.prometheus = prometheus
+        self.admin = plane.kubeconfig
+
+    def start(self, **variables: str) -> Replica:
+        """Start one more replica, which is patient unless *variables* say otherwise."""
+        return super().start(**{**PATIENT, **variables})
+
+    async def staff(self, path: Path) -> None:
+        """Make the account of the replicas, and their way to the API server."""
+        await permit(self.api, SCALER.name)
+        base = await asyncio.to_thread(self.plane.service_account_kubeconfig, NAMESPACE, SCALER.name)
+        self.kubeconfig = self.proxy.kubeconfig(path / f"hpa-scaler-{self.proxy.port}", base=base)
+
+
 @asynccontextmanager
 async def shop(plane: ControlPlane, api: Client, path: Path) -> AsyncIterator[Shop]:
     """Open a shop in an emptied plane."""
     async with FaultProxy(plane) as proxy, serving(FakePrometheus()) as prometheus:
         made = Shop(plane, api, proxy, prometheus)
-        await made.open(path)
+        await made.open()
+        await made.staff(path)
         try:
             yield made
         finally:
@@ -168,9 +201,9 @@ async def shop(plane: ControlPlane, api: Client, path: Path) -> AsyncIterator[Sh
                 await asyncio.to_thread(each.kill)
 
 
-async def cli(on: Shop, *arguments: str) -> tuple[int, str, str]:
+async def cli(on: Market, *arguments: str) -> tuple[int, str, str]:
     """Run a command as an administrator; return its exit code, output and complaints."""
-    environment = {**os.environ, "KUBECONFIG": str(on.plane.kubeconfig), "LEASE_NAME": f"{on.team}-leader"}
+    environment = {**os.environ, "KUBECONFIG": str(on.admin), "LEASE_NAME": f"{on.team}-leader"}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

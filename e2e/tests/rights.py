@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from tightship_e2e import Client
+from tightship_e2e import Client, settle
 from tightship_e2e.audit import AuditEvent
 from tightship_e2e.client import Json
 
@@ -39,6 +39,7 @@ async def grant(api: Client, role: Json, account: str) -> None:
     for plural, body in ((f"{kind.lower()}s", named), (f"{kind.lower()}bindings", binding)):
         await api.request("DELETE", f"{root}/{plural}/{name}")
         await api.call("POST", f"{root}/{plural}", body=body)
+    await settle.rights_seen(api, f"system:serviceaccount:default:{account}", "default", role["rules"])
 
 
 def granted(roles: list[Json]) -> set[tuple[str, str]]:

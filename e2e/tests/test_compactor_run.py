@@ -49,6 +49,8 @@ def test_off_peak_nodes_disappear_and_every_pod_is_ready_again(on_site: Run, con
 def test_nothing_is_left_of_a_drain_that_was_handed_over(on_site: Run) -> None:
     async def work(on: Site) -> None:
         replica = on.start()
+        # Whoever takes the node before its drain has said its end is yielded to, and nothing is handed over.
+        await on.phase("n1", "Drained")
         async with removing(on.api):
             await on.gone("n1")
         await all_ready(on.api)
@@ -170,13 +172,12 @@ def test_a_node_that_becomes_not_ready_is_given_back(on_site: Run) -> None:
     )
 
 
-@pytest.mark.timeout(240)
 def test_a_finalizer_is_named_and_its_node_restored_at_the_deadline(on_site: Run) -> None:
     async def work(on: Site) -> None:
         await on.api.patch("Pod", "web-0", {"metadata": {"finalizers": ["example.com/held"]}}, "shop")
         on.start()
         try:
-            await on.phase("n1", "Backoff", 180)
+            await on.phase("n1", "Backoff", 300)
             reason = drain(on.recorder.node("n1") or {})["reason"]
             print(f"\n{reason}")
             assert reason.startswith("StuckFinalizer")
@@ -196,17 +197,19 @@ def test_told_to_end_in_the_middle_of_a_drain(on_site: Run, phase: str) -> None:
     """It parks or restores, gives up the Lease, and the next one ends the drain."""
 
     async def work(on: Site) -> None:
-        replica = on.start()
+        # The Lease is given up by one request, for which there is a third of the renew deadline.
+        replica = on.start(LEASE_DURATION_SECONDS="60", LEASE_RENEW_DEADLINE_SECONDS="45")
         await on.phase("n1", phase)
         told = time.monotonic()
         replica.told_to_end()
-        assert await replica.ended(25) == 0
+        assert await replica.ended() == 0
         took = time.monotonic() - told
         held = (await lease(on.api, f"{on.team}-leader"))["spec"].get("holderIdentity", "")
-        left = drain(on.recorder.node("n1") or {}).get("phase")
+        left = drain(await on.api.get("Node", "n1")).get("phase")
         print(f"\nSIGTERM in {phase}: ended in {took:.1f} s, left {left}")
         assert held == ""
         assert left == ("Backoff" if phase == "Claimed" else phase)
+        await on.configured(SETTINGS)
         again = time.monotonic()
         on.start()
         async with removing(on.api):
@@ -214,7 +217,8 @@ def test_told_to_end_in_the_middle_of_a_drain(on_site: Run, phase: str) -> None:
         await all_ready(on.api)
         print(f"the next one ended it in {time.monotonic() - again:.1f} s")
 
-    on_site(work, drained_until_evicting("3s"), settings={**SETTINGS, "settleTime": 3 if phase == "Claimed" else 0.5})
+    settle = 600 if phase == "Claimed" else 0.5
+    on_site(work, drained_until_evicting("3s"), settings={**SETTINGS, "settleTime": settle})
 
 
 def test_a_dry_run_writes_nothing_and_plans_the_same(on_site: Run, control_plane: ControlPlane) -> None:
@@ -239,7 +243,7 @@ def test_a_bad_edit_keeps_the_last_good_configuration(on_site: Run) -> None:
         await replica.ready()
         await replica.says('"configuration in use"')
         await configure(on.api, on.team, "nodePools: {spare: {enabled: perhaps}}\nbogus: 1\n")
-        await replica.says("configuration refused")
+        await replica.says("The configuration was refused, the last good one stands")
         assert "bogus" in replica.log
         text = (await replica.get("/metrics"))[1]
         assert [line.split()[-1] for line in text.splitlines() if line.startswith("tightship_config_valid")] == ["0.0"]
@@ -253,7 +257,7 @@ def test_a_configuration_that_names_only_some_pools(on_site: Run) -> None:
     async def work(on: Site) -> None:
         on.start()
         async with removing(on.api):
-            await on.gone("n1", 30)
+            await on.gone("n1")
 
     pools = {"spare": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75}}
     on_site(work, settings={**SETTINGS, "nodePools": pools})

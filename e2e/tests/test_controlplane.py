@@ -12,7 +12,7 @@ import pytest
 from clusters import node
 from parents import leaves_nothing
 
-from tightship_e2e import Client, ControlPlane, PlaneError, wait_for
+from tightship_e2e import Client, ControlPlane, PlaneError, settle, wait_for
 from tightship_e2e.binaries import environment
 from tightship_e2e.client import Json
 from tightship_e2e.plugin import require_binaries
@@ -22,7 +22,8 @@ DEADLINE = 60.0
 
 def deployment(name: str, replicas: int) -> Json:
     labels = {"app": name}
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m"}}}
+    # Four of them fill a node.
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "900m"}}}
     return {
         "kind": "Deployment",
         "metadata": {"name": name, "namespace": "default"},
@@ -44,7 +45,8 @@ def test_what_a_test_has_started_and_has_ended_is_no_failure_of_the_plane(contro
 
 def test_a_deployment_runs_on_hand_made_nodes(empty_plane: ControlPlane) -> None:
     async def work(api: Client) -> list[Json]:
-        await api.each(api.create, [{**node(f"n{i}")} for i in range(3)])
+        await api.each(api.create, [node(f"n{i}") for i in range(3)])
+        await settle.attended(api, "n0", "n1", "n2")
         await api.create(deployment("web", 12))
 
         async def all_run() -> list[Json]:

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from tightship.kube.connection import connect
-from tightship.observability.events import CLUSTER_SCOPED_NAMESPACES, EventRecorder, ObjectRef
+from tightship.observability.events import CLUSTER_SCOPED_NAMESPACES, EventRecorder, ObjectRef, Pace
 from tightship.settings.live import LiveConfig, LiveConfigError
 from tightship.settings.sources import ConfigMapSource
-from tightship_e2e import Client, ControlPlane
+from tightship_e2e import Client, ControlPlane, settle
 from tightship_e2e.client import Items, Json
 
 DEADLINE = 60.0
 CONTROLLER = "tightship.dev/node-compactor"
+PATIENT = Pace(timeout=DEADLINE, flush=DEADLINE)
 RECORDING: list[Json] = [{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}]
 READING: list[Json] = [
     {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["limits"], "verbs": ["list", "watch"]}
@@ -39,6 +40,7 @@ def account(plane: ControlPlane, name: str, rules: list[Json]) -> Path:
         for plural, body in (("clusterroles", role), ("clusterrolebindings", binding)):
             await api.request("DELETE", f"{root}/{plural}/{name}")
             await api.call("POST", f"{root}/{plural}", body=body)
+        await settle.rights_seen(api, f"system:serviceaccount:default:{name}", "default", rules)
 
     plane.run(create)
     return plane.service_account_kubeconfig("default", name)
@@ -69,7 +71,9 @@ def test_events_about_nodes_and_pods_are_accepted_with_create_alone(empty_plane:
     async def work(api: Client) -> None:
         node, pod = await make(api)
         async with await connect(kubeconfig) as connection:
-            recorder = EventRecorder(connection, controller=CONTROLLER, instance="compactor-0", namespace=namespace)
+            recorder = EventRecorder(
+                connection, controller=CONTROLLER, instance="compactor-0", namespace=namespace, pace=PATIENT
+            )
             async with recorder:
                 recorder.record(node, "Normal", "Drained", "all 12 pods have moved", "Drain")
                 recorder.record(node, "Normal", "Drained", "all 12 pods have moved", "Drain")
@@ -99,7 +103,7 @@ def test_events_about_nodes_and_pods_are_accepted_with_create_alone(empty_plane:
 def test_words_at_their_longest_and_a_name_of_253_are_accepted(empty_plane: ControlPlane) -> None:
     async def work(_: Client) -> None:
         async with await connect(empty_plane.kubeconfig) as connection:
-            async with EventRecorder(connection, controller=CONTROLLER, instance="i" * 300) as recorder:
+            async with EventRecorder(connection, controller=CONTROLLER, instance="i" * 300, pace=PATIENT) as recorder:
                 node = ObjectRef("Node", "n" * 253, "u")
                 recorder.record(node, "Warning", "r" * 300, "n" * 2000, "a" * 300)
                 recorder.record(ObjectRef("ClusterRole", "system:a_B", "u"), "Normal", "R", "", "A")
@@ -152,7 +156,9 @@ def test_without_permission_events_are_dropped_and_nothing_else_happens(empty_pl
 
     async def work(_: Client) -> None:
         async with await connect(kubeconfig) as connection:
-            recorder = EventRecorder(connection, controller=CONTROLLER, instance="i", dropped=dropped.append)
+            recorder = EventRecorder(
+                connection, controller=CONTROLLER, instance="i", dropped=dropped.append, pace=PATIENT
+            )
             async with recorder:
                 recorder.record(ObjectRef("Node", "n1"), "Normal", "Drained", "n", "Drain")
 
@@ -173,7 +179,7 @@ def test_a_config_map_is_followed_with_permission_for_its_name_alone(empty_plane
 
     async def work(api: Client) -> None:
         await api.create(config_map("9", "of-another"))
-        async with await connect(kubeconfig) as connection, asyncio.timeout(DEADLINE):
+        async with await connect(kubeconfig) as connection, asyncio.timeout(4 * DEADLINE):  # with a restart
             source = ConfigMapSource(connection, "default", "limits")
             async with LiveConfig(source, parse, starting=1) as live:
                 assert (live.current, live.read) == (1, True)

@@ -23,7 +23,7 @@ from tightship.kube.files import parse, read_file
 from tightship.kube.resources import RESOURCES
 from tightship.plan import STRATEGIES, Plan, make_plan
 from tightship.reasons import RUNNING_ONLY, Reason
-from tightship_e2e import Client, ControlPlane, load, wait_for
+from tightship_e2e import Client, ControlPlane, load, settle, wait_for
 from tightship_e2e.client import Json
 from tightship_e2e.golden import REFINERS, refusals_of, removals_of
 from tightship_e2e.source import clean_node, clean_pod
@@ -146,6 +146,7 @@ async def reader_without_namespaces(api: Client) -> None:
     for plural, body in (("clusterroles", role), ("clusterrolebindings", binding)):
         await api.request("DELETE", f"{root}/{plural}/{name}")
         await api.call("POST", f"{root}/{plural}", body=body)
+    await settle.rights_seen(api, f"system:serviceaccount:default:{name}", "default", rules)
 
 
 def test_the_golden_cluster_gives_the_same_answers_live_and_from_the_apis_own_json(empty_plane: ControlPlane) -> None:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
+import random
 import urllib.parse
 from collections.abc import Iterator, Mapping
 
 import pytest
-from fleets import GUARDED, Fleet
+from fleets import GUARDED, PER_POD, Fleet, scraped
 from floors import Open, Shop
 
 from tightship_e2e.exporter import Exporter
 from tightship_e2e.fault_proxy import Proxy
 from tightship_e2e.faults import Call, Fault, Hang, ResetMidAnswer, Verbatim
-from tightship_e2e.plugin import require_programs
 from tightship_e2e.prometheus import SLOW, Prometheus, failure, success
-
-INTERVAL = 0.2
-
-COMMON = {"requests_per_replica": 10, "delta": 0.5, "minimum_replicas": 1}
-"""A load of 72 makes it ``ceil(0.5 + 72 / 10) = 8``."""
 
 PAGE = Verbatim(502, "<html><h1>502 Bad Gateway</h1></html>", "text/html")
 
@@ -66,14 +60,9 @@ def query(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[Exporter, Prometheus]]:
-    require_programs("prometheus")
-    flags = ["--query.timeout=500ms"]
-    with Exporter() as exporter, Prometheus(exporter.target, interval=INTERVAL, flags=flags) as prometheus:
-        for name, value in {"load": 72, "one": 1, "half": 0.5}.items():
-            exporter.set(name, value)
-        exporter.set("twin", 0, n="1")
-        prometheus.wait_for_value("sum(load)", 72)
-        yield exporter, prometheus
+    with scraped(flags=["--query.timeout=500ms"], load=72, one=1, half=0.5) as made:
+        made[0].set("twin", 0, n="1")
+        yield made
 
 
 async def between(call: Call) -> Fault | None:
@@ -91,7 +80,7 @@ def test_no_useless_answer_lowers_and_each_has_its_reason(in_shop: Open, running
             {**GUARDED, "circuitBreakerFailures": 1000, "prometheusServers": {"default": {"timeout": 1}}}
         )
         ratio = {"scale_down_max_ratio": 0.2}
-        notes = {name: {**COMMON, **ratio, "prometheus_query": query(name)} for name in ALL}
+        notes = {name: {**PER_POD, **ratio, "prometheus_query": query(name)} for name in ALL}
         notes["several"] |= {"several_series": "error"}
         await fleet.stand(notes)
         async with Proxy(prometheus.url) as proxy:
@@ -133,8 +122,9 @@ def test_no_useless_answer_lowers_and_each_has_its_reason(in_shop: Open, running
 
 def test_a_wobble_is_written_at_most_once(in_shop: Open, running: tuple[Exporter, Prometheus]) -> None:
     exporter, prometheus = running
-    wobble = itertools.cycle((72 * 1.05, 72 * 0.95))
-    exporter.set("wobble", lambda: next(wobble))
+    # Not in turn: cycles that lasted an even number of scrapes would see but one of the two.
+    chance = random.Random(7)
+    exporter.set("wobble", lambda: 72 * chance.choice((1.05, 0.95)))
     prometheus.wait_for_value("wobble", lambda value: value is not None)
 
     async def work(on: Shop) -> None:
@@ -146,16 +136,19 @@ def test_a_wobble_is_written_at_most_once(in_shop: Open, running: tuple[Exporter
             "both": {"deadband": 1, "lowering_window": "10m"},
             "follows": {},
         }
-        await fleet.stand({name: {**COMMON, **way, "prometheus_query": "wobble"} for name, way in ways.items()})
+        await fleet.stand({name: {**PER_POD, **way, "prometheus_query": "wobble"} for name, way in ways.items()})
         fleet.start(prometheus.url)
 
         # Up to the crest, from where all but one stay.
         await fleet.until_floors(dict.fromkeys(ways.keys() - {"follows"}, 9))
         fleet.patches()
-        await fleet.cycles(20)
-        patches = fleet.patches()
+        patches: list[str] = []
+
+        async def wobbled() -> bool:
+            patches.extend(fleet.patches())
+            return patches.count("follows") >= 5
+
+        await on.until(wobbled, "five times up or down", 180)
         assert {name: patches.count(name) for name in ways if patches.count(name) > 1}.keys() == {"follows"}
-        # It was not for want of a wobble.
-        assert patches.count("follows") >= 5
 
     in_shop(work)

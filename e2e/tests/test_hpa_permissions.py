@@ -64,7 +64,7 @@ def test_run_needs_every_documented_right_and_no_other(in_shop: Open, control_pl
             return granted(roles) <= used(events, WHO)
 
         with suppress(AssertionError):  # what is missing is named below
-            await on.until(every_right, "a use of every granted right", 30)
+            await on.until(every_right, "a use of every granted right")
         ours = [each for each in events if each.user.username.endswith(f":{WHO}")]
         assert [f"{each.verb} {each.request_uri}" for each in ours if each.code == 403] == []
         assert granted(roles) - used(ours, WHO) == set(), "granted, and never used"

@@ -113,7 +113,7 @@ def test_floors_climb_by_steps_and_end_at_their_caps(in_shop: Open) -> None:
         # Whose maximum was raised knows it, and gets it back.
         assert await on.bounds("raised") == (40, 41)
         assert (await on.state("raised"))["originalMax"] == 30
-        assert await fleet.samples("tightship_hpa_max_replicas_raised") == {("raised", SHOP): 11}
+        await fleet.until_samples("tightship_hpa_max_replicas_raised", {("raised", SHOP): 11})
         await fleet.until_events({"raised": "MaxRaised"})
         for name in ("capped", "clamped", "raised"):
             on.prometheus.set(name, 50)
@@ -223,7 +223,7 @@ def test_a_dry_run_sets_nothing_and_shows_what_the_api_server_would_refuse(in_sh
         fleet.start()
         await fleet.until_told({"dry": "DryRun"})
         await fleet.until_floors({"dry": 2, "wet": 9})
-        assert await fleet.samples("tightship_hpa_would_be_min_replicas") == {("dry", SHOP): 9}
+        await fleet.until_samples("tightship_hpa_would_be_min_replicas", {("dry", SHOP): 9})
         assert set(fleet.moves("dry", dry=True)) == {(2, 9)}
         assert await on.state("dry") == {}
         made, bound = policy("at-most-ten", 10)

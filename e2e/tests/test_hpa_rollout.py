@@ -6,6 +6,7 @@ from clusters import node
 from fleets import ALONE, Fleet
 from floors import DEADLINE, SHOP, Open, Shop, annotations, autoscaler
 
+from tightship_e2e import settle
 from tightship_e2e.client import Json
 
 REPLICAS = 4
@@ -32,6 +33,7 @@ def test_a_rollout_holds_the_floor_of_its_own_hpa_until_it_is_over(in_shop: Open
         fleet = Fleet(on)
         await on.configured(ALONE)
         await on.api.create(node("n1"))  # has room for the pods of today, and not for those of tomorrow
+        await settle.attended(on.api, "n1")
         on.prometheus.set("rate", 40)
         notes = annotations(
             prometheus_query="rate",
@@ -73,10 +75,14 @@ def test_a_rollout_holds_the_floor_of_its_own_hpa_until_it_is_over(in_shop: Open
         # The surge is not in what an HPA knows.
         assert (await on.hpa("web"))["status"]["currentReplicas"] == REPLICAS
 
+        # Pods are bound to it at once; those that kwok then misses are brought to its notice.
         await on.api.create(node("n2"))
+        await settle.attended(on.api, "n2")
+        for each in await on.api.list("Pod", SHOP, fieldSelector="spec.nodeName=n2"):
+            await settle.touch(on.api, each["metadata"]["name"], SHOP)
         await fleet.until_floors({"web": 2})
         done = await status("web")
-        assert done["replicas"] == done["updatedReplicas"]
+        assert done.get("replicas") == done["updatedReplicas"]
         assert (fleet.moves("web"), fleet.moves("cart")) == ([(4, 2)], [(4, 2)])
 
     in_shop(work)

@@ -12,7 +12,7 @@ from typing import Any
 from clusters import node
 
 from tightship.kube.resources import RESOURCES
-from tightship_e2e import Client, ControlPlane
+from tightship_e2e import Client, ControlPlane, settle
 from tightship_e2e.binaries import environment, find
 from tightship_e2e.client import Json, wait_for
 
@@ -28,7 +28,7 @@ def command(*arguments: str | Path, kubeconfig: Path, code: int = 0) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": path, "KUBECONFIG": str(kubeconfig)},
     )
     assert answer.returncode == code, answer.stderr
@@ -43,7 +43,9 @@ def replica_set(name: str, replicas: int, cpu: str) -> Json:
 
 
 async def fill(api: Client) -> None:
-    await api.each(api.create, [node(f"n{number}") for number in range(1, 6)])
+    names = [f"n{number}" for number in range(1, 6)]
+    await api.each(api.create, map(node, names))
+    await settle.attended(api, *names)
     budget = {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}
     await api.create(
         {"kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"}, "spec": budget}
@@ -56,7 +58,7 @@ async def fill(api: Client) -> None:
         running = [pod for pod in pods if pod["status"].get("phase") == "Running"]
         return len(running) == 10 and budgets[0].get("status", {}).get("currentHealthy") == 4
 
-    await wait_for(settled, 60, "ten running pods and a PDB that has counted them")
+    await wait_for(settled, 120, "ten running pods and a PDB that has counted them")
 
 
 def without_source(text: str) -> Any:
@@ -76,7 +78,7 @@ def test_a_live_plan_equals_that_of_a_file_and_only_reads(empty_plane: ControlPl
         [str(find("kubectl")["kubectl"]), "get", KINDS, "-A", "-o", "json"],
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, **environment(find(), empty_plane.kubeconfig)},
     )
     file = tmp_path / "cluster.json"

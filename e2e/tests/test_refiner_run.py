@@ -28,6 +28,7 @@ from refining import (
 
 from tightship_e2e import ControlPlane
 from tightship_e2e.client import wait_for
+from tightship_e2e.faults import Call, Fault
 from tightship_e2e.invariants import (
     STEERING,
     claims_made,
@@ -130,6 +131,7 @@ def test_a_pod_that_no_budget_lets_go_appears_while_the_node_settles(on_site: Ru
         replica = on.start(**ALONE)
         await on.phase("n1", "Claimed")
         await refuse(on, "n1")
+        await on.configured(quick(settle_time="5s", time_gap=f"{gap}s"))
         why = await given_back(on, "n1")
         await relent(on)
         async with removing(on.api):
@@ -150,9 +152,9 @@ def test_a_pod_that_no_budget_lets_go_appears_while_the_node_settles(on_site: Ru
             told = await counters(replica)
             return [told[f"node_refiner_nodes_{what}"] for what in NODES.split()] == [2, 1, 1]
 
-        await wait_for(counted, 30, "the counters have counted")
+        await wait_for(counted, 60, "the counters have counted")
 
-    on_site(work, one_to_spare(), settings=quick(settle_time="5s", time_gap=f"{gap}s"), program=REFINER)
+    on_site(work, one_to_spare(), settings=quick(settle_time=HOUR, time_gap=f"{gap}s"), program=REFINER)
 
 
 def test_a_budget_stops_allowing_while_pods_are_evicted(on_site: Run, control_plane: ControlPlane) -> None:
@@ -160,13 +162,13 @@ def test_a_budget_stops_allowing_while_pods_are_evicted(on_site: Run, control_pl
 
     async def work(on: Site) -> None:
         control_plane.audit_events()
+
+        async def plan(call: Call) -> Fault | None:
+            # Before it hears that the first pod leaves: the next is evicted once that one is gone.
+            return Fault(after=lambda: limit(on, "100%")) if call.path.endswith("/early-0/eviction") else None
+
+        on.proxy.plan = plan
         on.start(**ALONE)
-
-        def one_is_leaving() -> bool:
-            return any("early-0/eviction" in each.call.path and each.status == 201 for each in on.proxy.writes)
-
-        await on.seen(one_is_leaving, "the first pod is evicted")
-        await limit(on, "100%")
         why = await given_back(on, "n1")
         moved = evictions_by(given_up := control_plane.audit_events(), REFINER.user)
         assert moved == {"shop/early-0": 1}

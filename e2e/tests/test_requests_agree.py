@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import re
+from contextlib import suppress
 from fractions import Fraction
 
 import msgspec
@@ -14,8 +15,8 @@ from tightship import quantity
 from tightship.objects import Pod, decode
 from tightship.quantity import QuantityError
 from tightship_e2e import Client, ControlPlane
-from tightship_e2e.client import Json
-from tightship_e2e.draining import scheduler_rests
+from tightship_e2e.client import Json, wait_for
+from tightship_e2e.draining import DEADLINE, scheduler_rests
 from tightship_simulator import amounts
 
 CARD = "example.com/card"
@@ -136,9 +137,19 @@ def test_the_scheduler_takes_exactly_what_we_count(empty_plane: ControlPlane) ->
                 await api.create(machine(node, {key: text(key, amount) for key, amount in room.items()}))
                 await api.create(pod(node, spec, node))
                 expected[node] = node.endswith("-exact")
+
+        async def bound() -> dict[str, bool]:
+            return {each["metadata"]["name"]: "nodeName" in each["spec"] for each in await api.list("Pod", "default")}
+
+        async def placed() -> bool:
+            found = await bound()
+            return all(found[name] for name, want in expected.items() if want)
+
+        with suppress(TimeoutError):  # what is wrong is named by the test
+            await wait_for(placed, DEADLINE, "what fits is bound: the scheduler may see a pod before its node")
         await scheduler_rests(api, empty_plane)
-        bound = {each["metadata"]["name"]: "nodeName" in each["spec"] for each in await api.list("Pod", "default")}
-        return {name: (want, bound[name]) for name, want in expected.items()}
+        found = await bound()
+        return {name: (want, found[name]) for name, want in expected.items()}
 
     outcome = empty_plane.run(work)
     assert len(outcome) > 3 * len(PODS) - 5
@@ -187,8 +198,13 @@ def test_a_pod_in_the_middle_of_a_resize_holds_what_we_count(empty_plane: Contro
             taken = judged(made).requests["cpu"]
             probe = {"containers": [asking(f"{2000 - taken + more}m", "1")]}
             await api.create(pod(f"probe-{node}", probe, node))
+
+        async def fits() -> bool:
+            # Not at the first try, where the scheduler has seen it before its node.
+            return "nodeName" in (await api.get("Pod", "probe-exact", "default"))["spec"]
+
+        await wait_for(fits, DEADLINE, "the probe of the exact size is bound")
         await scheduler_rests(api, empty_plane)
-        assert "nodeName" in (await api.get("Pod", "probe-exact", "default"))["spec"]
         assert "nodeName" not in (await api.get("Pod", "probe-over", "default"))["spec"]
 
     empty_plane.run(work)

@@ -153,7 +153,7 @@ def test_it_goes_on_when_the_replicas_run_and_there_is_room(on_site: Run, contro
         async def no_veto() -> bool:
             return NEEDED not in await reasons(replica)
 
-        await wait_for(no_veto, 30, "nothing is to come any more")
+        await wait_for(no_veto, 120, "nothing is to come any more")
         await on.passes(replica, 2)
         assert set(on.recorder.phases("n1")) <= {"Marked"}
         more = spare("n4", pool="rest")

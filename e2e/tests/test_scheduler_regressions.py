@@ -5,6 +5,8 @@ Our side of each is in ``packages/common/tests/test_placement_regressions.py``.
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tightship_e2e import Client, ControlPlane, wait_for
@@ -75,7 +77,13 @@ def test_the_scheduler_does_not_retry_when_the_last_pod_of_a_group_has_terminate
         await wait_for(gone, DEADLINE, "the old pod is gone")
         # Another pod is scheduled in full, so the scheduler has seen the deletion, which came before.
         await cordon(api, "n0")
-        assert queue_lengths(empty_plane) == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 0}
+
+        async def alone() -> bool:
+            # That other pod is deleted by now, which the scheduler may have yet to see.
+            lengths = await asyncio.to_thread(queue_lengths, empty_plane)
+            return lengths == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 0}
+
+        await wait_for(alone, DEADLINE, "only the replacement waits")
         assert len(await unbound(api)) == 1
 
     empty_plane.run(work)

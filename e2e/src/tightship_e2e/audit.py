@@ -55,7 +55,12 @@ def read(path: Path, offset: int = 0) -> tuple[list[AuditEvent], int]:
     """Events from a byte offset on, and the offset after the last whole line."""
     with path.open("rb") as log:
         log.seek(offset)
-        data = log.read()
+        events, length = parse(log.read())
+    return events, offset + length
+
+
+def parse(data: bytes) -> tuple[list[AuditEvent], int]:
+    """Events in a part of a log, and the length of its whole lines in bytes."""
     whole = data[: data.rfind(b"\n") + 1]
     decoder = msgspec.json.Decoder(AuditEvent)
-    return [decoder.decode(line) for line in whole.splitlines()], offset + len(whole)
+    return [decoder.decode(line) for line in whole.splitlines()], len(whole)

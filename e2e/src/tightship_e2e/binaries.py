@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -33,6 +34,20 @@ def find(*names: str) -> dict[str, Path]:
     if absent:
         raise NotBuiltError(f"the control plane is not built ({', '.join(absent)} missing): {HOW}")
     return {name: Path(path) for name, path in found.items()}
+
+
+def find_or_installed(name: str) -> Path:
+    """Path of a program that is built, else of one of that name that is installed.
+
+    Raises NotBuiltError when there is neither.
+    """
+    try:
+        return find(name)[name]
+    except NotBuiltError:
+        installed = shutil.which(name)
+        if installed is None:
+            raise NotBuiltError(f"there is no {name}, neither on the PATH nor built here") from None
+        return Path(installed)
 
 
 def environment(programs: Mapping[str, Path], kubeconfig: Path) -> dict[str, str]:

@@ -54,6 +54,7 @@ class Resource:
 
 
 RESOURCES: dict[str, Resource] = {
+    "APIService": Resource("apiregistration.k8s.io/v1", "apiservices", False),
     "ClusterRole": Resource("rbac.authorization.k8s.io/v1", "clusterroles", False),
     "ConfigMap": Resource("v1", "configmaps"),
     "CronJob": Resource("batch/v1", "cronjobs"),
@@ -75,6 +76,7 @@ RESOURCES: dict[str, Resource] = {
     "ReplicaSet": Resource("apps/v1", "replicasets"),
     "ReplicationController": Resource("v1", "replicationcontrollers"),
     "RuntimeClass": Resource("node.k8s.io/v1", "runtimeclasses", False),
+    "Secret": Resource("v1", "secrets"),
     "Service": Resource("v1", "services"),
     "ServiceAccount": Resource("v1", "serviceaccounts"),
     "StatefulSet": Resource("apps/v1", "statefulsets"),
@@ -86,19 +88,35 @@ RESOURCES: dict[str, Resource] = {
 class Client:
     """Requests to one API server, at most `concurrency` in flight; use it in `async with`.
 
+    The embedded cluster asks for neither a token nor TLS: then there is no `ca_file`.
+
     Methods that read or write one object raise ApiError for any status from 400 on.
     """
 
-    def __init__(self, server: str, token: str, ca_file: Path, *, concurrency: int = 32) -> None:
+    def __init__(
+        self, server: str, headers: Mapping[str, str], trust: ssl.SSLContext | None, *, concurrency: int = 32
+    ) -> None:
         self.server = server
+        self.headers = dict(headers)
+        """What shows who asks."""
+        self.trust = trust
+        """Whose server is believed, and a certificate of ours if there is one; None for plain HTTP."""
         self.concurrency = concurrency
-        self._headers = {"Authorization": f"Bearer {token}", "User-Agent": "tightship-e2e"}
-        self._trust = ssl.create_default_context(cafile=str(ca_file))
         self._session: aiohttp.ClientSession | None = None
 
+    @classmethod
+    def by_token(cls, server: str, token: str, ca_file: Path, *, concurrency: int = 32) -> Self:
+        """Return a client that shows a bearer token, and believes a server with a certificate of *ca_file*."""
+        trust = ssl.create_default_context(cafile=str(ca_file))
+        return cls(server, {"Authorization": f"Bearer {token}"}, trust, concurrency=concurrency)
+
     async def __aenter__(self) -> Self:
-        connector = Connector(tls=self._trust, limit=self.concurrency)
-        self._session = aiohttp.ClientSession(self.server, connector=connector, headers=self._headers, timeout=TIMEOUT)
+        self._session = aiohttp.ClientSession(
+            self.server,
+            connector=Connector(tls=self.trust, limit=self.concurrency),
+            headers={**self.headers, "User-Agent": "tightship-e2e"},
+            timeout=TIMEOUT,
+        )
         return self
 
     async def __aexit__(
@@ -120,15 +138,24 @@ class Client:
         content_type: str = "application/json",
     ) -> tuple[int, Json]:
         """Send one request; returns the status, also an error's, and the decoded answer."""
-        if self._session is None:
-            raise RuntimeError("use the client in `async with`")
         data = None if body is None else msgspec.json.encode(body)
-        headers = {"Content-Type": content_type} if data else None
-        async with self._session.request(method, path, data=data, params=params, headers=headers) as answer:
+        async with self._open().request(
+            method, path, data=data, params=params, headers={"Content-Type": content_type} if data else None
+        ) as answer:
             content = await answer.read()
             if answer.content_type != "application/json":
                 return answer.status, {"message": content.decode(errors="replace")}
             return answer.status, msgspec.json.decode(content)
+
+    async def text(self, path: str, **params: str) -> tuple[int, str]:
+        """Get what is no object, such as a log, or an answer of a pod; returns the status, also an error's."""
+        async with self._open().get(path, params=params) as answer:
+            return answer.status, (await answer.read()).decode(errors="replace")
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("use the client in `async with`")
+        return self._session
 
     async def call(self, method: str, path: str, **options: Any) -> Json:
         """Like `request`, but a status from 400 on raises ApiError."""

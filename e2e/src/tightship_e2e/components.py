@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tightship_e2e import credentials
+from tightship_simulator import ports
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
@@ -22,7 +22,23 @@ NODE_GRACE = "10m"
 # rarely holds those; no container runs here, so nothing would use the token.
 ADMISSION_OFF = "TaintNodesByCondition,ServiceAccount,RuntimeClass"
 
-TOLD = [{"resources": ["nodes"]}, {"group": "autoscaling", "resources": ["horizontalpodautoscalers"]}]
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [
+        {
+            "level": "RequestResponse",
+            "verbs": ["patch", "update"],
+            "resources": [
+                {"resources": ["nodes"]},
+                {"group": "autoscaling", "resources": ["horizontalpodautoscalers"]},
+            ],
+        },
+        {"level": "Metadata"},
+    ],
+}
+"""What is logged of requests: what became of nodes and HPAs is told with what was written."""
 
 ISSUER = "https://kubernetes.default.svc"
 
@@ -62,13 +78,8 @@ class Layout:
 
 
 def free_ports(*names: str) -> dict[str, int]:
-    """A free port on 127.0.0.1 per name; all are held at once, so they differ."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in names]
-    try:
-        return {name: port.getsockname()[1] for name, port in zip(names, held, strict=True)}
-    finally:
-        for port in held:
-            port.close()
+    """A free port on 127.0.0.1 per name, for what is started on it later: see :func:`ports.free_ports`."""
+    return dict(zip(names, ports.free_ports(len(names)), strict=True))
 
 
 def write_files(layout: Layout) -> None:
@@ -92,17 +103,7 @@ def write_files(layout: Layout) -> None:
         "podMaxBackoffSeconds": 2,
     }
     (data / "scheduler.json").write_text(json.dumps(scheduler))
-    policy = {
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "omitStages": ["RequestReceived", "ResponseStarted"],
-        # What became of nodes and HPAs is told with what was written.
-        "rules": [
-            {"level": "RequestResponse", "verbs": ["patch", "update"], "resources": TOLD},
-            {"level": "Metadata"},
-        ],
-    }
-    (data / "audit-policy.json").write_text(json.dumps(policy))
+    (data / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
     kwok = importlib.resources.files("tightship_e2e").joinpath("kwok.yaml")
     (data / "kwok.yaml").write_bytes(kwok.read_bytes())
 

@@ -15,7 +15,7 @@ from tightship_simulator import World
 from tightship_simulator.random_clusters import NEVER
 from tightship_simulator.world import CORDON, DRAINING
 
-DEADLINE = 45.0
+DEADLINE = 120.0
 """Seconds for one condition; the scheduler tries a pod again after at most two."""
 
 TALLY: Counter[str] = Counter()

@@ -12,11 +12,13 @@ from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Self, TypeAlias
 
+from tightship_e2e.components import free_ports
+
 Value: TypeAlias = float | Callable[[], float]
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 POLL = 0.05  # seconds between two looks at a condition
-REBIND = 5.0  # seconds in which the port of a stopped exporter must be had again
+REBIND = 60.0  # seconds in which the port of a stopped exporter must be had again
 
 
 class Exporter:
@@ -64,8 +66,8 @@ class Exporter:
         """Listen, on the same port as before."""
         if self._server:
             raise ValueError("the exporter listens already")
+        self._port = self._port or free_ports("exporter")["exporter"]
         self._server = self._bind()
-        self._port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL,), daemon=True)
         self._thread.start()
         return self

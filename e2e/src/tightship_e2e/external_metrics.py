@@ -25,7 +25,7 @@ PATH = f"/apis/{GROUP}/{VERSION}"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 NAME = f"{VERSION}.{GROUP}"
 NAMESPACE = "default"
-DEADLINE = 60.0  # seconds until the aggregator takes the API for available
+DEADLINE = 120.0  # seconds until the aggregator takes the API for available
 
 
 class ExternalMetrics:

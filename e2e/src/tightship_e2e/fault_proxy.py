@@ -28,6 +28,7 @@ from yarl import URL
 
 from tightship.kube.connector import Connector
 from tightship_e2e.client import Json, break_off, wait_for
+from tightship_e2e.components import free_ports
 from tightship_e2e.faults import (
     Answer,
     Call,
@@ -48,7 +49,7 @@ T = TypeVar("T")
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 LARGEST_BODY = 64 << 20  # bytes of a request
 HOPS = {"connection", "host", "keep-alive", "transfer-encoding", "upgrade"}  # headers of one connection
-REBIND = 5.0  # seconds in which the port of an outage must be had again
+REBIND = 60.0  # seconds in which the port of an outage must be had again
 
 
 @dataclass
@@ -107,6 +108,7 @@ class Proxy:
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
+        self.port = free_ports("proxy")["proxy"]
         await self._listen()
         self._session = aiohttp.ClientSession(
             connector=Connector(tls=self._trust),
@@ -162,7 +164,6 @@ class Proxy:
 
         self._listener = await wait_for(bound, REBIND, f"port {self.port} of the fault proxy")
         assert self._listener is not None
-        self.port = self._listener.sockets[0].getsockname()[1]
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

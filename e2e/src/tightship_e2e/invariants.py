@@ -13,14 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import ssl
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import aiohttp
 
@@ -28,7 +27,6 @@ from tightship.kube.connector import Connector
 from tightship_e2e.audit import AuditEvent
 from tightship_e2e.client import RESOURCES, Client, Json, break_off, wait_for
 from tightship_e2e.fault_proxy import Record
-from tightship_e2e.plane import ControlPlane
 
 OURS = "tightship.dev/"
 ANNOTATION = "tightship.dev/drain"
@@ -38,11 +36,14 @@ OWNING = frozenset({"Claimed", "Evicting", "Drained", "Restoring", "Yielded"})
 MANAGER = "tightship"
 """The manager of the fields that our controllers write: their user agent up to the slash."""
 MAY_WRITE = frozenset({"metadata/annotations/" + ANNOTATION, "spec/taints", "spec/unschedulable"})
-LIFECYCLE = ("node.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler")
+STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/"
+"""What keys of taints begin with that a node has until it has started."""
+LIFECYCLE = ("node.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", STARTUP)
 """Taints that come and go by the controller-manager's hand and by the autoscaler's."""
 PENDING = 30.0
 """Seconds that a pod may be without a node."""
-DEADLINE = 30.0
+DEADLINE = 90.0
+RECONNECT = 0.1
 KINDS = ("Node", "Pod", "PodDisruptionBudget")
 
 
@@ -62,15 +63,22 @@ class _Waiting:
     key: str
 
 
+class Watched(Protocol):
+    """A cluster, such as a plane."""
+
+    def client(self) -> Client:
+        """Return an administrator's client, not yet opened."""
+
+
 @dataclass
 class Recorder:
-    """Watches nodes, pods and budgets of a plane, and notes what was wrong. *budget* nodes may be in drain at once.
+    """Watches nodes, pods and budgets of a cluster, and notes what was wrong. *budget* nodes may be in drain at once.
 
     *human* are nodes that the test itself cordons or changes: there the rule that foreign things stay as they are does
     not hold. *pending* is how long a pod may be without a node.
     """
 
-    plane: ControlPlane
+    cluster: Watched
     budget: int = 1
     pending: float = PENDING
     human: set[str] = field(default_factory=set)
@@ -83,6 +91,7 @@ class Recorder:
 
     def __post_init__(self) -> None:
         self._objects: dict[str, dict[str, Json]] = {kind: {} for kind in KINDS}
+        self._versions: dict[str, str] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._began = time.monotonic()
@@ -90,22 +99,23 @@ class Recorder:
         self._short: set[str] = set()
 
     async def __aenter__(self) -> Self:
-        trust = ssl.create_default_context(cafile=str(self.plane.ca_file))
+        api = self.cluster.client()
         self._session = aiohttp.ClientSession(
-            self.plane.server,
-            connector=Connector(tls=trust),
-            headers={"Authorization": f"Bearer {self.plane.token}", "User-Agent": "recorder"},
+            api.server,
+            connector=Connector(tls=api.trust),
+            headers={**api.headers, "User-Agent": "recorder"},
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             read_bufsize=1 << 20,
         )
         try:
-            versions = [await self._list(kind) for kind in KINDS]
+            for kind in KINDS:
+                await self._list(kind)
         except BaseException:
             await self._session.close()
             raise
         self._began = time.monotonic()
-        for kind, version in zip(KINDS, versions, strict=True):
-            self._tasks.append(asyncio.create_task(self._watch(kind, version), name=f"recorder of {kind}"))
+        for kind in KINDS:
+            self._tasks.append(asyncio.create_task(self._watch(kind), name=f"recorder of {kind}"))
         return self
 
     async def __aexit__(
@@ -121,7 +131,7 @@ class Recorder:
 
     # What is seen.
 
-    async def _list(self, kind: str) -> str:
+    async def _list(self, kind: str) -> None:
         assert self._session is not None
         async with self._session.get(RESOURCES[kind].path()) as answer:
             answer.raise_for_status()
@@ -130,17 +140,18 @@ class Recorder:
             self._objects[kind][_key(item)] = item
             if kind == "Pod":
                 self._pod(item, None)
-        return str(found["metadata"]["resourceVersion"])
+        self._versions[kind] = str(found["metadata"]["resourceVersion"])
 
-    async def _watch(self, kind: str, version: str) -> None:
-        assert self._session is not None
+    async def _watch(self, kind: str) -> None:
         while True:
             with contextlib.suppress(aiohttp.ClientError):
-                version = await self._stream(kind, version)
+                await self._stream(kind)
+            await asyncio.sleep(RECONNECT)
 
-    async def _stream(self, kind: str, version: str) -> str:
+    async def _stream(self, kind: str) -> None:
+        """Watch on from what was seen last: an event that came twice would look like a change back."""
         assert self._session is not None
-        params = {"watch": "1", "resourceVersion": version}
+        params = {"watch": "1", "resourceVersion": self._versions[kind]}
         async with self._session.get(RESOURCES[kind].path(), params=params) as answer:
             transport = answer.connection.transport if answer.connection else None
             try:
@@ -148,12 +159,12 @@ class Recorder:
                     event = json.loads(line)
                     if event["type"] == "ERROR":
                         self._wrong(f"the recorder's watch of {kind} ended: {event['object'].get('message')}")
-                        return await self._list(kind)
-                    version = event["object"]["metadata"]["resourceVersion"]
+                        await self._list(kind)
+                        return
+                    self._versions[kind] = event["object"]["metadata"]["resourceVersion"]
                     self._event(kind, event["type"], event["object"])
             finally:
                 break_off(transport)
-        return version
 
     def _event(self, kind: str, what: str, item: Json) -> None:
         known = self._objects[kind]
@@ -279,7 +290,7 @@ class Recorder:
 
     async def check(self) -> None:
         """Wait until everything there is has been seen, and raise AssertionError with all that was wrong."""
-        async with self.plane.client() as api:
+        async with self.cluster.client() as api:
             await wait_for(lambda: self._caught_up(api), DEADLINE, "the recorder has caught up")
         for waited in list(self._waiting.values()):
             self._waited(waited)
@@ -320,11 +331,31 @@ def healthy(pod: Json) -> bool:
 
 def successful_evictions(records: Iterable[Record]) -> dict[str, int]:
     """Return how often each pod's eviction was granted, by the UID that was asked for, from the log of a proxy."""
-    found: dict[str, int] = defaultdict(int)
-    for record in records:
-        if record.call.path.endswith("/eviction") and record.status == 201:
-            found[json.loads(record.call.body)["deleteOptions"]["preconditions"]["uid"]] += 1
-    return dict(found)
+    return Counter(_evicted(record) for record in records if _granted(record))
+
+
+def evicted_again(records: Iterable[Record]) -> set[str]:
+    """Return the pods, by UID, whose eviction was granted once more to who had heard that it was, from a proxy's log.
+
+    An eviction whose answer was lost may be asked for again, and is granted again while the pod is on its way.
+    """
+    heard: set[str] = set()
+    again: set[str] = set()
+    for record in filter(_granted, records):
+        uid = _evicted(record)
+        if uid in heard:
+            again.add(uid)
+        if record.answered is not None:
+            heard.add(uid)
+    return again
+
+
+def _granted(record: Record) -> bool:
+    return record.call.path.endswith("/eviction") and record.status == 201
+
+
+def _evicted(record: Record) -> str:
+    return str(json.loads(record.call.body)["deleteOptions"]["preconditions"]["uid"])
 
 
 def evictions_by(events: Iterable[AuditEvent], user: str) -> dict[str, int]:
@@ -375,8 +406,16 @@ def node_writes(events: Iterable[AuditEvent]) -> list[NodeWrite]:
 def most_in_drain(events: Iterable[AuditEvent]) -> int:
     """Return how many nodes were in drain at once at most, from what the API server says it has stored."""
     in_drain: set[str] = set()
+    last: dict[str, str] = {}
+    gone: set[str] = set()
     most = 0
     for each in node_writes(events):
+        if each.node is None:
+            gone |= {last[each.name]} if each.name in last else set()
+        else:
+            last[each.name] = uid = each.node["metadata"].get("uid", "")
+            if uid in gone:
+                continue  # answered after its deletion was asked for, and so carried out before it
         (in_drain.add if each.drain.get("phase") in OWNING else in_drain.discard)(each.name)
         most = max(most, len(in_drain))
     return most

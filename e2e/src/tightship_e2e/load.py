@@ -36,6 +36,7 @@ HANDLED.add("PriorityClass")
 GATE = "e2e.tightship.dev/hold"
 PHASE = "e2e.tightship.dev/phase"
 DEADLINE = 600.0  # seconds until a loaded cluster must have come to rest
+MISSED = 10.0  # seconds after which a pod that does not run is brought to kwok's notice
 SYSTEM = {"default", "kube-system", "kube-public", "kube-node-lease"}
 
 Pending = Literal["keep", "gate", "skip"]
@@ -220,13 +221,18 @@ class _Load:
         """Wait until the cluster has come to rest, then compare it with the file."""
         running = {_key("Pod", pod) for pod in bound if PHASE not in _annotations(pod)}
         until = time.monotonic() + self.deadline
+        missed = time.monotonic() + MISSED
 
         async def not_running() -> str:
+            nonlocal missed
             field_selector = "status.phase!=Running"
             async for page in self.client.pages("Pod", page=200, fieldSelector=field_selector):
-                for pod in page:
-                    if _key("Pod", pod) in running:
-                        return f"{pod['metadata']['name']} is {pod['status'].get('phase')}"
+                if found := [pod for pod in page if _key("Pod", pod) in running]:
+                    if time.monotonic() > missed:
+                        # kwok may never take notice of a pod that it met before the pod's node.
+                        await self.client.each(self.touch, found)
+                        missed = time.monotonic() + MISSED
+                    return f"{found[0]['metadata']['name']} is {found[0]['status'].get('phase')}"
             return ""
 
         async def uncounted() -> str:
@@ -243,6 +249,9 @@ class _Load:
         left = max(1.0, until - time.monotonic())
         await wait_while(uncounted, left, "owners and budgets count their pods")
         await self.compare(running)
+
+    async def touch(self, pod: Json) -> None:
+        await settle.touch(self.client, pod["metadata"]["name"], pod["metadata"]["namespace"])
 
     async def uncounted_budget(self) -> str:
         if not self.budgets:

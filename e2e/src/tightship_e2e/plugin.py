@@ -6,20 +6,45 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-from tightship_e2e import binaries
+from tightship_e2e import binaries, options
+from tightship_e2e.browser import browser
 from tightship_e2e.components import COMPONENTS
 from tightship_e2e.draining import TALLY
 from tightship_e2e.plane import ControlPlane
 from tightship_e2e.reset import reset
 
+# How long an example takes says nothing of the property, and on a busy machine much of the machine.
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run choose its random clusters."""
+    """Let a run choose its random clusters, and the cluster for whole releases."""
     clusters = int(os.environ.get("TIGHTSHIP_CLUSTERS", "200"))
     first = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))
     parser.addoption("--clusters", type=int, default=clusters, help="random clusters to try on the scheduler")
     parser.addoption("--first-seed", type=int, default=first, help="seed of the first random cluster")
+    options.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Name the run before any test is read."""
+    options.name_run(early_config.known_args_namespace)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a choice of clusters that can't be meant."""
+    config.addinivalue_line("markers", options.MARKER)
+    if found := options.problems(config.option):
+        raise pytest.UsageError("\n".join(found))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is for other providers."""
+    options.deselect(config, items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -60,3 +85,6 @@ def empty_plane(control_plane: ControlPlane) -> ControlPlane:
     """The session's control plane, emptied before the test."""
     control_plane.run(reset)
     return control_plane
+
+
+__all__ = ["browser", "control_plane", "empty_plane", "require_binaries", "require_programs"]

@@ -53,8 +53,8 @@ from tightship_e2e.faults import Verbatim
 from tightship_e2e.processes import Processes, ServerError
 
 NAME = "prometheus"
-START_DEADLINE = 60.0  # seconds until it is ready, on a busy machine
-VALUE_DEADLINE = 30.0  # seconds until a query has a value that a test waits for
+START_DEADLINE = 120.0  # seconds until it is ready, on a busy machine
+VALUE_DEADLINE = 90.0  # seconds until a query has a value that a test waits for
 TIMEOUT = 20.0  # seconds for one request
 
 SLOW = " + ".join(["max_over_time(quantile_over_time(0.5, vector(1)[1m:1ms])[5s:100ms])"] * 40)

@@ -9,49 +9,32 @@ has the node removed.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
-from types import TracebackType
-from typing import Self
 
 from tightship_e2e.client import ApiError, Client, Json
 from tightship_e2e.invariants import TAINT, taints
+from tightship_e2e.looking import Looker
 
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 LOOK = 0.1  # seconds between two looks
 
 
-class Remover:
-    """Deletes nodes that are cordoned and tainted by us and have held no pod to move for *after* seconds."""
+class Remover(Looker):
+    """Deletes nodes that are cordoned and tainted by us and have held no pod to move for *after* seconds.
 
-    def __init__(self, api: Client, after: float = 0.5) -> None:
+    *selector* names the labels of those that it may delete, if not all.
+    """
+
+    def __init__(self, api: Client, after: float = 0.5, selector: str = "") -> None:
+        super().__init__(LOOK)
         self.removed: list[str] = []
+        self._chosen = {"labelSelector": selector} if selector else {}
         self._api = api
         self._after = after
         self._empty: dict[str, float] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="remover")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._task is None:
-            return
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-
-    async def _run(self) -> None:
-        while True:
-            await self._look()
-            await asyncio.sleep(LOOK)
 
     async def _look(self) -> None:
-        drained = [node for node in await self._api.list("Node") if _ours(node)]
+        drained = [node for node in await self._api.list("Node", **self._chosen) if _ours(node)]
         names = {node["metadata"]["name"] for node in drained}
         self._empty = {name: since for name, since in self._empty.items() if name in names}
         if drained and any(unschedulable(pod) for pod in await self._api.list("Pod", fieldSelector="spec.nodeName=")):

@@ -1,8 +1,9 @@
-"""Replicas of ``run`` of a controller as processes of a plane, and the account, settings and Leases they use."""
+"""Replicas of ``run`` of a controller as processes, and the account, settings and Leases they use."""
 
 from __future__ import annotations
 
 import asyncio
+import http.client
 import itertools
 import json
 import os
@@ -12,17 +13,16 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tightship_e2e.client import ApiError, Client, Json, wait_for
 from tightship_e2e.components import free_ports
-from tightship_e2e.plane import ControlPlane
 
 NAMESPACE = "default"
-DEADLINE = 60.0
+DEADLINE = 120.0
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -168,6 +168,34 @@ async def claims(api: Client, team: str) -> list[Json]:
     return decoded
 
 
+async def fetch(port: int, path: str) -> tuple[int, str]:
+    """Ask a process on *port* over HTTP: status and text; 0 when it does not answer."""
+
+    def ask() -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except (OSError, http.client.HTTPException):  # the second where it ends in the middle of its answer
+            return 0, ""
+
+    return await asyncio.to_thread(ask)
+
+
+class Host(Protocol):
+    """Whose child processes replicas are, such as a plane; see :class:`~tightship_e2e.processes.Processes`."""
+
+    @property
+    def logs(self) -> Mapping[str, Path]: ...
+
+    def spawn(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> int: ...
+
+    def kill(self, name: str) -> None: ...
+
+    def exits(self) -> Mapping[str, int]: ...
+
+
 class Replica:
     """One process of a program's ``run``. All with the same *team* share ConfigMap, election and ledger."""
 
@@ -175,13 +203,13 @@ class Replica:
 
     def __init__(
         self,
-        plane: ControlPlane,
+        host: Host,
         team: str,
         kubeconfig: Path,
         program: Program = COMPACTOR,
         **variables: str,
     ) -> None:
-        self.plane = plane
+        self.host = host
         self.name = f"{team}-{next(self._numbers)}"
         self.port = free_ports("http")["http"]
         environment = {
@@ -203,22 +231,22 @@ class Replica:
             **variables,
         }
         command = [sys.executable, "-m", program.module, "run"]
-        self.pid = plane.spawn(self.name, command, env=environment)
+        self.pid = host.spawn(self.name, command, env=environment)
 
     @property
     def log(self) -> str:
         """Everything it has written."""
-        return self.plane.logs[self.name].read_text(errors="replace")
+        return self.host.logs[self.name].read_text(errors="replace")
 
     @property
     def code(self) -> int | None:
         """Its exit code, None while it runs."""
-        return self.plane.exits().get(self.name)
+        return self.host.exits().get(self.name)
 
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
         if self.code is None:
-            self.plane.kill(self.name)
+            self.host.kill(self.name)
 
     def told_to_end(self) -> None:
         """SIGTERM."""
@@ -236,16 +264,7 @@ class Replica:
 
     async def get(self, path: str) -> tuple[int, str]:
         """Ask it over HTTP; 0 when it does not answer."""
-        return await asyncio.to_thread(self._get, path)
-
-    def _get(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
+        return await fetch(self.port, path)
 
     async def ready(self) -> None:
         """Wait until it says that it is ready."""

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from tightship_e2e.client import RESOURCES, ApiError, Client, Json, wait_for
 
 NAMESPACE = "tightship-e2e"
-DEADLINE = 60.0  # seconds; the controller-manager may have much to catch up with
+DEADLINE = 120.0  # seconds; the controller-manager may have much to catch up with
 LABEL = "e2e.tightship.dev/marker"
+TOUCHED = "e2e.tightship.dev/touched"
 
 
 async def pods_seen(client: Client) -> None:
@@ -71,6 +72,50 @@ async def priorities_seen(client: Client, values: Mapping[str, int | None]) -> N
         await wait_for(seen, DEADLINE, f"the API server sees PriorityClass {name}")
 
     await client.each(one, values)
+
+
+async def rights_seen(client: Client, user: str, namespace: str, rules: Iterable[Json]) -> None:
+    """Wait until the API server, which looks roles up in a cache, allows *user* what *rules* say in *namespace*."""
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    asked = [
+        {"namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": sub, "name": name}
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource, _, sub in (each.partition("/") for each in rule["resources"])
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    ]
+
+    async def one(attributes: Json) -> None:
+        async def allowed() -> bool:
+            review = await client.call("POST", path, body={"spec": {"user": user, "resourceAttributes": attributes}})
+            return bool(review["status"]["allowed"])
+
+        await wait_for(allowed, DEADLINE, f"{user} may {attributes}")
+
+    await client.each(one, asked)
+
+
+async def attended(client: Client, *nodes: str) -> None:
+    """Wait until kwok attends to the pods of new nodes: of one that comes before that it may never take notice."""
+
+    async def one(node: str) -> None:
+        name = f"probe-{secrets.token_hex(6)}"
+        spec = {"nodeName": node, "containers": [{"name": "none", "image": "none"}]}
+        await _create(client, {"kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+
+        async def runs() -> bool:
+            return bool((await touch(client, name, NAMESPACE))["status"].get("phase") == "Running")
+
+        await wait_for(runs, DEADLINE, f"kwok attends to {node}")
+        await client.delete("Pod", name, NAMESPACE, grace=0)
+
+    await client.each(one, nodes)
+
+
+async def touch(client: Client, pod: str, namespace: str) -> Json:
+    """Change a pod so that kwok looks at it once more, and return it."""
+    return await client.patch("Pod", pod, {"metadata": {"annotations": {TOUCHED: secrets.token_hex(6)}}}, namespace)
 
 
 async def ensure_namespace(client: Client, name: str) -> None:

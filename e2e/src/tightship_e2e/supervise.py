@@ -7,7 +7,7 @@ leaves servers behind. Requests (the field `op` names them):
 
 * `start` `name argv env cwd` - start a child, its output appended to `logs/<name>.log`;
   answers `pid`
-* `signal` `name number` - send it a signal
+* `signal` `name number` - send it a signal; after SIGSTOP it has stopped when that is answered
 * `kill` `name` - SIGKILL it and wait for its end
 * `exits` - answers `exits`: name to exit code of every child that has ended
 
@@ -47,7 +47,7 @@ class Supervisor:
             case "start":
                 return {"pid": self.start(name, request["argv"], request["env"], request["cwd"])}
             case "signal":
-                self.children[name].send_signal(request["number"])
+                self.send(self.children[name], request["number"])
             case "kill":
                 self.children[name].kill()
                 self.children[name].wait()
@@ -74,6 +74,16 @@ class Supervisor:
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
             )
         return self.children[name].pid
+
+    def send(self, child: subprocess.Popen[bytes], number: int) -> None:
+        """Send a child a signal, and wait until it has stopped if that is what the signal is for.
+
+        It stops once each of its threads had its turn, and until then the others go on: on a busy machine for so long
+        that a server can do what it should have been too late for.
+        """
+        child.send_signal(number)
+        if number == signal.SIGSTOP and child.poll() is None:
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def end(self) -> None:
         """Kill all children, stopped ones too, then remove the data directory."""

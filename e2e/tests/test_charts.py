@@ -1,0 +1,194 @@
+"""The charts on a real API server: every manifest is taken as it is, strictly, and a second install changes nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from tightship_charts.matrix import APIS, LONGEST_RELEASE, Values, everything, features
+from tightship_charts.places import CHARTS, INSTALLABLE
+from tightship_e2e import Client, ControlPlane, binaries
+from tightship_e2e.client import ApiError, Json
+from tightship_e2e.helm import Helm, HelmError, run
+from tightship_e2e.plugin import require_programs
+
+NAMESPACES = ("charts", "elsewhere", "monitoring", "claims")
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SECURE = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
+
+
+def foreign(api: str) -> Json:
+    """A kind of another project, as far as the charts go: its real schema is that project's."""
+    group, version, kind = api.split("/")
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a test's"},
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [
+                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}},
+            ],
+        },
+    }
+
+
+class Cluster:
+    """A plane that has the namespaces and kinds that the charts may want, and the programs that speak to it."""
+
+    def __init__(self, plane: ControlPlane, home: Path) -> None:
+        self.plane = plane
+        found = binaries.find("helm", "kubectl")
+        self.helm = Helm(found["helm"], home, plane.kubeconfig)
+        self._kubectl = str(found["kubectl"])
+        self._known: dict[str, dict[str, list[Json]]] = {}
+
+    def rendered(self, chart: str) -> dict[str, list[Json]]:
+        """Return what a chart makes with each of its values, its tests among it; each is rendered once."""
+        if chart not in self._known:
+            tried = matrix(chart)
+
+            def render(case: tuple[str, Values]) -> list[Json]:
+                release, values = case
+                where = {"release": release, "namespace": "charts"}
+                return self.helm.template(CHARTS / chart, values, **where, apis=APIS, tests=True)
+
+            with ThreadPoolExecutor(2) as pool:
+                self._known[chart] = dict(zip(tried, pool.map(render, tried.values()), strict=True))
+        return self._known[chart]
+
+    def kubectl(self, *arguments: str, given: str = "") -> str:
+        """Run kubectl as administrator."""
+        return run([self._kubectl, *arguments], given.encode(), {"KUBECONFIG": str(self.plane.kubeconfig)})
+
+    def tried(self, items: Sequence[Json]) -> str:
+        """Have the API server judge *items* strictly, without keeping them; return its warnings and answers."""
+        text = yaml.safe_dump_all(items)
+        return self.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", given=text)
+
+    async def prepare(self, api: Client) -> None:
+        """Make the namespaces, all of them as strict about pods as can be, and the kinds of other projects."""
+        for name in NAMESPACES:
+            await self._once(api, "/api/v1/namespaces", {"metadata": {"name": name, "labels": SECURE}})
+        for each in APIS:
+            await self._once(api, CRDS, foreign(each))
+
+    async def forget(self, api: Client) -> None:
+        """Remove the kinds again: other tests want a plain cluster."""
+        for each in APIS:
+            await api.request("DELETE", f"{CRDS}/{foreign(each)['metadata']['name']}")
+
+    @staticmethod
+    async def _once(api: Client, path: str, body: Json) -> None:
+        try:
+            await api.call("POST", path, body=body)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The session's plane, ready for charts."""
+    require_programs("helm", "kubectl")
+    made = Cluster(control_plane, tmp_path_factory.mktemp("helm"))
+    control_plane.run(made.prepare)
+    yield made
+    control_plane.run(made.forget)
+
+
+def matrix(chart: str) -> dict[str, tuple[str, Values]]:
+    """Release names and values by what they try."""
+    alone = {name: ("rel", values) for name, values in features(chart).items()}
+    return {
+        "defaults": ("rel", {}),
+        **alone,
+        "everything": ("rel", everything(chart)),
+        "longest name": (LONGEST_RELEASE, everything(chart)),
+    }
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_the_api_server_takes_every_manifest_strictly(cluster: Cluster, chart: str) -> None:
+    # Objects of one name don't collide, for none is kept; but most are the same, whatever the values.
+    items = {
+        msgspec.json.encode(item, order="sorted"): item
+        for items in cluster.rendered(chart).values()
+        for item in items
+        if item["kind"] != "Pod"  # those are tried below
+    }
+    answers = cluster.tried(list(items.values()))
+    assert answers.count("(server dry run)") == len(items)
+
+
+def test_a_misspelt_field_would_be_refused(cluster: Cluster) -> None:
+    [item] = [each for each in cluster.helm.template(CHARTS / "hpa-scaler") if each["kind"] == "Service"]
+    item["metadata"]["namespace"] = "charts"
+    cluster.tried([item])
+    item["spec"]["prots"] = item["spec"].pop("ports")
+    with pytest.raises(HelmError, match=r'unknown field "spec.prots"'):
+        cluster.tried([item])
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_pods_are_let_into_a_restricted_namespace(cluster: Cluster, chart: str) -> None:
+    pods = []
+    for number, (name, rendered) in enumerate(cluster.rendered(chart).items()):
+        if name == "host network":
+            continue  # which no restricted namespace allows
+        tests = [each for each in rendered if each["kind"] == "Pod"]
+        pods += [{**each, "metadata": {**each["metadata"], "namespace": "charts"}} for each in tests]
+        for deployment in [each for each in rendered if each["kind"] == "Deployment"]:
+            template = copy.deepcopy(deployment["spec"]["template"])
+            template["spec"].pop("runtimeClassName", None)  # there is none of that name
+            metadata = {**template["metadata"], "name": f"tried-{number}", "namespace": "charts"}
+            pods.append({"apiVersion": "v1", "kind": "Pod", "spec": template["spec"], "metadata": metadata})
+    assert cluster.tried(pods).count("(server dry run)") == len(pods)
+
+
+@pytest.mark.parametrize("chart", INSTALLABLE)
+def test_a_second_install_changes_nothing(cluster: Cluster, chart: str) -> None:
+    release = f"again-{chart}"
+    install = ("upgrade", "--install", release, CHARTS / chart, "--namespace", "charts")
+    cluster.helm(*install, values=everything(chart))
+    try:
+        before = versions(cluster, release)
+        cluster.helm(*install, values=everything(chart))
+        assert versions(cluster, release) == before
+        assert before
+    finally:
+        cluster.helm("uninstall", release, "--namespace", "charts")
+
+
+def versions(cluster: Cluster, release: str) -> dict[tuple[str, str, str], tuple[str, int]]:
+    """Uid and generation of every object of a release; those without a generation have their data here."""
+    kinds = "deployments,services,configmaps,serviceaccounts,poddisruptionbudgets,networkpolicies,roles,rolebindings"
+    listed = cluster.kubectl(
+        "get",
+        f"{kinds},clusterroles,clusterrolebindings,servicemonitors,prometheusrules,verticalpodautoscalers",
+        "--all-namespaces",
+        "--selector",
+        f"app.kubernetes.io/instance={release}",
+        "--output=json",
+    )
+    return {
+        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): (
+            item["metadata"]["uid"],
+            # The status of a Deployment and of a budget moves by itself.
+            item["metadata"].get("generation") or item["metadata"]["resourceVersion"],
+        )
+        for item in yaml.safe_load(listed)["items"]
+    }

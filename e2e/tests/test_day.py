@@ -1,0 +1,193 @@
+"""A whole day of a cluster under the umbrella chart: peak, night, outages, morning, and the end of the release."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from day import AT_NIGHT, AT_PEAK, CONTROLLERS, NIGHT, PEAK, RELEASE, SYSTEM, Live, Town, scaled
+from floors import HPA, SHOP, annotations
+from rights import granted, used
+
+from tightship.kube.reflector import Timing
+from tightship_e2e.client import Json
+from tightship_e2e.faults import Call, Fault
+from tightship_e2e.invariants import claims_made, forbidden, most_in_drain, quarrels
+from tightship_e2e.providers import ImpossibleError
+
+AFTER_CONFLICTS = {("get", "horizontalpodautoscalers")}
+"""Rights of the hpa-scaler that are used when somebody writes an HPA just before it does."""
+ACCOUNTS = {f"system:serviceaccount:{SYSTEM}:{RELEASE}-{name}": name for name in CONTROLLERS}
+
+
+def test_a_day(in_town: Live) -> None:
+    async def work(on: Town) -> None:
+        await on.audited()  # where there is no log, that is known before the day
+        await every_kind_of_target(on)
+        edited = somebody_edits(on)
+        await on.install()
+        roles = [each for each in await on.provider.manifest(RELEASE, SYSTEM) if each["kind"].endswith("Role")]
+        await peak(on)
+        await evening(on)
+        await night(on)
+        await metrics_outage(on)
+        await api_outage(on)
+        await morning(on)
+        await on.switch_off()
+        if edited:
+            await least_privilege(on, roles, spared=set(), patience=20)
+        else:  # nor does an outage cut connections there: a watch ends, and is logged, when the server ends it
+            await least_privilege(on, roles, spared=AFTER_CONFLICTS, patience=2 * Timing().server_timeout + 20)
+        await the_end(on)
+
+    in_town(work)
+
+
+async def every_kind_of_target(on: Town) -> None:
+    """HPAs of targets that are not there: the hpa-scaler asks for each."""
+    notes = annotations(minimum_replicas=2, enable_scale_down_ratio_deployment_checking="true")
+    for kind in ("Deployment", "StatefulSet", "ReplicaSet", "Rollout"):
+        await on.api.create(scaled(f"of-a-{kind.lower()}", 2, 4, notes, kind))
+
+
+def somebody_edits(on: Town) -> bool:
+    """Have somebody write the HPA of ``web`` just before the hpa-scaler's first write of it, where that can be done."""
+    edited = False
+
+    async def edit(call: Call) -> Fault | None:
+        nonlocal edited
+        if edited or call.verb != "PATCH" or not call.path.endswith(f"/{SHOP}/horizontalpodautoscalers/web"):
+            return None
+        edited = True
+        return Fault(before=lambda: on.api.patch(HPA, "web", {"spec": {"maxReplicas": 25}}, SHOP))
+
+    try:
+        on.provider.disturb(edit)
+    except ImpossibleError:
+        return False
+    return True
+
+
+async def floors(on: Town, **wanted: int) -> None:
+    """Wait until floors are these."""
+
+    async def there() -> bool:
+        found = await on.floors()
+        return {name: found[name] for name in wanted} == wanted
+
+    await on.until(there, f"the floors {wanted}", on.pods_told)
+
+
+async def told(on: Town, name: str, reason: str) -> None:
+    """Wait until the hpa-scaler tells a reason of an HPA."""
+
+    async def there() -> bool:
+        return reason in await on.reasons(name)
+
+    await on.until(there, f"{name}: {reason}")
+
+
+async def peak(on: Town) -> None:
+    await floors(on, web=18, cache=9)
+    await on.passes()
+    await on.until_ready(AT_PEAK)
+    assert on.remover.removed == []
+
+
+async def evening(on: Town) -> None:
+    """The HPAs themselves want 2 and 1: what stays is their floors."""
+    async with on.watch_lows():
+        await on.be(NIGHT)
+        await floors(on, web=6, cache=3, api=3)
+        await on.until_ready(AT_NIGHT)
+        await on.passes()
+    assert on.lowest == AT_NIGHT
+
+
+async def night(on: Town) -> None:
+    """Compactor and refiner empty nodes one at a time, until no more can go; each node is taken away."""
+
+    async def both() -> bool:
+        return {each.user for each in claims_made(await on.audited())} >= {user for user in ACCOUNTS if "node" in user}
+
+    async def packed() -> bool:
+        return len(await on.nodes("general")) <= 3 and len(await on.nodes("memory")) <= 2
+
+    await on.until(both, "both controllers of nodes have drained", deadline=240)
+    await on.until(packed, "three nodes and two are enough", deadline=240)
+    await on.at_rest()
+    await on.until_ready(AT_NIGHT)
+    assert len(await on.nodes("system")) == 1
+
+
+async def metrics_outage(on: Town) -> None:
+    """Prometheus is gone, and so is what the HPAs see: no floor comes down, and so no pod goes."""
+    async with on.watch_lows(), on.metrics.outage():
+        await on.be({name: 0 for name in NIGHT if name.startswith("traffic_")})
+        await told(on, "web", "ConnectionFailed")
+        await on.passes()
+        await floors(on, web=6, cache=3, api=3)
+    assert on.lowest == AT_NIGHT
+    await on.be(NIGHT)
+    await told(on, "web", "FollowsQuery")
+
+
+async def api_outage(on: Town) -> None:
+    """Nobody leads while the API server is away, nobody ends, and all go on by themselves."""
+    async with on.provider.outage():
+
+        async def nobody() -> bool:
+            return await on.leading() == []
+
+        await on.until(nobody, "nobody leads")
+        healthy = [(each.name, (await each.get("/healthz"))[0]) for each in await on.provider.controllers(SYSTEM)]
+        assert sorted(healthy) == [(name, 200) for name in CONTROLLERS]
+    await on.until_led()
+    await on.until_ready(AT_NIGHT)
+    assert await on.provider.ended() == {}
+
+
+async def morning(on: Town) -> None:
+    """Floors rise before the HPAs do; pods wait for nodes, nodes come, and all pods are Ready."""
+    before = len(await on.nodes("general"))
+    await on.be(PEAK)
+    await floors(on, web=18, cache=9)
+    await on.until_ready(AT_PEAK)
+    assert on.grower.added
+    assert len(await on.nodes("general")) > before
+    await on.at_rest(5)
+    await on.until_ready(AT_PEAK)
+
+
+async def least_privilege(on: Town, roles: list[Json], spared: set[tuple[str, str]], patience: float) -> None:
+    """Nothing was refused, and no right is granted that was not used in the whole day, those *spared* aside.
+
+    *patience* is the seconds until the last use is in the log.
+    """
+    of = {
+        name: [each for each in roles if each["metadata"]["name"].endswith(f"{RELEASE}-{name}")] for name in CONTROLLERS
+    }
+
+    async def every_right() -> bool:
+        # A watch is in the log when it has ended.
+        events = await on.audited()
+        return all(granted(of[name]) - spared <= used(events, f"{RELEASE}-{name}") for name in CONTROLLERS)
+
+    with suppress(AssertionError):  # what is missing is named below
+        await on.until(every_right, "a use of every granted right", deadline=patience)
+    events = await on.audited()
+    assert [forbidden(events, user) for user in ACCOUNTS] == [[], [], []]
+    unused = {name: granted(of[name]) - spared - used(events, f"{RELEASE}-{name}") for name in CONTROLLERS}
+    assert unused == {name: set() for name in CONTROLLERS}
+    assert most_in_drain(events) == 1
+    assert quarrels(events, {user: name for user, name in ACCOUNTS.items() if "node" in name}) == []
+
+
+async def the_end(on: Town) -> None:
+    """An uninstall takes the rights away while the controllers end: they change nothing then but their Leases."""
+    before = len(await on.audited())
+    await on.leave()
+    refused = [each for each in (await on.audited())[before:] if each.user.username in ACCOUNTS and each.code == 403]
+    # What a query came to just then may be told, in an Event.
+    changes = [each.object_ref.resource for each in refused if each.verb not in ("get", "list", "watch")]
+    assert set(changes) <= {"leases", "events"}
+    assert await on.provider.ended() == {}

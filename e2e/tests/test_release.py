@@ -1,0 +1,229 @@
+"""What becomes of a cluster when releases come, change and go: also while a node is being drained."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, RELEASE, SYSTEM, UNGUARDED, Live, Town, scaled
+from floors import HPA, SHOP, annotations
+
+from tightship_e2e.client import Json
+from tightship_e2e.helm import HelmError
+from tightship_e2e.invariants import claims_made, drain, forbidden, node_writes
+from tightship_e2e.providers import Values
+
+ODD = "a\"b'c: {{ .Release.Name }} #\n\\ ü $(NOTHING) - null"
+"""No YAML, no template, no shell, and no reference to a variable."""
+
+
+LONG = 180
+"""Seconds that a pod takes to end where a release comes or goes meanwhile: nobody waits for it in the end."""
+
+PATIENT: Mapping[str, Values] = {
+    "node-compactor": {"config": {"podEvictionTimeout": 600, "nodeDrainTimeout": 600}},
+    "node-refiner": {"config": {"pod_eviction_timeout": "600s", "node_drain_timeout": "600s"}},
+}
+"""Values by which a drain is not given up because of such a pod."""
+
+
+async def slow(on: Town, seconds: int) -> None:
+    """Have pods of ``batch`` take their time to end, so that a drain is under way for as long."""
+    notes = {"e2e.tightship.dev/exit-after": f"{seconds}s"}
+    template = {"metadata": {"annotations": notes}, "spec": {"terminationGracePeriodSeconds": 2 * seconds}}
+    await on.api.patch("Deployment", "batch", {"spec": {"template": template}}, SHOP)
+
+    async def rolled() -> bool:
+        pods = await on.api.list("Pod", SHOP, labelSelector="app=batch")
+        return len(pods) == AT_NIGHT["batch"] and all(each["metadata"].get("annotations") for each in pods)
+
+    await on.until(rolled, "batch is rolled out")
+    await on.until_ready(UNGUARDED)
+
+
+@asynccontextmanager
+async def hastening(on: Town) -> AsyncIterator[None]:
+    """End the pods of ``batch`` that take their time for the body's: what was to be seen meanwhile has been seen."""
+
+    async def hasten() -> None:
+        while True:
+            for each in await on.api.list("Pod", SHOP, labelSelector="app=batch"):
+                if each["metadata"].get("deletionTimestamp"):
+                    await on.api.delete("Pod", each["metadata"]["name"], SHOP, grace=0)
+            await asyncio.sleep(0.2)
+
+    task = asyncio.create_task(hasten(), name="hasten")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def under_way(on: Town) -> str:
+    """Wait until a node is being emptied of a pod that takes its time, and return it."""
+    found: list[str] = []
+
+    async def emptied() -> bool:
+        pods = await on.api.list("Pod", SHOP, labelSelector="app=batch")
+        ending = {each["spec"].get("nodeName") for each in pods if each["metadata"].get("deletionTimestamp")}
+        found[:] = sorted(ending & {name for name, phase in on.recorder.in_drain().items() if phase == "Evicting"})
+        return bool(found)
+
+    await on.until(emptied, "a node is being emptied")
+    return found[0]
+
+
+def pod_of(record: Json) -> str:
+    """The pod of the controller that is written down in a drain's *record*."""
+    return str(record["holder"]).rpartition("_")[0]
+
+
+def test_an_upgrade_in_the_middle_of_a_drain_goes_on_with_it(in_town: Live) -> None:
+    async def work(on: Town) -> None:
+        await slow(on, LONG)
+        await on.install(**PATIENT)
+        node = await under_way(on)
+        before = {each.pod for each in await on.provider.controllers(SYSTEM)}
+        rolled = {"podAnnotations": {"example.com/rolled": "yes"}}
+        await on.install(**{name: {**PATIENT.get(name, {}), **rolled} for name in CONTROLLERS})
+
+        async def replaced() -> bool:
+            pods = {each.pod for each in await on.provider.controllers(SYSTEM)}
+            return len(pods) == len(CONTROLLERS) and not pods & before
+
+        await on.until(replaced, "all pods are new ones")
+        await on.until_led()
+
+        def taken_over() -> bool:
+            now = on.recorder.node(node)
+            return now is None or pod_of(drain(now)) not in before
+
+        await on.seen(taken_over, f"somebody else drains {node}")
+        async with hastening(on):
+            await on.seen(lambda: on.recorder.node(node) is None, f"{node} is taken away")
+        writes = [each for each in node_writes(await on.audited()) if each.name == node and each.node is not None]
+        drains = [each.drain for each in writes if each.drain.get("phase") in ("Claimed", "Evicting", "Drained")]
+        assert len({each["op"] for each in drains}) == 1
+        holders = set(map(pod_of, drains))
+        assert holders & before, f"begun by {before}, held by {holders}"
+        assert holders - before, f"nobody else took over from {holders}"
+        await on.until_ready(AT_NIGHT)
+
+    in_town(work, by_night=True)
+
+
+def test_what_an_uninstall_in_the_middle_of_a_drain_leaves_is_ended_by_a_release_that_is_switched_off(
+    in_town: Live,
+) -> None:
+    async def work(on: Town) -> None:
+        await slow(on, LONG)
+        await on.install(**PATIENT)
+        node = await under_way(on)
+        await on.provider.uninstall(RELEASE, SYSTEM)
+        left = await on.left_behind()
+        assert f"{node}: cordoned" in left
+        assert f"{node}: taint tightship.dev/draining" in left
+        begun = claims_made(await on.audited())
+        async with hastening(on):
+            await on.switch_off()
+        assert on.recorder.node(node) is None
+        assert claims_made(await on.audited()) == begun
+        await on.until_ready(AT_NIGHT)
+        await on.leave()
+
+    in_town(work, by_night=True)
+
+
+@pytest.mark.parametrize("command", AFTERWARDS, ids=[each[0] for each in AFTERWARDS])
+def test_what_is_done_after_an_uninstall_is_what_the_page_about_drains_says(command: tuple[str, ...]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/drain.md").read_text()
+    assert f"`{' '.join(command)}`" in page.partition("## Uninstalling")[2]
+
+
+def test_a_release_that_is_switched_off_first_leaves_nothing(in_town: Live) -> None:
+    """As the notes of the charts say it."""
+
+    async def work(on: Town) -> None:
+        await slow(on, 10)
+        assert (await on.install()).count("Before you uninstall it") == len(CONTROLLERS)
+        await under_way(on)
+        await on.switch_off()
+        await on.leave()
+
+    in_town(work, by_night=True)
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_each_chart_does_its_work_alone(in_town: Live, controller: str) -> None:
+    async def work(on: Town) -> None:
+        await on.install_alone(controller)
+        assert {each.name for each in await on.provider.controllers(SYSTEM)} == {controller}
+        user = f"system:serviceaccount:{SYSTEM}:{RELEASE}-{controller}"
+        if controller == "hpa-scaler":
+            await _floors(on, {"web": 6, "cache": 3, "api": 3})
+        else:
+            await on.seen(lambda: bool(on.remover.removed), "a node is taken away")
+            assert {each.user for each in claims_made(await on.audited())} == {user}
+        await on.until_ready(AT_NIGHT if controller == "hpa-scaler" else UNGUARDED)
+        assert forbidden(await on.audited(), user) == []
+
+    in_town(work, by_night=True)
+
+
+def test_an_hpa_scaler_of_one_namespace_has_no_rights_elsewhere(in_town: Live) -> None:
+    async def work(on: Town) -> None:
+        notes = annotations(minimum_replicas=3)
+        elsewhere = scaled("stranger", 1, 9, notes)
+        elsewhere["metadata"]["namespace"] = "default"
+        await on.api.create(elsewhere)
+        await on.install_alone("hpa-scaler", config={"namespaces": [SHOP]})
+        kinds = {each["kind"] for each in await on.provider.manifest(RELEASE, SYSTEM)}
+        assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
+        await _floors(on, {"web": 6, "cache": 3, "api": 3})
+        await on.passes()
+        assert (await on.api.get(HPA, "stranger", "default"))["spec"]["minReplicas"] == 1
+        user = f"system:serviceaccount:{SYSTEM}:{RELEASE}-hpa-scaler"
+        assert forbidden(await on.audited(), user) == []
+
+    in_town(work, by_night=True)
+
+
+def test_hostile_values_arrive_as_they_are_or_are_refused(in_town: Live) -> None:
+    async def work(on: Town) -> None:
+        hostile = {
+            "log": {"level": "info\n- name: EVIL"},
+            "interval": "1s; rm",
+            "annotationPrefix": "a b",
+            "dryRun": "no",
+            "replicaCount": "2",
+            "nonsense": True,
+        }
+        for key, value in hostile.items():
+            with pytest.raises(HelmError, match=rf"'/{key}|'{key}'"):
+                await on.install_alone("hpa-scaler", **{key: value})
+        assert await on.provider.controllers(SYSTEM) == []
+        given = {"podAnnotations": {"example.com/odd": ODD}, "commonAnnotations": {"example.com/common": ODD}}
+        # Values of `env` are templates: what looks like one has to be quoted as one.
+        quoted = ODD.replace("{{ .Release.Name }}", '{{ "{{" }} .Release.Name }}')
+        await on.install_alone("hpa-scaler", env=[{"name": "ODD", "value": quoted}], **given)
+        [scaler] = await on.provider.controllers(SYSTEM)
+        assert f"ODD={ODD}" in await scaler.environment()
+        pods = await on.api.list("Pod", SYSTEM)
+        assert [each["metadata"]["annotations"]["example.com/odd"] for each in pods] == [ODD]
+        assert [each["metadata"]["annotations"]["example.com/common"] for each in pods] == [ODD]
+        await _floors(on, {"web": 6, "cache": 3})
+
+    in_town(work, by_night=True)
+
+
+async def _floors(on: Town, wanted: dict[str, int]) -> None:
+    async def there() -> bool:
+        found = await on.floors()
+        return {name: found[name] for name in wanted} == wanted
+
+    await on.until(there, f"the floors {wanted}", on.pods_told)

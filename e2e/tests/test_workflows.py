@@ -1,0 +1,190 @@
+"""What ``make check`` and ``make lint-workflows`` don't ask of the workflows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dockerfile import DOCKERFILE, ROOT, read
+
+from tightship_e2e import binaries
+from tightship_e2e.plugin import require_programs
+
+WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
+EVERY = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+USED = re.compile(r"^ *(?:- )?uses: (?!\./)(\S+)@(\S+)(.*)$", flags=re.MULTILINE)
+
+
+def jobs(name: str) -> dict[str, Any]:
+    """The jobs of workflow *name*."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows" / name).read_text())["jobs"]
+    return found
+
+
+@EVERY
+def test_an_action_is_pinned_to_a_commit_and_says_which_version_that_is(path: Path) -> None:
+    text = path.read_text()
+    for action, commit, comment in USED.findall(text):
+        assert re.fullmatch(r"[0-9a-f]{40}", commit), action
+        assert re.fullmatch(r" # v\d+\.\d+\.\d+", comment), action
+
+
+def test_an_action_has_one_pin_in_all_workflows() -> None:
+    pins = {use for path in WORKFLOWS for use in USED.findall(path.read_text())}
+    assert sorted(action for action, _, _ in pins) == sorted({action for action, _, _ in pins})
+
+
+@EVERY
+def test_a_job_gives_up_in_time_and_names_its_permissions(path: Path) -> None:
+    for name, job in jobs(path.name).items():
+        assert "permissions" in job, name
+        assert "uses" in job or job["timeout-minutes"] <= 90, name
+
+
+@pytest.mark.parametrize("job", ["try", "publish"])
+def test_every_target_is_built_and_published(job: str) -> None:
+    stages = read()
+    controllers = jobs("images.yml")[job]["strategy"]["matrix"]["controller"]
+    assert {f"build-{each}" for each in controllers} == {each for each in stages if each.startswith("build-")}
+
+
+def test_a_release_waits_for_every_test() -> None:
+    release = jobs("release.yml")
+    assert set(release["images"]["needs"]) == {"version", "ci", "charts", "e2e"}
+    assert "images" in release["publish-charts"]["needs"]
+
+
+def test_every_test_is_run_by_some_job_and_by_one() -> None:
+    """A folder among the ``ARGS`` of ``make test`` would be added to all that it runs."""
+    found = {job: [each for each in scripts("ci.yml", job) if "test" in each] for job in ("unit", "controlplane")}
+    assert found == {
+        "unit": ["make test-fast"],
+        "controlplane": [
+            ".venv/bin/pytest packages -n 3 --dist loadfile -m controlplane",
+            ".venv/bin/pytest e2e/tests",
+        ],
+    }
+    assert scripts("charts.yml", "tests")[-1] == "make charts-test"
+
+
+def test_kind_and_the_charts_are_tried_on_the_same_versions_of_kubernetes() -> None:
+    tried = [each["image"] for each in jobs("e2e.yml")["kind"]["strategy"]["matrix"]["kubernetes"]]
+    minors = [re.match(r"kindest/node:v(\d+\.\d+)\.\d+@sha256:[0-9a-f]{64}$", image) for image in tried]
+    rendered = jobs("charts.yml")["charts"]["strategy"]["matrix"]["kubernetes"]
+    assert [match and match[1] for match in minors] == [version.rpartition(".")[0] for version in rendered]
+
+
+def test_kind_is_of_the_version_that_is_built_here() -> None:
+    [used] = [step["with"] for step in jobs("e2e.yml")["kind"]["steps"] if "kind-action" in step.get("uses", "")]
+    pinned = (ROOT / "e2e/controlplane/kind/go.mod").read_text()
+    assert f"sigs.k8s.io/kind {used['version']} " in pinned
+
+
+def test_the_python_of_the_images_is_one_that_the_controllers_are_tested_with() -> None:
+    tag = re.search(r"^ARG PYTHON_IMAGE=\S+:(\d+\.\d+)-slim-\w+$", DOCKERFILE.read_text(), flags=re.MULTILINE)
+    assert tag
+    assert tag[1] in jobs("ci.yml")["unit"]["strategy"]["matrix"]["python"]
+
+
+def test_what_is_published_is_what_the_charts_install() -> None:
+    registry = "ghcr.io/tightship"
+    controllers = ("node-compactor", "node-refiner", "hpa-scaler")
+    images = {name: yaml.safe_load((ROOT / f"charts/{name}/values.yaml").read_text())["image"] for name in controllers}
+    assert {f"{each['registry']}/{each['repository']}" for each in images.values()} == {
+        f"{registry}/{name}" for name in controllers
+    }
+    assert jobs("images.yml")["publish"]["env"]["IMAGE"] == registry + "/${{ matrix.controller }}"
+    assert jobs("release.yml")["publish-charts"]["env"]["CHARTS"] == f"{registry}/charts"
+    assert yaml.safe_load((ROOT / ".github/workflows/e2e.yml").read_text())["env"]["REGISTRY"] == registry
+    assert f"\nREGISTRY ?= {registry}\n" in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize(
+    ("tag", "owner", "said"),
+    [
+        ("v0.0.0", "tightship", "packages/common/pyproject.toml has another version than the tag v0.0.0"),
+        ("", "Somebody", "Somebody can't publish ghcr.io/tightship"),
+        ("", "Tightship", ""),
+    ],
+)
+def test_a_release_begins_only_for_the_owner_and_with_a_tag_that_is_the_version_of_the_packages(
+    tag: str, owner: str, said: str, tmp_path: Path
+) -> None:
+    version = tomllib.loads((ROOT / "packages/common/pyproject.toml").read_text())["project"]["version"]
+    output = tmp_path / "output"
+    facts = {"GITHUB_REF_NAME": tag or f"v{version}", "GITHUB_REPOSITORY_OWNER": owner, "GITHUB_OUTPUT": str(output)}
+    [script] = scripts("release.yml", "version")
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **facts}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode != 0) == bool(said)
+    assert said in done.stdout
+    assert said or output.read_text() == f"version={version}\n"
+
+
+PUSHED = """#!/bin/bash
+if [ "$1" = push ]; then
+  echo "Pushed: $3" >&2
+  echo "Digest: sha256:1234" >&2
+else
+  exec "$HELM" "$@"
+fi
+"""
+"""A Helm that does all but push."""
+
+
+def scripts(workflow: str, job: str) -> list[str]:
+    """What the steps of a job run."""
+    return [step["run"] for step in jobs(workflow)[job]["steps"] if "run" in step]
+
+
+def run(script: str, folder: Path, **env: str) -> None:
+    """Run a step in a checkout's charts, as GitHub does, without a registry and without a way to sign."""
+    shutil.copytree(ROOT / "charts", folder / "charts", symlinks=True)
+    programs = folder / "programs"
+    programs.mkdir()
+    for name, text in {"helm": PUSHED, "cosign": '#!/bin/bash\necho "$@" >>"$RUNNER_TEMP/signed"\n'}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    home = {f"HELM_{each}_HOME": str(folder / each) for each in ("CACHE", "CONFIG", "DATA")}
+    helm = {"HELM": str(binaries.find("helm")["helm"]), "PATH": f"{programs}:{os.environ['PATH']}"}
+    environment: Mapping[str, str] = {**home, **helm, "RUNNER_TEMP": str(folder), **env}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kubernetes", jobs("charts.yml")["charts"]["strategy"]["matrix"]["kubernetes"])
+def test_what_lints_and_renders_the_charts_passes(kubernetes: str, tmp_path: Path) -> None:
+    require_programs("helm")
+    [script] = scripts("charts.yml", "charts")
+    run(script, tmp_path, KUBERNETES=kubernetes)
+
+
+def test_a_chart_is_published_with_each_of_its_files_once_and_signed(tmp_path: Path) -> None:
+    require_programs("helm")
+    script = scripts("release.yml", "publish-charts")[-1]
+    run(script, tmp_path, VERSION="1.2.3", CHARTS="registry/charts", SERVER="s", REPOSITORY="r", REF="refs/tags/v1.2.3")
+    charts = ("node-compactor", "node-refiner", "hpa-scaler", "tightship")
+    for chart in charts:
+        with tarfile.open(tmp_path / f"{chart}-1.2.3.tgz") as package:
+            names = package.getnames()
+        assert f"{chart}/Chart.yaml" in names
+        assert any(name.endswith("charts/tightship-lib/Chart.yaml") for name in names)
+        assert len(set(names)) == len(names)
+    signed = (tmp_path / "signed").read_text().splitlines()
+    assert [line for line in signed if line.startswith("sign ")] == [
+        f"sign --yes registry/charts/{chart}@sha256:1234" for chart in charts
+    ]
