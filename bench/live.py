@@ -287,7 +287,7 @@ def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
             )  # fmt: skip
             try:
                 async with (
-                    Cordoned(plane.server, plane.token, plane.ca_file) as narrow,
+                    Cordoned.by_token(plane.server, plane.token, plane.ca_file) as narrow,
                     Remover(narrow, UNNEEDED) as remover,
                 ):
                     await drive(api, plane, remover, replica, outcome, options)
