@@ -5,15 +5,21 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PACKAGES := packages/common packages/node-compactor packages/node-refiner packages/hpa-scaler packages/simulator e2e
+CONTROLLERS := node-compactor node-refiner hpa-scaler
+PACKAGES := packages/common $(CONTROLLERS:%=packages/%) packages/simulator e2e
 SEED ?= 7
 NODES ?= 40
 CLUSTERS ?= 1000
 FIRST_SEED ?= 1000
+DOCKER ?= docker
+# pytest ends with 5 where ARGS choose none of the tests of a part.
+NONE_CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
+REGISTRY ?= ghcr.io/tightship
+TAG ?= dev
 
 .PHONY: help
 help: ## List the targets.
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.installed: requirements/dev.lock $(PACKAGES:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit("Tightship needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=") if sys.version_info < (3, 11) else 0'
@@ -27,7 +33,11 @@ $(VENV)/.installed: requirements/dev.lock $(PACKAGES:%=%/pyproject.toml)
 install: $(VENV)/.installed ## Make .venv from the hashed lock, with all packages editable.
 
 .PHONY: demo
-demo: install ## Make an off-peak cluster and plan on it (SEED=7 NODES=40).
+demo: install ## One night of all three controllers on an embedded cluster, on this terminal (ARGS="--seconds 180").
+	@$(BIN)/python -m tightship_simulator.demo --seed $(SEED) $(ARGS)
+
+.PHONY: plan-demo
+plan-demo: install ## Make an off-peak cluster and plan on it (SEED=7 NODES=40).
 	@mkdir -p demo
 	@$(BIN)/python -m tightship_simulator.generate --seed $(SEED) --nodes $(NODES) -o demo/cluster.json
 	@echo "made demo/cluster.json: an off-peak cluster of $(NODES) nodes (seed $(SEED)). Planning on it:"
@@ -43,11 +53,12 @@ test: install ## Set up what this machine can have, then run every test; what is
 	@if command -v go >/dev/null; then $(MAKE) --no-print-directory controlplane; \
 	elif [ "$$CI" = true ]; then echo "Go 1.26 or newer is required under CI=true" >&2; exit 1; \
 	else echo "skipped: tests on a real control plane need Go 1.26 or newer; install it and run make controlplane"; fi
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest packages charts/tests -n 3 --dist loadfile $(ARGS) $(NONE_CHOSEN)
+	@$(BIN)/pytest e2e/tests $(ARGS) $(NONE_CHOSEN)
 
 .PHONY: test-fast
-test-fast: install ## Only the tests that need no control plane: seconds.
-	@$(BIN)/pytest packages $(ARGS)
+test-fast: install ## Only the tests that need no control plane: a few minutes.
+	@$(BIN)/pytest packages -n 3 --dist loadfile -m "not controlplane" $(ARGS)
 
 .PHONY: agreement
 agreement: install controlplane ## More random clusters against the real kube-scheduler (CLUSTERS=1000 FIRST_SEED=1000).
@@ -63,11 +74,45 @@ check: install ## Lint, format, types and the rules of which layer may import wh
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/hadolint images/Dockerfile
+	@$(BIN)/zizmor --quiet --offline --persona pedantic .github
+
+.PHONY: lint-workflows
+lint-workflows: ## Read the workflows as GitHub does (needs Go 1.26+).
+	@GOWORK=off GOFLAGS= go -C .github/actionlint tool actionlint $(abspath $(wildcard .github/workflows/*.yml))
 
 .PHONY: format
 format: install ## Format and fix what can be fixed.
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+.PHONY: charts
+charts: install ## Make what is generated anew: schemas, READMEs, alerts, dashboards of the charts, and the list of settings.
+	@PYTHONPATH=charts/tooling $(BIN)/python -m tightship_charts
+
+.PHONY: charts-test
+charts-test: install ## Render the charts with many values and judge what comes out (needs Helm: make controlplane).
+	@$(BIN)/pytest charts/tests $(ARGS)
+
+.PHONY: images
+images: ## Build the image of each controller for this machine (REGISTRY=ghcr.io/tightship TAG=dev).
+	@for controller in $(CONTROLLERS); do \
+		$(DOCKER) build --file images/Dockerfile --target $$controller --tag $(REGISTRY)/$$controller:$(TAG) \
+			--build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) --build-arg REVISION=$$(git rev-parse HEAD) . || exit 1; \
+	done
+
+NODE_IMAGE ?=
+START ?= fresh
+
+.PHONY: kind-cluster
+kind-cluster: install ## Make the kind cluster of the e2e scenarios, of 11 nodes (needs Docker and kind; NODE_IMAGE=kindest/node:...).
+	@$(BIN)/python -m tightship_e2e.providers.kind_cluster create --node-image "$(NODE_IMAGE)"
+
+.PHONY: e2e-kind
+e2e-kind: install ## Scenarios of whole releases on that cluster, with images of this commit (REGISTRY= TAG=; START=upgrade: from what is installed).
+	@$(BIN)/python -m tightship_e2e.providers.kind_cluster load --registry "$(REGISTRY)" --tag "$(TAG)"
+	@$(BIN)/pytest --provider kind --registry "$(REGISTRY)" --tag "$(TAG)" --timeout 2400 \
+		$(if $(filter upgrade,$(START)),e2e/tests/test_upgrade.py) e2e/tests/test_release.py e2e/tests/test_day.py $(ARGS)
 
 .PHONY: bench
 bench: install ## What is promised about speed, memory and packing, as ratios within this run (needs make controlplane).
@@ -83,6 +128,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 .PHONY: lock
 lock: install ## Resolve the locked requirements anew.
 	@$(COMPILE) --group build --group lint --group test $(PACKAGES:%=%/pyproject.toml) -o requirements/dev.lock
+	@$(COMPILE) --group wheels -o requirements/build.lock
 	@$(COMPILE) packages/node-compactor/pyproject.toml -o requirements/node-compactor.lock
 	@$(COMPILE) packages/node-refiner/pyproject.toml -o requirements/node-refiner.lock
 	@$(COMPILE) packages/hpa-scaler/pyproject.toml -o requirements/hpa-scaler.lock
