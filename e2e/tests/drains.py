@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -109,11 +110,22 @@ class Place:
             raise AssertionError(f"{error}\n{self.logs()}") from None
 
     async def seen(self, condition: Callable[[], bool], what: str, deadline: float = DEADLINE) -> None:
-        """Wait for what the recorder sees; the replicas' logs are in the error."""
+        """Wait for what the recorder sees; the replicas' reasons and logs are in the error."""
         try:
             await self.recorder.until(condition, what, deadline)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.logs()}") from None
+            raise AssertionError(f"{error}\n{await self.reasons()}\n{self.logs()}") from None
+
+    async def reasons(self) -> str:
+        """Return why each replica that answers keeps nodes."""
+        answers = {each.name: await each.get("/status") for each in self.replicas}
+        plans = {name: json.loads(body)["plan"] for name, (code, body) in answers.items() if code == 200}
+        kept = {
+            name: [f"{each['name']} {each['reasons'] or 'may go'}" for each in plan["nodes"]]
+            for name, plan in plans.items()
+            if plan
+        }
+        return "\n".join(f"{name}: {', '.join(nodes)}" for name, nodes in kept.items())
 
     def logs(self) -> str:
         """Return the ends of what the replicas have said."""
