@@ -66,8 +66,13 @@ class Git:
         return await self._run("kubectl", "diff", "-f", str(self._file()), *flags)
 
     async def differs(self, *flags: str) -> bool:
-        """Whether an apply would change anything."""
-        answer = await self.diff(*flags)
+        """Whether an apply would change anything.
+
+        kubectl reads what is live first, and then what an apply would make of it: a status that the HPA controller
+        writes in between is a difference too.
+        """
+        with self.on.plane.paused("kube-controller-manager"):
+            answer = await self.diff(*flags)
         assert answer.code in (0, 1), answer.text
         return answer.code == 1
 
@@ -142,9 +147,18 @@ class Log:
     """Every write of ``web`` from now on that changed ``minReplicas``: the HPA after it."""
 
     def __init__(self, on: Shop) -> None:
-        self.written: list[Json] = []
+        self._stored: dict[int, Json] = {}
         self._on = on
         on.plane.audit_events()
+
+    @property
+    def written(self) -> list[Json]:
+        """The HPA after each, in their order. That of the audit log may be another: a write is logged once answered."""
+        found: list[Json] = []
+        for _, hpa in sorted(self._stored.items()):
+            if not found or hpa["spec"]["minReplicas"] != found[-1]["spec"]["minReplicas"]:
+                found.append(hpa)
+        return found
 
     @property
     def floors(self) -> list[int]:
@@ -158,8 +172,7 @@ class Log:
             for event in self._on.plane.audit_events():
                 if patches(event, "web") and event.code == 200:
                     hpa = json.loads(bytes(event.response_object))
-                    if self.floors[-1:] != [hpa["spec"]["minReplicas"]]:
-                        self.written.append(hpa)
+                    self._stored[int(hpa["metadata"]["resourceVersion"])] = hpa
             return len(self.written) >= len(floors)
 
         await self._on.until(there, f"the floors {floors}, not {self.floors}")
