@@ -119,12 +119,24 @@ class Fleet:
         await self.on.api.each(one, names)
 
     async def scale(self, names: Iterable[str], replicas: int) -> None:
-        """Scale Deployments as somebody would by hand, and wait until the HPA controller has seen it."""
+        """Scale Deployments as somebody would by hand, and wait until the HPA controller has seen it.
+
+        *replicas* is 0 or within the bounds: what it would change again might never be seen. Before that it must be
+        done with a floor that was raised: what it is about to set, it sets whatever somebody else has set meanwhile.
+        """
         names = list(names)
+
+        async def raised() -> bool:
+            hpas = await self.hpas()
+            shown = [
+                (hpas[name]["status"].get("currentReplicas", 0), hpas[name]["spec"]["minReplicas"]) for name in names
+            ]
+            return all(present == 0 or present >= floor for present, floor in shown)
 
         async def one(name: str) -> None:
             await self.on.api.patch("Deployment", name, {"spec": {"replicas": replicas}}, SHOP, subresource="scale")
 
+        await self.on.until(raised, "the HPA controller has scaled to the floors")
         await self.on.api.each(one, names)
         await self.until_replicas(dict.fromkeys(names, replicas))
 

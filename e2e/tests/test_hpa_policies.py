@@ -179,7 +179,7 @@ def test_what_is_not_ours_is_not_patched_and_pauses_end_by_themselves(in_shop: O
         await on.annotate("until", paused=rfc3339(time.time() + 2))
         await on.annotate("down", paused_scale_down=None)
         await on.annotate("up", paused_scale_up=rfc3339(time.time() + 2))
-        await fleet.scale(["asleep"], 1)
+        await fleet.scale(["asleep"], 8)
         await on.api.patch(HPA, "owned", {"metadata": {"ownerReferences": None}}, SHOP)
         await fleet.until_floors({**dict.fromkeys(left, 2), "up": 20})
 
