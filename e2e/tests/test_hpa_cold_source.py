@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 from fleets import GUARDED, PER_POD, Fleet, scraped
-from floors import Open, Shop
+from floors import DEADLINE, Open, Shop
 
 from tightship_e2e.exporter import Exporter, growing
+from tightship_e2e.faults import Call, Fault
 from tightship_e2e.prometheus import Prometheus
 
 SCRAPES = 4.0  # seconds between two; until the first a server that lost its data knows of nothing at all
@@ -21,18 +22,28 @@ CAPPED = {**PER_POD, "maximum_replicas": 8}
 """A scrape that is held up by half a second makes the rate seem one pod more; what is raised then would come down again
 as the lowering that nobody may see here. One that seems less is within the lowering window.
 """
-PAUSE = 2  # seconds between two cycles where one must not see what happens
-
-
-SELDOM = {"SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": str(PAUSE)}
 
 
 @asynccontextmanager
 async def between_cycles(fleet: Fleet) -> AsyncIterator[None]:
-    """Keep the replica, right after a cycle, from beginning the next one for the body's time."""
-    await fleet.cycles(1)
-    with fleet.on.plane.paused(fleet.replica.name):
+    """Keep the replica from asking anything for the body's time: a cycle that begins meanwhile is not told the HPAs."""
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await over.wait()
+
+    async def plan(call: Call) -> Fault | None:
+        return Fault(before=hold) if call.verb == "GET" and call.path.endswith("/horizontalpodautoscalers") else None
+
+    fleet.on.proxy.plan = plan
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await begun.wait()
         yield
+    finally:
+        fleet.on.proxy.plan = None
+        over.set()
 
 
 def rate(app: str) -> str:
@@ -99,13 +110,12 @@ def test_data_lost_between_two_cycles_lower_nothing_either(in_shop: Open, runnin
         notes = {**CAPPED, "prometheus_query": f"{rate('steady')} or vector(0)"}
         await on.configured({**GUARDED, "circuitBreakerPause": 1})
         await fleet.stand({"fallback": notes})
-        fleet.start(prometheus.url, **SELDOM)
+        fleet.start(prometheus.url)
         await fleet.until_floors({"fallback": 8})
         for _ in range(2):
             async with between_cycles(fleet):
                 await asyncio.to_thread(prometheus.kill)
                 prometheus.wipe()
-                await asyncio.sleep(1.3 * PAUSE)  # the next cycle is due, and finds a server that has just begun
                 await asyncio.to_thread(prometheus.start)
             await fleet.cycles(1)
             await fleet.until_told({"fallback": "ColdSource"})
@@ -129,7 +139,7 @@ def test_so_many_that_fall_at_once_are_a_failure_and_one_of_them_is_not(in_shop:
             texts = {app: f'sum(load{{app="{app}"}}) or vector(0)' for app in apps}
             at_once = {**PER_POD, "query_range": "0s"}  # a fallback alone would make them wait for data of two minutes
             await fleet.stand({app: {**at_once, "prometheus_query": text} for app, text in texts.items()})
-            fleet.start(prometheus.url, **SELDOM)
+            fleet.start(prometheus.url)
             await fleet.until_floors(stands)
 
             # No cycle may ask for some of them before and for the others after it.
