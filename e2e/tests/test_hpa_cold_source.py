@@ -18,9 +18,10 @@ from tightship_e2e.prometheus import Prometheus
 SCRAPES = 4.0  # seconds between two; until the first a server that lost its data knows of nothing at all
 RANGE = 12  # seconds that the queries look back
 RATE = 70.0  # in the middle of what makes 8
-CAPPED = {**PER_POD, "maximum_replicas": 8}
+CAPPED = {**PER_POD, "minimum_replicas": 3, "maximum_replicas": 8}
 """A scrape that is held up by half a second makes the rate seem one pod more; what is raised then would come down again
-as the lowering that nobody may see here. One that seems less is within the lowering window.
+as the lowering that nobody may see here. One that seems less is within the lowering window. So what is quiet is so by
+far, and comes down to 3 at once.
 """
 
 
@@ -86,7 +87,7 @@ def test_a_server_that_lost_its_data_lowers_nothing_until_its_ranges_are_full_ag
         # What it scrapes anew is quiet from the first sample on.
         await asyncio.to_thread(prometheus.kill)
         prometheus.wipe()
-        exporter.set("hits_total", growing(20), app="quiet")
+        exporter.set("hits_total", growing(RATE / 14), app="quiet")
         began = time.monotonic()
         await asyncio.to_thread(prometheus.start)
         # That is said only where the answer would lower it, which is for some seconds; the Event stays.
