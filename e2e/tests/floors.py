@@ -161,6 +161,14 @@ class Market:
 
         await self.until(judged, f"{more} cycles of {replica.name}")
 
+    async def deposed(self, replica: Replica) -> None:
+        """Wait until a replica knows that it does not lead."""
+
+        async def stands_by() -> bool:
+            return "tightship_leader 0.0" in (await replica.get("/metrics"))[1]
+
+        await self.until(stands_by, f"{replica.name} leads no longer")
+
     def logs(self) -> str:
         """Return the ends of what the replicas have said."""
         return "\n".join(f"--- {each.name} (exit {each.code})\n{each.log[-12000:]}" for each in self.replicas)

@@ -197,7 +197,7 @@ def test_an_outage_of_the_api_server_changes_no_floor_and_restarts_nothing(in_sh
         await on.until_bounds("web", 8, 20)
         async with on.proxy.outage():
             on.prometheus.set("rate", 41)
-            await replica.says("leads no longer")
+            await on.deposed(replica)
             assert (await replica.get("/healthz"))[0] == 200
             asked = len(on.prometheus.seen)
             await asyncio.sleep(2)
@@ -248,7 +248,7 @@ def test_a_leader_that_slept_through_its_lease_writes_no_more(in_shop: Open, tmp
             for rate, floor in ((112, 12), (131, 14), (152, 16)):
                 on.prometheus.set("rate", rate)
                 await on.until_bounds("web", floor, 40)
-            await first.says("leads no longer")
+            await on.deposed(first)
             assert len(patches(on.proxy)) == theirs
             assert len(patches(other)) == 4
             assert (await on.state("web"))["originalMin"] == 3
