@@ -225,7 +225,10 @@ async def play(on: Shop, run: Run, path: Path) -> None:
                 exporter.set("requests_total", lambda: story.total(run.now) - story.total(story.up))
                 await asyncio.to_thread(exporter.start)
                 await run.reaches(LOST)
-                await asyncio.to_thread(prometheus.restart, wipe=True)
+                await asyncio.to_thread(prometheus.kill)
+                await on.cycles(on.replicas[0], 2)  # however soon it is back: the second of them has had no answer
+                prometheus.wipe()
+                await asyncio.to_thread(prometheus.start)
                 await run.reaches(END)
             finally:
                 watch.cancel()
