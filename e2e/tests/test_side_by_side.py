@@ -38,7 +38,9 @@ def state(*soft: str, phase: str = "", controller: str = COMPACTOR.name, cordone
     return {"annotations": record, "taints": taints, "unschedulable": owned if cordoned is None else cordoned}
 
 
-def written(number: int, user: str, node: Json, name: str = "n1", uid: str = "first") -> AuditEvent:
+def written(
+    number: int, user: str, node: Json, name: str = "n1", uid: str = "first", answered: int | None = None
+) -> AuditEvent:
     meta = {"name": name, "uid": f"{name}-{uid}", "resourceVersion": str(number), "annotations": node["annotations"]}
     stored = {"metadata": meta, "spec": {"taints": node["taints"], "unschedulable": node["unschedulable"]}}
     return AuditEvent(
@@ -47,7 +49,7 @@ def written(number: int, user: str, node: Json, name: str = "n1", uid: str = "fi
         user=User(user),
         object_ref=ObjectRef("nodes", name=name),
         response_status=ResponseStatus(200),
-        stage_timestamp=f"2026-01-01T00:00:{number:02}Z",
+        stage_timestamp=f"2026-01-01T00:00:{answered or number:02}Z",
         response_object=msgspec.Raw(json.dumps(stored).encode()),
     )
 
@@ -86,6 +88,13 @@ def test_a_write_whose_answer_comes_after_its_node_was_told_to_go_does_not_leave
     assert most_in_drain([begun, deletion, written(3, own, state(phase="Yielded")), next_one]) == 1
     assert most_in_drain([begun, deletion, written(3, own, state(phase="Claimed"), uid="second"), next_one]) == 2
     assert most_in_drain([begun, next_one]) == 2
+
+
+def test_a_write_whose_answer_is_held_up_counts_from_when_it_was_stored() -> None:
+    own = COMPACTOR.user
+    begun, next_one = written(1, own, state(phase="Evicting")), written(3, own, state(phase="Claimed"), "n2")
+    assert most_in_drain([begun, next_one, written(2, own, state(phase="Backoff"), answered=5)]) == 1
+    assert most_in_drain([begun, next_one, written(4, own, state(phase="Backoff"))]) == 2
 
 
 def test_compactor_and_refiner_drain_one_cluster_together(on_site: Run, control_plane: ControlPlane) -> None:

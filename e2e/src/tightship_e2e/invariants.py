@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -389,18 +390,27 @@ class NodeWrite:
 
 
 def node_writes(events: Iterable[AuditEvent]) -> list[NodeWrite]:
-    """Return the writes of nodes that succeeded, but for those of their status, in their order."""
-    found: list[NodeWrite] = []
+    """Return the writes of nodes that succeeded, but for those of their status, in the order in which they were stored.
+
+    The log has their answers, any of which may be held up. A deletion comes after what was stored before it was asked
+    for.
+    """
+    stored: list[NodeWrite] = []
+    deleted: list[NodeWrite] = []
     for event in events:
         ref = event.object_ref
         if ref.resource != "nodes" or ref.subresource or event.code not in (200, 201):
             continue
         if event.verb == "delete":
-            found.append(NodeWrite(event.request_received_timestamp, event.user.username, ref.name, None))
+            deleted.append(NodeWrite(event.request_received_timestamp, event.user.username, ref.name, None))
         elif event.verb in ("patch", "update"):
             node = json.loads(bytes(event.response_object))
-            found.append(NodeWrite(event.stage_timestamp, event.user.username, ref.name, node))
-    return sorted(found, key=lambda each: each.at)
+            stored.append(NodeWrite(event.stage_timestamp, event.user.username, ref.name, node))
+    stored.sort(key=_version)
+    # None was stored later than the answer to one of a later version.
+    times = [*accumulate((each.at for each in reversed(stored)), min)][::-1]
+    placed = [*zip(times, stored, strict=True), *((each.at, each) for each in deleted)]
+    return [write for _, write in sorted(placed, key=lambda each: each[0])]
 
 
 def most_in_drain(events: Iterable[AuditEvent]) -> int:
@@ -438,7 +448,7 @@ def quarrels(events: Iterable[AuditEvent], controllers: Mapping[str, str]) -> li
     """
     wrong: list[str] = []
     last: dict[str, Json] = {}
-    for each in sorted(node_writes(events), key=_version):
+    for each in node_writes(events):
         before, own = last.get(each.name), controllers.get(each.user)
         if each.node is not None:
             last[each.name] = each.node
