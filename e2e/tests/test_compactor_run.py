@@ -135,6 +135,32 @@ def test_a_budget_that_never_allows_keeps_its_node_untouched(on_site: Run) -> No
     on_site(work, cluster)
 
 
+def test_a_replacement_that_is_not_made_yet_is_waited_for(on_site: Run) -> None:
+    """A budget of a number then wants as many pods as there are; which it does for a moment after every eviction."""
+    quotas = "/api/v1/namespaces/shop/resourcequotas"
+
+    async def work(on: Site) -> None:
+        async def one_less() -> bool:
+            status = (await on.api.get("PodDisruptionBudget", "web", "shop"))["status"]
+            return bool(status["expectedPods"] == status["desiredHealthy"] == 4)
+
+        await on.api.call("POST", quotas, body={"metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}})
+        try:
+            replica = on.start()
+            await on.phase("n1", "Evicting")
+            await wait_for(one_less, 60, "the budget counts a pod less")
+            await on.passes(replica, 3)
+            assert on.recorder.phases("n1")[-1] == "Evicting"
+        finally:
+            await on.api.call("DELETE", f"{quotas}/full")
+        async with removing(on.api):
+            await on.gone("n1")
+        await all_ready(on.api)
+        assert on.recorder.phases("n1")[-4:] == ["Claimed", "Evicting", "Drained", "gone"]
+
+    on_site(work)
+
+
 def test_a_pod_bound_after_the_cordon_is_seen(on_site: Run) -> None:
     async def work(on: Site) -> None:
         on.start()

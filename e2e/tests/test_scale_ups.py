@@ -13,8 +13,9 @@ import pytest
 from clusters import as_list, budget, replicas
 from drains import SETTINGS, Run, Site, all_ready, removing, spare
 
-from tightship_e2e import ControlPlane
+from tightship_e2e import ControlPlane, settle
 from tightship_e2e.client import Client, Json, wait_for
+from tightship_e2e.invariants import STARTUP
 from tightship_e2e.replica import COMPACTOR, QUICK_REFINER, REFINER, Program, Replica, Settings
 
 NAMESPACE, NAME = "shop", "store"
@@ -129,6 +130,15 @@ async def refuses(on: Site, replica: Replica) -> Json:
     return dict(refusal)
 
 
+async def add(api: Client, node: Json) -> None:
+    """Add a node that is for no pods before kwok attends to it: of one that came earlier it may never take notice."""
+    name, given = node["metadata"]["name"], node["spec"]["taints"]
+    starting = {"key": f"{STARTUP}kwok", "effect": "NoSchedule"}
+    await api.create({**node, "spec": {**node["spec"], "taints": [*given, starting]}})
+    await settle.attended(api, name)
+    await api.patch("Node", name, {"spec": {"taints": given}})
+
+
 def cluster() -> Json:
     """Return three equal nodes, each with a pod; n1 may go."""
     rest = [spare(name, pool="rest") for name in ("n2", "n3")]
@@ -172,8 +182,7 @@ def test_it_goes_on_when_the_replicas_run_and_there_is_room(on_site: Run, contro
         await wait_for(no_veto, 120, "nothing is to come any more")
         await on.passes(replica, 2)
         assert set(on.recorder.phases("n1")) <= {"Marked"}
-        more = spare("n4", pool="rest")
-        await on.api.create({key: more[key] for key in ("kind", "metadata", "spec", "status")})
+        await add(on.api, spare("n4", pool="rest"))
         async with removing(on.api):
             await on.gone("n1")
         await running(on.api, 5)

@@ -21,7 +21,19 @@ from tightship.plan import STRATEGIES, Planner, Removal, Strategy, make_plan
 from tightship.reasons import Reason
 from tightship_e2e import Client, ControlPlane, wait_for
 from tightship_e2e.client import Items, Json
-from tightship_e2e.draining import DEADLINE, TALLY, begin, cordon, evict_all, name, pods_of, saved, scheduled, settled
+from tightship_e2e.draining import (
+    DEADLINE,
+    TALLY,
+    begin,
+    cordon,
+    evict_all,
+    name,
+    pods_of,
+    saved,
+    scheduled,
+    settled,
+    uncordon,
+)
 from tightship_e2e.judging import judge, snapshot_of
 from tightship_simulator import World, random_cluster
 from tightship_simulator.checker import place_all
@@ -90,7 +102,15 @@ class _Targets:
 
     async def hold_replacements(self, owner: Json) -> None:
         spec = {"template": {"spec": {"schedulingGates": [{"name": HOLD}]}}}
-        await self.api.patch("ReplicaSet", name(owner), {"spec": spec}, owner["metadata"]["namespace"])
+        namespace = owner["metadata"]["namespace"]
+        held = await self.api.patch("ReplicaSet", name(owner), {"spec": spec}, namespace)
+
+        async def seen() -> bool:
+            # Its watches of ReplicaSets and pods are not ordered among each other.
+            status = (await self.api.get("ReplicaSet", name(owner), namespace)).get("status") or {}
+            return bool(status.get("observedGeneration", 0) >= held["metadata"]["generation"])
+
+        await wait_for(seen, DEADLINE, f"the controller of {name(owner)} has seen the gate")
 
     async def drain(self, removal: Removal) -> None:
         self.world.cordon(removal.node)
@@ -199,11 +219,10 @@ async def _refusals_hold(api: Client, plane: ControlPlane, live: Json) -> None:
         TALLY["refusals tried"] += 1
         texts = "; ".join(map(str, refusals))
         assert stuck, f"{candidate.name} was refused ({texts}), and yet all its pods found a place"
-        spec = {"unschedulable": None, "taints": [
+        await uncordon(api, candidate.name, [
             {key: value for key, value in (("key", t.key), ("effect", t.effect), ("value", t.value)) if value}
             for t in snapshot.nodes[candidate.name].node.taints
-        ]}  # fmt: skip
-        await api.patch("Node", candidate.name, {"spec": spec})
+        ])  # fmt: skip
         await settled(api, plane)  # what was left without a place goes back
 
 

@@ -52,7 +52,16 @@ async def cordon(api: Client, node: str) -> None:
     taints = [each for each in item["spec"].get("taints") or [] if each["key"] not in (CORDON["key"], DRAINING["key"])]
     spec = {"unschedulable": True, "taints": [*taints, CORDON, DRAINING]}
     await api.patch("Node", node, {"spec": spec})
+    await _scheduler_sees(api, node, cordoned=True)
 
+
+async def uncordon(api: Client, node: str, taints: Items) -> None:
+    """Lift a cordon, with *taints* left on the node, and return when the scheduler has seen it."""
+    await api.patch("Node", node, {"spec": {"unschedulable": None, "taints": taints}})
+    await _scheduler_sees(api, node, cordoned=False)
+
+
+async def _scheduler_sees(api: Client, node: str, *, cordoned: bool) -> None:
     async def seen() -> bool:
         probe = (await api.create(_probe(node)))["metadata"]["name"]
 
@@ -62,9 +71,9 @@ async def cordon(api: Client, node: str) -> None:
 
         found = await wait_for(decided, DEADLINE, f"the scheduler tries a probe on {node}")
         await api.delete("Pod", probe, "default", grace=0)
-        return found is not None and "unschedulable" in scheduled(found)[1]
+        return found is not None and ("unschedulable" in scheduled(found)[1]) is cordoned
 
-    await wait_for(seen, DEADLINE, f"the scheduler sees the cordon of {node}")
+    await wait_for(seen, DEADLINE, f"the scheduler sees that {node} is {'' if cordoned else 'no longer '}cordoned")
 
 
 def _probe(node: str) -> Json:

@@ -220,6 +220,8 @@ class _Load:
     async def rest(self, bound: list[Json]) -> None:
         """Wait until the cluster has come to rest, then compare it with the file."""
         running = {_key("Pod", pod) for pod in bound if PHASE not in _annotations(pod)}
+        # One that is not to be Ready runs too: until then no budget would keep it.
+        started = running | {_key("Pod", pod) for pod in bound if _annotations(pod).get(PHASE) == "Unready"}
         until = time.monotonic() + self.deadline
         missed = time.monotonic() + MISSED
 
@@ -227,7 +229,7 @@ class _Load:
             nonlocal missed
             field_selector = "status.phase!=Running"
             async for page in self.client.pages("Pod", page=200, fieldSelector=field_selector):
-                if found := [pod for pod in page if _key("Pod", pod) in running]:
+                if found := [pod for pod in page if _key("Pod", pod) in started]:
                     if time.monotonic() > missed:
                         # kwok may never take notice of a pod that it met before the pod's node.
                         await self.client.each(self.touch, found)
@@ -273,12 +275,15 @@ class _Load:
         ]
         status = live.get("status") or {}
         healthy = sum(1 for pod in matched if pod["spec"].get("nodeName") and PHASE not in _annotations(pod))
-        if status.get("observedGeneration") and status.get("currentHealthy", 0) >= healthy:
+        mine = {id(pod) for owner in self.owners for pod in owner.pods}
+        owned = sum(id(pod) in mine for pod in matched)
+        # What it says before pods are adopted lasts until they are: a share of none, of which none may go.
+        counted = status.get("currentHealthy", 0) >= healthy and status.get("expectedPods", 0) >= owned
+        if status.get("observedGeneration") and counted:
             return True
         # A share of pods without a known scale can't be computed; that is its final state.
-        owned = {id(pod) for owner in self.owners for pod in owner.pods}
         failed = any(c.get("reason") == "SyncFailed" for c in status.get("conditions") or [])
-        return failed and any(id(pod) not in owned for pod in matched)
+        return failed and owned < len(matched)
 
     async def compare(self, running: set[Key]) -> None:
         """Raise LoadError unless each pod is Ready and has its owner's uid."""

@@ -10,7 +10,7 @@ from tightship.cluster import Snapshot
 from tightship.disruption import Charge, DisruptionLedger, RenewedLedger
 from tightship.objects import ObjectError
 from tightship.reasons import Reason
-from tightship_e2e.making import budget, node, pod, pod_of, snapshot, state_of
+from tightship_e2e.making import budget, controller, node, pod, pod_of, snapshot, state_of, workload
 
 Json = dict[str, Any]
 
@@ -89,6 +89,23 @@ ANSWERS: list[tuple[str, Json, list[Json], list[Reason]]] = [
 @pytest.mark.parametrize(("given", "budgets", "found"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS])
 def test_what_an_eviction_would_meet(given: Json, budgets: list[Json], found: list[Reason]) -> None:
     assert charged(snapshot(node(), pod(**given), *budgets))[1] == found
+
+
+@pytest.mark.parametrize(
+    ("rule", "replicas", "found"),
+    [
+        ({"minAvailable": 2}, 3, Reason.PDB_EXHAUSTED),
+        ({"minAvailable": 2}, 2, Reason.PDB_NEVER_ALLOWS),
+        ({"minAvailable": "100%"}, 3, Reason.PDB_NEVER_ALLOWS),
+        ({"maxUnavailable": 0}, 3, Reason.PDB_NEVER_ALLOWS),
+    ],
+)
+def test_a_number_is_held_against_the_pods_that_exist_of_which_a_replacement_is_none_yet(
+    rule: Json, replicas: int, found: Reason
+) -> None:
+    web = {**workload(), "spec": {"replicas": replicas}}
+    pods = [pod(f"web-{number}", owner=controller("ReplicaSet", "web")) for number in (1, 2)]
+    assert charged(snapshot(node(), web, *pods, budget(status=NEVER, **rule)))[1] == [found]
 
 
 @pytest.mark.parametrize("policy", ["AlwaysAllow", "IfHealthyBudget"])

@@ -32,6 +32,7 @@ class DisruptionLedger:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._budgets = snapshot.budgets
+        self._workloads = snapshot.workloads
         self._matches: dict[PodTemplate, tuple[PodDisruptionBudget, ...]] = {}
         self._unreadable: dict[str, str] = {
             each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
@@ -112,12 +113,28 @@ class DisruptionLedger:
         if budget.disruptions_allowed > 0:
             detail = f"PDB {budget.name} allows {budget.disruptions_allowed}, all taken by nodes planned before"
             return Refusal(Reason.PDB_SPENT_BY_PLAN, pod.key, detail, "a later round, when the moved pods are Ready")
-        if budget.never_allows:
+        if self._never_allows(budget, pod):
             detail = f"PDB {budget.name} ({budget.rule}) can never allow an eviction: {health}"
             return Refusal(Reason.PDB_NEVER_ALLOWS, pod.key, detail, _loosen(budget, pod))
         detail = f"PDB {budget.name} ({budget.rule}) allows no eviction now: {health}"
         missing = max(1, budget.desired_healthy + 1 - budget.current_healthy)
         return Refusal(Reason.PDB_EXHAUSTED, pod.key, detail, f"{missing} more healthy pod(s) under PDB {budget.key}")
+
+    def _never_allows(self, budget: PodDisruptionBudget, pod: Pod) -> bool:
+        """Whether waiting would not help, for there are never to be more pods than it wants.
+
+        A ``minAvailable`` that is a number is held against the pods that exist: one less between an eviction and the
+        creation of its replacement. A share is held against the replicas.
+        """
+        of_replicas = budget.max_unavailable is not None or isinstance(budget.min_available, str)
+        return budget.never_allows and (of_replicas or budget.desired_healthy >= self._replicas(pod))
+
+    def _replicas(self, pod: Pod) -> int:
+        """Return how many pods its owner is to have, 0 where that is not known."""
+        if pod.owner is None:
+            return 0
+        workload = self._workloads.get(pod.owner.kind, {}).get(f"{pod.namespace}/{pod.owner.name}")
+        return (workload.replicas or 0) if workload is not None else 0
 
 
 class RenewedLedger(DisruptionLedger):

@@ -94,6 +94,13 @@ def test_a_budget_that_allows_none_now_holds_its_pods_back_without_ending_the_dr
     assert (found.next, found.against) == ((), ())
 
 
+def test_a_budget_that_counts_a_pod_less_until_its_replacement_is_made_does_not_end_the_drain() -> None:
+    wanted = {**workload(name="db"), "spec": {"replicas": 3}}
+    pods = [pod(f"db-{number}", owner=controller("ReplicaSet", "db")) for number in (1, 2)]
+    found = look(wanted, *pods, budget(status=NEVER, minAvailable=2))
+    assert (found.next, found.against) == ((), ())
+
+
 def test_a_budget_that_is_not_current_is_waited_for() -> None:
     found = look(pod("web-1"), budget(generation=2))
     assert (found.next, found.against) == ((), ())

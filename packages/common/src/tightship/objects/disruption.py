@@ -46,7 +46,7 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
 
     @property
     def never_allows(self) -> bool:
-        """Whether the arithmetic forbids every disruption even with all pods healthy."""
+        """Whether the arithmetic forbids every disruption even with all pods healthy that are expected now."""
         if self.max_unavailable in (0, "0%"):
             return True
         return self.expected_pods > 0 and self.desired_healthy >= self.expected_pods
