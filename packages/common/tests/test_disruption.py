@@ -19,6 +19,10 @@ NEVER = {**NONE, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2}
 ILL = {**NONE, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2}
 
 
+def owning(name: str, replicas: int) -> Json:
+    return {**workload(name=name), "spec": {"replicas": replicas}}
+
+
 def charged(cluster: Snapshot, *names: str) -> tuple[Charge, list[Reason]]:
     charge, refusals = DisruptionLedger(cluster).charge([pod_of(cluster, name) for name in names or ("web-1",)])
     return charge, sorted(refusal.reason for refusal in refusals)
@@ -103,9 +107,24 @@ def test_what_an_eviction_would_meet(given: Json, budgets: list[Json], found: li
 def test_a_number_is_held_against_the_pods_that_exist_of_which_a_replacement_is_none_yet(
     rule: Json, replicas: int, found: Reason
 ) -> None:
-    web = {**workload(), "spec": {"replicas": replicas}}
     pods = [pod(f"web-{number}", owner=controller("ReplicaSet", "web")) for number in (1, 2)]
-    assert charged(snapshot(node(), web, *pods, budget(status=NEVER, **rule)))[1] == [found]
+    assert charged(snapshot(node(), owning("web", replicas), *pods, budget(status=NEVER, **rule)))[1] == [found]
+
+
+@pytest.mark.parametrize(("old", "new", "found"), [(1, 2, Reason.PDB_EXHAUSTED), (1, 1, Reason.PDB_NEVER_ALLOWS)])
+def test_the_pods_of_a_budget_may_be_of_several_workloads_as_in_a_rollout(old: int, new: int, found: Reason) -> None:
+    rollout = [owning("old", old), owning("new", new)]
+    pods = [pod(name, owner=controller("ReplicaSet", of)) for name, of in (("web-1", "old"), ("web-2", "new"))]
+    assert charged(snapshot(node(), *rollout, *pods, budget(status=NEVER, minAvailable=2)))[1] == [found]
+
+
+def test_pods_of_a_stateful_set_differ_and_those_of_nobody_count_one_by_one() -> None:
+    web, never = {**owning("web", 2), "kind": "StatefulSet"}, budget(status=NEVER, minAvailable=2)
+    named = controller("StatefulSet", "web")
+    pods = [pod(f"web-{number}", labels={"app": "web", "number": f"{number}"}, owner=named) for number in (0, 1)]
+    assert charged(snapshot(node(), web, *pods, never))[1] == [Reason.PDB_NEVER_ALLOWS]
+    assert charged(snapshot(node(), web, *pods, pod("bare"), never))[1] == [Reason.PDB_EXHAUSTED]
+    assert charged(snapshot(node(), pod("web-1"), pod("bare"), never))[1] == [Reason.PDB_NEVER_ALLOWS]
 
 
 @pytest.mark.parametrize("policy", ["AlwaysAllow", "IfHealthyBudget"])

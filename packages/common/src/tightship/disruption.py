@@ -11,12 +11,14 @@ node of the same plan has to wait for a later round.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
-from tightship.objects import Pod, PodDisruptionBudget, PodTemplate
+from tightship.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
 from tightship.reasons import Reason, Refusal
 
 
@@ -31,8 +33,9 @@ class DisruptionLedger:
     """Allowances of all budgets of a snapshot. :meth:`charge` judges a node's pods together, :meth:`take` spends."""
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
         self._budgets = snapshot.budgets
-        self._workloads = snapshot.workloads
+        self._to_be: dict[str, int] | None = None
         self._matches: dict[PodTemplate, tuple[PodDisruptionBudget, ...]] = {}
         self._unreadable: dict[str, str] = {
             each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
@@ -113,28 +116,45 @@ class DisruptionLedger:
         if budget.disruptions_allowed > 0:
             detail = f"PDB {budget.name} allows {budget.disruptions_allowed}, all taken by nodes planned before"
             return Refusal(Reason.PDB_SPENT_BY_PLAN, pod.key, detail, "a later round, when the moved pods are Ready")
-        if self._never_allows(budget, pod):
+        if self._never_allows(budget):
             detail = f"PDB {budget.name} ({budget.rule}) can never allow an eviction: {health}"
             return Refusal(Reason.PDB_NEVER_ALLOWS, pod.key, detail, _loosen(budget, pod))
         detail = f"PDB {budget.name} ({budget.rule}) allows no eviction now: {health}"
         missing = max(1, budget.desired_healthy + 1 - budget.current_healthy)
         return Refusal(Reason.PDB_EXHAUSTED, pod.key, detail, f"{missing} more healthy pod(s) under PDB {budget.key}")
 
-    def _never_allows(self, budget: PodDisruptionBudget, pod: Pod) -> bool:
+    def _never_allows(self, budget: PodDisruptionBudget) -> bool:
         """Whether waiting would not help, for there are never to be more pods than it wants.
 
         A ``minAvailable`` that is a number is held against the pods that exist: one less between an eviction and the
         creation of its replacement. A share is held against the replicas.
         """
+        if not budget.never_allows:
+            return False
         of_replicas = budget.max_unavailable is not None or isinstance(budget.min_available, str)
-        return budget.never_allows and (of_replicas or budget.desired_healthy >= self._replicas(pod))
+        return of_replicas or budget.desired_healthy >= self._pods_to_be(budget)
 
-    def _replicas(self, pod: Pod) -> int:
-        """Return how many pods its owner is to have, 0 where that is not known."""
-        if pod.owner is None:
-            return 0
-        workload = self._workloads.get(pod.owner.kind, {}).get(f"{pod.namespace}/{pod.owner.name}")
-        return (workload.replicas or 0) if workload is not None else 0
+    def _pods_to_be(self, budget: PodDisruptionBudget) -> int:
+        """Return how many pods of *budget* there are to be: the replicas of those that own the pods there are."""
+        if self._to_be is None:
+            self._to_be = self._count_replicas()
+        return self._to_be.get(budget.key, 0)
+
+    def _count_replicas(self) -> dict[str, int]:
+        nodes = self._snapshot.nodes.values()
+        pods = chain(self._snapshot.unscheduled, chain.from_iterable(view.pods for view in nodes))
+        found: Counter[str] = Counter()
+        counted: set[tuple[str, Owner]] = set()
+        for template, present in Counter(pod.template for pod in pods).items():
+            owner = template.owner
+            named = owner and self._snapshot.workloads.get(owner.kind, {}).get(f"{template.namespace}/{owner.name}")
+            for budget in self.budgets_of(template):
+                if owner is None or not named or named.replicas is None:
+                    found[budget.key] += present
+                elif (budget.key, owner) not in counted:
+                    counted.add((budget.key, owner))
+                    found[budget.key] += named.replicas
+        return dict(found)
 
 
 class RenewedLedger(DisruptionLedger):
