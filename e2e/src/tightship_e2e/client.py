@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -20,6 +20,7 @@ from tightship.kube.connector import Connector
 
 Json = dict[str, Any]
 Items = list[Json]
+Propagation = Literal["Background", "Orphan"]
 T = TypeVar("T")
 
 PAGE = 1000  # objects per page of a list
@@ -209,20 +210,35 @@ class Client:
         path = RESOURCES[kind].path(namespace, name, subresource)
         return await self.call("PATCH", path, body=body, content_type=content_type)
 
-    async def delete(self, kind: str, name: str, namespace: str | None = None, *, grace: int | None = None) -> bool:
-        """Delete an object, dependants in the background; False when it was gone already.
+    async def delete(
+        self,
+        kind: str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace: int | None = None,
+        dependents: Propagation = "Background",
+    ) -> bool:
+        """Delete an object; False when it was gone already.
 
         `grace` is in seconds; None leaves it to the object.
         """
         path = RESOURCES[kind].path(namespace, name)
-        status, answer = await self.request("DELETE", path, body=_deletion(grace))
+        status, answer = await self.request("DELETE", path, body=_deletion(grace, dependents))
         if status >= 400 and status != 404:
             raise ApiError("DELETE", path, status, answer)
         return status != 404
 
-    async def delete_all(self, kind: str, namespace: str | None = None, *, grace: int | None = None) -> None:
+    async def delete_all(
+        self,
+        kind: str,
+        namespace: str | None = None,
+        *,
+        grace: int | None = None,
+        dependents: Propagation = "Background",
+    ) -> None:
         """Delete all objects of a kind, in one namespace if the kind has namespaces."""
-        await self.call("DELETE", RESOURCES[kind].path(namespace), body=_deletion(grace))
+        await self.call("DELETE", RESOURCES[kind].path(namespace), body=_deletion(grace, dependents))
 
     async def evict(self, namespace: str, name: str, *, grace: int | None = None) -> int:
         """Ask for an eviction and return the status: 201 granted, 429 refused by a budget."""
@@ -263,8 +279,8 @@ class Client:
             raise errors.exceptions[0] from None
 
 
-def _deletion(grace: int | None) -> Json:
-    options: Json = {"propagationPolicy": "Background"}
+def _deletion(grace: int | None, dependents: Propagation) -> Json:
+    options: Json = {"propagationPolicy": dependents}
     if grace is not None:
         options["gracePeriodSeconds"] = grace
     return options

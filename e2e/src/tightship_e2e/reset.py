@@ -7,7 +7,7 @@ from collections.abc import Collection
 from functools import partial
 
 from tightship_e2e import settle
-from tightship_e2e.client import ApiError, Client, Json, wait_for
+from tightship_e2e.client import ApiError, Client, Json, Propagation, wait_for
 from tightship_e2e.load import SYSTEM
 from tightship_e2e.owners import KINDS
 
@@ -15,6 +15,7 @@ DEADLINE = 120.0  # seconds
 
 # Owners of owners go first, so that nothing makes anew what is deleted after them.
 ABOVE = ("CronJob", "Deployment")
+OWNERS = {*ABOVE, *KINDS}
 BESIDE = ("HorizontalPodAutoscaler", "PodDisruptionBudget", "Service", "ConfigMap", "Event")
 STORAGE = ("PersistentVolumeClaim", "PersistentVolume", "VolumeAttachment")
 CLUSTER = ("CSINode", "CSIDriver", "StorageClass", "RuntimeClass", "PriorityClass", "Node")
@@ -63,7 +64,11 @@ async def reset(client: Client, *, keep: Collection[str] = (), deadline: float =
 async def _delete(
     client: Client, kinds: Collection[str], kept: Collection[str], *, grace: int | None = None
 ) -> set[str]:
-    """Delete all objects of these kinds; returns the kinds of which there were any."""
+    """Delete all objects of these kinds; returns the kinds of which there were any.
+
+    Owners leave their pods behind, to be deleted here and at once. Those that the garbage collector deletes have a
+    grace period, which kwok ends by a DELETE of the name alone: held up, it would meet a namesake of the next cluster.
+    """
     lists = await asyncio.gather(*(client.list(kind) for kind in kinds))
     found: set[str] = set()
     for kind, items in zip(kinds, lists, strict=True):
@@ -71,18 +76,19 @@ async def _delete(
         if not wanted:
             continue
         found.add(kind)
+        dependents: Propagation = "Orphan" if kind in OWNERS else "Background"
         stuck = [item for item in wanted if item["metadata"].get("finalizers")]
         await client.each(partial(_release, client, kind), stuck)
         if len(wanted) == len(items):
             spaces = {item["metadata"].get("namespace") for item in wanted}
-            await client.each(partial(client.delete_all, kind, grace=grace), spaces)
+            await client.each(partial(client.delete_all, kind, grace=grace, dependents=dependents), spaces)
         else:
-            await client.each(partial(_delete_one, client, kind, grace), wanted)
+            await client.each(partial(_delete_one, client, kind, grace, dependents), wanted)
     return found
 
 
-async def _delete_one(client: Client, kind: str, grace: int | None, item: Json) -> None:
-    await client.delete(kind, *_place(item), grace=grace)
+async def _delete_one(client: Client, kind: str, grace: int | None, dependents: Propagation, item: Json) -> None:
+    await client.delete(kind, *_place(item), grace=grace, dependents=dependents)
 
 
 def _unwanted(kind: str, item: Json, kept: Collection[str]) -> bool:
