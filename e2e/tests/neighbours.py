@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tightship_e2e import Client, ControlPlane
 from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import Json
+from tightship_e2e.client import ApiError, Json
 from tightship_e2e.providers.pods import Pods
 from tightship_e2e.providers.protocol import UnavailableError
 
@@ -71,21 +71,28 @@ class Kubelets:
     async def run(self) -> None:
         """Look for new pods until cancelled."""
         while True:
-            for uid, each in list(self.pods.running.items()):
-                if uid not in self._known:
-                    pod = await self._api.get("Pod", each.pod, each.namespace)
-                    if pod["status"].get("phase") != "Running":
-                        continue  # kwok has yet to give it an address, which would take the place of ours
-                    self._known.add(uid)
-                    [port] = [each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]]
-                    await self._relay(port, each.port)
-                    await self._reachable(pod)
-            for pod in await self._api.list("Pod", labelSelector="e2e.tightship.dev/pod=measures"):
-                if pod["metadata"]["uid"] not in self._known and pod["status"].get("phase") == "Running":
-                    self._known.add(pod["metadata"]["uid"])
-                    await self._measure(pod)
-                    await self._reachable(pod)
+            try:
+                await self._look()
+            except ApiError as error:
+                if error.status != 404:  # a pod that went while it was attended to
+                    raise
             await asyncio.sleep(LOOK)
+
+    async def _look(self) -> None:
+        for uid, each in list(self.pods.running.items()):
+            if uid not in self._known:
+                pod = await self._api.get("Pod", each.pod, each.namespace)
+                if pod["status"].get("phase") != "Running":
+                    continue  # kwok has yet to give it an address, which would take the place of ours
+                self._known.add(uid)
+                [port] = [each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]]
+                await self._relay(port, each.port)
+                await self._reachable(pod)
+        for pod in await self._api.list("Pod", labelSelector="e2e.tightship.dev/pod=measures"):
+            if pod["metadata"]["uid"] not in self._known and pod["status"].get("phase") == "Running":
+                self._known.add(pod["metadata"]["uid"])
+                await self._measure(pod)
+                await self._reachable(pod)
 
     async def _measure(self, pod: Json) -> None:
         """Run the pod's command, with the files of its volumes."""

@@ -19,7 +19,7 @@ KEEP = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 HOUR = 60
 """Minutes, the unit of plain numbers."""
 CLOCKS = 1.0
-"""Seconds by which a pause may be shorter by the audit log: it counts from before a write, the log from its answer."""
+"""Seconds by which a pause may be shorter by the audit log: it counts from before a write is sent."""
 
 
 def quick(**changes: object) -> Settings:
@@ -83,6 +83,6 @@ async def given_back(on: Place, name: str) -> str:
     return str(drain(seen)["reason"])
 
 
-def entered(writes: list[NodeWrite], phase: str) -> float:
-    """Return when a phase was written first, in seconds since 1970."""
-    return next(each.seconds for each in writes if each.drain.get("phase") == phase)
+def entered(writes: list[NodeWrite], phase: str) -> NodeWrite:
+    """Return the first write of a phase."""
+    return next(each for each in writes if each.drain.get("phase") == phase)

@@ -141,7 +141,7 @@ def test_a_pod_that_no_budget_lets_go_appears_while_the_node_settles(on_site: Ru
         begun = claims_made(events)
         assert len(begun) == 2, on.logs()
         second = begun[1]
-        paused = second.seconds - entered(node_writes(events), "Backoff")
+        paused = second.seconds - entered(node_writes(events), "Backoff").asked
         assert "shop/late" in why
         assert paused >= gap - CLOCKS
         evicted = [each for each in events if each.object_ref.subresource == "eviction"]
@@ -178,7 +178,7 @@ def test_a_budget_stops_allowing_while_pods_are_evicted(on_site: Run, control_pl
             await on.gone("n1")
         await all_ready(on.api)
         events = [*given_up, *control_plane.audit_events()]
-        paused = claims_made(events)[1].seconds - entered(node_writes(events), "Backoff")
+        paused = claims_made(events)[1].seconds - entered(node_writes(events), "Backoff").asked
         assert "shop/web" in why
         assert paused >= gap - CLOCKS
         print(f"\n{why}\ntried again after {paused:.1f} s")

@@ -377,11 +377,17 @@ class NodeWrite:
     user: str
     name: str
     node: Json | None
+    received: str = ""
 
     @property
     def seconds(self) -> float:
         """The time in seconds since 1970."""
         return datetime.fromisoformat(self.at).timestamp()
+
+    @property
+    def asked(self) -> float:
+        """When it was asked for, in seconds since 1970: what a pause counts from is a moment before."""
+        return datetime.fromisoformat(self.received).timestamp()
 
     @property
     def drain(self) -> Json:
@@ -405,7 +411,8 @@ def node_writes(events: Iterable[AuditEvent]) -> list[NodeWrite]:
             deleted.append(NodeWrite(event.request_received_timestamp, event.user.username, ref.name, None))
         elif event.verb in ("patch", "update"):
             node = json.loads(bytes(event.response_object))
-            stored.append(NodeWrite(event.stage_timestamp, event.user.username, ref.name, node))
+            received = event.request_received_timestamp
+            stored.append(NodeWrite(event.stage_timestamp, event.user.username, ref.name, node, received))
     stored.sort(key=_version)
     # None was stored later than the answer to one of a later version.
     times = [*accumulate((each.at for each in reversed(stored)), min)][::-1]
