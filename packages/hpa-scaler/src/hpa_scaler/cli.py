@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from tightship.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progr
 from tightship.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.cli.basics import no_command, print_version, write_rendered
 from tightship.cli.output import write_document
+from tightship.host import wall
 from tightship.kube.documents import DocumentError, unpack
 from tightship.kube.object_file import read_bytes
 
@@ -129,7 +129,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
     configured = Configured.of(arguments, environment())
-    now = time.time() if arguments.now is None else arguments.now
+    now = wall() if arguments.now is None else arguments.now
     try:
         with Progress() as progress:
             looked = asyncio.run(look(arguments, configured, now, names, progress.say))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
@@ -42,6 +41,7 @@ from hpa_scaler.settings import ScalerSettings
 from hpa_scaler.sighting import Selection, fleet_of_cluster
 from hpa_scaler.status import Situation, nothing_yet, show, show_lately
 from hpa_scaler.targets import LONGEST, look_at
+from tightship.host import monotonic, wall
 from tightship.kube.errors import KubeError
 from tightship.kube.pace import TokenBucket
 from tightship.observability.logging import log
@@ -90,8 +90,8 @@ class ScalerLoop:
         metrics: ScalerMetrics,
         herald: Herald,
         waits_for: Callable[[], Sequence[str]],
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = wall,
+        monotonic: Callable[[], float] = monotonic,
     ) -> None:
         self._frame = frame
         self._run = run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import time
 
 import hpa_scaler
 from hpa_scaler.looking import named
@@ -18,6 +17,7 @@ from hpa_scaler.writing import state_of
 from tightship.cli import EXIT_ERROR, CliError, Parser, Progress, UsageError
 from tightship.cli.arguments import add_logging_arguments, add_output_arguments, environment
 from tightship.cli.basics import write_rendered
+from tightship.host import wall
 from tightship.kube.connection import connect
 from tightship.report.document import API_VERSION, Generator, Source
 from tightship.settings.loading import SettingsError
@@ -79,7 +79,7 @@ def _release(arguments: argparse.Namespace) -> int:
 
 
 async def _released(arguments: argparse.Namespace, process: RunSettings, say: Say) -> FloorRelease:
-    rules, now = Rules(prefix=process.annotation_prefix), time.time()
+    rules, now = Rules(prefix=process.annotation_prefix), wall()
     selection = Selection(tuple(dict.fromkeys(arguments.namespace or ())), arguments.selector or "")
     say("connecting")
     async with await connect(arguments.kubeconfig, arguments.context) as connection:

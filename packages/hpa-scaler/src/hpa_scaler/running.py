@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -16,6 +15,7 @@ from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.run_settings import PROGRAM, RunSettings
 from hpa_scaler.settings import ScalerSettings
 from hpa_scaler.watching import Doorbell, watch
+from tightship.host import monotonic
 from tightship.observability.events import ObjectRef
 from tightship.report.document import Generator
 from tightship.runtime.main import Runtime
@@ -35,7 +35,7 @@ async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, st
             servers_of(settings, run), allowed_of(settings), limits=limits_of(settings), observe=metrics.asked
         )
         lease = ObjectRef("Lease", run.lease_name, "", run.namespace, "coordination.k8s.io/v1")
-        herald = Herald(frame.events, frame.logger, lease, time.monotonic)
+        herald = Herald(frame.events, frame.logger, lease, monotonic)
         first = FirstLook(frame)
         runtime.spawn(first.run(), "first look at HPAs")
         async with client:

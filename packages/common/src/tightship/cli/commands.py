@@ -6,7 +6,6 @@ A controller brings a :class:`Program`: its words, its flags, and its judgement 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -26,6 +25,7 @@ from tightship.cli.source import load_snapshot
 from tightship.cluster import Snapshot
 from tightship.demand import with_starting
 from tightship.facts import NodeFacts, candidates_of
+from tightship.host import wall
 from tightship.plan import Judgement, Placement, Strategy, forecast, make_plan
 from tightship.pools import shown
 from tightship.report import ExcessSummary, GateCheck, Generator, SettingsView
@@ -172,7 +172,7 @@ class Program(Struct, frozen=True):
             raise UsageError(*error.problems) from error
         except SettingsError as error:
             raise CliError(*error.problems) from error
-        now = time.time() if arguments.now is None else arguments.now
+        now = wall() if arguments.now is None else arguments.now
         with Progress() as progress:
             ahead = configured.replicas_ahead
             snapshot, source = load_snapshot(arguments, progress, autoscalers=ahead > 0)

@@ -11,7 +11,6 @@ find what a controller of the same name has left.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Generic, TypeVar
@@ -27,6 +26,7 @@ from tightship.drain.drainer import Drainer
 from tightship.drain.history import DrainHistory
 from tightship.drain.writing import LiveNode, patch_node, read_node
 from tightship.drain_record import Finished
+from tightship.host import wall
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.errors import Conflict, Forbidden, KubeError, NotFound, one_line
 from tightship.kube.resources import BY_KIND
@@ -59,7 +59,7 @@ class ConsolidationLoop(Generic[S, D]):
         history: DrainHistory,
         metrics: ConsolidationMetrics,
         own: OwnMetrics[D],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall,
     ) -> None:
         self._frame = frame
         self._controller = controller

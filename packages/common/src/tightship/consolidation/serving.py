@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -17,6 +16,7 @@ from tightship.drain.driving import Tools
 from tightship.drain.history import DrainHistory
 from tightship.drain.news import News
 from tightship.drain.telling import Herald
+from tightship.host import wall
 from tightship.kube.cache import ClusterCache
 from tightship.kube.resources import resources
 from tightship.runtime.loop import in_thread
@@ -62,7 +62,7 @@ def _loop(
         leading=frame.leading,
         stopping=frame.runtime.stop.is_set,
         settings=lambda: controller.drain_settings(live.current),
-        clock=time.time,
+        clock=wall,
         in_thread=in_thread,
     )
     history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)

@@ -13,13 +13,13 @@ that the next write of the stranger fails.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
 
+from tightship.host import wall
 from tightship.kube.connection import Connection, transient
 from tightship.kube.errors import Conflict, KubeError
 from tightship.kube.leases import Lease, LeaseStore, micro_time
@@ -196,7 +196,7 @@ class ClaimLedger:
         base = lease or Lease(namespace=self._store.namespace, name=self._store.name)
         value = msgspec.json.encode([each.raw for each in entries]).decode()
         # The API server takes a write that changes nothing for none and keeps the version: each has another time.
-        now = time.time_ns() // 1000
+        now = int(wall() * 1_000_000)
         stamp = micro_time(now if micro_time(now) != base.renewed else now + 1)
         annotations: Mapping[str, str] = {**base.annotations, CLAIMS_ANNOTATION: value}
         return msgspec.structs.replace(base, annotations=annotations, renewed=stamp)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -23,6 +22,7 @@ from tightship.drain.news import News, Told
 from tightship.drain.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase
 from tightship.durations import format_duration
+from tightship.host import token
 from tightship.kube.errors import Conflict, KubeError, NotFound, one_line
 from tightship.nodes import drain_record
 from tightship.objects import Node
@@ -84,7 +84,7 @@ class Drainer:
         :class:`~tightship.kube.errors.KubeError` when the server does not say what became of it: the entry is kept, and
         :meth:`adopt` will ask the node.
         """
-        op = uuid.uuid4().hex[:16]
+        op = token(16)
         now = self._tools.clock()
         claim = Claim(node=node.name, op=op, controller=self._controller, holder=self._holder, pool=pool, since=now)
         refusal = await self._ledger.take(claim, allows)

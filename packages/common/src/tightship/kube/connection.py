@@ -20,7 +20,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from tightship import __version__
 from tightship.kube import credentials
-from tightship.kube.connector import Connector
+from tightship.kube.connector import connector
 from tightship.kube.credentials import Access, Credentials
 from tightship.kube.errors import (
     ConnectionFailed,
@@ -85,7 +85,7 @@ class Connection:
         self._retry = retry
         self._timeout = timeout
         self._session = aiohttp.ClientSession(
-            connector=Connector(),
+            connector=connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_READ_BUFFER,
             headers={

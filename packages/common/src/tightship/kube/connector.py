@@ -10,6 +10,8 @@ from weakref import WeakSet
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
+from tightship.host import HOST
+
 IDLE = 60.0
 """Seconds for which a connection is kept for the next request."""
 
@@ -37,6 +39,12 @@ class Connector(aiohttp.TCPConnector):
         await super().close(abort_ssl=abort_ssl)
         # A transport gives its socket back in the event loop's next round.
         await asyncio.sleep(0)
+
+
+def connector() -> aiohttp.BaseConnector:
+    """Return what a client of an API server opens its connections with on this host."""
+    made = HOST.get().connector
+    return Connector() if made is None else made()
 
 
 class _Remembered(ResponseHandler):

@@ -13,7 +13,6 @@ import hashlib
 import logging
 import os
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 import yaml
 from msgspec import Struct
 
+from tightship.host import monotonic, wall
 from tightship.kube.errors import ConfigError, one_line
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Credentials:
     """The present access to one cluster, loaded anew when it ages or is refused."""
 
     def __init__(
-        self, context: str, load: Callable[[], Awaitable[Loaded]], clock: Callable[[], float] = time.monotonic
+        self, context: str, load: Callable[[], Awaitable[Loaded]], clock: Callable[[], float] = monotonic
     ) -> None:
         self.context = context
         self._load = load
@@ -239,7 +239,7 @@ async def _load(documents: list[tuple[Path, _Document]], context: str, where: st
     valid_for = TOKEN_FILE_PERIOD if user.get("tokenFile") else None
     expiry = getattr(loader, "exec_plugin_expiry", None)
     if expiry is not None:
-        valid_for = max(expiry.timestamp() - time.time() - EXPIRY_MARGIN, EXPIRY_MARGIN / 6)
+        valid_for = max(expiry.timestamp() - wall() - EXPIRY_MARGIN, EXPIRY_MARGIN / 6)
     return Loaded(builder.access(configuration, _impersonation(user)), valid_for)
 
 

@@ -19,13 +19,12 @@ import contextlib
 import logging
 import math
 import random
-import time
-import uuid
 from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
 
+from tightship.host import monotonic, token, wall
 from tightship.kube.connection import Connection
 from tightship.kube.errors import Conflict, KubeError
 from tightship.kube.leases import Lease, LeaseStore, micro_time
@@ -89,8 +88,8 @@ class Elector:
         name: str,
         identity: str,
         timing: LeaseTiming = LeaseTiming(),
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = monotonic,
+        wall_clock: Callable[[], float] = wall,
         spread: Callable[[], float] = random.random,
         on_change: Callable[[bool], None] | None = None,
     ) -> None:
@@ -103,7 +102,7 @@ class Elector:
         self._wall_clock = wall_clock
         self._spread = spread
         self._on_change = on_change
-        self._writer = uuid.uuid4().hex
+        self._writer = token(32)
         self._term: _Term | None = None
         self._epoch = 0
         self._highest = 0

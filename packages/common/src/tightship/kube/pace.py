@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
+
+from tightship.host import monotonic
 
 _LEAST = 0.001
 """Seconds of a wait: what rounding leaves to be waited for would be waited for again and again."""
@@ -19,7 +20,7 @@ class TokenBucket:
         burst: float,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._rate = rate
         self._burst = float(burst)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from msgspec import Struct
 
+from tightship.host import monotonic
 from tightship.kube.connection import Connection
 from tightship.kube.errors import BadAnswer, Forbidden, Gone, KubeError, NotFound
 from tightship.kube.listing import PAGE_SIZE, list_all, node_of
@@ -39,7 +39,7 @@ class Timing(Struct, frozen=True, kw_only=True):
     recheck: float = 600.0
     page_size: int = PAGE_SIZE
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
 
 
 class Backoff:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -23,6 +21,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from tightship.host import monotonic, token, wall
 from tightship.kube.connection import Connection
 from tightship.kube.errors import Conflict, KubeError
 from tightship.kube.pace import TokenBucket
@@ -73,8 +72,8 @@ class Pace(Struct, frozen=True, kw_only=True):
     timeout: float = 10.0
     flush: float = 5.0
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    clock: Callable[[], float] = time.monotonic
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    clock: Callable[[], float] = monotonic
+    now: Callable[[], datetime] = lambda: datetime.fromtimestamp(wall(), UTC)
 
 
 class EventCounts(Struct):
@@ -308,7 +307,7 @@ def cut(text: str, longest: int) -> str:
 def _unique_name(name: str) -> str:
     """Return an Event's name: that of its object, the time, and chance, for several replicas may tell at once."""
     stem = _NOT_IN_A_NAME.sub("-", name.lower())[:_LONGEST_STEM].strip(".-") or "object"
-    return f"{stem}.{time.time_ns():x}{secrets.token_hex(2)}"
+    return f"{stem}.{int(wall() * 1e9):x}{token(4)}"
 
 
 __all__ = ["EventCounts", "EventRecorder", "EventType", "ObjectRef", "Pace"]

@@ -5,7 +5,6 @@ Names, labels and meanings are a contract with people's dashboards.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from tightship import __version__
+from tightship.host import wall
 
 LOOP_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Seconds: from a loop with nothing to do in a small cluster to a plan of the largest."""
@@ -136,7 +136,7 @@ class RunMetrics:
     *now* is the wall clock in Unix seconds; an age is computed while it is scraped, so that a loop that hangs shows.
     """
 
-    def __init__(self, registry: CollectorRegistry, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, registry: CollectorRegistry, *, now: Callable[[], float] = wall) -> None:
         self._now = now
         self._began = now()
         self._succeeded: float | None = None

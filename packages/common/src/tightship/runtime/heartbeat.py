@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+
+from tightship.host import monotonic
 
 
 class Heartbeat:
@@ -13,7 +14,7 @@ class Heartbeat:
     Nothing but the loop itself makes it miss: an outage of the API server is no reason to restart.
     """
 
-    def __init__(self, name: str, deadline: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str, deadline: float, *, clock: Callable[[], float] = monotonic) -> None:
         self.name = name
         self.deadline = deadline
         self._clock = clock

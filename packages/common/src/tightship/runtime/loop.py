@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
 from typing import ParamSpec, TypeVar
 
+from tightship.host import monotonic
 from tightship.kube.errors import KubeError, one_line
 from tightship.kube.reflector import Backoff
 from tightship.observability.metrics import RunMetrics
@@ -49,7 +49,7 @@ async def every(
     fatal: tuple[type[Exception], ...] = (),
     name: str = "loop",
     spread: Callable[[], float] = random.random,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = monotonic,
 ) -> None:
     """Do *work* at once and then every *interval* seconds, more or less by *jitter*, until *stop* is set.
 

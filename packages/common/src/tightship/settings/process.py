@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import secrets
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, Vali
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tightship.drain.claims import CLAIMS_LEASE
+from tightship.host import token
 from tightship.observability.logging import FORMATS, LEVELS
 from tightship.settings.fields import Seconds
 from tightship.settings.loading import Location, SettingsError
@@ -182,7 +182,7 @@ def load_process(
     flags: Mapping[str, object] | None = None,
     *,
     namespace_file: Path = NAMESPACE_FILE,
-    unique: Callable[[], str] = lambda: secrets.token_hex(4),
+    unique: Callable[[], str] = lambda: token(8),
 ) -> _Settings:
     """Return a *model* of *flags* (by field) over *environment* over defaults; an empty variable counts as not set.
 

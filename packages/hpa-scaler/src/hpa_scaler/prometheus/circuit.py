@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Literal
+
+from tightship.host import monotonic
 
 CircuitState = Literal["closed", "open", "half-open"]
 
@@ -15,7 +16,7 @@ class Circuit:
     Not for several threads. A success at any time closes it.
     """
 
-    def __init__(self, failures: int, pause: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, failures: int, pause: float, clock: Callable[[], float] = monotonic) -> None:
         self._most = failures
         self._pause = pause
         self._clock = clock

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -26,6 +25,7 @@ from hpa_scaler.prometheus.servers import Access, Credentials, CredentialsError,
 from hpa_scaler.queries import Failure, Outcome, Query
 from hpa_scaler.reasons import Reason
 from tightship import __version__
+from tightship.host import HOST, monotonic
 
 _IDLE = 75.0
 _LIVENESS = "1"
@@ -63,7 +63,7 @@ class PrometheusClient:
         *,
         limits: Limits = Limits(),
         observe: Observer | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._directory = Directory(servers, allowed)
         self._limits = limits
@@ -77,7 +77,7 @@ class PrometheusClient:
     async def __aenter__(self) -> PrometheusClient:
         self._resolver = GuardedResolver(self._directory)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE, resolver=self._resolver),
+            connector=_connector(self._resolver),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             headers={
@@ -196,6 +196,11 @@ class PrometheusClient:
         if self._observe is not None:
             self._observe(server.name, "answered" if failure is None else failure.reason.value, seconds)
         return msgspec.structs.replace(told.outcome, seconds=round(seconds, 3))
+
+
+def _connector(resolver: GuardedResolver) -> aiohttp.BaseConnector:
+    made = HOST.get().connector
+    return aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE, resolver=resolver) if made is None else made()
 
 
 def _left_alone(server: Server, circuit: Circuit) -> Failure:

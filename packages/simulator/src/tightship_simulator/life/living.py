@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -70,7 +69,7 @@ class Living:
     async def run(self) -> None:
         """Live until cancelled."""
         while True:
-            self.step(time.monotonic())
+            self.step(asyncio.get_running_loop().time())
             await asyncio.sleep(TICK)
 
     def step(self, now: float) -> None:

@@ -1,0 +1,61 @@
+"""What a process has from the machine that it runs on: its clocks, chance, and the way to a server.
+
+A controller in a process of its own has all of these from the operating system. A simulation runs many controllers in
+one process, on one event loop whose clock is virtual: there the monotonic clock is the loop's, and each controller runs
+in a :mod:`context <contextvars>` with a :class:`Host` of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """The machine as one controller sees it.
+
+    *wall* returns seconds since 1970. *connector* makes what an HTTP client opens its connections with; ``None`` leaves
+    that to the client, which then uses sockets.
+    """
+
+    wall: Callable[[], float] = time.time
+    connector: Callable[[], aiohttp.BaseConnector] | None = None
+
+
+_SYSTEM = Host()
+
+HOST: ContextVar[Host] = ContextVar("host", default=_SYSTEM)
+"""The host of the running controller. Tasks, and threads that asyncio starts, inherit it."""
+
+
+def monotonic() -> float:
+    """Return the seconds of a clock that never goes back: the running event loop's, else the system's.
+
+    On a loop of the standard library the two are one.
+    """
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return time.monotonic()
+
+
+def wall() -> float:
+    """Return the seconds since 1970 that this host's clock shows."""
+    return HOST.get().wall()
+
+
+def token(digits: int) -> str:
+    """Return so many random hexadecimal digits: a name that no other process picks, not a secret."""
+    return f"{random.getrandbits(4 * digits):0{digits}x}"
+
+
+__all__ = ["HOST", "Host", "monotonic", "token", "wall"]

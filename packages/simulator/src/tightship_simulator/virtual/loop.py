@@ -1,0 +1,168 @@
+"""An event loop whose clock is virtual: it jumps to the next timer as soon as nothing else is left to do.
+
+A sleep of ten minutes costs nothing, and the order of all that happens depends on nothing but the program: there is no
+socket, no thread and no real clock. Callables for a thread run at once, in the loop. What runs belongs to a
+:class:`~tightship_simulator.virtual.process.Process`, or to none; a process can be stopped or killed between any two
+steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import events
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from typing import Any, TypeVar
+
+from tightship_simulator.virtual.network import Network
+from tightship_simulator.virtual.process import PROCESS
+
+T = TypeVar("T")
+
+MOST_STEPS = 2_000_000
+"""Steps without a tick of the clock after which the program counts as stuck."""
+
+_CLEAN_AT = 2_000
+"""Timers, half of them cancelled, at which the cancelled ones are thrown away."""
+
+
+class StuckError(RuntimeError):
+    """The program waits for what never comes, or turns without end at one moment; the text says which."""
+
+
+class _Task(asyncio.Task[Any]):
+    """A task that hashes by the order of its making: sets of tasks are then walked in the same order in every run."""
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], *, number: int, **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """See the module. *network* is how what runs in the loop connects. *start* is the first time, in seconds."""
+
+    def __init__(self, start: float = 1000.0) -> None:
+        super().__init__()
+        self._now = start
+        self._at_once = 0
+        self._tasks_made = 0
+        self.network = Network(self)
+        self.set_task_factory(_make_task)
+
+    def time(self) -> float:
+        """Return the virtual seconds."""
+        return self._now
+
+    # The turns of the loop. BaseEventLoop.run_forever() calls _run_once() until it is stopped.
+
+    def _run_once(self) -> None:
+        ready, timers = self._ready, self._scheduled  # type: ignore[attr-defined]
+        if len(timers) > _CLEAN_AT and self._timer_cancelled_count * 2 > len(timers):  # type: ignore[has-type]
+            timers = self._without_cancelled()
+        if not ready:
+            while timers and timers[0]._cancelled:
+                self._timer_cancelled_count -= 1  # type: ignore[has-type]
+                heapq.heappop(timers)._scheduled = False
+            if timers:
+                self._tick(timers[0]._when)
+            elif not self._stopping:  # type: ignore[attr-defined]
+                raise StuckError(
+                    f"nothing is left to happen after {self._now:.3f} s, and the program is not at its end"
+                )
+        while timers and timers[0]._when <= self._now:
+            timer = heapq.heappop(timers)
+            timer._scheduled = False
+            if timer._cancelled:
+                self._timer_cancelled_count -= 1
+            else:
+                ready.append(timer)
+        self._at_once += len(ready)
+        if self._at_once > MOST_STEPS:
+            raise StuckError(f"{self._at_once:,} steps at {self._now:.3f} s, and no end: {ready[0]!r}")
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            process = handle._context.get(PROCESS)
+            if process is None or process.admits(handle):
+                handle._run()
+
+    def _tick(self, when: float) -> None:
+        if when > self._now:
+            self._now = when
+            self._at_once = 0
+
+    def _without_cancelled(self) -> list[asyncio.TimerHandle]:
+        timers = self._scheduled  # type: ignore[has-type]
+        kept = [each for each in timers if not each._cancelled]
+        for each in timers:
+            each._scheduled = not each._cancelled
+        heapq.heapify(kept)
+        self._scheduled = kept
+        self._timer_cancelled_count = 0
+        return kept
+
+    def resume(self, handles: list[asyncio.Handle]) -> None:
+        """Go on with *handles*, in their order: their process runs again."""
+        self._ready.extend(handles)  # type: ignore[attr-defined]
+
+    # What other loops do with sockets and threads.
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> events.Handle:
+        """Call *callback* soon: there are no other threads."""
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(self, executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """Call *func* now, and return a future that is done."""
+        del executor
+        done: asyncio.Future[T] = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except StopIteration as error:
+            done.set_exception(RuntimeError(f"{func!r} raised StopIteration: {error}"))
+        except Exception as error:  # it is whoever awaits the future that deals with it
+            done.set_exception(error)
+        return done
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: int | None = None, **_: Any
+    ) -> asyncio.AbstractServer:
+        """Listen in the virtual network, under the name of the running process; *host* is of no account."""
+        del host
+        return self.network.listen(protocol_factory, port or 0)
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **_: Any
+    ) -> tuple[asyncio.Transport, Any]:
+        """Connect in the virtual network. Raises :class:`ConnectionRefusedError`."""
+        return await self.network.connect(protocol_factory, str(host), int(port))
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in another thread."""
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are none."""
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop,
+    coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+    **options: Any,
+) -> asyncio.Task[T]:
+    assert isinstance(loop, VirtualLoop)
+    loop._tasks_made += 1
+    task: asyncio.Task[T] = _Task(coro, number=loop._tasks_made, loop=loop, **options)  # type: ignore[arg-type]
+    context: Context | None = options.get("context")
+    process = PROCESS.get() if context is None else context.get(PROCESS)
+    if process is not None:
+        process.keep(task)
+    return task
+
+
+__all__ = ["MOST_STEPS", "StuckError", "VirtualLoop"]

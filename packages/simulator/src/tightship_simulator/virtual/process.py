@@ -1,0 +1,107 @@
+"""Processes of a simulated machine: what runs in one context, and can be stopped or killed between any two steps.
+
+A process that is killed does not hear of it: none of its ``finally`` blocks runs, no connection says farewell. What is
+left of it is kept until the simulation is over, and only then cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tightship.host import HOST, Host
+
+if TYPE_CHECKING:
+    from tightship_simulator.virtual.loop import VirtualLoop
+
+T = TypeVar("T")
+
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+"""The process to which what runs belongs; ``None`` for the world around it."""
+
+
+class Process:
+    """One process, named *name*: it runs coroutines in a context of its own, in which *host* is its machine.
+
+    *steps* counts the steps that it has made; *at_step* is called before the step whose number is *stop_at*, and may
+    kill or stop it.
+    """
+
+    def __init__(self, loop: VirtualLoop, name: str, host: Host) -> None:
+        self.name = name
+        self.alive = True
+        self.frozen = False
+        self.steps = 0
+        self.stop_at = -1
+        self.at_step: Callable[[], object] = self.kill
+        self._loop = loop
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._held: list[asyncio.Handle] = []
+        self._context = copy_context()
+        self._context.run(PROCESS.set, self)
+        self._context.run(HOST.set, host)
+
+    @property
+    def context(self) -> Context:
+        """The context in which all of the process runs."""
+        return self._context
+
+    def run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin *work* in this process."""
+        return self._loop.create_task(work, name=self.name, context=self._context.copy())
+
+    def admits(self, handle: asyncio.Handle) -> bool:
+        """Whether *handle*, whose turn it is, may run now. One of a frozen process is kept for later."""
+        if not self.alive:
+            return False
+        if self.frozen:
+            self._held.append(handle)
+            return False
+        self.steps += 1
+        if self.steps == self.stop_at:
+            self.at_step()
+            if not self.alive:
+                return False
+            if self.frozen:
+                self._held.append(handle)
+                return False
+        return True
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold *task* until it is done: the garbage collector must not close the coroutines of a killed process."""
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    def freeze(self) -> None:
+        """Stop the process as SIGSTOP does: time goes on, and what it is sent waits."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Let a frozen process go on."""
+        if self.frozen:
+            self.frozen = False
+            held, self._held = self._held, []
+            self._loop.resume(held)
+
+    def kill(self) -> None:
+        """End the process as SIGKILL does: nothing of it runs any more, and its connections are cut."""
+        if self.alive:
+            self.alive = self.frozen = False
+            self._held.clear()
+            self._loop.network.orphan(self)
+
+    async def bury(self) -> None:
+        """Cancel what is left of the process, alive or dead, and wait for its end. To be called outside of it, last."""
+        self._loop.network.cut(self)
+        self.alive, self.stop_at = True, -1
+        self.thaw()
+        while tasks := [each for each in self._tasks if not each.done()]:
+            for each in tasks:
+                each.cancel()
+            await asyncio.wait(tasks, timeout=60)
+        self.alive = False
+
+
+__all__ = ["PROCESS", "Process"]
