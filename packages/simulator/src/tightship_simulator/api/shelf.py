@@ -26,13 +26,21 @@ class Change(Struct, frozen=True):
 
 
 class Shelf:
-    """The objects of a kind by key. The last *size* changes are remembered."""
+    """The objects of a kind by key, and the *version* of the last change. The last *size* changes are remembered."""
 
     def __init__(self, size: int) -> None:
         self.objects: dict[Key, Json] = {}
+        self.version = 0
+        self._sorted: list[Json] | None = None
         self._size = size
         self._history: deque[Change] = deque()
         self._floor = 0  # the version of the last change that is forgotten
+
+    def sorted(self) -> list[Json]:
+        """Return the objects by namespace and name; not to be changed."""
+        if self._sorted is None:
+            self._sorted = [self.objects[key] for key in sorted(self.objects)]
+        return self._sorted
 
     def at(self, version: int) -> dict[Key, Json]:
         """Return the objects there were at *version*. Raises :class:`~tightship_simulator.api.errors.Expired`."""
@@ -61,6 +69,7 @@ class Shelf:
             del self.objects[key_of(change.object)]
         else:
             self.objects[key_of(change.object)] = change.object
+        self.version, self._sorted = change.version, None
         self._history.append(change)
         while len(self._history) > self._size:
             self._floor = self._history.popleft().version

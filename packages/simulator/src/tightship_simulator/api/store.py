@@ -104,8 +104,15 @@ class Store:
         is forgotten.
         """
         shelf = self._shelves[kind]
-        objects = shelf.objects if at is None else shelf.at(at)
+        if at is None:
+            found = shelf.sorted()
+            return [each for each in found if each["metadata"].get("namespace") == namespace] if namespace else [*found]
+        objects = shelf.at(at)
         return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
+
+    def changed(self, kinds: Iterable[str]) -> int:
+        """Return the version of the last change of any of *kinds*, 0 where there was none."""
+        return max(self._shelves[kind].version for kind in kinds)
 
     # Watching.
 

@@ -6,6 +6,7 @@ lives the same life.
 
 from __future__ import annotations
 
+import math
 import zlib
 
 from msgspec import Struct
@@ -42,10 +43,13 @@ class Kubelets:
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._since: dict[tuple[str, str], float] = {}
+        self.due = math.inf
+        """When the next thing that is under way comes to pass, by the clock of the steps."""
 
     def step(self, look: Look, now: float, at: str) -> list[Change]:
         """Return what has come to pass at *now* (seconds); *at* is the time that conditions bear, in RFC 3339."""
         changes: list[Change] = []
+        self.due = math.inf
         waits: set[tuple[str, str]] = set()
         nodes = {node["metadata"]["name"]: node for node in look("Node")}
         for node in nodes.values():
@@ -80,6 +84,7 @@ class Kubelets:
         if now - since >= takes * share:
             return True
         waits.add(key)
+        self.due = min(self.due, since + takes * share)
         return False
 
     def _ending(self, pod: Json) -> float:

@@ -7,12 +7,14 @@ that is written, stays the real one, because controllers are processes of their 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from tightship.objects import KINDS
 from tightship_simulator.api.errors import Refused
 from tightship_simulator.api.objects import timestamp
 from tightship_simulator.api.patches import MERGE_PATCH, patched
@@ -29,7 +31,9 @@ from tightship_simulator.life.workloads import Workloads
 _log = logging.getLogger(__name__)
 
 TICK = 0.2
-"""Real seconds between two looks."""
+"""Seconds of the loop's clock between two looks while something happens."""
+
+_LOOKED_AT = tuple(sorted(KINDS | {"DaemonSet", "Deployment", "HorizontalPodAutoscaler", "ReplicaSet"}))
 
 
 class Speeds(Struct, frozen=True):
@@ -67,13 +71,22 @@ class Living:
         self._last: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Live until cancelled."""
+        """Live until cancelled: look whenever something has changed, or is due."""
+        loop, store = asyncio.get_running_loop(), self._store
         while True:
-            self.step(asyncio.get_running_loop().time())
+            before = store.changed(_LOOKED_AT)
+            due = self.step(loop.time())
             await asyncio.sleep(TICK)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(due):
+                    while store.changed(_LOOKED_AT) == before:
+                        await store.wait(store.version)
 
-    def step(self, now: float) -> None:
-        """Let everything happen that is due at *now* (seconds of any clock that goes on)."""
+    def step(self, now: float) -> float:
+        """Let everything happen that is due at *now* (seconds of any clock that goes on).
+
+        Returns when something is due again even if nothing changes until then.
+        """
         look, at = self._store.list, timestamp(self._store.now())
         if self._due("horizontal", now):
             self.carry_out(self._horizontal.step(look, now, at))
@@ -85,6 +98,7 @@ class Living:
             nodes = {node["metadata"]["name"]: node for node in look("Node")}
             pods = {"/".join(key_of(pod)): pod for pod in look("Pod")}
             self.carry_out(self._nodes.step(self._reading.snapshot(look), nodes, pods, now))
+        return min(self._kubelets.due, *(self._last[name] + every for name, every in self._every.items()))
 
     def _due(self, name: str, now: float) -> bool:
         if now - self._last.get(name, -1e9) < self._every[name]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 import hpa_scaler.running
 import node_compactor.running
 import node_refiner.running
 from hpa_scaler.run_settings import RunSettings as ScalerSettings
-from msgspec import Struct
 from node_compactor.run_settings import RunSettings as CompactorSettings
 from node_refiner.run_settings import RunSettings as RefinerSettings
-
 from tightship.runtime.main import Runtime
 from tightship.settings.process import ProcessSettings
 

@@ -52,7 +52,9 @@ API_PORT = 6443
 class Replica:
     """One replica of a controller. *process* can be killed and frozen; *stop* is SIGTERM; *crashed* as its exit code 1."""
 
-    def __init__(self, process: Process, program: Program, work: Callable[[Runtime], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self, process: Process, program: Program, work: Callable[[Runtime], Coroutine[Any, Any, None]]
+    ) -> None:
         self.process = process
         self.program = program
         self.error: BaseException | None = None
@@ -86,7 +88,7 @@ class Replica:
         self.stop()
         await asyncio.wait([self._task])
 
-    async def _run(self, work: Callable[[Runtime], Coroutine[Any, Any, None]]) -> None:
+    async def _run(self, work: Work) -> None:
         runtime = self._runtime = Runtime()
         try:
             await work(runtime)
