@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from asyncio import events
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, TypeVar
@@ -45,6 +46,12 @@ class _Task(asyncio.Task[Any]):
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. *network* is how what runs in the loop connects. *start* is the first time, in seconds."""
 
+    # What asyncio's own loop keeps its work in.
+    _ready: deque[Any]
+    _scheduled: list[Any]
+    _stopping: bool
+    _timer_cancelled_count: int
+
     def __init__(self, start: float = 1000.0) -> None:
         super().__init__()
         self._now = start
@@ -60,16 +67,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # The turns of the loop. BaseEventLoop.run_forever() calls _run_once() until it is stopped.
 
     def _run_once(self) -> None:
-        ready, timers = self._ready, self._scheduled  # type: ignore[attr-defined]
-        if len(timers) > _CLEAN_AT and self._timer_cancelled_count * 2 > len(timers):  # type: ignore[has-type]
+        ready, timers = self._ready, self._scheduled
+        if len(timers) > _CLEAN_AT and self._timer_cancelled_count * 2 > len(timers):
             timers = self._without_cancelled()
         if not ready:
             while timers and timers[0]._cancelled:
-                self._timer_cancelled_count -= 1  # type: ignore[has-type]
+                self._timer_cancelled_count -= 1
                 heapq.heappop(timers)._scheduled = False
             if timers:
                 self._tick(timers[0]._when)
-            elif not self._stopping:  # type: ignore[attr-defined]
+            elif not self._stopping:
                 raise StuckError(
                     f"nothing is left to happen after {self._now:.3f} s, and the program is not at its end"
                 )
@@ -96,8 +103,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._now = when
             self._at_once = 0
 
-    def _without_cancelled(self) -> list[asyncio.TimerHandle]:
-        timers = self._scheduled  # type: ignore[has-type]
+    def _without_cancelled(self) -> list[Any]:
+        timers = self._scheduled
         kept = [each for each in timers if not each._cancelled]
         for each in timers:
             each._scheduled = not each._cancelled
@@ -108,11 +115,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def resume(self, handles: list[asyncio.Handle]) -> None:
         """Go on with *handles*, in their order: their process runs again."""
-        self._ready.extend(handles)  # type: ignore[attr-defined]
+        self._ready.extend(handles)
 
     # What other loops do with sockets and threads.
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> events.Handle:
         """Call *callback* soon: there are no other threads."""
@@ -137,7 +144,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         del host
         return self.network.listen(protocol_factory, port or 0)
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(
         self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **_: Any
     ) -> tuple[asyncio.Transport, Any]:
         """Connect in the virtual network. Raises :class:`ConnectionRefusedError`."""

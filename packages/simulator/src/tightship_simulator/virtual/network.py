@@ -128,6 +128,12 @@ class _Listener(asyncio.AbstractServer):
     def is_serving(self) -> bool:
         return True
 
+    async def start_serving(self) -> None:
+        """It serves from the beginning."""
+
+    async def serve_forever(self) -> None:
+        await asyncio.Event().wait()
+
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._network.loop
 

@@ -54,20 +54,16 @@ class Process:
 
     def admits(self, handle: asyncio.Handle) -> bool:
         """Whether *handle*, whose turn it is, may run now. One of a frozen process is kept for later."""
-        if not self.alive:
-            return False
+        if self._runs():
+            self.steps += 1
+            if self.steps == self.stop_at:
+                self.at_step()
         if self.frozen:
             self._held.append(handle)
-            return False
-        self.steps += 1
-        if self.steps == self.stop_at:
-            self.at_step()
-            if not self.alive:
-                return False
-            if self.frozen:
-                self._held.append(handle)
-                return False
-        return True
+        return self._runs()
+
+    def _runs(self) -> bool:
+        return self.alive and not self.frozen
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold *task* until it is done: the garbage collector must not close the coroutines of a killed process."""

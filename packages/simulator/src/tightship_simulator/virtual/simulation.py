@@ -49,12 +49,13 @@ NAMESPACE = "tightship"
 API_PORT = 6443
 
 
-class Replica:
-    """One replica of a controller. *process* can be killed and frozen; *stop* is SIGTERM; *crashed* as its exit code 1."""
+Work = Callable[[Runtime], Coroutine[Any, Any, None]]
 
-    def __init__(
-        self, process: Process, program: Program, work: Callable[[Runtime], Coroutine[Any, Any, None]]
-    ) -> None:
+
+class Replica:
+    """One replica of *program*, in a *process* that can be killed and frozen. :meth:`stop` does what SIGTERM does."""
+
+    def __init__(self, process: Process, program: Program, work: Work) -> None:
         self.process = process
         self.program = program
         self.error: BaseException | None = None
