@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CONTROLLERS := node-compactor node-refiner hpa-scaler
-PACKAGES := packages/common $(CONTROLLERS:%=packages/%) packages/simulator e2e
+PACKAGES := packages/common $(CONTROLLERS:%=packages/%) packages/simulator packages/testkit e2e
 SEED ?= 7
 NODES ?= 40
 CLUSTERS ?= 1000
@@ -123,7 +123,7 @@ live: install controlplane ## The running controller on a real cluster of 1,523 
 	@$(BIN)/python bench/live.py $(ARGS)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	--no-emit-find-links --no-header --no-annotate $(patsubst %,--no-emit-package %,tightship node-compactor node-refiner hpa-scaler tightship-simulator tightship-e2e)
+	--no-emit-find-links --no-header --no-annotate $(patsubst %,--no-emit-package %,tightship node-compactor node-refiner hpa-scaler tightship-simulator tightship-testkit tightship-e2e)
 
 .PHONY: lock
 lock: install ## Resolve the locked requirements anew.

@@ -46,12 +46,12 @@ from typing import Any
 from relay import Relay
 from shop import LOOKBACK, Traffic, fill, floors, query, repeat
 
-from tightship_e2e import Client, ControlPlane
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.client import Json, wait_for
+from tightship_e2e import ControlPlane
 from tightship_e2e.exporter import Exporter
 from tightship_e2e.prometheus import Prometheus
-from tightship_e2e.replica import NAMESPACE, SCALER, Replica, configure, new_team, permit
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.replica import NAMESPACE, SCALER, Replica, configure, new_team, permit
 
 INTERVAL = 20.0
 """Seconds between two cycles; by default it is 75, and a run would take an hour."""

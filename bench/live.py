@@ -36,12 +36,12 @@ from node_compactor.configuration import parse_config_map
 from node_compactor.deciding import decide
 from node_compactor.settings import CompactorSettings
 from tightship.kube.files import read_file
-from tightship_e2e import Client, ControlPlane, load
-from tightship_e2e import remover as stand_in
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.client import Items, Json
-from tightship_e2e.remover import Remover
-from tightship_e2e.replica import ACCOUNT, NAMESPACE, USER, Replica, configure, new_team, permit
+from tightship_e2e import ControlPlane, load
+from tightship_testkit import remover as stand_in
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import Client, Items, Json
+from tightship_testkit.remover import Remover
+from tightship_testkit.replica import ACCOUNT, NAMESPACE, USER, Replica, configure, new_team, permit
 
 LIMITS = {"least-utilized": 0.75, "fewest-nodes": 1.01}
 """The Cluster Autoscaler's threshold of the anchor; and one that every node is below, however full."""

@@ -6,9 +6,8 @@ import json
 import time
 from functools import partial
 
-from tightship_e2e import Client
-from tightship_e2e.client import RESOURCES, Json
 from tightship_e2e.exporter import Exporter
+from tightship_testkit.client import RESOURCES, Client, Json
 
 HPA = "HorizontalPodAutoscaler"
 PREFIX = "estafette.io/hpa-scaler"

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 from day import Live, TownWork, live_in
-from drains import Run, Work, site, small
+from drains import Run, Work, site
 from floors import Open, shop
 from floors import Work as ShopWork
 
-from tightship_e2e import Client, ControlPlane
+from tightship_e2e import ControlPlane
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.providers.choice import available, chosen
 from tightship_e2e.source import Source
+from tightship_testkit.client import Client
+from tightship_testkit.drains import small
 
 
 @pytest.fixture

@@ -14,19 +14,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from floors import HPA, SHOP, STATE, annotations
-
 from tightship_charts.matrix import merge
 from tightship_charts.places import CHARTS
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import RESOURCES, Json, wait_for
-from tightship_e2e.grower import Grower
-from tightship_e2e.invariants import ANNOTATION, Recorder, Watched, drain, healthy
-from tightship_e2e.names import RELEASE, SYSTEM
+from tightship_e2e.names import RELEASE, SHOP, SYSTEM
 from tightship_e2e.providers import ImpossibleError, Provider, Values
-from tightship_e2e.remover import Remover
-from tightship_e2e.replica import QUICK, QUICK_REFINER
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import RESOURCES, Json, wait_for
+from tightship_testkit.floors import HPA, STATE, hpa_annotations
+from tightship_testkit.grower import Grower
+from tightship_testkit.invariants import ANNOTATION, Recorder, Watched, drain, healthy
+from tightship_testkit.manifests import POOL
+from tightship_testkit.remover import Remover
+from tightship_testkit.replica import QUICK, QUICK_REFINER
 
 DEADLINE = 120.0
 PER_REPLICA = 10
@@ -125,7 +124,7 @@ def _objects(name: str, work: Workload, replicas: int, container: Json) -> list[
         },
     ]
     if work.notes is not None:
-        notes = annotations(**work.notes, minimum_replicas=work.least)
+        notes = hpa_annotations(**work.notes, minimum_replicas=work.least)
         found.append(scaled(name, work.least, work.most, notes))
     return found
 

@@ -13,15 +13,16 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from floors import DEADLINE, HPA, SHOP, Shop, annotations, autoscaler, deployment
+from floors import Shop
 
 from hpa_scaler.queries import AGE_QUERY
-from tightship_e2e.client import Items, Json
 from tightship_e2e.exporter import Exporter, Value
-from tightship_e2e.fault_proxy import Record
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.prometheus import Prometheus
-from tightship_e2e.replica import SCALER, Replica, Settings
+from tightship_testkit.client import Items, Json
+from tightship_testkit.fault_proxy import Record
+from tightship_testkit.floors import DEADLINE, HPA, SHOP, autoscaler, deployment, hpa_annotations
+from tightship_testkit.replica import SCALER, Replica, Settings
 
 Notes = Mapping[str, object]
 
@@ -103,7 +104,7 @@ class Fleet:
             target = deployment(name, minimum if replicas is None else replicas)
             target["spec"]["paused"] = True
             await api.create(target)
-            hpa = autoscaler(name, minimum, maximum, annotations(**hpas[name]))
+            hpa = autoscaler(name, minimum, maximum, hpa_annotations(**hpas[name]))
             hpa["spec"] |= spec
             await api.create(hpa)
 

@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tightship_e2e import Client, ControlPlane
-from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import ApiError, Json
+from tightship_e2e import ControlPlane
 from tightship_e2e.providers.pods import Pods
 from tightship_e2e.providers.protocol import UnavailableError
+from tightship_testkit.client import ApiError, Client, Json
+from tightship_testkit.manifests import POOL
 
 NODES = [
     ("system-0", "system"),

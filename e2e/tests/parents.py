@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tightship_e2e.processes import gone
+from tightship_testkit.processes import gone
 
 DEADLINE = 60.0
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from tightship_e2e import Client, settle
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.client import Json
+from tightship_e2e import settle
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import Client, Json
 
 PERMISSIONS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
 RBAC = "rbac.authorization.k8s.io"

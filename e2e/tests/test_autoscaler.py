@@ -16,10 +16,10 @@ from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
 from tightship.kube.files import parse
 from tightship.utilization import utilization
-from tightship_e2e import Client, ControlPlane, load
+from tightship_e2e import ControlPlane, load
 from tightship_e2e.autoscaler import off_peak
-from tightship_e2e.client import Json
 from tightship_e2e.draining import cordon, evict_all, settled
+from tightship_testkit.client import Client, Json
 
 POOLS = {"general": 5, "memory": 4}
 

@@ -13,10 +13,10 @@ import yaml
 
 from tightship_charts.matrix import APIS, LONGEST_RELEASE, Values, everything, features
 from tightship_charts.places import CHARTS, INSTALLABLE
-from tightship_e2e import Client, ControlPlane, binaries
-from tightship_e2e.client import ApiError, Json
+from tightship_e2e import ControlPlane, binaries
 from tightship_e2e.helm import Helm, HelmError, run
 from tightship_e2e.plugin import require_programs
+from tightship_testkit.client import ApiError, Client, Json
 
 NAMESPACES = ("charts", "elsewhere", "monitoring", "claims")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

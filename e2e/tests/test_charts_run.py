@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from clusters import as_list, node
 
 from tightship_charts.matrix import Values
 from tightship_charts.places import CHARTS
-from tightship_e2e import Client, ControlPlane, binaries, load
-from tightship_e2e.client import Json, wait_for
-from tightship_e2e.components import free_ports
+from tightship_e2e import ControlPlane, binaries, load
 from tightship_e2e.helm import Helm, objects
 from tightship_e2e.plugin import require_programs
-from tightship_e2e.replica import fetch
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.manifests import as_list, node
+from tightship_testkit.ports import free_ports
+from tightship_testkit.replica import fetch
 
 NAMESPACE = "packed"
 DEADLINE = 120.0

@@ -6,14 +6,15 @@ import json
 import time
 
 import pytest
-from drains import SETTINGS, Run, Site, all_ready, removing, small
+from drains import Run, Site
 
 from tightship_e2e import ControlPlane
 from tightship_e2e.autoscaler import off_peak
-from tightship_e2e.client import ApiError, Json, wait_for
-from tightship_e2e.invariants import TAINT, drain, evictions_by, forbidden, mutating, taints
-from tightship_e2e.remover import TO_BE_DELETED, mark_to_be_deleted
-from tightship_e2e.replica import QUICK, USER, configure, lease
+from tightship_testkit.client import ApiError, Json, wait_for
+from tightship_testkit.drains import SETTINGS, all_ready, removing, small
+from tightship_testkit.invariants import TAINT, drain, evictions_by, forbidden, mutating, taints
+from tightship_testkit.remover import TO_BE_DELETED, mark_to_be_deleted
+from tightship_testkit.replica import QUICK, USER, configure, lease
 
 
 def test_off_peak_nodes_disappear_and_every_pod_is_ready_again(on_site: Run, control_plane: ControlPlane) -> None:

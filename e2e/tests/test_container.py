@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tightship_e2e.client import Json
 from tightship_e2e.providers.container import Command, ContainerError, command_of, volumes_of
+from tightship_testkit.client import Json
 
 
 def pod(**container: object) -> Json:

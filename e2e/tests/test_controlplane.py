@@ -9,13 +9,13 @@ import sys
 import time
 
 import pytest
-from clusters import node
 from parents import leaves_nothing
 
-from tightship_e2e import Client, ControlPlane, PlaneError, settle, wait_for
+from tightship_e2e import ControlPlane, PlaneError, settle
 from tightship_e2e.binaries import environment
-from tightship_e2e.client import Json
 from tightship_e2e.plugin import require_binaries
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.manifests import node
 
 DEADLINE = 60.0
 

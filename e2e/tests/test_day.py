@@ -5,14 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 
 from day import AT_NIGHT, AT_PEAK, CONTROLLERS, NIGHT, PEAK, RELEASE, SYSTEM, Live, Town, scaled
-from floors import HPA, SHOP, annotations
 from rights import granted, used
 
 from tightship.kube.reflector import Timing
-from tightship_e2e.client import Json
-from tightship_e2e.faults import Call, Fault
-from tightship_e2e.invariants import claims_made, forbidden, most_in_drain, quarrels
+from tightship_e2e.names import SHOP
 from tightship_e2e.providers import ImpossibleError
+from tightship_testkit.client import Json
+from tightship_testkit.faults import Call, Fault
+from tightship_testkit.floors import HPA, hpa_annotations
+from tightship_testkit.invariants import claims_made, forbidden, most_in_drain, quarrels
 
 AFTER_CONFLICTS = {("get", "horizontalpodautoscalers")}
 """Rights of the hpa-scaler that are used when somebody writes an HPA just before it does."""
@@ -44,7 +45,7 @@ def test_a_day(in_town: Live) -> None:
 
 async def every_kind_of_target(on: Town) -> None:
     """HPAs of targets that are not there: the hpa-scaler asks for each."""
-    notes = annotations(minimum_replicas=2, enable_scale_down_ratio_deployment_checking="true")
+    notes = hpa_annotations(minimum_replicas=2, enable_scale_down_ratio_deployment_checking="true")
     for kind in ("Deployment", "StatefulSet", "ReplicaSet", "Rollout"):
         await on.api.create(scaled(f"of-a-{kind.lower()}", 2, 4, notes, kind))
 

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
-from clusters import as_list, budget, node, owner, pod, replicas
 
 from tightship.drain.answers import FATAL, GOING, Answer, Heard
 from tightship.drain.evicting import send_away
 from tightship.kube.connection import Connection, connect
 from tightship.objects import Pod, decode
 from tightship.reasons import Reason
-from tightship_e2e import Client, ControlPlane, load
-from tightship_e2e.client import Json, wait_for
+from tightship_e2e import ControlPlane, load
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.manifests import as_list, budget, node, owner, pod, replicas
 
 DEADLINE = 60.0
 Scene = Callable[[Client, Connection, ControlPlane], Awaitable[Heard]]

@@ -9,16 +9,17 @@ import time
 from pathlib import Path
 
 import pytest
-from clusters import replicas
-from drains import SETTINGS, Site, all_ready, removing, site, small, spare
+from drains import Site, site
 
-from tightship_e2e import Client, ControlPlane
-from tightship_e2e.client import Json, wait_for
-from tightship_e2e.fault_proxy import Record
-from tightship_e2e.faults import Call, Fault, Reset
-from tightship_e2e.invariants import most_in_drain
-from tightship_e2e.replica import claims, configure
+from tightship_e2e import ControlPlane
 from tightship_e2e.reset import reset
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.drains import SETTINGS, all_ready, removing, small, spare
+from tightship_testkit.fault_proxy import Record
+from tightship_testkit.faults import Call, Fault, Reset
+from tightship_testkit.invariants import most_in_drain
+from tightship_testkit.manifests import replicas
+from tightship_testkit.replica import claims, configure
 
 ALONE = {"LEADER_ELECT": "false"}
 ELECTED = {"LEASE_DURATION_SECONDS": "3", "LEASE_RENEW_DEADLINE_SECONDS": "2", "LEASE_RETRY_PERIOD_SECONDS": "0.3"}

@@ -17,8 +17,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from clusters import as_list, budget, owner, pod
-from drains import POOL, all_ready, spare
 
 from tightship.drain.claims import ClaimLedger
 from tightship.drain.drainer import Drainer
@@ -31,14 +29,16 @@ from tightship.kube.connection import connect
 from tightship.kube.errors import KubeError
 from tightship.nodes import drain_record
 from tightship.runtime.loop import in_thread
-from tightship_e2e import Client, ControlPlane, load
-from tightship_e2e.client import Json
-from tightship_e2e.fault_proxy import FaultProxy
-from tightship_e2e.faults import Rates, SeededFaults
-from tightship_e2e.invariants import Recorder, evicted_again, successful_evictions
-from tightship_e2e.remover import Remover
-from tightship_e2e.replica import NAMESPACE, new_team
+from tightship_e2e import ControlPlane, load
 from tightship_e2e.reset import reset
+from tightship_testkit.client import Client, Json
+from tightship_testkit.drains import all_ready, spare
+from tightship_testkit.fault_proxy import FaultProxy
+from tightship_testkit.faults import Rates, SeededFaults
+from tightship_testkit.invariants import Recorder, evicted_again, successful_evictions
+from tightship_testkit.manifests import POOL, as_list, budget, owner, pod
+from tightship_testkit.remover import Remover
+from tightship_testkit.replica import NAMESPACE, new_team
 
 SEEDS = int(os.environ.get("TIGHTSHIP_STORMS", "500"))
 FIRST = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))

@@ -20,8 +20,8 @@ from tightship.kube.election import Elector, LeaseTiming
 from tightship.kube.errors import Conflict
 from tightship.kube.leases import LeaseStore
 from tightship.reasons import Reason, Refusal
-from tightship_e2e import Client, ControlPlane
-from tightship_e2e.client import Json
+from tightship_e2e import ControlPlane
+from tightship_testkit.client import Client, Json
 
 DEADLINE = 120.0
 TIMING = LeaseTiming(duration=12, renew_deadline=9, retry_period=0.5)

@@ -11,8 +11,8 @@ from tightship.kube.connection import connect
 from tightship.observability.events import CLUSTER_SCOPED_NAMESPACES, EventRecorder, ObjectRef, Pace
 from tightship.settings.live import LiveConfig, LiveConfigError
 from tightship.settings.sources import ConfigMapSource
-from tightship_e2e import Client, ControlPlane, settle
-from tightship_e2e.client import Items, Json
+from tightship_e2e import ControlPlane, settle
+from tightship_testkit.client import Client, Items, Json
 
 DEADLINE = 60.0
 CONTROLLER = "tightship.dev/node-compactor"

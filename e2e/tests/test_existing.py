@@ -18,12 +18,9 @@ from typing import Any
 import pytest
 from day import AT_NIGHT, CONTROLLERS, SYSTEM, Town, live_in
 from dockerfile import ROOT
-from floors import annotations, autoscaler
 from neighbours import NODES, SELECTOR, address, neighbours, node
 
-from tightship_e2e import Client, ControlPlane, binaries, reset
-from tightship_e2e.client import Json, wait_for
-from tightship_e2e.components import free_ports
+from tightship_e2e import ControlPlane, binaries, reset
 from tightship_e2e.names import NAMESPACES
 from tightship_e2e.plugin import require_binaries
 from tightship_e2e.providers import measures
@@ -31,6 +28,9 @@ from tightship_e2e.providers.choice import available
 from tightship_e2e.providers.existing import Chosen, RefusedError, on_existing
 from tightship_e2e.providers.kubelets import Container
 from tightship_e2e.providers.remote import Images, RemoteProvider
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.floors import autoscaler, hpa_annotations
+from tightship_testkit.ports import free_ports
 
 CONTEXT = "tightship-e2e"
 IMAGES = Images("registry.example.com/tightship", "1.2.3")
@@ -140,7 +140,7 @@ def test_a_cluster_is_left_alone_with_everything_said_that_is_in_the_way(cluster
         await api.create(
             {"kind": "Pod", "metadata": meta, "spec": {"containers": [container], "nodeName": "general-4"}}
         )
-        theirs = autoscaler("theirs", 1, 3, annotations())
+        theirs = autoscaler("theirs", 1, 3, hpa_annotations())
         theirs["metadata"]["namespace"] = "default"
         await api.create(theirs)
 

@@ -22,11 +22,11 @@ import pytest
 from tightship.kube.cache import ClusterCache, Timing
 from tightship.kube.connection import NO_RETRY, Connection, connect
 from tightship.kube.errors import ApiError, Conflict, ConnectionFailed, Gone, TooManyRequests, Unavailable
-from tightship_e2e import Client, ControlPlane
-from tightship_e2e.client import RESOURCES, Json, wait_for
-from tightship_e2e.client import ApiError as Refused
-from tightship_e2e.fault_proxy import FaultProxy, Record
-from tightship_e2e.faults import (
+from tightship_e2e import ControlPlane
+from tightship_testkit.client import RESOURCES, Client, Json, wait_for
+from tightship_testkit.client import ApiError as Refused
+from tightship_testkit.fault_proxy import FaultProxy, Record
+from tightship_testkit.faults import (
     RATES,
     Answer,
     Call,
@@ -41,7 +41,7 @@ from tightship_e2e.faults import (
     WatchError,
     at_write,
 )
-from tightship_e2e.invariants import ANNOTATION, Recorder, evicted_again, successful_evictions
+from tightship_testkit.invariants import ANNOTATION, Recorder, evicted_again, successful_evictions
 
 DEADLINE = 60.0
 MAPS = RESOURCES["ConfigMap"].path("default")

@@ -23,10 +23,10 @@ from tightship.kube.files import parse, read_file
 from tightship.kube.resources import RESOURCES
 from tightship.plan import STRATEGIES, Plan, make_plan
 from tightship.reasons import RUNNING_ONLY, Reason
-from tightship_e2e import Client, ControlPlane, load, settle, wait_for
-from tightship_e2e.client import Json
-from tightship_e2e.golden import REFINERS, refusals_of, removals_of
+from tightship_e2e import ControlPlane, load, settle
 from tightship_e2e.source import clean_node, clean_pod
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.golden import REFINERS, refusals_of, removals_of
 
 GOLDEN = Path(__file__).resolve().parents[2] / "packages" / "node-compactor" / "tests" / "golden"
 DEADLINE = 60.0

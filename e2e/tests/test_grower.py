@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from floors import SHOP, deployment
-
-from tightship_e2e import Client, ControlPlane
-from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import Json, wait_for
-from tightship_e2e.grower import Grower
-from tightship_e2e.invariants import healthy
+from tightship_e2e import ControlPlane
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.providers.local import on_plane
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.floors import SHOP, deployment
+from tightship_testkit.grower import Grower
+from tightship_testkit.invariants import healthy
+from tightship_testkit.manifests import POOL
 
 DEADLINE = 60.0
 

@@ -11,9 +11,9 @@ from fleets import GUARDED, PER_POD, Fleet, scraped
 from floors import Open, Shop
 
 from tightship_e2e.exporter import Exporter
-from tightship_e2e.fault_proxy import Proxy
-from tightship_e2e.faults import Call, Fault, Hang, ResetMidAnswer, Verbatim
 from tightship_e2e.prometheus import SLOW, Prometheus, failure, success
+from tightship_testkit.fault_proxy import Proxy
+from tightship_testkit.faults import Call, Fault, Hang, ResetMidAnswer, Verbatim
 
 PAGE = Verbatim(502, "<html><h1>502 Bad Gateway</h1></html>", "text/html")
 

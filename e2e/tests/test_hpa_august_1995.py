@@ -32,18 +32,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from floors import Open, Shop, annotations, autoscaler, deployment
+from floors import Open, Shop
 from traffic import august_1995, longest_silence
 
 from hpa_scaler.decision_log import DecisionLine, Line, replay
 from hpa_scaler.queries import AGE_QUERY, Answer
 from hpa_scaler.reasons import Reason
-from tightship_e2e.audit import AuditEvent
 from tightship_e2e.exporter import Exporter
 from tightship_e2e.external_metrics import ExternalMetrics
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.prometheus import Prometheus
-from tightship_e2e.replica import SCALER
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.floors import autoscaler, deployment, hpa_annotations
+from tightship_testkit.replica import SCALER
 
 SPEED = 36 * 60.0
 SHORTER = 150
@@ -243,7 +244,7 @@ async def begin(on: Shop, run: Run, prometheus: Prometheus, log: Path) -> None:
     """Make the HPA, start the controller, and begin once floor and replicas are those of the first hours."""
     on.plane.audit_events()
     await on.configured(coldSourceGuard=True, dataAgeQuery=AGE_QUERY, circuitBreakerPause=30 / SHORTER)
-    notes = annotations(
+    notes = hpa_annotations(
         prometheus_query=QUERY,
         requests_per_replica=PER_REPLICA,
         minimum_replicas=LOWEST,

@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 from fleets import GUARDED, PER_POD, Fleet, scraped
-from floors import DEADLINE, Open, Shop
+from floors import Open, Shop
 
 from tightship_e2e.exporter import Exporter, growing
-from tightship_e2e.faults import Call, Fault
 from tightship_e2e.prometheus import Prometheus
+from tightship_testkit.faults import Call, Fault
+from tightship_testkit.floors import DEADLINE
 
 SCRAPES = 4.0  # seconds between two; until the first a server that lost its data knows of nothing at all
 RANGE = 12  # seconds that the queries look back

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from floors import PREFIX, SHOP, STATE, Open, Shop, annotations, autoscaler, deployment
+from floors import Open, Shop
 
-from tightship_e2e.audit import AuditEvent
 from tightship_e2e.binaries import environment
-from tightship_e2e.client import Json
 from tightship_e2e.plugin import require_binaries
-from tightship_e2e.replica import SCALER
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import Json
+from tightship_testkit.floors import PREFIX, SHOP, STATE, autoscaler, deployment, hpa_annotations
+from tightship_testkit.replica import SCALER
 
 OURS = "hpa-scaler"
 APART = 1.0
@@ -49,7 +50,7 @@ class Git:
     minimum: int | None = 3
     maximum: int = 20
     notes: dict[str, str] = field(
-        default_factory=lambda: annotations(prometheus_query="rate", requests_per_replica=10, minimum_replicas=1)
+        default_factory=lambda: hpa_annotations(prometheus_query="rate", requests_per_replica=10, minimum_replicas=1)
     )
 
     async def apply(self, *flags: str) -> Answer:

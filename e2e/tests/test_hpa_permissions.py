@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from floors import HPA, SHOP, Open, Shop, annotations, autoscaler
+from floors import Open, Shop
 from rights import documented, grant, granted, used
 
 from tightship_e2e import ControlPlane
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.faults import Call, Fault
-from tightship_e2e.replica import LEASES, NAMESPACE, SCALER, configure
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.faults import Call, Fault
+from tightship_testkit.floors import HPA, SHOP, autoscaler, hpa_annotations
+from tightship_testkit.replica import LEASES, NAMESPACE, SCALER, configure
 
 WHO = "documented-hpa-scaler"
 """An account that other tests, on the same plane, have given no more rights to."""
@@ -34,7 +35,7 @@ def test_run_needs_every_documented_right_and_no_other(in_shop: Open, control_pl
         await configure(api, "hpa-scaler-config", {"coldSourceGuard": False, "dataAgeQuery": ""}, SCALER)
         await on.stock("web", 3, 20, prometheus_query="rate", requests_per_replica=10)
         for kind, version in TARGETS.items():
-            made = autoscaler(kind, 3, 20, annotations(enable_scale_down_ratio_deployment_checking="true"))
+            made = autoscaler(kind, 3, 20, hpa_annotations(enable_scale_down_ratio_deployment_checking="true"))
             made["spec"]["scaleTargetRef"] = {"apiVersion": version, "kind": _camel(kind), "name": kind}
             await api.create(made)
         edited = False

@@ -7,11 +7,12 @@ import time
 
 from aiohttp import web
 from fleets import ALONE, Fleet
-from floors import HPA, SHOP, Open, Shop, annotations, autoscaler
+from floors import Open, Shop
 
 from tightship.times import rfc3339
-from tightship_e2e.client import Json, wait_for
-from tightship_e2e.fake_prometheus import FakePrometheus, body, says
+from tightship_testkit.client import Json, wait_for
+from tightship_testkit.fake_prometheus import FakePrometheus, body, says
+from tightship_testkit.floors import HPA, SHOP, autoscaler, hpa_annotations
 
 PER_POD = {"requests_per_replica": 10, "minimum_replicas": 1}
 
@@ -185,7 +186,7 @@ def test_what_is_not_ours_is_not_patched_and_pauses_end_by_themselves(in_shop: O
 
         # Nobody knows yet how many replicas there are.
         with on.plane.paused("kube-controller-manager"):
-            await on.api.create(autoscaler("typing-2", 8, 30, annotations(**asks("low"))))
+            await on.api.create(autoscaler("typing-2", 8, 30, hpa_annotations(**asks("low"))))
             await fleet.until_status({"typing-2": "ReplicasUnknown"})
             await fleet.cycles(1)
             assert await fleet.floors(["typing-2"]) == {"typing-2": 8}

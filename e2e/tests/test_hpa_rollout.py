@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from clusters import node
 from fleets import ALONE, Fleet
-from floors import DEADLINE, SHOP, Open, Shop, annotations, autoscaler
+from floors import Open, Shop
 
 from tightship_e2e import settle
-from tightship_e2e.client import Json
+from tightship_testkit.client import Json
+from tightship_testkit.floors import DEADLINE, SHOP, autoscaler, hpa_annotations
+from tightship_testkit.manifests import node
 
 REPLICAS = 4
 
@@ -35,7 +36,7 @@ def test_a_rollout_holds_the_floor_of_its_own_hpa_until_it_is_over(in_shop: Open
         await on.api.create(node("n1"))  # has room for the pods of today, and not for those of tomorrow
         await settle.attended(on.api, "n1")
         on.prometheus.set("rate", 40)
-        notes = annotations(
+        notes = hpa_annotations(
             prometheus_query="rate",
             requests_per_replica=10,
             minimum_replicas=1,

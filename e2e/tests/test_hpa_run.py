@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 from fleets import patched
-from floors import DEADLINE, HPA, SHOP, STATE, Open, Shop, annotations, autoscaler
-from floors import cli as hpa_scaler
+from floors import Open, Shop
 
 from tightship_e2e import ControlPlane
-from tightship_e2e.fault_proxy import FaultProxy
-from tightship_e2e.faults import Call, Fault, Reset
-from tightship_e2e.invariants import forbidden, mutating
-from tightship_e2e.replica import SCALER, lease
+from tightship_testkit.fault_proxy import FaultProxy
+from tightship_testkit.faults import Call, Fault, Reset
+from tightship_testkit.floors import DEADLINE, HPA, SHOP, STATE, autoscaler, hpa_annotations
+from tightship_testkit.floors import cli as hpa_scaler
+from tightship_testkit.invariants import forbidden, mutating
+from tightship_testkit.replica import SCALER, lease
 
 ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
 SHORT = {"LEASE_DURATION_SECONDS": "4", "LEASE_RENEW_DEADLINE_SECONDS": "3", "LEASE_RETRY_PERIOD_SECONDS": "0.3"}
@@ -362,7 +363,7 @@ def test_no_change_is_lost_to_status_updates(in_shop: Open) -> None:
 
     async def work(on: Shop) -> None:
         for name in names:
-            await on.api.create(autoscaler(name, 3, 100, annotations(**ASKS)))
+            await on.api.create(autoscaler(name, 3, 100, hpa_annotations(**ASKS)))
             await on.api.create(autoscaler(f"{name}-put", 3, 100))
         churned = 0
         metrics: list[str] = []

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from fleets import GUARDED, PER_POD, Fleet, scraped
-from floors import Open, Shop, annotations, autoscaler
+from floors import Open, Shop
 
-from tightship_e2e.credentials import Authority
 from tightship_e2e.exporter import Exporter
-from tightship_e2e.fault_proxy import Proxy
-from tightship_e2e.faults import Plan, Verbatim, always, demanding
 from tightship_e2e.prometheus import SLOW, Prometheus
+from tightship_testkit.credentials import Authority
+from tightship_testkit.fault_proxy import Proxy
+from tightship_testkit.faults import Plan, Verbatim, always, demanding
+from tightship_testkit.floors import autoscaler, hpa_annotations
 
 INTERVAL = 1.0
 
@@ -156,7 +157,7 @@ def test_a_server_that_is_slow_or_hangs_holds_up_nobody_who_asks_another(
             slow.pause()
             for name in crowd:
                 query = {**on_slow, "prometheus_query": f"sum(load) # {name}"}
-                await on.api.create(autoscaler(name, 8, 30, annotations(**query)))
+                await on.api.create(autoscaler(name, 8, 30, hpa_annotations(**query)))
             await fleet.until_told({"crowd-1": "TimedOut", "behind": "TimedOut"})
 
             async def asked() -> float:

@@ -23,7 +23,16 @@ from dockerfile import ROOT, commands
 from packaging.requirements import Requirement
 
 PACKAGES = {"hpa-scaler": "hpa_scaler", "node-compactor": "node_compactor", "node-refiner": "node_refiner"}
-FOREIGN = ("tightship_simulator", "tightship_e2e", "pytest", "hypothesis", "hatchling", "pip", "setuptools")
+FOREIGN = (
+    "tightship_simulator",
+    "tightship_testkit",
+    "tightship_e2e",
+    "pytest",
+    "hypothesis",
+    "hatchling",
+    "pip",
+    "setuptools",
+)
 COMMANDS = {"plan", "explain", "run", "version"}
 AT_MOST = 256 * 2**20
 """Bytes of an environment: what the lock names is some 170 MiB, its byte-code some 45."""

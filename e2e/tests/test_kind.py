@@ -20,9 +20,7 @@ from dockerfile import ROOT
 from neighbours import node
 
 from tightship.kube.credentials import Access
-from tightship_e2e import Client, ControlPlane, binaries
-from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import wait_for
+from tightship_e2e import ControlPlane, binaries
 from tightship_e2e.components import AUDIT_POLICY
 from tightship_e2e.names import NAMESPACES
 from tightship_e2e.options import KIND_CLUSTER
@@ -32,6 +30,8 @@ from tightship_e2e.providers.kind import KindProvider, Machines, on_kind
 from tightship_e2e.providers.pools import Pools
 from tightship_e2e.providers.protocol import UnavailableError
 from tightship_e2e.providers.remote import ENDS, Cluster, Images
+from tightship_testkit.client import Client, wait_for
+from tightship_testkit.manifests import POOL
 
 DEADLINE = 60.0
 IMAGES = Images("ghcr.io/somebody", "e2e", "Never")

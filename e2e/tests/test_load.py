@@ -8,12 +8,12 @@ import os
 from pathlib import Path
 
 import pytest
-from clusters import as_list, budget, node, owner, pod, replicas
 
-from tightship_e2e import Client, ControlPlane, load, reset, settle, wait_for
-from tightship_e2e.client import Json
+from tightship_e2e import ControlPlane, load, reset, settle
 from tightship_e2e.draining import cordon
 from tightship_e2e.owners import OWNER_LABEL
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.manifests import as_list, budget, node, owner, pod, replicas
 
 NODES = [f"n{i}" for i in range(8)]
 DEADLINE = 120.0

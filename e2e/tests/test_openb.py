@@ -15,9 +15,9 @@ import pytest
 from node_refiner.deciding import decide
 from node_refiner.settings import RefinerSettings
 from tightship.plan import STRATEGIES, Placement, make_plan
-from tightship_e2e.client import Json
-from tightship_e2e.judging import NOW, judge, plain, snapshot_of
 from tightship_simulator import check
+from tightship_testkit.client import Json
+from tightship_testkit.planning import NOW, judge, plain, snapshot_of
 
 FILE = "openb_cluster.json.gz"
 SHUFFLES = 3

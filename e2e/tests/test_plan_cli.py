@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clusters import node
-
 from tightship.kube.resources import RESOURCES
-from tightship_e2e import Client, ControlPlane, settle
+from tightship_e2e import ControlPlane, settle
 from tightship_e2e.binaries import environment, find
-from tightship_e2e.client import Json, wait_for
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.manifests import node
 
 NOW = "2030-01-01T00:00:00Z"
 KINDS = ",".join(resource.qualified for resource in RESOURCES)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tightship_e2e.processes import Processes, ServerError
+from tightship_testkit.processes import Processes, ServerError
 
 DEADLINE = 60.0
 THREADS = 8

@@ -18,14 +18,14 @@ import pytest
 from parents import leaves_nothing
 
 from tightship_e2e import binaries
-from tightship_e2e.client import Json, wait_for
-from tightship_e2e.credentials import Authority
 from tightship_e2e.exporter import Exporter, growing
-from tightship_e2e.fault_proxy import Proxy
-from tightship_e2e.faults import Fault, Hang, ResetMidAnswer, Slow, Verbatim, always, demanding
 from tightship_e2e.plugin import require_programs
-from tightship_e2e.processes import ServerError
 from tightship_e2e.prometheus import SLOW, Prometheus, failure, success
+from tightship_testkit.client import Json, wait_for
+from tightship_testkit.credentials import Authority
+from tightship_testkit.fault_proxy import Proxy
+from tightship_testkit.faults import Fault, Hang, ResetMidAnswer, Slow, Verbatim, always, demanding
+from tightship_testkit.processes import ServerError
 
 INTERVAL = 0.2
 DEADLINE = 60.0

@@ -18,9 +18,9 @@ from tightship.kube.connection import connect
 from tightship.kube.errors import AccessDenied
 from tightship.kube.files import parse
 from tightship.kube.resources import RESOURCES
-from tightship_e2e import Client, ControlPlane, settle
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.client import Json, wait_for
+from tightship_e2e import ControlPlane, settle
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import Client, Json, wait_for
 
 DEADLINE = 120.0
 PERMISSIONS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 import pytest
-from drains import Run, Site, all_ready, removing
-from refining import ALONE, CLOCKS, HOUR, entered, given_back, quick, refuse, relent, two_to_spare
+from drains import Run, Site
 
 from tightship_e2e import ControlPlane
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.invariants import claims_made, evictions_by, node_writes
-from tightship_e2e.replica import REFINER
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.drains import all_ready, removing
+from tightship_testkit.invariants import claims_made, evictions_by, node_writes
+from tightship_testkit.refining import ALONE, CLOCKS, HOUR, entered, given_back, quick, refuse, relent, two_to_spare
+from tightship_testkit.replica import REFINER
 
 Pause = Callable[[Site], Awaitable[float]]
 """Waits until a pause has begun, and returns since when it counts, in seconds since 1970."""

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from clusters import as_list, node, replicas
-from drains import Run, Site, all_ready, removing
-from refining import (
+from drains import Run, Site
+
+from tightship_e2e import ControlPlane
+from tightship_testkit.client import wait_for
+from tightship_testkit.drains import all_ready, removing
+from tightship_testkit.faults import Call, Fault
+from tightship_testkit.invariants import (
+    STEERING,
+    claims_made,
+    drain,
+    evictions_by,
+    forbidden,
+    most_in_drain,
+    mutating,
+    node_writes,
+    taints,
+)
+from tightship_testkit.manifests import as_list, node, replicas
+from tightship_testkit.refining import (
     ALONE,
     CLOCKS,
-    HALF_FULL,
     HOUR,
     entered,
     given_back,
@@ -25,28 +41,10 @@ from refining import (
     slow,
     two_to_spare,
 )
+from tightship_testkit.replica import NAMESPACE, REFINER, Replica, lease
 
-from tightship_e2e import ControlPlane
-from tightship_e2e.client import wait_for
-from tightship_e2e.faults import Call, Fault
-from tightship_e2e.invariants import (
-    STEERING,
-    claims_made,
-    drain,
-    evictions_by,
-    forbidden,
-    most_in_drain,
-    mutating,
-    node_writes,
-    taints,
-)
-from tightship_e2e.replica import (
-    NAMESPACE,
-    REFINER,
-    Replica,
-    lease,
-)
-
+HALF_FULL = Path(__file__).resolve().parents[2] / "docs" / "examples" / "half-full.yaml"
+"""The documentation's example: four nodes, half of the CPU of each requested, and a budget over all pods."""
 CLUSTER = "excess_nodes non_tainted_nodes nodes pods cpu_utilization memory_utilization unschedulable_nodes"
 NODES = "cordoned drained uncordoned"
 OLD_NAMES = [f"node_refiner_cluster_{each}" for each in CLUSTER.split()] + [

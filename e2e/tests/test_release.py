@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, RELEASE, SYSTEM, UNGUARDED, Live, Town, scaled
-from floors import HPA, SHOP, annotations
 
-from tightship_e2e.client import Json
 from tightship_e2e.helm import HelmError
-from tightship_e2e.invariants import claims_made, drain, forbidden, node_writes
+from tightship_e2e.names import SHOP
 from tightship_e2e.providers import Values
+from tightship_testkit.client import Json
+from tightship_testkit.floors import HPA, hpa_annotations
+from tightship_testkit.invariants import claims_made, drain, forbidden, node_writes
 
 ODD = "a\"b'c: {{ .Release.Name }} #\n\\ ü $(NOTHING) - null"
 """No YAML, no template, no shell, and no reference to a variable."""
@@ -177,7 +178,7 @@ def test_each_chart_does_its_work_alone(in_town: Live, controller: str) -> None:
 
 def test_an_hpa_scaler_of_one_namespace_has_no_rights_elsewhere(in_town: Live) -> None:
     async def work(on: Town) -> None:
-        notes = annotations(minimum_replicas=3)
+        notes = hpa_annotations(minimum_replicas=3)
         elsewhere = scaled("stranger", 1, 9, notes)
         elsewhere["metadata"]["namespace"] = "default"
         await on.api.create(elsewhere)

@@ -14,10 +14,10 @@ import pytest
 from tightship import quantity
 from tightship.objects import Pod, decode
 from tightship.quantity import QuantityError
-from tightship_e2e import Client, ControlPlane
-from tightship_e2e.client import Json, wait_for
+from tightship_e2e import ControlPlane
 from tightship_e2e.draining import DEADLINE, scheduler_rests
 from tightship_simulator import amounts
+from tightship_testkit.client import Client, Json, wait_for
 
 CARD = "example.com/card"
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from rights import documented, grant, granted, used
 
-from tightship_e2e import Client, ControlPlane
-from tightship_e2e.audit import AuditEvent
+from tightship_e2e import ControlPlane
 from tightship_e2e.autoscaler import off_peak
-from tightship_e2e.client import wait_for
 from tightship_e2e.load import load
-from tightship_e2e.replica import COMPACTOR, LEASES, QUICK, QUICK_REFINER, REFINER, Program, Settings, configure
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import Client, wait_for
+from tightship_testkit.replica import COMPACTOR, LEASES, QUICK, QUICK_REFINER, REFINER, Program, Settings, configure
 
 DEADLINE = 120.0
 

@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from clusters import as_list, budget, replicas
-from drains import SETTINGS, Run, Site, all_ready, removing, spare
+from drains import Run, Site
 
 from tightship_e2e import ControlPlane, settle
-from tightship_e2e.client import Client, Json, wait_for
-from tightship_e2e.invariants import STARTUP
-from tightship_e2e.replica import COMPACTOR, QUICK_REFINER, REFINER, Program, Replica, Settings
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.drains import SETTINGS, all_ready, removing, spare
+from tightship_testkit.invariants import STARTUP
+from tightship_testkit.manifests import as_list, budget, replicas
+from tightship_testkit.replica import COMPACTOR, QUICK_REFINER, REFINER, Program, Replica, Settings
 
 NAMESPACE, NAME = "shop", "store"
 NEEDED = "ScaleUpNeedsNode"

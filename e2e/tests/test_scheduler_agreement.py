@@ -19,8 +19,7 @@ from tightship.cluster import Budgets
 from tightship.disruption import DisruptionLedger
 from tightship.plan import STRATEGIES, Planner, Removal, Strategy, make_plan
 from tightship.reasons import Reason
-from tightship_e2e import Client, ControlPlane, wait_for
-from tightship_e2e.client import Items, Json
+from tightship_e2e import ControlPlane
 from tightship_e2e.draining import (
     DEADLINE,
     TALLY,
@@ -34,9 +33,10 @@ from tightship_e2e.draining import (
     settled,
     uncordon,
 )
-from tightship_e2e.judging import judge, snapshot_of
 from tightship_simulator import World, random_cluster
 from tightship_simulator.checker import place_all
+from tightship_testkit.client import Client, Items, Json, wait_for
+from tightship_testkit.planning import judge, snapshot_of
 
 HOLD = "e2e.tightship.dev/hold"
 NO_PLACE = {Reason.NO_PLACE, Reason.NO_PLACE_TOGETHER}

@@ -9,8 +9,7 @@ import asyncio
 
 import pytest
 
-from tightship_e2e import Client, ControlPlane, wait_for
-from tightship_e2e.client import Json
+from tightship_e2e import ControlPlane
 from tightship_e2e.draining import (
     DEADLINE,
     begin,
@@ -23,6 +22,7 @@ from tightship_e2e.draining import (
     unbound,
 )
 from tightship_simulator import World, small
+from tightship_testkit.client import Client, Json, wait_for
 
 
 @pytest.mark.parametrize(

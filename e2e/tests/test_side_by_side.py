@@ -7,14 +7,14 @@ import time
 
 import msgspec
 import pytest
-from drains import Run, Site, all_ready, removing
-from refining import quick
+from drains import Run, Site
 
 from tightship_e2e import ControlPlane
-from tightship_e2e.audit import AuditEvent, ObjectRef, ResponseStatus, User
 from tightship_e2e.autoscaler import off_peak
-from tightship_e2e.client import Json, wait_for
-from tightship_e2e.invariants import (
+from tightship_testkit.audit import AuditEvent, ObjectRef, ResponseStatus, User
+from tightship_testkit.client import Json, wait_for
+from tightship_testkit.drains import all_ready, removing
+from tightship_testkit.invariants import (
     ANNOTATION,
     STEERING,
     TAINT,
@@ -24,7 +24,8 @@ from tightship_e2e.invariants import (
     node_writes,
     quarrels,
 )
-from tightship_e2e.replica import COMPACTOR, QUICK, REFINER, new_team
+from tightship_testkit.refining import quick
+from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, new_team
 
 BOTH = {COMPACTOR.user: COMPACTOR.name, REFINER.user: REFINER.name}
 

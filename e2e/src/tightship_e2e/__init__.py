@@ -1,17 +1,13 @@
 """A real Kubernetes control plane as plain processes, and what loads a cluster into it."""
 
-from tightship_e2e.client import ApiError, Client, wait_for
 from tightship_e2e.load import LoadReport, load
 from tightship_e2e.plane import ControlPlane, PlaneError
 from tightship_e2e.reset import reset
 
 __all__ = [
-    "ApiError",
-    "Client",
     "ControlPlane",
     "LoadReport",
     "PlaneError",
     "load",
     "reset",
-    "wait_for",
 ]

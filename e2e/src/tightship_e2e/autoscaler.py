@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from tightship_e2e.client import Json
+from tightship_testkit.client import Json
+from tightship_testkit.manifests import POOL
 
-POOL = "cloud.google.com/gke-nodepool"
 NAMESPACE = "shop"
 CPU = 4000  # allocatable milli-CPU of each node
 MEMORY = 2  # MiB requested with each milli-CPU; half of what a node has, so that CPU decides

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tightship_e2e import credentials
-from tightship_simulator import ports
+from tightship_testkit import credentials
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
@@ -75,11 +74,6 @@ class Layout:
     @property
     def audit_log(self) -> Path:
         return self.data_dir / "audit.log"
-
-
-def free_ports(*names: str) -> dict[str, int]:
-    """A free port on 127.0.0.1 per name, for what is started on it later: see :func:`ports.free_ports`."""
-    return dict(zip(names, ports.free_ports(len(names)), strict=True))
 
 
 def write_files(layout: Layout) -> None:

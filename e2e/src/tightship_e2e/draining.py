@@ -7,13 +7,13 @@ import ssl
 import urllib.request
 from collections import Counter
 
-from tightship_e2e.client import Client, Items, Json, wait_for
 from tightship_e2e.load import load
 from tightship_e2e.plane import ControlPlane
 from tightship_e2e.reset import reset
 from tightship_simulator import World
 from tightship_simulator.random_clusters import NEVER
 from tightship_simulator.world import CORDON, DRAINING
+from tightship_testkit.client import Client, Items, Json, wait_for
 
 DEADLINE = 120.0
 """Seconds for one condition; the scheduler tries a pod again after at most two."""

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from tightship_e2e.components import free_ports
+from tightship_testkit.ports import free_ports
 
 Value: TypeAlias = float | Callable[[], float]
 Labels: TypeAlias = tuple[tuple[str, str], ...]

@@ -17,8 +17,8 @@ from typing import Self
 
 from aiohttp import web
 
-from tightship_e2e.client import Client, Json, wait_for
-from tightship_e2e.credentials import Authority
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.credentials import Authority
 
 GROUP, VERSION = "external.metrics.k8s.io", "v1beta1"
 PATH = f"/apis/{GROUP}/{VERSION}"

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tightship_e2e import owners, priorities, settle
-from tightship_e2e.client import RESOURCES, ApiError, Client, Json, wait_while
 from tightship_e2e.owners import Key, Owner
 from tightship_e2e.selectors import matches
 from tightship_e2e.source import Source, clean, clean_node, clean_pod, read
+from tightship_testkit.client import RESOURCES, ApiError, Client, Json, wait_while
 
 # Kinds that are loaded as they are, beside nodes, pods, their owners and budgets.
 PLAIN = (

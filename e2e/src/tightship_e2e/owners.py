@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tightship_e2e.client import RESOURCES, Json
 from tightship_e2e.selectors import matches
 from tightship_e2e.source import clean
+from tightship_testkit.client import RESOURCES, Json
 
 OWNER_LABEL = "e2e.tightship.dev/owner"
 KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job")

@@ -16,10 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tightship_e2e import audit, binaries, components, credentials
-from tightship_e2e.client import Client
+from tightship_e2e import binaries, components
 from tightship_e2e.components import COMPONENTS, Layout
-from tightship_e2e.processes import TAIL, Processes, ServerError
+from tightship_testkit import audit, credentials
+from tightship_testkit.client import Client
+from tightship_testkit.ports import free_ports
+from tightship_testkit.processes import TAIL, Processes, ServerError
 
 T = TypeVar("T")
 
@@ -144,7 +146,7 @@ class ControlPlane:
     def _start_once(self) -> None:
         self._processes.open()
         data_dir = self._processes.data_dir
-        ports = components.free_ports("etcd-peer", *self.components)
+        ports = free_ports("etcd-peer", *self.components)
         self._audit_offset = 0
         self._layout = Layout(data_dir, secrets.token_hex(16), ports, self._audit)
         components.write_files(self._layout)

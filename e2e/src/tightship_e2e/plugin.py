@@ -1,23 +1,19 @@
-"""pytest fixtures: `pytest_plugins = ["tightship_e2e.plugin"]` in a conftest.py."""
+"""What pytest needs for tests on a control plane: options, fixtures, and skips where something is not built."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from tightship_e2e import binaries, options
-from tightship_e2e.browser import browser
 from tightship_e2e.components import COMPONENTS
 from tightship_e2e.draining import TALLY
 from tightship_e2e.plane import ControlPlane
+from tightship_e2e.real_cluster import RealCluster
 from tightship_e2e.reset import reset
-
-# How long an example takes says nothing of the property, and on a busy machine much of the machine.
-settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,4 +83,21 @@ def empty_plane(control_plane: ControlPlane) -> ControlPlane:
     return control_plane
 
 
-__all__ = ["browser", "control_plane", "empty_plane", "require_binaries", "require_programs"]
+@pytest.fixture(scope="session")
+def real_cluster(control_plane: ControlPlane) -> RealCluster:
+    """The session's control plane, for tests of packages that know only its API."""
+    return RealCluster(control_plane)
+
+
+@pytest.fixture(scope="session")
+def built_program() -> Callable[[str], Path]:
+    """Where a program of the control plane's is; without it the test is skipped."""
+
+    def find(name: str) -> Path:
+        require_programs(name)
+        return binaries.find(name)[name]
+
+    return find
+
+
+__all__ = ["control_plane", "empty_plane", "require_binaries", "require_programs"]

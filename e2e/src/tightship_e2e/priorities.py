@@ -6,8 +6,8 @@ pod whose class is absent, or has another value by now, gets a class made for it
 
 from __future__ import annotations
 
-from tightship_e2e.client import Json
 from tightship_e2e.source import clean
+from tightship_testkit.client import Json
 
 BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 PREEMPTS = "PreemptLowerPriority"

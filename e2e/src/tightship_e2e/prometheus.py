@@ -47,10 +47,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from tightship_e2e import binaries, components
-from tightship_e2e.client import Json
-from tightship_e2e.faults import Verbatim
-from tightship_e2e.processes import Processes, ServerError
+from tightship_e2e import binaries
+from tightship_testkit.client import Json
+from tightship_testkit.faults import Verbatim
+from tightship_testkit.ports import free_ports
+from tightship_testkit.processes import Processes, ServerError
 
 NAME = "prometheus"
 START_DEADLINE = 120.0  # seconds until it is ready, on a busy machine
@@ -232,7 +233,7 @@ class Prometheus:
         keeps_port = bool(self.port)
         while True:
             if not keeps_port:
-                self.port = components.free_ports(NAME)[NAME]
+                self.port = free_ports(NAME)[NAME]
             self._processes.spawn(NAME, [str(program), *self._arguments()])
             try:
                 self._wait_until(self._ready, until - time.monotonic(), "Prometheus", watched=(NAME,))

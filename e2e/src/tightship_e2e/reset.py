@@ -7,9 +7,9 @@ from collections.abc import Collection
 from functools import partial
 
 from tightship_e2e import settle
-from tightship_e2e.client import ApiError, Client, Json, Propagation, wait_for
 from tightship_e2e.load import SYSTEM
 from tightship_e2e.owners import KINDS
+from tightship_testkit.client import ApiError, Client, Json, Propagation, wait_for
 
 DEADLINE = 120.0  # seconds
 

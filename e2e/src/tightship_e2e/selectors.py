@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tightship_e2e.client import Json
+from tightship_testkit.client import Json
 
 
 def matches(selector: Json | None, labels: Mapping[str, str]) -> bool:

@@ -12,7 +12,7 @@ import asyncio
 import secrets
 from collections.abc import Iterable, Mapping
 
-from tightship_e2e.client import RESOURCES, ApiError, Client, Json, wait_for
+from tightship_testkit.client import RESOURCES, ApiError, Client, Json, wait_for
 
 NAMESPACE = "tightship-e2e"
 DEADLINE = 120.0  # seconds; the controller-manager may have much to catch up with

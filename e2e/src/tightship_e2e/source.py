@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from tightship_e2e.client import Json
+from tightship_testkit.client import Json
 
 Source = Mapping[str, object] | Sequence[Json] | str | Path
 

@@ -10,7 +10,7 @@ from tightship.cluster import Snapshot
 from tightship.disruption import Charge, DisruptionLedger, RenewedLedger
 from tightship.objects import ObjectError
 from tightship.reasons import Reason
-from tightship_e2e.making import budget, controller, node, pod, pod_of, snapshot, state_of, workload
+from tightship_testkit.builders import budget, controller, node, pod, pod_of, snapshot, state_of, workload
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ import pytest
 from tightship.disruption import DisruptionLedger
 from tightship.evictability import SWITCHABLE, Evictability, EvictionRules, Fate, Verdict, stuck
 from tightship.reasons import Reason
-from tightship_e2e.making import DAY, NOW, budget, controller, node, pod, pod_of, state_of, workload
+from tightship_testkit.builders import DAY, NOW, budget, controller, node, pod, pod_of, state_of, workload
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tightship.nodes import SWITCHABLE, NodeRules, SeedState, drain_record, draining, judge_node, seed_state
 from tightship.reasons import Reason
-from tightship_e2e.making import NOW, node, snapshot, when
+from tightship_testkit.builders import NOW, node, snapshot, when
 
 Json = dict[str, Any]
 

@@ -9,9 +9,9 @@ from tightship.disruption import DisruptionLedger
 from tightship.placement import Space
 from tightship.plan import Placement, Planner
 from tightship.reasons import Reason, Refusal
-from tightship_e2e.judging import judge, snapshot_of
 from tightship_simulator import small
 from tightship_simulator.small import Json
+from tightship_testkit.planning import judge, snapshot_of
 
 
 def refusals(cluster: Json, node: str, placement: Placement = "possible") -> list[Refusal]:

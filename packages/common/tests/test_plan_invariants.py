@@ -13,8 +13,8 @@ from tightship.disruption import DisruptionLedger
 from tightship.placement import Space
 from tightship.plan import STRATEGIES, Candidate, Placement, Planner, make_plan
 from tightship.reasons import Reason, Refusal
-from tightship_e2e.judging import Json, judge, plain, snapshot_of
 from tightship_simulator import World, check, random_cluster
+from tightship_testkit.planning import Json, judge, plain, snapshot_of
 
 SEEDS = st.integers(min_value=0, max_value=10**9)
 KINDS_OF_PLAN = st.tuples(st.sampled_from(sorted(STRATEGIES)), st.sampled_from(["possible", "likely", "certain"]))

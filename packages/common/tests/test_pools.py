@@ -6,7 +6,7 @@ import pytest
 
 from tightship.objects import Node
 from tightship.pools import KNOWN_POOL_LABELS, NO_POOL, pool_of
-from tightship_e2e.making import node, snapshot
+from tightship_testkit.builders import node, snapshot
 
 MACHINE_SET = {"cluster.x-k8s.io/owner-kind": "MachineSet", "cluster.x-k8s.io/owner-name": "workers-6d8f7"}
 

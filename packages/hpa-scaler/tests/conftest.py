@@ -9,8 +9,8 @@ import pytest
 
 from hpa_scaler.cli import command
 from hpa_scaler.run_settings import PROGRAM
-from tightship_e2e import commands
-from tightship_e2e.commands import Outcome
+from tightship_testkit import commands
+from tightship_testkit.commands import Outcome
 
 DATA = Path(__file__).parent / "data"
 

@@ -26,8 +26,8 @@ from tightship.report import Generator, SettingsView, Source, Terminal
 from tightship.report.html.model import Chart, Page, Scale
 from tightship.report.html.page import render_page
 from tightship.settings.standing import Standing, deleted, refused
-from tightship_e2e.accessibility import assert_accessible
-from tightship_e2e.browser import opened
+from tightship_testkit.accessibility import assert_accessible
+from tightship_testkit.browser import opened
 
 ROWS = ".listing > tbody > tr"
 HOSTILE = "<script>pwned=1</script>\"' \u2028\u202e"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from node_compactor.cli import COMMAND
-from tightship_e2e import commands
-from tightship_e2e.commands import Outcome
+from tightship_testkit import commands
+from tightship_testkit.commands import Outcome
 
 DATA = Path(__file__).parent / "data"
 

@@ -1,7 +1,7 @@
 """The compactor's golden cluster: every reason it can give is the answer for some node, under the one configuration
 beside it.
 
-``python golden_cluster.py`` writes the files in ``golden/``; see :mod:`tightship_e2e.golden`.
+``python golden_cluster.py`` writes the files in ``golden/``; see :mod:`tightship_testkit.golden`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tightship.reasons import Reason
-from tightship_e2e import golden
-from tightship_e2e.golden import Golden, Json, ago
+from tightship_testkit import golden
+from tightship_testkit.golden import Golden, Json, ago
 
 FOLDER = Path(__file__).parent / "golden"
 

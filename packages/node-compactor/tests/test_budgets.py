@@ -10,7 +10,7 @@ from node_compactor.deciding import decide
 from node_compactor.settings import load_settings
 from tightship.drain.claims import Claim
 from tightship.reasons import Refusal
-from tightship_e2e.making import NOW, node, snapshot
+from tightship_testkit.builders import NOW, node, snapshot
 
 Json = dict[str, Any]
 CLUSTER = snapshot(*(node(f"{pool}{n}", labels={"nodepool": pool}) for pool in "ab" for n in range(1, 5)))

@@ -20,7 +20,7 @@ from node_compactor.options import FLAGS
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.settings.loading import wire_keys
 from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
-from tightship_e2e import commands
+from tightship_testkit import commands
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "plan-output.md"
 

@@ -17,7 +17,7 @@ from tightship.evictability import ENDS_BY_ITSELF
 from tightship.plan import STRATEGIES, PerPool, Plan, make_plan
 from tightship.reasons import Reason
 from tightship.settings.loading import SettingsError
-from tightship_e2e.making import NOW, budget, controller, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 OPEN: Json = {

@@ -19,7 +19,7 @@ from tightship.reasons import RUNNING_ONLY, Reason
 from tightship.report import Generator, SettingsView, Source
 from tightship.report.build import plan_document
 from tightship.report.inputs import Inputs
-from tightship_e2e.golden import REFINERS, Folder, refusals_of, removals_of
+from tightship_testkit.golden import REFINERS, Folder, refusals_of, removals_of
 
 HERE = Path(__file__).parent
 GOLDEN = Folder(HERE / "golden")

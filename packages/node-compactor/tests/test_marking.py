@@ -13,7 +13,7 @@ from node_compactor.policy import Marks, Policy
 from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record, encode_record
-from tightship_e2e.making import NOW, node, pod, snapshot, when, workload
+from tightship_testkit.builders import NOW, node, pod, snapshot, when, workload
 
 Json = dict[str, Any]
 

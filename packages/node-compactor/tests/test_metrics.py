@@ -14,7 +14,7 @@ from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.observability.metrics import render
-from tightship_e2e.making import NOW, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 OLD = "estafette_node_compactor_"

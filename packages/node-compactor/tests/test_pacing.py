@@ -12,7 +12,7 @@ from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
 from tightship.drain_record import Finished
 from tightship.reasons import Reason
-from tightship_e2e.making import DAY, NOW, node, snapshot
+from tightship_testkit.builders import DAY, NOW, node, snapshot
 
 Json = dict[str, Any]
 

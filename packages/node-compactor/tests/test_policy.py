@@ -14,7 +14,7 @@ from tightship.cluster import Snapshot
 from tightship.objects import ObjectError
 from tightship.plan import STRATEGIES, Plan, make_plan
 from tightship.reasons import Reason
-from tightship_e2e.making import DAY, NOW, autoscaler, controller, node, pod, snapshot, state_of, when, workload
+from tightship_testkit.builders import DAY, NOW, autoscaler, controller, node, pod, snapshot, state_of, when, workload
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ from node_compactor.policy import CONTROLLER, Marks, Policy
 from node_compactor.settings import load_settings
 from tightship.consolidation.steering import CANDIDATE, EFFECT
 from tightship.plan import STRATEGIES, make_plan
-from tightship_e2e.making import NOW, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 OURS = {"key": CANDIDATE, "value": CONTROLLER, "effect": EFFECT}

@@ -12,8 +12,8 @@ import pytest
 
 from node_refiner.cli import COMMAND
 from node_refiner.configuration import PREFIX
-from tightship_e2e import commands
-from tightship_e2e.commands import Outcome
+from tightship_testkit import commands
+from tightship_testkit.commands import Outcome
 
 CLUSTER = Path(__file__).parents[2] / "node-compactor" / "tests" / "data" / "cluster.yaml"
 """The cluster on which node-compactor's outputs are shown: both commands tell of the same nodes."""

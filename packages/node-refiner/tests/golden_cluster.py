@@ -1,6 +1,6 @@
 """The refiner's golden cluster: every reason it gives is the answer for some node, by the one configuration beside it.
 
-``python golden_cluster.py`` writes the files in ``golden/``; see :mod:`tightship_e2e.golden`.
+``python golden_cluster.py`` writes the files in ``golden/``; see :mod:`tightship_testkit.golden`.
 
 Eight nodes could go, the last one when a budget has been renewed. Their plan is ended three times, one turn after the
 other: after four nodes by its length, then by the minimum of nodes, then by the threshold.
@@ -12,8 +12,8 @@ import json
 from pathlib import Path
 
 from tightship.reasons import Reason
-from tightship_e2e import golden
-from tightship_e2e.golden import Golden, Json
+from tightship_testkit import golden
+from tightship_testkit.golden import Golden, Json
 
 FOLDER = Path(__file__).parent / "golden"
 

@@ -17,8 +17,8 @@ from node_refiner.describing import summarize, wire
 from node_refiner.options import FLAGS, flags_of
 from node_refiner.settings import RefinerSettings
 from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
-from tightship_e2e import commands
-from tightship_e2e.making import budget, node, pod, workload
+from tightship_testkit import commands
+from tightship_testkit.builders import budget, node, pod, workload
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 

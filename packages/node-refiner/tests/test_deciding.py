@@ -13,7 +13,7 @@ from node_refiner.deciding import Decision, decide
 from node_refiner.settings import RefinerSettings
 from tightship.objects import ObjectError
 from tightship.reasons import Reason, Refusal
-from tightship_e2e.making import DAY, NOW, autoscaler, budget, controller, node, pod, snapshot, state_of, workload
+from tightship_testkit.builders import DAY, NOW, autoscaler, budget, controller, node, pod, snapshot, state_of, workload
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from node_refiner.excess import Excess, count, is_counted
 from node_refiner.facts import NodeFacts
 from node_refiner.policy import Policy
 from node_refiner.settings import RefinerSettings
-from tightship_e2e.making import NOW, controller, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 

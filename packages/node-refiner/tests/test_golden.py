@@ -15,7 +15,7 @@ from tightship.demand import with_starting
 from tightship.kube.files import read_file
 from tightship.plan import Plan, make_plan
 from tightship.reasons import RUNNING_ONLY, Reason
-from tightship_e2e.golden import COMPACTORS, Folder, refusals_of, removals_of
+from tightship_testkit.golden import COMPACTORS, Folder, refusals_of, removals_of
 
 HERE = Path(__file__).parent
 GOLDEN = Folder(HERE / "golden")

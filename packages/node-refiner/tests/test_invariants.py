@@ -15,8 +15,8 @@ from node_refiner.policy import Policy
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.plan import make_plan
-from tightship_e2e.judging import NOW, plain, snapshot_of
 from tightship_simulator import check, random_cluster
+from tightship_testkit.planning import NOW, plain, snapshot_of
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from node_refiner.settings import RefinerSettings
 from tightship.drain.news import News, Told
 from tightship.drain_record import DrainRecord, Phase
 from tightship.observability.metrics import render
-from tightship_e2e.making import NOW, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 NAMES = {
     "node_refiner_cluster_excess_nodes",

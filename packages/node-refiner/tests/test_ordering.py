@@ -12,7 +12,7 @@ from node_refiner.policy import Policy
 from node_refiner.settings import RefinerSettings
 from tightship.disruption import DisruptionLedger
 from tightship.plan import Planner
-from tightship_e2e.making import NOW, budget, controller, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from node_refiner.pacing import cooling
 from node_refiner.settings import RefinerSettings
 from tightship.drain_record import Finished
 from tightship.reasons import Reason, Refusal
-from tightship_e2e.making import DAY, NOW, node, snapshot, when
+from tightship_testkit.builders import DAY, NOW, node, snapshot, when
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from tightship.consolidation.status import Situation, show
 from tightship.drain.claims import Claim
 from tightship.reasons import Reason
 from tightship.report import Generator
-from tightship_e2e.making import NOW, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 
 def decided(nodes: int = 5, **settings: Any) -> Decision:

@@ -8,13 +8,12 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tightship.kube.connection import Connection, connect
-from tightship_e2e import Client, ControlPlane, settle
-from tightship_e2e.client import RESOURCES, wait_for
 from tightship_simulator.api.store import Store
 from tightship_simulator.serve import EmbeddedCluster
+from tightship_testkit.client import RESOURCES, Client, wait_for
 
 Json = dict[str, Any]
 
@@ -24,6 +23,21 @@ PHASE = "e2e.tightship.dev/phase"
 SUFFIX = 8
 HISTORY = 200
 """Changes that the embedded cluster remembers here: few enough for a test to outrun."""
+
+
+class RealCluster(Protocol):
+    """What is asked of a real cluster besides its API."""
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    def client(self) -> Client: ...
+
+    def paused_budgets(self) -> AbstractContextManager[None]: ...
+
+    async def attended(self, client: Client, node: str) -> None: ...
+
+    async def forget(self, version: str) -> None: ...
 
 
 class Api:
@@ -37,6 +51,7 @@ class Api:
         kubeconfig: Path,
         paused: Callable[[], AbstractContextManager[None]],
         forget: Callable[[], Awaitable[None]],
+        attended: Callable[[str], Awaitable[None]],
     ) -> None:
         self.name = name
         self.client = client
@@ -44,6 +59,7 @@ class Api:
         self.kubeconfig = kubeconfig
         self.paused_budgets = paused
         self.forget = forget
+        self._attended = attended
         self.namespace = unique("contract")
         self.nodes: list[str] = []
 
@@ -62,8 +78,7 @@ class Api:
         meta = {"name": name, "labels": {"kubernetes.io/hostname": name}}
         await self.client.create({"kind": "Node", "metadata": meta, "spec": spec, "status": status})
         self.nodes.append(name)
-        if self.name == "controlplane":
-            await settle.attended(self.client, name)
+        await self._attended(name)
         return name
 
     async def pod(
@@ -180,7 +195,10 @@ async def embedded(tmp_path: Path) -> AsyncIterator[Api]:
                             "ConfigMap", "busy", "default", lambda each, data=data: each.update(data=data)
                         )
 
-                api = Api("embedded", client, connection, kubeconfig, paused, forget)
+                async def attended(_: str) -> None:
+                    """Kubelets attend to every node at once."""
+
+                api = Api("embedded", client, connection, kubeconfig, paused, forget, attended)
                 await client.create({"kind": "Namespace", "metadata": {"name": api.namespace}})
                 yield api
         finally:
@@ -190,26 +208,21 @@ async def embedded(tmp_path: Path) -> AsyncIterator[Api]:
 
 
 @asynccontextmanager
-async def controlplane(plane: ControlPlane) -> AsyncIterator[Api]:
-    async with plane.client() as client, await connect(plane.kubeconfig) as connection:
-
-        @contextmanager
-        def paused() -> Iterator[None]:
-            with plane.paused("kube-controller-manager"):
-                yield
+async def controlplane(cluster: RealCluster) -> AsyncIterator[Api]:
+    async with cluster.client() as client, await connect(cluster.kubeconfig) as connection:
 
         async def forget() -> None:
-            """Let etcd forget all versions but the present one, and the API server what it has in memory."""
+            """Let the cluster forget all versions but the present one."""
             busy = await client.create(
                 {"kind": "ConfigMap", "metadata": {"name": unique("busy"), "namespace": api.namespace}}
             )
-            origin = f"http://127.0.0.1:{plane.layout.ports['etcd']}"
-            async with Client(origin, {}, None) as etcd:
-                body = {"revision": busy["metadata"]["resourceVersion"], "physical": True}
-                await etcd.call("POST", "/v3/kv/compaction", body=body)
-            await asyncio.to_thread(plane.restart, "kube-apiserver")
+            await cluster.forget(busy["metadata"]["resourceVersion"])
 
-        api = Api("controlplane", client, connection, plane.kubeconfig, paused, forget)
+        async def attended(node: str) -> None:
+            await cluster.attended(client, node)
+
+        paused = cluster.paused_budgets
+        api = Api("controlplane", client, connection, cluster.kubeconfig, paused, forget, attended)
         await client.create({"kind": "Namespace", "metadata": {"name": api.namespace}})
         try:
             yield api

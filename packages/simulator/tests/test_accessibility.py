@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser
-from refining import quick
 from yard import cluster, ground, stall
 
-from tightship_e2e.accessibility import MORE, TAGS, assert_accessible, assert_accessible_in_every_way
-from tightship_e2e.browser import opened
-from tightship_e2e.replica import COMPACTOR, QUICK, REFINER, Program, Replica, Settings
 from tightship_simulator.generate import off_peak_cluster
+from tightship_testkit.accessibility import MORE, TAGS, assert_accessible, assert_accessible_in_every_way
+from tightship_testkit.browser import opened
+from tightship_testkit.refining import quick
+from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, Program, Replica, Settings
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

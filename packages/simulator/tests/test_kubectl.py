@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from contract_api import DEADLINE, PHASE, run_kubelets
 
-from tightship_e2e import binaries
-from tightship_e2e.client import wait_for
-from tightship_e2e.plugin import require_programs
 from tightship_simulator.api.store import Store
 from tightship_simulator.serve import EmbeddedCluster
+from tightship_testkit.client import wait_for
 
 pytestmark = pytest.mark.controlplane
 
@@ -66,9 +64,8 @@ class Kubectl:
 
 
 @pytest.fixture
-async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    require_programs("kubectl")
-    program = binaries.find("kubectl")["kubectl"]
+async def kubectl(tmp_path: Path, built_program: Callable[[str], Path]) -> AsyncIterator[Kubectl]:
+    program = built_program("kubectl")
     store = Store()
     for name in ("n1", "n2"):
         store.create("Node", node(name))

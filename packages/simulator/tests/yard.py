@@ -8,14 +8,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from clusters import as_list, budget
-from drains import POOL, Place, spare
-from floors import Market
-
-from tightship_e2e.client import Client
-from tightship_e2e.invariants import Recorder
-from tightship_e2e.processes import Processes
-from tightship_e2e.replica import COMPACTOR, SCALER, Program, Replica, Settings
 from tightship_simulator.api.requests import Asked
 from tightship_simulator.api.store import Store
 from tightship_simulator.life.changes import Json
@@ -25,6 +17,13 @@ from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
 from tightship_simulator.life.prometheus import Prometheus, serving
 from tightship_simulator.serve import EmbeddedCluster
 from tightship_simulator.small import replicas
+from tightship_testkit.client import Client
+from tightship_testkit.drains import Place, spare
+from tightship_testkit.floors import Market
+from tightship_testkit.invariants import Recorder
+from tightship_testkit.manifests import POOL, as_list, budget
+from tightship_testkit.processes import Processes
+from tightship_testkit.replica import COMPACTOR, SCALER, Program, Replica, Settings
 
 AGENT = "tightship/"
 """With what the controllers' ``User-Agent`` begins."""

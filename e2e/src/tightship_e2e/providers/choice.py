@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tightship_e2e.invariants import Watched
 from tightship_e2e.plane import ControlPlane
 from tightship_e2e.providers.existing import Chosen, RefusedError, on_existing
 from tightship_e2e.providers.kind import on_kind
 from tightship_e2e.providers.local import on_plane
 from tightship_e2e.providers.protocol import ImpossibleError, Provider, UnavailableError
 from tightship_e2e.providers.remote import Images
+from tightship_testkit.invariants import Watched
 
 
 @contextmanager

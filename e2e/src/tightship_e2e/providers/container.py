@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tightship_e2e.client import Json
+from tightship_testkit.client import Json
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from tightship.quantity import milli
 from tightship_e2e import binaries
-from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import Client, Json
 from tightship_e2e.external_metrics import GROUP
 from tightship_e2e.helm import HelmError, run
-from tightship_e2e.invariants import OURS, taints
 from tightship_e2e.names import LABELS, NAMESPACES, RELEASE
 from tightship_e2e.providers import measures
 from tightship_e2e.providers.kubelets import LABEL
 from tightship_e2e.providers.pools import KEPT, Pools, is_ready
 from tightship_e2e.providers.remote import Cluster, Images, RemoteProvider, prepared
+from tightship_testkit.client import Client, Json
+from tightship_testkit.invariants import OURS, taints
+from tightship_testkit.manifests import POOL
 
 POOLS = ("system", "general", "memory")
 ROOM = (3800, 4000)

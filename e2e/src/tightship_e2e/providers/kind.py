@@ -8,16 +8,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tightship_e2e import audit, binaries
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import Client, Json, wait_for
+from tightship_e2e import binaries
 from tightship_e2e.helm import HelmError, run
 from tightship_e2e.names import NAMESPACES, RELEASE, SYSTEM
 from tightship_e2e.providers.kubelets import LABEL
 from tightship_e2e.providers.pools import DEADLINE, Pools
 from tightship_e2e.providers.protocol import UnavailableError
 from tightship_e2e.providers.remote import Cluster, Images, RemoteProvider, clean, prepared
+from tightship_testkit import audit
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.manifests import POOL
 
 AUDIT_LOG = "/var/log/kubernetes/audit.log"
 API_PORT = 6443

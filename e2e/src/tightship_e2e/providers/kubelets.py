@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from tightship_e2e.client import Client, Json, wait_for
 from tightship_e2e.helm import run
+from tightship_testkit.client import Client, Json, wait_for
 
 LABEL = "app.kubernetes.io/part-of=tightship"
 DEADLINE = 180.0

@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import ApiError, Client, Json, wait_for
 from tightship_e2e.exporter import Exporter
 from tightship_e2e.external_metrics import ExternalMetrics
-from tightship_e2e.fault_proxy import FaultProxy
-from tightship_e2e.faults import Plan
-from tightship_e2e.invariants import STARTUP, taints
 from tightship_e2e.plane import ControlPlane
 from tightship_e2e.prometheus import Prometheus
 from tightship_e2e.providers.pods import Pods, Running
 from tightship_e2e.providers.releases import Releases
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import ApiError, Client, Json, wait_for
+from tightship_testkit.fault_proxy import FaultProxy
+from tightship_testkit.faults import Plan
+from tightship_testkit.invariants import STARTUP, taints
+from tightship_testkit.manifests import POOL
 
 DEADLINE = 120.0
 STARTING = {"key": f"{STARTUP}kwok", "effect": "NoSchedule"}

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import RESOURCES, Client, Json, wait_for
-from tightship_e2e.credentials import Authority
 from tightship_e2e.external_metrics import GROUP, NAME, VERSION
 from tightship_e2e.names import LABELS, MEASURES
 from tightship_e2e.providers import measures_server
+from tightship_testkit.client import RESOURCES, Client, Json, wait_for
+from tightship_testkit.credentials import Authority
+from tightship_testkit.manifests import POOL
 
 DEADLINE = 180.0
 POD = "measures"

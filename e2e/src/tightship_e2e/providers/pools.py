@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import ApiError, Client, Json, wait_for
-from tightship_e2e.invariants import LIFECYCLE, OURS, taints
 from tightship_e2e.providers.protocol import UnavailableError
+from tightship_testkit.client import ApiError, Client, Json, wait_for
+from tightship_testkit.invariants import LIFECYCLE, OURS, taints
+from tightship_testkit.manifests import POOL
 
 KEPT = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 DEADLINE = 180.0

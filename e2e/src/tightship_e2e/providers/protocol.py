@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.client import Client, Json
-from tightship_e2e.faults import Plan
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import Client, Json
+from tightship_testkit.faults import Plan
 
 Values = Mapping[str, Any]
 

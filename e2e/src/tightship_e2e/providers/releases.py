@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from tightship_e2e.binaries import find_or_installed
-from tightship_e2e.client import Json
 from tightship_e2e.helm import Helm, objects, run
 from tightship_e2e.providers.protocol import Values
+from tightship_testkit.client import Json
 
 
 class Releases:

@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 from tightship.kube import credentials
 from tightship.kube.credentials import Access
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.client import Client, Json, wait_for
-from tightship_e2e.faults import Plan
 from tightship_e2e.names import LABELS, NAMESPACES, RELEASE, SYSTEM
 from tightship_e2e.providers import measures
 from tightship_e2e.providers.kubelets import Container, Containers
 from tightship_e2e.providers.pools import Pools
 from tightship_e2e.providers.protocol import ImpossibleError, UnavailableError, Values
 from tightship_e2e.providers.releases import Releases
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.faults import Plan
 
 CONTROLLERS = ("node-compactor", "node-refiner", "hpa-scaler")
 DEADLINE = 180.0

@@ -14,7 +14,7 @@ from drain.fake_api import serving
 from tightship.runtime import campaign
 from tightship.runtime import serving as frames
 from tightship.settings.process import load_process
-from tightship_e2e.components import free_ports
+from tightship_testkit.ports import free_ports
 
 from .toy import Cluster, Process, ToyRun
 

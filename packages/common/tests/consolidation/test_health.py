@@ -12,7 +12,7 @@ from tightship.drain_record import Finished
 from tightship.reasons import Reason, Refusal
 from tightship.settings.loading import load
 from tightship.settings.sections import HealthKeys
-from tightship_e2e.making import NOW, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 

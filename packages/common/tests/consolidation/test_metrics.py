@@ -18,7 +18,7 @@ from tightship.observability.metrics import render
 from tightship.plan import Move, Plan, Removal
 from tightship.reasons import Reason, Refusal
 from tightship.utilization import utilization
-from tightship_e2e.making import NOW, node, pod, pod_of, snapshot
+from tightship_testkit.builders import NOW, node, pod, pod_of, snapshot
 
 from .toy import NAME, ToyFacts
 

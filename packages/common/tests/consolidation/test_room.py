@@ -11,7 +11,7 @@ from tightship.drain.claims import Claim
 from tightship.reasons import Reason
 from tightship.settings.fields import Budget
 from tightship.utilization import utilization
-from tightship_e2e.making import NOW, node, snapshot
+from tightship_testkit.builders import NOW, node, snapshot
 
 from .toy import ToyFacts
 

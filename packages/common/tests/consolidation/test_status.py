@@ -17,8 +17,8 @@ from tightship.report import Generator
 from tightship.report.html.model import Cell, Fact, Page, Section
 from tightship.report.html.page import render_page
 from tightship.settings.standing import Notice, Standing, deleted, refused
-from tightship_e2e.accessibility import assert_accessible_in_every_way
-from tightship_e2e.making import NOW, node, snapshot
+from tightship_testkit.accessibility import assert_accessible_in_every_way
+from tightship_testkit.builders import NOW, node, snapshot
 
 from .toy import NAME, ToyDecision, decide, parse
 

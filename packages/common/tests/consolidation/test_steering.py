@@ -10,7 +10,7 @@ from tightship.cluster import Snapshot
 from tightship.consolidation.steering import CANDIDATE, EFFECT, Steering, candidate_patch, steer, tainted
 from tightship.drain.writing import LiveNode
 from tightship.plan import Plan, Removal
-from tightship_e2e.making import node, snapshot
+from tightship_testkit.builders import node, snapshot
 
 Json = dict[str, Any]
 ME = "node-toy"

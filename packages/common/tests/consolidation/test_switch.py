@@ -9,7 +9,7 @@ from drain.conftest import OTHERS
 from drain.fake_api import EVENTS, LEASES, NODES, Json, budget_refusal
 
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship_e2e.making import autoscaler
+from tightship_testkit.builders import autoscaler
 
 from .conftest import Start
 from .toy import NAME, Cluster, until

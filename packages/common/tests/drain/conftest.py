@@ -25,7 +25,7 @@ from tightship.kube.errors import KubeError
 from tightship.nodes import drain_record
 from tightship.objects import Node, decode
 from tightship.reasons import Reason, Refusal
-from tightship_e2e.making import controller, node, pod, workload
+from tightship_testkit.builders import controller, node, pod, workload
 
 from .fake_api import LEASES, Did, FakeApi, Json, Line, connection_to, serving
 

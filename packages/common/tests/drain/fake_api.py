@@ -17,7 +17,7 @@ from aiohttp import web
 from tightship.kube.connection import Connection, RetryPolicy
 from tightship.kube.credentials import Access, Credentials, Loaded
 from tightship.kube.errors import ConnectionFailed, KubeError
-from tightship_e2e.making import when
+from tightship_testkit.builders import when
 
 Json = dict[str, Any]
 

@@ -19,7 +19,7 @@ from tightship.kube.errors import KubeError
 from tightship.nodes import TO_BE_DELETED
 from tightship.objects.pod import DRAINING
 from tightship.reasons import Reason
-from tightship_e2e.making import pod
+from tightship_testkit.builders import pod
 
 from .conftest import OTHERS, Bench, Replica, benched, small_cluster, until
 from .fake_api import NODES, PODS, FakeApi, Json, budget_refusal, serving

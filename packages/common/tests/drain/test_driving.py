@@ -15,7 +15,7 @@ from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_
 from tightship.nodes import TO_BE_DELETED
 from tightship.objects.pod import DRAINING
 from tightship.reasons import Reason
-from tightship_e2e.making import controller, pod, workload
+from tightship_testkit.builders import controller, pod, workload
 
 from .conftest import OTHERS, Bench, Replica, until
 from .fake_api import NODES, PODS, Json, Refused, budget_refusal

@@ -29,8 +29,8 @@ from tightship.nodes import TO_BE_DELETED
 from tightship.objects import Node, Pod, decode
 from tightship.objects.pod import DRAINING
 from tightship.reasons import Reason, Refusal
-from tightship_e2e import making
-from tightship_e2e.making import NOW
+from tightship_testkit import builders
+from tightship_testkit.builders import NOW
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ OP = "op-1"
 OTHERS = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
 CA = {"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}
 RULES = DrainRules(await_timeout=600.0)
-_POD = decode("Pod", msgspec.json.encode(making.pod()))
+_POD = decode("Pod", msgspec.json.encode(builders.pod()))
 
 
 def node_of(raw: Json) -> Node:
@@ -78,7 +78,7 @@ class World(RuleBasedStateMachine):
     def begin(self, cordoned: bool, count: int, rules: DrainRules) -> None:
         self.drain_rules = rules
         self.now = NOW
-        self.node: Json | None = making.node(taints=[OTHERS], unschedulable=cordoned)
+        self.node: Json | None = builders.node(taints=[OTHERS], unschedulable=cordoned)
         self.wants_cordon = cordoned
         self.pods: dict[str, Pod] = {}
         self.stuck: set[str] = set()
@@ -266,7 +266,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.ended is not None and (self.node is None or self.reset))
     @rule()
     def a_new_node_comes(self) -> None:
-        self.node = making.node(taints=[OTHERS])
+        self.node = builders.node(taints=[OTHERS])
         self.wants_cordon = self.reset = False
         self.pods.clear()
         self.claim()

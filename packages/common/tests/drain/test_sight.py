@@ -15,7 +15,7 @@ from tightship.evictability import EvictionRules
 from tightship.objects import Pod, decode
 from tightship.objects.pod import DRAINING
 from tightship.reasons import Reason, Refusal
-from tightship_e2e.making import NOW, budget, controller, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 

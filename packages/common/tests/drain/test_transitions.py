@@ -28,8 +28,8 @@ from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
 from tightship.objects import Node, Pod, decode
 from tightship.objects.pod import DRAINING
 from tightship.reasons import Reason, Refusal
-from tightship_e2e import making
-from tightship_e2e.making import NOW
+from tightship_testkit import builders
+from tightship_testkit.builders import NOW
 
 RULES = DrainRules()
 CLAIMED_AT = NOW - 100.0
@@ -40,14 +40,14 @@ def node(*keys: str, cordoned: bool = True, tainted: bool = True, ready: str = "
     taints = [{"key": key, "value": "1", "effect": "NoSchedule"} for key in keys]
     if tainted:
         taints.append({"key": DRAINING.key, "value": "op", "effect": "NoSchedule"})
-    raw = making.node(ready=ready, taints=taints, unschedulable=cordoned, meta=meta)
+    raw = builders.node(ready=ready, taints=taints, unschedulable=cordoned, meta=meta)
     made = decode("Node", msgspec.json.encode(raw))
     assert isinstance(made, Node)
     return made
 
 
 def pod(name: str = "web-1", **more: Any) -> Pod:
-    made = decode("Pod", msgspec.json.encode(making.pod(name, **more)))
+    made = decode("Pod", msgspec.json.encode(builders.pod(name, **more)))
     assert isinstance(made, Pod)
     return made
 

@@ -13,7 +13,7 @@ from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_
 from tightship.kube.connection import Connection
 from tightship.kube.errors import BadAnswer, KubeError, NotFound
 from tightship.objects.pod import DRAINING
-from tightship_e2e.making import node
+from tightship_testkit.builders import node
 
 Json = dict[str, Any]
 

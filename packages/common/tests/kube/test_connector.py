@@ -19,7 +19,7 @@ import pytest
 from tightship.kube.connection import NO_RETRY, Connection
 from tightship.kube.credentials import Access, Credentials, Loaded
 from tightship.kube.errors import ConnectionFailed
-from tightship_e2e.credentials import write_key, write_serving_certificate
+from tightship_testkit.credentials import write_key, write_serving_certificate
 
 from .conftest import until
 

@@ -10,8 +10,8 @@ from playwright.async_api import Browser, Page, expect
 
 from tightship.report import NodePlan, Terminal
 from tightship.report.registry import PLAN_OUTPUTS
-from tightship_e2e.accessibility import assert_accessible
-from tightship_e2e.browser import opened
+from tightship_testkit.accessibility import assert_accessible
+from tightship_testkit.browser import opened
 
 from .plans import HOSTILE, hostile_plan, large_plan, plan, small_plan
 

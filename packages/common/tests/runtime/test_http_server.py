@@ -14,7 +14,7 @@ from tightship.report.html.model import Page
 from tightship.report.html.page import render_page
 from tightship.runtime.heartbeat import Heartbeat
 from tightship.runtime.http import Content, HttpServer
-from tightship_e2e.components import free_ports
+from tightship_testkit.ports import free_ports
 
 HOST = "127.0.0.1"
 

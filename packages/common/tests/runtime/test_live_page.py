@@ -14,9 +14,9 @@ from tightship.report import NodePlan
 from tightship.report.as_html import plan_page
 from tightship.report.html.model import SERVED_LINKS, Page
 from tightship.runtime.http import Content, HttpServer
-from tightship_e2e.accessibility import assert_accessible
-from tightship_e2e.browser import opened
-from tightship_e2e.components import free_ports
+from tightship_testkit.accessibility import assert_accessible
+from tightship_testkit.browser import opened
+from tightship_testkit.ports import free_ports
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -22,7 +22,7 @@ from tightship.runtime.main import Runtime
 from tightship.runtime.serving import Configuration, Frame, serve
 from tightship.settings.loading import SettingsError
 from tightship.settings.process import Name, Ports, Positive, ProcessSettings, load_process, variable
-from tightship_e2e.components import free_ports
+from tightship_testkit.ports import free_ports
 
 CONFIG = "own-config"
 LEASE = "own"

@@ -16,7 +16,7 @@ from hpa_scaler.prometheus.client import Limits, PrometheusClient
 from hpa_scaler.prometheus.servers import Server
 from hpa_scaler.queries import Outcome, Query
 from hpa_scaler.spec import ServerRef
-from tightship_e2e.fake_prometheus import AT, FakePrometheus, Responder, body, says, serving, silent
+from tightship_testkit.fake_prometheus import AT, FakePrometheus, Responder, body, says, serving, silent
 
 
 def redirects(location: str, status: int = 307) -> Responder:

@@ -11,7 +11,7 @@ from drain.fake_api import serving as serving_api
 
 from tightship.runtime import campaign
 from tightship.runtime import serving as frames
-from tightship_e2e.fake_prometheus import FakePrometheus, serving
+from tightship_testkit.fake_prometheus import FakePrometheus, serving
 
 from .world import HpaApi, World
 

@@ -20,8 +20,8 @@ from hpa_scaler.run_settings import RunSettings
 from hpa_scaler.running import serve
 from tightship.runtime.main import Runtime
 from tightship.settings.process import load_process
-from tightship_e2e.components import free_ports
-from tightship_e2e.fake_prometheus import FakePrometheus
+from tightship_testkit.fake_prometheus import FakePrometheus
+from tightship_testkit.ports import free_ports
 
 Json = dict[str, Any]
 

@@ -16,5 +16,5 @@ async def api(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[A
         async with embedded(tmp_path) as made:
             yield made
     else:
-        async with controlplane(request.getfixturevalue("control_plane")) as made:
+        async with controlplane(request.getfixturevalue("real_cluster")) as made:
             yield made

@@ -12,7 +12,7 @@ from contract_api import DEADLINE, EXIT_AFTER, Api, Json, unique
 from tightship.drain.answers import Answer
 from tightship.drain.evicting import send_away
 from tightship.objects import Pod, decode
-from tightship_e2e.client import wait_for
+from tightship_testkit.client import wait_for
 
 OTHER = "11111111-2222-3333-4444-555555555555"
 

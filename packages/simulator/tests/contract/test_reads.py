@@ -14,7 +14,7 @@ from tightship.kube.errors import Gone, Unavailable
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND, RESOURCES, Resource
 from tightship.kube.watching import LineSplitter
-from tightship_e2e.client import wait_for
+from tightship_testkit.client import wait_for
 
 CONFIG_MAPS = Resource("ConfigMap", "", "v1", "configmaps")
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from contract_api import Api, Json, unique
 
-from tightship_e2e.client import RESOURCES
+from tightship_testkit.client import RESOURCES
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from drains import SETTINGS, all_ready
 from yard import SHORT, Ground, cluster, ground, small
 
-from tightship_e2e.client import ApiError, wait_for
-from tightship_e2e.invariants import TAINT, drain, taints
-from tightship_e2e.remover import TO_BE_DELETED, mark_to_be_deleted
-from tightship_e2e.replica import NAMESPACE, QUICK, configure, lease
+from tightship_testkit.client import ApiError, wait_for
+from tightship_testkit.drains import SETTINGS, all_ready
+from tightship_testkit.invariants import TAINT, drain, taints
+from tightship_testkit.remover import TO_BE_DELETED, mark_to_be_deleted
+from tightship_testkit.replica import NAMESPACE, QUICK, configure, lease
 
 SLOW = 3.0
 """Seconds that a pod takes to end, at most, where something has to happen meanwhile."""

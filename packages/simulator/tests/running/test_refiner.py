@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from drains import all_ready
-from refining import ALONE, HOUR, KEEP, given_back, limit, quick, refuse, relent
 from yard import Ground, cluster, ground
 
-from tightship_e2e.client import Json, wait_for
-from tightship_e2e.invariants import STEERING, drain, taints
-from tightship_e2e.replica import COMPACTOR, NAMESPACE, QUICK, REFINER, lease, new_team
+from tightship_testkit.client import Json, wait_for
+from tightship_testkit.drains import all_ready
+from tightship_testkit.invariants import STEERING, drain, taints
+from tightship_testkit.refining import ALONE, HOUR, KEEP, given_back, limit, quick, refuse, relent
+from tightship_testkit.replica import COMPACTOR, NAMESPACE, QUICK, REFINER, lease, new_team
 
 
 def half_full() -> Json:

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from floors import SHOP, STATE, cli
 from yard import SHORT, Stall, stall
 
-from tightship_e2e.replica import NAMESPACE, Replica, lease
 from tightship_simulator.life.prometheus import Outage
+from tightship_testkit.floors import SHOP, STATE, cli
+from tightship_testkit.replica import NAMESPACE, Replica, lease
 
 ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
 

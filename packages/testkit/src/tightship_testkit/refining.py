@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from tightship_testkit.client import Json
+from tightship_testkit.drains import Place, small, spare
+from tightship_testkit.invariants import TAINT, NodeWrite, drain, taints
+from tightship_testkit.manifests import replicas
+from tightship_testkit.replica import QUICK_REFINER, Settings
 
-from clusters import replicas
-from drains import Place, small, spare
-
-from tightship_e2e.client import Json
-from tightship_e2e.invariants import TAINT, NodeWrite, drain, taints
-from tightship_e2e.replica import QUICK_REFINER, Settings
-
-HALF_FULL = Path(__file__).resolve().parents[2] / "docs" / "examples" / "half-full.yaml"
-"""The documentation's example: four nodes, half of the CPU of each requested, and a budget over all pods."""
 ALONE = {"LEADER_ELECT": "false"}
 """No Lease of an election is written or waited for."""
 KEEP = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
@@ -23,6 +18,7 @@ CLOCKS = 1.0
 
 
 def quick(**changes: object) -> Settings:
+    """Return settings whose pauses are as short as a test wants them, with *changes*."""
     return {**QUICK_REFINER, **changes}
 
 

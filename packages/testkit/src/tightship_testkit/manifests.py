@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from tightship_e2e.client import Json
+from tightship_testkit.client import Json
+
+POOL = "cloud.google.com/gke-nodepool"
+"""The label that names a node's pool."""
 
 
 def node(name: str, *, cpu: str = "4", **spec: object) -> Json:
+    """Return a Ready node."""
     room = {"memory": "8Gi", "pods": "20", "example.com/card": "2"}
     return {
         "apiVersion": "v1",
@@ -21,6 +25,7 @@ def node(name: str, *, cpu: str = "4", **spec: object) -> Json:
 
 
 def owner(kind: str, name: str) -> Json:
+    """Return an owner reference of a controller."""
     group = {"Job": "batch/v1", "ReplicationController": "v1"}.get(kind, "apps/v1")
     return {"apiVersion": group, "kind": kind, "name": name, "uid": "of-old", "controller": True}
 
@@ -32,6 +37,7 @@ def pod(
     labels: dict[str, str] | None = None,
     **spec: object,
 ) -> Json:
+    """Return a pod of one container, which runs if it has a node."""
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}
     references = [owned_by] if owned_by else []
     return {
@@ -55,11 +61,12 @@ def pod(
 
 
 def replicas(name: str, nodes: list[str], **labels: str) -> list[Json]:
-    """Pods of one ReplicaSet, one on each of these nodes."""
+    """Return pods of one ReplicaSet, one on each of these nodes."""
     return [pod(f"{name}-{i}", n, owner("ReplicaSet", name), labels) for i, n in enumerate(nodes)]
 
 
 def budget(name: str, available: int | str, **labels: str) -> Json:
+    """Return a budget that wants *available* of the pods with these labels."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -69,4 +76,5 @@ def budget(name: str, available: int | str, **labels: str) -> Json:
 
 
 def as_list(*items: Json) -> Json:
+    """Return a List."""
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}

@@ -1,6 +1,7 @@
 """Servers as child processes that never outlive the tests that started them.
 
-The processes belong to a supervisor (:mod:`tightship_e2e.supervise`), which ends with this process, however that ends.
+The processes belong to a supervisor (:mod:`tightship_testkit.supervise`), which ends with this process, however that
+ends.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Processes:
     def open(self) -> None:
         """Start the supervisor."""
         self._supervisor = subprocess.Popen(
-            [sys.executable, "-m", "tightship_e2e.supervise"],
+            [sys.executable, "-m", "tightship_testkit.supervise"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -13,10 +13,10 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from tightship_e2e.autoscaler import POOL
-from tightship_e2e.client import Client
-from tightship_e2e.looking import Looker
-from tightship_e2e.remover import unschedulable
+from tightship_testkit.client import Client
+from tightship_testkit.looking import Looker
+from tightship_testkit.manifests import POOL
+from tightship_testkit.remover import unschedulable
 
 LOOK = 0.2  # seconds between two looks
 

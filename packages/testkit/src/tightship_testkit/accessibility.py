@@ -9,7 +9,7 @@ from axe_playwright_python.async_playwright import Axe
 from msgspec import Struct
 from playwright.async_api import Browser, Page
 
-from tightship_e2e.browser import opened
+from tightship_testkit.browser import opened
 
 TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 """What is asked of a page: WCAG 2.2 A and AA, and what axe-core calls best practice."""

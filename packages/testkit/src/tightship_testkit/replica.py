@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tightship_e2e.client import ApiError, Client, Json, wait_for
-from tightship_e2e.components import free_ports
+from tightship_testkit.client import ApiError, Client, Json, wait_for
+from tightship_testkit.ports import free_ports
 
 NAMESPACE = "default"
 DEADLINE = 120.0
@@ -184,7 +184,7 @@ async def fetch(port: int, path: str) -> tuple[int, str]:
 
 
 class Host(Protocol):
-    """Whose child processes replicas are, such as a plane; see :class:`~tightship_e2e.processes.Processes`."""
+    """Whose child processes replicas are, such as a plane; see :class:`~tightship_testkit.processes.Processes`."""
 
     @property
     def logs(self) -> Mapping[str, Path]: ...

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import time
 
-from tightship_e2e.client import ApiError, Client, Json
-from tightship_e2e.invariants import TAINT, taints
-from tightship_e2e.looking import Looker
+from tightship_testkit.client import ApiError, Client, Json
+from tightship_testkit.invariants import TAINT, taints
+from tightship_testkit.looking import Looker
 
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 LOOK = 0.1  # seconds between two looks

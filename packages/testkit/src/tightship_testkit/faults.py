@@ -1,7 +1,7 @@
 """What can happen to a call between a controller and a server, and plans of which call it happens to.
 
-:class:`~tightship_e2e.fault_proxy.FaultProxy` carries a plan out before the API server, its base
-:class:`~tightship_e2e.fault_proxy.Proxy` before any other.
+:class:`~tightship_testkit.fault_proxy.FaultProxy` carries a plan out before the API server, its base
+:class:`~tightship_testkit.fault_proxy.Proxy` before any other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from tightship_e2e.client import Json
+from tightship_testkit.client import Json
 
 Hook: TypeAlias = Callable[[], Awaitable[object]]
 

@@ -1,4 +1,4 @@
-"""The process that owns servers of tests: `python -m tightship_e2e.supervise`.
+"""The process that owns servers of tests: `python -m tightship_testkit.supervise`.
 
 Its parent talks to it by lines of JSON on stdin and reads one line of JSON per request
 from stdout. When stdin ends, because the parent closed it or died in whatever way, every

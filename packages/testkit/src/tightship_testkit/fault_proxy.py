@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import aiohttp
 import yaml
@@ -27,9 +27,8 @@ from aiohttp import web
 from yarl import URL
 
 from tightship.kube.connector import Connector
-from tightship_e2e.client import Json, break_off, wait_for
-from tightship_e2e.components import free_ports
-from tightship_e2e.faults import (
+from tightship_testkit.client import Json, break_off, wait_for
+from tightship_testkit.faults import (
     Answer,
     Call,
     Fault,
@@ -42,7 +41,7 @@ from tightship_e2e.faults import (
     Verbatim,
     WatchError,
 )
-from tightship_e2e.plane import ControlPlane
+from tightship_testkit.ports import free_ports
 
 T = TypeVar("T")
 
@@ -253,13 +252,26 @@ class Proxy:
         return await _pass_on(request, record, fault, answer, data)
 
 
+class ApiServer(Protocol):
+    """An API server with TLS, such as a plane's."""
+
+    @property
+    def server(self) -> str: ...
+
+    @property
+    def ca_file(self) -> Path: ...
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+
 class FaultProxy(Proxy):
     """The proxy before a plane's API server: plain HTTP that passes the client's Authorization header on.
 
     A kubeconfig with a client certificate instead of a token does not work through it.
     """
 
-    def __init__(self, plane: ControlPlane, plan: Plan | None = None) -> None:
+    def __init__(self, plane: ApiServer, plan: Plan | None = None) -> None:
         super().__init__(plane.server, plan, writes=WRITES, trust=ssl.create_default_context(cafile=str(plane.ca_file)))
         self._base = plane.kubeconfig
 

@@ -25,9 +25,9 @@ from typing import Protocol, Self
 import aiohttp
 
 from tightship.kube.connector import Connector
-from tightship_e2e.audit import AuditEvent
-from tightship_e2e.client import RESOURCES, Client, Json, break_off, wait_for
-from tightship_e2e.fault_proxy import Record
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import RESOURCES, Client, Json, break_off, wait_for
+from tightship_testkit.fault_proxy import Record
 
 OURS = "tightship.dev/"
 ANNOTATION = "tightship.dev/drain"
