@@ -6,11 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from yard import SHORT, Stall, stall
 
 from tightship_simulator.life.prometheus import Outage
+from tightship_testkit.embedded import SHORT, Stall, stall
 from tightship_testkit.floors import SHOP, STATE, cli
 from tightship_testkit.replica import NAMESPACE, Replica, lease
+
+pytestmark = pytest.mark.virtual_time
+
 
 ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
 

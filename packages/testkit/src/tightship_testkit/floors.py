@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.replica import SCALER, Host, Replica, Settings, configure, new_team
+from tightship_testkit.virtual import Machine
 
 SHOP = "shop"
 """The namespace of the HPAs and of what they scale."""
@@ -165,6 +166,8 @@ class Market:
 
 async def cli(on: Market, *arguments: str) -> tuple[int, str, str]:
     """Run a command as an administrator; return its exit code, output and complaints."""
+    if isinstance(on.host, Machine):
+        return on.host.command(SCALER.module, *arguments, LEASE_NAME=f"{on.team}-leader")
     environment = {**os.environ, "KUBECONFIG": str(on.admin), "LEASE_NAME": f"{on.team}-leader"}
     process = await asyncio.create_subprocess_exec(
         sys.executable,

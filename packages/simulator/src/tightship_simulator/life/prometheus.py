@@ -7,13 +7,14 @@ equality matchers. Series are functions of the moment: there is no storage, and 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
 
 from aiohttp import web
 from msgspec import Struct
+
+from tightship.host import wall
 
 Series = Callable[[Mapping[str, str]], float | None]
 """Gives the value for a selector's labels now, ``None`` where there is no such series."""
@@ -82,7 +83,7 @@ class Prometheus:
         if value is None:
             return []
         metric = {} if query.summed else {"__name__": query.name, **query.labels}
-        return [{"metric": metric, "value": [time.time(), f"{value:.6g}"]}]
+        return [{"metric": metric, "value": [wall(), f"{value:.6g}"]}]
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer ``/api/v1/query``."""
