@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
+from tightship_simulator.life.prometheus import Prometheus, body, says
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.replica import SCALER, Host, Replica, Settings, configure, new_team
 from tightship_testkit.virtual import Machine
@@ -54,6 +55,11 @@ def deployment(name: str, replicas: int) -> Json:
         "metadata": {"name": name, "namespace": SHOP},
         "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod},
     }
+
+
+def answering_one() -> Prometheus:
+    """Return a Prometheus that answers 1 to every query that it is not told to answer otherwise."""
+    return Prometheus(otherwise=says(body("1")))
 
 
 class Source(Protocol):

@@ -150,7 +150,7 @@ class Machine:
                 main()
             except SystemExit as leaving:
                 code = leaving.code if isinstance(leaving.code, int) else 1
-        return code, *(_written(each) for each in (out, err))
+        return code, _written(out), _written(err)
 
     def free_port(self) -> int:
         """Return a port for a replica that is started on it later."""
