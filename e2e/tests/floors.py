@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tightship_e2e import ControlPlane
+from tightship_simulator.life.prometheus import Prometheus, serving
 from tightship_testkit.client import Client
-from tightship_testkit.fake_prometheus import FakePrometheus, serving
 from tightship_testkit.fault_proxy import FaultProxy
-from tightship_testkit.floors import Market
+from tightship_testkit.floors import Market, answering_one
 from tightship_testkit.replica import NAMESPACE, SCALER, Replica, permit
 
 PATIENT = {
@@ -26,7 +26,7 @@ stands still for some seconds it would write something once more, or later."""
 class Shop(Market):
     """A market on a plane, whose replicas have an account and reach the API server through a proxy."""
 
-    def __init__(self, plane: ControlPlane, api: Client, proxy: FaultProxy, prometheus: FakePrometheus) -> None:
+    def __init__(self, plane: ControlPlane, api: Client, proxy: FaultProxy, prometheus: Prometheus) -> None:
         super().__init__(plane, api, prometheus)
         self.plane = plane
         self.proxy = proxy
@@ -47,7 +47,7 @@ class Shop(Market):
 @asynccontextmanager
 async def shop(plane: ControlPlane, api: Client, path: Path) -> AsyncIterator[Shop]:
     """Open a shop in an emptied plane."""
-    async with FaultProxy(plane) as proxy, serving(FakePrometheus()) as prometheus:
+    async with FaultProxy(plane) as proxy, serving(answering_one()) as prometheus:
         made = Shop(plane, api, proxy, prometheus)
         await made.open()
         await made.staff(path)

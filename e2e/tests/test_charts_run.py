@@ -20,7 +20,7 @@ from tightship_e2e.plugin import require_programs
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.manifests import as_list, node
 from tightship_testkit.ports import free_ports
-from tightship_testkit.replica import fetch
+from tightship_testkit.processes import fetch
 
 NAMESPACE = "packed"
 DEADLINE = 120.0

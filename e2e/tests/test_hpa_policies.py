@@ -10,8 +10,8 @@ from fleets import ALONE, Fleet
 from floors import Open, Shop
 
 from tightship.times import rfc3339
+from tightship_simulator.life.prometheus import Prometheus, body, says
 from tightship_testkit.client import Json, wait_for
-from tightship_testkit.fake_prometheus import FakePrometheus, body, says
 from tightship_testkit.floors import HPA, SHOP, autoscaler, hpa_annotations
 
 PER_POD = {"requests_per_replica": 10, "minimum_replicas": 1}
@@ -25,7 +25,7 @@ def asks(name: str, **more: object) -> dict[str, object]:
 # Missing data.
 
 
-def now_and_then(prometheus: FakePrometheus, query: str) -> list[int]:
+def now_and_then(prometheus: Prometheus, query: str) -> list[int]:
     """Answer *query* with nothing twice, then with 80, and so on; what is returned grows by each answer."""
     told: list[int] = []
     answers = itertools.cycle([says(body()), says(body()), says(body("80"))])

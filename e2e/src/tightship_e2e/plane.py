@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import secrets
+import signal
 import ssl
 import time
 import urllib.parse
@@ -187,6 +188,18 @@ class ControlPlane:
     def kill(self, name: str) -> None:
         """SIGKILL a process and wait for its end; a paused one too."""
         self._processes.kill(name)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a process a signal."""
+        self._processes.signal(name, number)
+
+    def free_port(self) -> int:
+        """Return a port for a process that is started on it later."""
+        return self._processes.free_port()
+
+    async def fetch(self, name: str, port: int, path: str) -> tuple[int, str]:
+        """Ask the process *name* over HTTP on *port*: status and text; 0 when it does not answer."""
+        return await self._processes.fetch(name, port, path)
 
     def restart(self, name: str) -> None:
         """Kill a component, start it again with the same data, wait until it answers."""

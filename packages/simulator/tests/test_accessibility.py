@@ -84,7 +84,7 @@ async def test_floors_at_work_and_their_log(browser: Browser, tmp_path: Path) ->
     log = tmp_path / "decisions"
     async with stall(tmp_path) as on:
         await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         replica = on.start(DECISION_LOG=str(log))
         await on.until_bounds("web", 8, 20)
         await on.configured("circuitBreakerPause: soon")

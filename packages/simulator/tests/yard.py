@@ -138,22 +138,10 @@ async def ground(
         assert twice == []
 
 
-class Rates(Prometheus):
-    """A Prometheus whose one gauge, ``rate``, is what a test says."""
-
-    def __init__(self) -> None:
-        super().__init__(gauges={"rate": lambda _: self._value})
-        self._value: float | None = None
-
-    def set(self, value: float | None) -> None:
-        """Have the query ``rate`` answered so from now on."""
-        self._value = value
-
-
 class Stall(Market):
-    """A yard with HPAs and a Prometheus, and a team of replicas of the hpa-scaler."""
+    """A yard with HPAs and a Prometheus that knows the series ``rate``, and a team of replicas of the hpa-scaler."""
 
-    def __init__(self, yard: Yard, prometheus: Rates) -> None:
+    def __init__(self, yard: Yard, prometheus: Prometheus) -> None:
         super().__init__(yard.processes, yard.api, prometheus)
         self.yard = yard
         self.prometheus = prometheus
@@ -167,8 +155,7 @@ class Stall(Market):
 @asynccontextmanager
 async def stall(folder: Path) -> AsyncIterator[Stall]:
     """Open a stall in a cluster without nodes."""
-    async with yard(folder) as made, serving(Rates()) as prometheus:
-        assert isinstance(prometheus, Rates)
+    async with yard(folder) as made, serving(Prometheus(gauges={"rate": lambda _: None})) as prometheus:
         on = Stall(made, prometheus)
         await on.open()
         yield on

@@ -26,7 +26,7 @@ from tightship_e2e.plane import ControlPlane
 from tightship_e2e.providers.container import command_of, volumes_of
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.ports import free_ports
-from tightship_testkit.replica import fetch
+from tightship_testkit.processes import fetch
 
 LABEL = "app.kubernetes.io/part-of=tightship"
 LOOK = 0.2  # seconds between two looks

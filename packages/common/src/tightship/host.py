@@ -10,25 +10,28 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     import aiohttp
 
+T = TypeVar("T")
+
 
 class Host(Struct, frozen=True, kw_only=True):
     """The machine as one controller sees it.
 
     *wall* returns seconds since 1970. *connector* makes what an HTTP client opens its connections with; ``None`` leaves
-    that to the client, which then uses sockets.
+    that to the client, which then uses sockets. *run* runs the coroutine of a command to its end.
     """
 
     wall: Callable[[], float] = time.time
     connector: Callable[[], aiohttp.BaseConnector] | None = None
+    run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
 
 
 _SYSTEM = Host()
@@ -53,9 +56,15 @@ def wall() -> float:
     return HOST.get().wall()
 
 
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run the coroutine of a command to its end, and return what it returns."""
+    result: T = HOST.get().run(work)
+    return result
+
+
 def token(digits: int) -> str:
     """Return so many random hexadecimal digits: a name that no other process picks, not a secret."""
     return f"{random.getrandbits(4 * digits):0{digits}x}"
 
 
-__all__ = ["HOST", "Host", "monotonic", "token", "wall"]
+__all__ = ["HOST", "Host", "monotonic", "run", "token", "wall"]

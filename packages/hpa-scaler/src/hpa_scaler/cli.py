@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,11 +19,11 @@ from hpa_scaler.report import EXPLANATION_OUTPUTS, PLAN_OUTPUTS, Sights, explana
 from hpa_scaler.report.as_replay import LogStory, render_replay, replayed
 from hpa_scaler.run_command import add_run
 from hpa_scaler.run_settings import PROGRAM
+from tightship import host
 from tightship.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
 from tightship.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.cli.basics import no_command, print_version, write_rendered
 from tightship.cli.output import write_document
-from tightship.host import wall
 from tightship.kube.documents import DocumentError, unpack
 from tightship.kube.object_file import read_bytes
 
@@ -129,10 +128,10 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
     configured = Configured.of(arguments, environment())
-    now = wall() if arguments.now is None else arguments.now
+    now = host.wall() if arguments.now is None else arguments.now
     try:
         with Progress() as progress:
-            looked = asyncio.run(look(arguments, configured, now, names, progress.say))
+            looked = host.run(look(arguments, configured, now, names, progress.say))
     except OutcomeFileError as error:
         raise CliError(*error.problems) from error
     if arguments.save_outcomes is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 
 import hpa_scaler
 from hpa_scaler.looking import named
@@ -17,7 +16,7 @@ from hpa_scaler.writing import state_of
 from tightship.cli import EXIT_ERROR, CliError, Parser, Progress, UsageError
 from tightship.cli.arguments import add_logging_arguments, add_output_arguments, environment
 from tightship.cli.basics import write_rendered
-from tightship.host import wall
+from tightship.host import run, wall
 from tightship.kube.connection import connect
 from tightship.report.document import API_VERSION, Generator, Source
 from tightship.settings.loading import SettingsError
@@ -73,7 +72,7 @@ def _release(arguments: argparse.Namespace) -> int:
     except SettingsError as error:
         raise CliError(*error.problems) from error
     with Progress() as progress:
-        done = asyncio.run(_released(arguments, process, progress.say))
+        done = run(_released(arguments, process, progress.say))
     write_rendered(PROGRAM, RELEASE_OUTPUTS[arguments.output], done, arguments, done.warnings)
     return 0 if done.complete else EXIT_ERROR
 

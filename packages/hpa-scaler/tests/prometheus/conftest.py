@@ -16,7 +16,11 @@ from hpa_scaler.prometheus.client import Limits, PrometheusClient
 from hpa_scaler.prometheus.servers import Server
 from hpa_scaler.queries import Outcome, Query
 from hpa_scaler.spec import ServerRef
-from tightship_testkit.fake_prometheus import AT, FakePrometheus, Responder, body, says, serving, silent
+from tightship_simulator.life.prometheus import Prometheus, Responder, body, says, serving, silent
+from tightship_testkit.floors import answering_one
+
+AT = 1_800_000_000.0
+"""The time that is asked about, in seconds since 1970."""
 
 
 def redirects(location: str, status: int = 307) -> Responder:
@@ -36,14 +40,14 @@ async def trickling(request: web.Request) -> web.StreamResponse:
 
 
 @pytest_asyncio.fixture
-async def prometheus() -> AsyncIterator[FakePrometheus]:
-    async with serving(FakePrometheus()) as fake:
+async def prometheus() -> AsyncIterator[Prometheus]:
+    async with serving(answering_one()) as fake:
         yield fake
 
 
 @pytest_asyncio.fixture
-async def another() -> AsyncIterator[FakePrometheus]:
-    async with serving(FakePrometheus()) as fake:
+async def another() -> AsyncIterator[Prometheus]:
+    async with serving(answering_one()) as fake:
         yield fake
 
 
@@ -99,9 +103,10 @@ async def one(
 __all__ = [
     "AT",
     "Clock",
-    "FakePrometheus",
     "Limits",
+    "Prometheus",
     "another",
+    "answering_one",
     "asking",
     "body",
     "one",

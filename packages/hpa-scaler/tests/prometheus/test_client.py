@@ -15,12 +15,12 @@ from hpa_scaler.queries import Answer, Failure, Query
 from hpa_scaler.reasons import Reason
 from hpa_scaler.spec import ServerRef
 
-from .conftest import AT, Clock, FakePrometheus, asking, body, one, redirects, says, server, silent, tcp, trickling
+from .conftest import AT, Clock, Prometheus, asking, body, one, redirects, says, server, silent, tcp, trickling
 
 pytestmark = pytest.mark.asyncio
 
 
-async def test_a_query_is_posted_with_its_time_and_how_long_it_may_take(prometheus: FakePrometheus) -> None:
+async def test_a_query_is_posted_with_its_time_and_how_long_it_may_take(prometheus: Prometheus) -> None:
     prometheus.otherwise = says(body("110.5"))
     async with asking(server(prometheus.url + "/prefix/", timeout=2.5)) as client:
         found = await one(client, 'sum(rate(x{a="ö&+"}[5m]))')
@@ -33,7 +33,7 @@ async def test_a_query_is_posted_with_its_time_and_how_long_it_may_take(promethe
     assert seen.headers["Accept-Encoding"] == "identity"
 
 
-async def test_an_equal_query_is_asked_once_however_it_names_its_server(prometheus: FakePrometheus) -> None:
+async def test_an_equal_query_is_asked_once_however_it_names_its_server(prometheus: Prometheus) -> None:
     refs = [ServerRef(), ServerRef(name="default"), ServerRef(url=prometheus.url), ServerRef(name="same")]
     queries = [Query("up", ref) for ref in refs]
     async with asking(server(prometheus.url), server(prometheus.url, "same", headers=(("X", "1"),))) as client:
@@ -42,13 +42,13 @@ async def test_an_equal_query_is_asked_once_however_it_names_its_server(promethe
     assert all(isinstance(outcomes[query], Answer) for query in queries)
 
 
-async def test_nothing_to_ask_is_nothing_asked(prometheus: FakePrometheus) -> None:
+async def test_nothing_to_ask_is_nothing_asked(prometheus: Prometheus) -> None:
     async with asking(server(prometheus.url)) as client:
         assert await client.ask([], AT, 60) == {}
     assert prometheus.seen == []
 
 
-async def test_no_more_are_on_the_way_than_the_server_may_get(prometheus: FakePrometheus) -> None:
+async def test_no_more_are_on_the_way_than_the_server_may_get(prometheus: Prometheus) -> None:
     async def slow(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.01)
         return await says(body("1"))(request)
@@ -73,9 +73,7 @@ FAILING: list[tuple[str, Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("responder", "reason", "says_"), [each[1:] for each in FAILING], ids=[e[0] for e in FAILING])
-async def test_a_failure_has_its_own_reason(
-    prometheus: FakePrometheus, responder: Any, reason: str, says_: str
-) -> None:
+async def test_a_failure_has_its_own_reason(prometheus: Prometheus, responder: Any, reason: str, says_: str) -> None:
     prometheus.otherwise = responder
     # Whoever answers has time to: on a busy machine even this one may need it.
     timeout = 0.1 if responder in (silent, trickling) else 60.0
@@ -151,7 +149,7 @@ async def test_a_connection_closed_while_idle_is_opened_again() -> None:
 
 
 async def test_the_proxy_of_the_environment_is_asked_but_for_what_no_proxy_names(
-    prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch
+    prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -168,7 +166,7 @@ async def test_the_proxy_of_the_environment_is_asked_but_for_what_no_proxy_names
 
 
 async def test_a_redirect_elsewhere_goes_through_the_proxy_for_there(
-    prometheus: FakePrometheus, another: FakePrometheus, monkeypatch: pytest.MonkeyPatch
+    prometheus: Prometheus, another: Prometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -182,7 +180,7 @@ async def test_a_redirect_elsewhere_goes_through_the_proxy_for_there(
     assert another.seen[0].form["query"] == "up"
 
 
-async def test_a_huge_answer_is_given_up(prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_huge_answer_is_given_up(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "LARGEST_BODY", 1 << 20)
     sent = 0
 
@@ -202,7 +200,7 @@ async def test_a_huge_answer_is_given_up(prometheus: FakePrometheus, monkeypatch
     assert sent < 16 << 20
 
 
-async def test_an_encoded_answer_is_not_unpacked(prometheus: FakePrometheus) -> None:
+async def test_an_encoded_answer_is_not_unpacked(prometheus: Prometheus) -> None:
     async def encoded(_: web.Request) -> web.StreamResponse:
         return web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
 
@@ -213,7 +211,7 @@ async def test_an_encoded_answer_is_not_unpacked(prometheus: FakePrometheus) -> 
     assert (found.reason, found.detail) == (Reason.BAD_ANSWER, "encoded as gzip, though that was not asked for")
 
 
-async def test_an_unknown_server_is_named_with_those_that_are_known(prometheus: FakePrometheus) -> None:
+async def test_an_unknown_server_is_named_with_those_that_are_known(prometheus: Prometheus) -> None:
     async with asking(server(prometheus.url, "main"), server(prometheus.url, "other")) as client:
         found = await one(client, ref=ServerRef(name="mian"))
         default = await one(client)
@@ -227,7 +225,7 @@ async def test_an_unknown_server_is_named_with_those_that_are_known(prometheus: 
 
 
 async def test_a_server_that_hangs_holds_up_nobody_who_asks_another(
-    prometheus: FakePrometheus, another: FakePrometheus
+    prometheus: Prometheus, another: Prometheus
 ) -> None:
     prometheus.otherwise = silent
     queries = [Query(f"q{n}", ServerRef(name=name)) for n in range(50) for name in ("hangs", "works")]
@@ -239,9 +237,7 @@ async def test_a_server_that_hangs_holds_up_nobody_who_asks_another(
     assert len(prometheus.seen) <= 8 + 3
 
 
-async def test_a_cycle_ends_at_its_deadline_with_what_it_has(
-    prometheus: FakePrometheus, another: FakePrometheus
-) -> None:
+async def test_a_cycle_ends_at_its_deadline_with_what_it_has(prometheus: Prometheus, another: Prometheus) -> None:
     prometheus.otherwise = silent
     queries = [Query("a", ServerRef(name="hangs")), Query("b", ServerRef(name="works"))]
     async with asking(server(prometheus.url, "hangs", timeout=60), server(another.url, "works")) as client:
@@ -253,7 +249,7 @@ async def test_a_cycle_ends_at_its_deadline_with_what_it_has(
     assert (late.reason, late.detail) == (Reason.TIMED_OUT, "not answered within the 2 s of the cycle")
 
 
-async def test_a_cycle_that_is_cancelled_leaves_nothing_behind(prometheus: FakePrometheus) -> None:
+async def test_a_cycle_that_is_cancelled_leaves_nothing_behind(prometheus: Prometheus) -> None:
     prometheus.otherwise = silent
     async with asking(server(prometheus.url, timeout=60)) as client:
         asking_ = asyncio.create_task(client.ask([Query("a")], AT, 60))
@@ -269,7 +265,7 @@ async def test_a_cycle_that_is_cancelled_leaves_nothing_behind(prometheus: FakeP
 # The circuit.
 
 
-async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: FakePrometheus, clock: Clock) -> None:
+async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: Prometheus, clock: Clock) -> None:
     prometheus.otherwise = says("down", 503)
     one_by_one = server(prometheus.url, concurrency=1)
     async with asking(one_by_one, limits=Limits(failures=3, pause=30), clock=clock) as client:
@@ -284,7 +280,7 @@ async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: FakeP
 
 
 async def test_a_server_that_hangs_costs_one_timeout_not_two(
-    prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch
+    prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hpa_scaler.prometheus.client._BREATH", 1.0)  # time enough on a busy machine
     prometheus.otherwise = silent
@@ -295,7 +291,7 @@ async def test_a_server_that_hangs_costs_one_timeout_not_two(
     assert len(prometheus.seen) == 8
 
 
-async def test_after_its_pause_one_small_query_decides(prometheus: FakePrometheus, clock: Clock) -> None:
+async def test_after_its_pause_one_small_query_decides(prometheus: Prometheus, clock: Clock) -> None:
     prometheus.otherwise = says("down", 503)
     async with asking(server(prometheus.url), limits=Limits(failures=1, pause=30), clock=clock) as client:
         await one(client, "heavy")
@@ -322,7 +318,7 @@ async def test_after_its_pause_one_small_query_decides(prometheus: FakePrometheu
     ],
     ids=["refused", "too slow, says the server", "no place in time, says the server", "empty", "NaN"],
 )
-async def test_what_a_server_says_of_a_query_is_no_outage(prometheus: FakePrometheus, refusal: Any) -> None:
+async def test_what_a_server_says_of_a_query_is_no_outage(prometheus: Prometheus, refusal: Any) -> None:
     prometheus.otherwise = refusal
     async with asking(server(prometheus.url), limits=Limits(failures=1)) as client:
         await client.ask([Query(f"q{number}") for number in range(10)], AT, 60)
@@ -334,7 +330,7 @@ async def test_what_a_server_says_of_a_query_is_no_outage(prometheus: FakePromet
     ("kind", "status"), [("too_many_requests", 429), ("unavailable", 503), ("internal", 500), ("canceled", 499)]
 )
 async def test_a_server_that_says_it_can_not_answer_is_left_alone(
-    prometheus: FakePrometheus, kind: str, status: int
+    prometheus: Prometheus, kind: str, status: int
 ) -> None:
     prometheus.otherwise = says({"status": "error", "errorType": kind, "error": "not now"}, status)
     async with asking(server(prometheus.url, concurrency=1), limits=Limits(failures=3)) as client:
@@ -345,7 +341,7 @@ async def test_a_server_that_says_it_can_not_answer_is_left_alone(
     assert len(prometheus.seen) == 3
 
 
-async def test_a_failure_now_and_then_opens_nothing(prometheus: FakePrometheus) -> None:
+async def test_a_failure_now_and_then_opens_nothing(prometheus: Prometheus) -> None:
     prometheus.answers["bad"] = says("oops", 500)
     async with asking(server(prometheus.url), limits=Limits(failures=2)) as client:
         for _ in range(4):
@@ -354,7 +350,7 @@ async def test_a_failure_now_and_then_opens_nothing(prometheus: FakePrometheus) 
         assert client.circuits() == {"default": "closed"}
 
 
-async def test_a_configuration_without_a_change_keeps_the_circuit(prometheus: FakePrometheus) -> None:
+async def test_a_configuration_without_a_change_keeps_the_circuit(prometheus: Prometheus) -> None:
     prometheus.otherwise = says("down", 503)
     given, limits = server(prometheus.url), Limits(failures=1)
     async with asking(given, limits=limits) as client:
@@ -368,7 +364,7 @@ async def test_a_configuration_without_a_change_keeps_the_circuit(prometheus: Fa
         assert len(prometheus.seen) == 2
 
 
-async def test_what_is_asked_is_observed(prometheus: FakePrometheus) -> None:
+async def test_what_is_asked_is_observed(prometheus: Prometheus) -> None:
     seen: list[tuple[str, str]] = []
     prometheus.answers["bad"] = says("oops", 500)
     async with asking(
@@ -379,7 +375,7 @@ async def test_what_is_asked_is_observed(prometheus: FakePrometheus) -> None:
 
 
 async def test_a_defect_met_by_one_query_costs_no_other_its_answer(
-    prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = exchange.outcome
 

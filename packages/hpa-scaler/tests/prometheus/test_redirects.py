@@ -16,7 +16,7 @@ from hpa_scaler.queries import Answer, Failure
 from hpa_scaler.reasons import Reason
 from hpa_scaler.spec import ServerRef
 
-from .conftest import FakePrometheus, asking, body, one, redirects, says, server, serving
+from .conftest import Prometheus, answering_one, asking, body, one, redirects, says, server, serving
 
 pytestmark = pytest.mark.asyncio
 
@@ -24,8 +24,8 @@ QUERY_PATH = "/api/v1/query"
 
 
 @pytest_asyncio.fixture
-async def elsewhere() -> AsyncIterator[FakePrometheus]:
-    async with serving(FakePrometheus()) as fake:
+async def elsewhere() -> AsyncIterator[Prometheus]:
+    async with serving(answering_one()) as fake:
         yield fake
 
 
@@ -36,7 +36,7 @@ async def refusal(client: Any, ref: ServerRef = ServerRef()) -> str:
     return found.detail
 
 
-async def test_an_address_of_an_hpa_is_asked_within_the_allow_list(prometheus: FakePrometheus) -> None:
+async def test_an_address_of_an_hpa_is_asked_within_the_allow_list(prometheus: Prometheus) -> None:
     ref = ServerRef(url=prometheus.url + "/team")
     async with asking(allowed=(prometheus.url + "/team",)) as client:
         assert isinstance(await one(client, ref=ref), Answer)
@@ -44,7 +44,7 @@ async def test_an_address_of_an_hpa_is_asked_within_the_allow_list(prometheus: F
     assert [each.path for each in prometheus.seen] == ["/team" + QUERY_PATH]
 
 
-async def test_without_an_allow_list_only_configured_servers_are_asked(prometheus: FakePrometheus) -> None:
+async def test_without_an_allow_list_only_configured_servers_are_asked(prometheus: Prometheus) -> None:
     configured = server(prometheus.url, headers=(("X-Scope-OrgID", "a"),))
     async with asking(configured) as client:
         assert isinstance(await one(client, ref=ServerRef(url=prometheus.url)), Answer)
@@ -53,9 +53,7 @@ async def test_without_an_allow_list_only_configured_servers_are_asked(prometheu
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-async def test_a_redirect_on_the_same_server_is_followed_with_everything(
-    prometheus: FakePrometheus, status: int
-) -> None:
+async def test_a_redirect_on_the_same_server_is_followed_with_everything(prometheus: Prometheus, status: int) -> None:
     async def moved(request: Any) -> Any:
         answer = says(body("3")) if request.path.startswith("/new") else redirects("/new" + QUERY_PATH, status)
         return await answer(request)
@@ -70,7 +68,7 @@ async def test_a_redirect_on_the_same_server_is_followed_with_everything(
     assert last.params == {"dedup": "true"}
 
 
-async def test_a_redirect_that_asks_for_get_is_followed_by_get(prometheus: FakePrometheus) -> None:
+async def test_a_redirect_that_asks_for_get_is_followed_by_get(prometheus: Prometheus) -> None:
     async def moved(request: Any) -> Any:
         return await (says(body("3")) if request.method == "GET" else redirects("/x?query=evil", 303))(request)
 
@@ -81,7 +79,7 @@ async def test_a_redirect_that_asks_for_get_is_followed_by_get(prometheus: FakeP
 
 
 async def test_a_redirect_elsewhere_is_followed_only_within_the_allow_list(
-    prometheus: FakePrometheus, elsewhere: FakePrometheus
+    prometheus: Prometheus, elsewhere: Prometheus
 ) -> None:
     prometheus.otherwise = redirects(elsewhere.url + QUERY_PATH)
     async with asking(server(prometheus.url)) as client:
@@ -92,7 +90,7 @@ async def test_a_redirect_elsewhere_is_followed_only_within_the_allow_list(
     assert len(elsewhere.seen) == 1
 
 
-async def test_credentials_stay_with_their_server(prometheus: FakePrometheus, elsewhere: FakePrometheus) -> None:
+async def test_credentials_stay_with_their_server(prometheus: Prometheus, elsewhere: Prometheus) -> None:
     prometheus.otherwise = redirects(elsewhere.url + QUERY_PATH)
     given = server(
         prometheus.url, headers=(("Authorization", "Bearer secret"), ("X-Scope-OrgID", "a")), parameters=(("t", "s"),)
@@ -105,7 +103,7 @@ async def test_credentials_stay_with_their_server(prometheus: FakePrometheus, el
     assert elsewhere.seen[0].params == {}
 
 
-async def test_each_hop_is_looked_at(prometheus: FakePrometheus, elsewhere: FakePrometheus) -> None:
+async def test_each_hop_is_looked_at(prometheus: Prometheus, elsewhere: Prometheus) -> None:
     prometheus.otherwise = redirects(elsewhere.url + "/a")
     elsewhere.otherwise = redirects("http://169.254.169.254/latest/meta-data")
     async with asking(server(prometheus.url), allowed=(elsewhere.url,)) as client:
@@ -115,7 +113,7 @@ async def test_each_hop_is_looked_at(prometheus: FakePrometheus, elsewhere: Fake
 @pytest.mark.parametrize(
     "location", ["ftp://x/", "http://me:secret@x/", "//[::1", "http://x/%2e%2e/y", "javascript:1", "http://\u0440/"]
 )
-async def test_a_redirect_to_what_is_no_address_is_refused(prometheus: FakePrometheus, location: str) -> None:
+async def test_a_redirect_to_what_is_no_address_is_refused(prometheus: Prometheus, location: str) -> None:
     prometheus.otherwise = redirects(location)
     async with asking(server(prometheus.url)) as client:
         found = await one(client)
@@ -123,7 +121,7 @@ async def test_a_redirect_to_what_is_no_address_is_refused(prometheus: FakeProme
     assert found.reason in (Reason.SERVER_NOT_ALLOWED, Reason.CONNECTION_FAILED)
 
 
-async def test_redirects_in_a_circle_end(prometheus: FakePrometheus) -> None:
+async def test_redirects_in_a_circle_end(prometheus: Prometheus) -> None:
     prometheus.otherwise = redirects(QUERY_PATH)
     async with asking(server(prometheus.url)) as client:
         found = await one(client)

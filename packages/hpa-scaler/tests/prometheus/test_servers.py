@@ -21,7 +21,7 @@ from hpa_scaler.prometheus.servers import Credentials, CredentialsError, Tls
 from hpa_scaler.queries import Answer, Failure
 from hpa_scaler.reasons import Reason
 
-from .conftest import FakePrometheus, asking, one, server, serving
+from .conftest import Prometheus, answering_one, asking, one, server, serving
 
 
 def authorization(credentials: Credentials) -> str:
@@ -89,7 +89,7 @@ def test_a_secret_that_vanishes_leaves_the_last_good_one(tmp_path: Path, caplog:
 
 @pytest.mark.asyncio
 async def test_credentials_that_were_never_there_are_a_failure_of_each_query(
-    prometheus: FakePrometheus, tmp_path: Path
+    prometheus: Prometheus, tmp_path: Path
 ) -> None:
     async with asking(server(prometheus.url, token_file=str(tmp_path / "token"))) as client:
         found = await one(client)
@@ -178,18 +178,18 @@ def issued_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Files
 
 
 @pytest_asyncio.fixture
-async def secure(issued_files: tuple[Files, Files]) -> AsyncIterator[FakePrometheus]:
+async def secure(issued_files: tuple[Files, Files]) -> AsyncIterator[Prometheus]:
     """A server that wants to see a client's certificate."""
     files, _ = issued_files
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.ca)
     context.load_cert_chain(files.certificate, files.key)
     context.verify_mode = ssl.CERT_REQUIRED
-    async with serving(FakePrometheus(), context) as fake:
+    async with serving(answering_one(), context) as fake:
         yield fake
 
 
 @pytest.mark.asyncio
-async def test_both_sides_show_their_certificates(secure: FakePrometheus, issued_files: tuple[Files, Files]) -> None:
+async def test_both_sides_show_their_certificates(secure: Prometheus, issued_files: tuple[Files, Files]) -> None:
     ours = issued_files[1]
     tls = Tls(ours.ca, ours.certificate, ours.key, "prometheus.example.com")
     async with asking(server(secure.url, tls=tls)) as client:
@@ -199,7 +199,7 @@ async def test_both_sides_show_their_certificates(secure: FakePrometheus, issued
 @pytest.mark.asyncio
 @pytest.mark.parametrize("lacking", ["ca", "name", "certificate"])
 async def test_what_is_not_shown_or_not_trusted_is_no_connection(
-    secure: FakePrometheus, issued_files: tuple[Files, Files], lacking: str
+    secure: Prometheus, issued_files: tuple[Files, Files], lacking: str
 ) -> None:
     ours = issued_files[1]
     tls = Tls(
@@ -216,7 +216,7 @@ async def test_what_is_not_shown_or_not_trusted_is_no_connection(
 
 
 @pytest.mark.asyncio
-async def test_insecure_trusts_anybody(secure: FakePrometheus, issued_files: tuple[Files, Files]) -> None:
+async def test_insecure_trusts_anybody(secure: Prometheus, issued_files: tuple[Files, Files]) -> None:
     ours = issued_files[1]
     tls = Tls("", ours.certificate, ours.key, "", insecure=True)
     async with asking(server(secure.url, tls=tls)) as client:

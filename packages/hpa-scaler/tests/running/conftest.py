@@ -11,7 +11,8 @@ from drain.fake_api import serving as serving_api
 
 from tightship.runtime import campaign
 from tightship.runtime import serving as frames
-from tightship_testkit.fake_prometheus import FakePrometheus, serving
+from tightship_simulator.life.prometheus import serving
+from tightship_testkit.floors import answering_one
 
 from .world import HpaApi, World
 
@@ -20,7 +21,7 @@ from .world import HpaApi, World
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(frames, "LEAST_PAUSE", 0.002)
     monkeypatch.setattr(campaign, "LOOK", 0.01)
-    async with serving_api(HpaApi()) as api, serving(FakePrometheus()) as prometheus:
+    async with serving_api(HpaApi()) as api, serving(answering_one()) as prometheus:
         assert isinstance(api, HpaApi)
         made = World(api, prometheus, tmp_path)
         made.configure()

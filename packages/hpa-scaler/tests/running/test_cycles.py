@@ -13,7 +13,7 @@ from drain.fake_api import EVENTS
 
 from hpa_scaler.decision_log import replay
 from hpa_scaler.loop import CycleTooLongError
-from tightship_testkit.fake_prometheus import silent
+from tightship_simulator.life.prometheus import silent
 
 from .world import HPAS, Json, Process, World, eventually, get, port
 

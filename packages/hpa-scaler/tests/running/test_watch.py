@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hpa_scaler import watching
 from tightship.objects import ApiObject, HorizontalPodAutoscaler
-from tightship_testkit.fake_prometheus import body, says
+from tightship_simulator.life.prometheus import body, says
 
 from .world import HPAS, World
 

@@ -20,7 +20,7 @@ from hpa_scaler.run_settings import RunSettings
 from hpa_scaler.running import serve
 from tightship.runtime.main import Runtime
 from tightship.settings.process import load_process
-from tightship_testkit.fake_prometheus import FakePrometheus
+from tightship_simulator.life.prometheus import Prometheus
 from tightship_testkit.ports import free_ports
 
 Json = dict[str, Any]
@@ -218,7 +218,7 @@ class World:
     """An API server and a Prometheus."""
 
     api: HpaApi
-    prometheus: FakePrometheus
+    prometheus: Prometheus
     folder: Path
     processes: list[Process] = field(default_factory=list)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import aiohttp
 import pytest
 
-from tightship_simulator.life.prometheus import Outage, Prometheus, QueryError, parse, serving
+from tightship_simulator.life.prometheus import Outage, Prometheus, QueryError, body, parse, says, serving, silent
 
 
 def _prometheus() -> Prometheus:
@@ -79,3 +81,95 @@ async def test_an_outage_cuts_connections_or_empties_answers_and_ends() -> None:
         prometheus.outage = Outage.NONE
         async with session.get(url, params={"query": "queue"}) as answer:
             assert len((await answer.json())["data"]["result"]) == 1
+
+
+async def asked(prometheus: Prometheus, text: str, path: str = "/api/v1/query") -> tuple[int, object]:
+    """Ask as the hpa-scaler does; return the status and the answer."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{prometheus.url}{path}", data={"query": text}, headers={"X-Scope-OrgID": "shop"}) as answer,
+    ):
+        return answer.status, await answer.json()
+
+
+async def test_samples_have_the_time_of_its_clock() -> None:
+    now = 1_000.0
+    prometheus = Prometheus(gauges={"queue": lambda _: 7.0}, now=lambda: now)
+    prometheus.set("told", 3, "NaN")
+    async with serving(prometheus):
+        for now in (1_000.0, 2_000.0):
+            assert prometheus.result("queue")[0]["value"] == [now, "7"]
+            assert await asked(prometheus, "told") == (200, body("3", "NaN", at=now))
+
+
+async def test_a_query_is_answered_as_it_was_told_to_whatever_its_series_say() -> None:
+    async with serving(_prometheus()) as prometheus:
+        prometheus.set("queue", 3)
+        prometheus.answers["max(queue)"] = says({"status": "error"}, 500)
+        _, told = await asked(prometheus, "queue")
+        assert told["data"]["result"][0]["value"][1] == "3"  # type: ignore[index]
+        assert await asked(prometheus, "max(queue)") == (500, {"status": "error"})
+        prometheus.set("queue")
+        assert await asked(prometheus, "queue") == (200, body())
+        del prometheus.answers["queue"]
+        _, told = await asked(prometheus, "queue")
+        assert told["data"]["result"][0]["value"][1] == "7"  # type: ignore[index]
+
+
+async def test_otherwise_answers_every_query_that_is_not_told_and_every_path() -> None:
+    async with serving(Prometheus(otherwise=says(body("1")))) as prometheus:
+        prometheus.set("rate", 72)
+        assert await asked(prometheus, "no query at all", "/elsewhere") == (200, body("1"))
+        _, told = await asked(prometheus, "rate")
+        assert told["data"]["result"][0]["value"][1] == "72"  # type: ignore[index]
+
+
+async def test_series_are_asked_for_below_any_prefix_and_nowhere_else() -> None:
+    async with serving(_prometheus()) as prometheus:
+        assert (await asked(prometheus, "queue", "/prefix/api/v1/query"))[0] == 200
+        async with aiohttp.ClientSession() as session, session.get(f"{prometheus.url}/api/v1/rules") as answer:
+            assert answer.status == 404
+
+
+async def test_an_outage_comes_before_what_was_told() -> None:
+    async with serving(_prometheus()) as prometheus:
+        prometheus.set("queue", 3)
+        prometheus.outage = Outage.EMPTY
+        assert await asked(prometheus, "queue") == (200, body())
+        prometheus.outage = Outage.REFUSES
+        with pytest.raises(aiohttp.ClientError):
+            await asked(prometheus, "queue")
+
+
+@pytest.mark.parametrize("way", ["outage", "answer"])
+async def test_a_silent_one_takes_requests_and_answers_none(way: str) -> None:
+    async with serving(_prometheus()) as prometheus:
+        if way == "outage":
+            prometheus.outage = Outage.SILENT
+        else:
+            prometheus.answers["queue"] = silent
+        asking = [asyncio.create_task(asked(prometheus, "queue")) for _ in range(3)]
+        async with asyncio.timeout(60):
+            while len(prometheus.seen) < 3:  # noqa: ASYNC110 - the server's side
+                await asyncio.sleep(0.01)
+        assert not any(each.done() for each in asking)
+        assert prometheus.most == 3
+        for each in asking:
+            each.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_it_knows_what_it_was_asked_by_whom_and_in_which_order() -> None:
+    async with serving(_prometheus()) as prometheus, aiohttp.ClientSession() as session:
+        await asked(prometheus, "queue", "/prefix/api/v1/query")
+        prometheus.outage = Outage.EMPTY
+        async with session.get(f"{prometheus.url}/api/v1/query", params={"query": "other"}):
+            pass
+        first, second = prometheus.seen
+        assert (first.method, first.path, first.form, first.params) == (
+            "POST", "/prefix/api/v1/query", {"query": "queue"}, {},
+        )  # fmt: skip
+        assert first.headers["X-Scope-OrgID"] == "shop"
+        assert (second.method, second.form, second.params) == ("GET", {}, {"query": "other"})
+        assert prometheus.texts == ["queue", "other"]
+        assert prometheus.most == 1

@@ -6,13 +6,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from yard import SHORT, Ground, cluster, ground, small
 
 from tightship_testkit.client import ApiError, wait_for
 from tightship_testkit.drains import SETTINGS, all_ready
+from tightship_testkit.embedded import SHORT, Ground, cluster, ground, small
 from tightship_testkit.invariants import TAINT, drain, taints
 from tightship_testkit.remover import TO_BE_DELETED, mark_to_be_deleted
 from tightship_testkit.replica import NAMESPACE, QUICK, configure, lease
+
+pytestmark = pytest.mark.virtual_time
+
 
 SLOW = 3.0
 """Seconds that a pod takes to end, at most, where something has to happen meanwhile."""

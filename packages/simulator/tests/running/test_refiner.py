@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from yard import Ground, cluster, ground
 
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import all_ready
+from tightship_testkit.embedded import Ground, cluster, ground
 from tightship_testkit.invariants import STEERING, drain, taints
 from tightship_testkit.refining import ALONE, HOUR, KEEP, given_back, limit, quick, refuse, relent
 from tightship_testkit.replica import COMPACTOR, NAMESPACE, QUICK, REFINER, lease, new_team
+
+pytestmark = pytest.mark.virtual_time
 
 
 def half_full() -> Json:

@@ -6,11 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from yard import SHORT, Stall, stall
 
 from tightship_simulator.life.prometheus import Outage
+from tightship_testkit.embedded import SHORT, Stall, stall
 from tightship_testkit.floors import SHOP, STATE, cli
 from tightship_testkit.replica import NAMESPACE, Replica, lease
+
+pytestmark = pytest.mark.virtual_time
+
 
 ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
 
@@ -22,7 +25,7 @@ def patches(on: Stall) -> int:
 async def test_a_floor_follows_its_query_up_and_down(tmp_path: Path) -> None:
     async with stall(tmp_path) as on:
         await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         on.start()
         await on.until_bounds("web", 8, 20)
         state = await on.state("web")
@@ -32,7 +35,7 @@ async def test_a_floor_follows_its_query_up_and_down(tmp_path: Path) -> None:
             return bool((await on.hpa("web"))["status"]["desiredReplicas"] == 8)
 
         await on.until(scaled, "the HPA's loop has scaled to the floor")
-        on.prometheus.set(41)
+        on.prometheus.set("rate", 41)
         await on.until_bounds("web", 5, 20)
 
         async def told() -> bool:
@@ -44,10 +47,10 @@ async def test_a_floor_follows_its_query_up_and_down(tmp_path: Path) -> None:
 async def test_its_page_has_what_it_did_since_it_leads_and_another_leader_begins_anew(tmp_path: Path) -> None:
     async with stall(tmp_path) as on:
         await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         first = on.start()
         await on.until_bounds("web", 8, 20)
-        on.prometheus.set(95)
+        on.prometheus.set("rate", 95)
         await on.until_bounds("web", 10, 20)
 
         async def told() -> bool:
@@ -80,7 +83,7 @@ async def page(replica: Replica) -> str:
 async def test_a_dry_run_has_the_floor_that_would_be_on_its_page(tmp_path: Path) -> None:
     async with stall(tmp_path) as on:
         await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         replica = on.start(DRY_RUN="true")
         await on.cycles(replica)
 
@@ -97,16 +100,16 @@ async def test_an_outage_of_prometheus_lowers_nothing(tmp_path: Path, outage: Ou
     async with stall(tmp_path) as on:
         await on.configured(circuitBreakerPause="1s")
         await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         replica = on.start()
         await on.until_bounds("web", 8, 20)
         # In this order, so that no cycle is answered with the lower one.
         on.prometheus.outage = outage
-        on.prometheus.set(41)
+        on.prometheus.set("rate", 41)
         await on.cycles(replica, 2)
         assert await on.bounds("web") == (8, 20)
         on.prometheus.outage = Outage.NONE
-        on.prometheus.set(31)
+        on.prometheus.set("rate", 31)
         await on.until_bounds("web", 4, 20)
 
 
@@ -114,7 +117,7 @@ async def test_on_opt_out_the_users_bounds_are_back(tmp_path: Path) -> None:
     async with stall(tmp_path) as on:
         await on.stock("off", 3, 6, **ASKS)
         await on.stock("removed", 3, 6, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         on.start()
         for name in ("off", "removed"):
             await on.until_bounds(name, 8, 9)
@@ -129,7 +132,7 @@ async def test_release_refuses_while_a_controller_leads_and_gives_back_once_it_e
     async with stall(tmp_path) as on:
         await on.stock("web", 3, 6, **ASKS)
         await on.stock("edited", 3, 20, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         replica = on.start()
         await on.until_bounds("web", 8, 9)
         await on.until_bounds("edited", 8, 20)
@@ -149,10 +152,10 @@ async def test_release_refuses_while_a_controller_leads_and_gives_back_once_it_e
 async def test_told_to_end_it_gives_up_its_lease_and_the_next_one_goes_on_from_the_hpas(tmp_path: Path) -> None:
     async with stall(tmp_path) as on:
         await on.stock("web", 3, 20, lowering_window="1h", **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         first = on.start()
         await on.until_bounds("web", 8, 20)
-        on.prometheus.set(31)
+        on.prometheus.set("rate", 31)
         await on.cycles(first)
         first.told_to_end()
         assert await first.ended() == 0
@@ -166,14 +169,14 @@ async def test_told_to_end_it_gives_up_its_lease_and_the_next_one_goes_on_from_t
 async def test_a_standby_takes_over_from_a_leader_that_was_killed(tmp_path: Path) -> None:
     async with stall(tmp_path) as on:
         await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         first = on.start(**SHORT)
         await on.until_bounds("web", 8, 20)
         second = on.start(**SHORT)
         await second.ready()
         first.kill()
         before = patches(on)
-        on.prometheus.set(41)
+        on.prometheus.set("rate", 41)
         await on.until_bounds("web", 5, 20)
         assert (await on.state("web"))["originalMin"] == 3
         assert patches(on) == before + 1
@@ -183,7 +186,7 @@ async def test_a_bad_edit_keeps_the_last_good_configuration(tmp_path: Path) -> N
     async with stall(tmp_path) as on:
         await on.configured(defaults={"maximumReplicas": 6})
         await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         replica = on.start()
         await on.until_bounds("web", 6, 20)
         await on.configured("defaults: {maximumReplicas: many}")
@@ -198,7 +201,7 @@ async def test_a_deleted_configuration_is_told_with_what_is_in_force(tmp_path: P
     async with stall(tmp_path) as on:
         await on.configured(defaults={"maximumReplicas": 6})
         await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         replica = on.start()
         await on.until_bounds("web", 6, 20)
         assert await on.api.delete("ConfigMap", on.team, NAMESPACE)
@@ -212,7 +215,7 @@ async def test_a_deleted_configuration_is_told_with_what_is_in_force(tmp_path: P
 async def test_a_dry_run_asks_for_no_change_and_shows_what_it_would_do(tmp_path: Path) -> None:
     async with stall(tmp_path) as on:
         await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set(72)
+        on.prometheus.set("rate", 72)
         replica = on.start(DRY_RUN="true")
         await on.cycles(replica)
         [shown] = (await replica.status())["plan"]["hpas"]

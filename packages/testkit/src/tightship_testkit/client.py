@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 import struct
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any, Literal, Self, TypeVar
 import aiohttp
 import msgspec
 
-from tightship.kube.connector import Connector
+from tightship.host import monotonic
+from tightship.kube.connector import connector
 
 Json = dict[str, Any]
 Items = list[Json]
@@ -114,7 +114,7 @@ class Client:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             self.server,
-            connector=Connector(tls=self.trust, limit=self.concurrency),
+            connector=connector(tls=self.trust, limit=self.concurrency),
             headers={**self.headers, "User-Agent": "tightship-e2e"},
             timeout=TIMEOUT,
         )
@@ -290,7 +290,8 @@ def break_off(transport: asyncio.BaseTransport | None) -> None:
     """End a connection at once: a polite end of TLS waits up to half a minute for the other side's farewell."""
     if isinstance(transport, asyncio.Transport) and not transport.is_closing():
         held: Any = transport.get_extra_info("socket")
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        if held is not None:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
         transport.abort()
 
 
@@ -300,10 +301,10 @@ async def wait_for(condition: Callable[[], Awaitable[T]], deadline: float, what:
     The pauses between the questions grow from 10 ms to half a second, so that small
     clusters are not kept waiting and large ones are not asked too often.
     """
-    until = time.monotonic() + deadline
+    until = monotonic() + deadline
     pause = 0.01
     while not (answer := await condition()):
-        if time.monotonic() > until:
+        if monotonic() > until:
             raise TimeoutError(f"{what}: not within {deadline:.0f} s; last answer {answer!r}")
         await asyncio.sleep(pause)
         pause = min(pause * 1.3, 0.5)

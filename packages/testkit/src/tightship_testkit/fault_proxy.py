@@ -26,7 +26,7 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from tightship.kube.connector import Connector
+from tightship.kube.connector import connector
 from tightship_testkit.client import Json, break_off, wait_for
 from tightship_testkit.faults import (
     Answer,
@@ -41,7 +41,6 @@ from tightship_testkit.faults import (
     Verbatim,
     WatchError,
 )
-from tightship_testkit.ports import free_ports
 
 T = TypeVar("T")
 
@@ -107,10 +106,9 @@ class Proxy:
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
-        self.port = free_ports("proxy")["proxy"]
         await self._listen()
         self._session = aiohttp.ClientSession(
-            connector=Connector(tls=self._trust),
+            connector=connector(tls=self._trust),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -163,6 +161,8 @@ class Proxy:
 
         self._listener = await wait_for(bound, REBIND, f"port {self.port} of the fault proxy")
         assert self._listener is not None
+        # The same port after an outage: clients know it.
+        self.port = self._listener.sockets[0].getsockname()[1]
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
@@ -272,7 +272,8 @@ class FaultProxy(Proxy):
     """
 
     def __init__(self, plane: ApiServer, plan: Plan | None = None) -> None:
-        super().__init__(plane.server, plan, writes=WRITES, trust=ssl.create_default_context(cafile=str(plane.ca_file)))
+        trust = ssl.create_default_context(cafile=str(plane.ca_file)) if plane.server.startswith("https") else None
+        super().__init__(plane.server, plan, writes=WRITES, trust=trust)
         self._base = plane.kubeconfig
 
     def kubeconfig(self, path: Path, *, base: Path | None = None) -> Path:

@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
+from tightship_simulator.life.prometheus import Prometheus, body, says
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.replica import SCALER, Host, Replica, Settings, configure, new_team
+from tightship_testkit.virtual import Machine
 
 SHOP = "shop"
 """The namespace of the HPAs and of what they scale."""
@@ -53,6 +55,11 @@ def deployment(name: str, replicas: int) -> Json:
         "metadata": {"name": name, "namespace": SHOP},
         "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod},
     }
+
+
+def answering_one() -> Prometheus:
+    """Return a Prometheus that answers 1 to every query that it is not told to answer otherwise."""
+    return Prometheus(otherwise=says(body("1")))
 
 
 class Source(Protocol):
@@ -165,6 +172,8 @@ class Market:
 
 async def cli(on: Market, *arguments: str) -> tuple[int, str, str]:
     """Run a command as an administrator; return its exit code, output and complaints."""
+    if isinstance(on.host, Machine):
+        return on.host.command(SCALER.module, *arguments, LEASE_NAME=f"{on.team}-leader")
     environment = {**os.environ, "KUBECONFIG": str(on.admin), "LEASE_NAME": f"{on.team}-leader"}
     process = await asyncio.create_subprocess_exec(
         sys.executable,

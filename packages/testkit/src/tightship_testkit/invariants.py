@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +23,8 @@ from typing import Protocol, Self
 
 import aiohttp
 
-from tightship.kube.connector import Connector
+from tightship.host import monotonic
+from tightship.kube.connector import connector
 from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import RESOURCES, Client, Json, break_off, wait_for
 from tightship_testkit.fault_proxy import Record
@@ -95,7 +95,7 @@ class Recorder:
         self._versions: dict[str, str] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._session: aiohttp.ClientSession | None = None
         self._short: set[str] = set()
 
@@ -103,7 +103,7 @@ class Recorder:
         api = self.cluster.client()
         self._session = aiohttp.ClientSession(
             api.server,
-            connector=Connector(tls=api.trust),
+            connector=connector(tls=api.trust),
             headers={**api.headers, "User-Agent": "recorder"},
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             read_bufsize=1 << 20,
@@ -114,7 +114,7 @@ class Recorder:
         except BaseException:
             await self._session.close()
             raise
-        self._began = time.monotonic()
+        self._began = monotonic()
         for kind in KINDS:
             self._tasks.append(asyncio.create_task(self._watch(kind), name=f"recorder of {kind}"))
         return self
@@ -217,7 +217,7 @@ class Recorder:
         record = drain(now) if now else {}
         phase = record.get("phase", "") if now else "gone"
         if phase != was:
-            self.moments.append(Moment(time.monotonic() - self._began, name, phase, record.get("reason", "")))
+            self.moments.append(Moment(monotonic() - self._began, name, phase, record.get("reason", "")))
 
     def _pod(self, item: Json, now: Json | None) -> None:
         del now
@@ -225,12 +225,12 @@ class Recorder:
         there = _key(item) in self._objects["Pod"]
         unbound = there and not item["spec"].get("nodeName") and not item["metadata"].get("deletionTimestamp")
         if unbound and not item["spec"].get("schedulingGates"):
-            self._waiting.setdefault(uid, _Waiting(time.monotonic(), _key(item)))
+            self._waiting.setdefault(uid, _Waiting(monotonic(), _key(item)))
         elif waited := self._waiting.pop(uid, None):
             self._waited(waited)
 
     def _waited(self, waited: _Waiting) -> None:
-        seconds = time.monotonic() - waited.since
+        seconds = monotonic() - waited.since
         self.longest_pending = max(self.longest_pending, seconds)
         if seconds > self.pending:
             self._wrong(f"{waited.key} was without a node for {seconds:.0f} s")
@@ -256,7 +256,7 @@ class Recorder:
                 self._wrong(f"budget {key} needs {status.get('desiredHealthy')} healthy pods, {count} are")
 
     def _wrong(self, what: str) -> None:
-        self.problems.append(f"{time.monotonic() - self._began:.2f} s: {what}")
+        self.problems.append(f"{monotonic() - self._began:.2f} s: {what}")
 
     # What tests ask.
 

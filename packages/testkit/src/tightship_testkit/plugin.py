@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
 from hypothesis import HealthCheck, settings
 
+from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_testkit.browser import browser
 
 # How long an example takes says nothing of the property, and on a busy machine much of the machine.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run tests marked ``virtual_time`` on a loop whose clock is virtual."""
+    if item.get_closest_marker("virtual_time") is not None:
+        return {"virtual": VirtualLoop}
+    return {"asyncio": asyncio.new_event_loop}
+
 
 __all__ = ["browser"]

@@ -6,16 +6,22 @@ ends.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import http.client
 import json
 import signal
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from tightship_testkit.ports import free_ports
 
 POLL = 0.05  # seconds between two looks at a condition
 TAIL = 25  # lines of a log that an error shows
@@ -31,6 +37,21 @@ def gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
+
+
+async def fetch(port: int, path: str) -> tuple[int, str]:
+    """Ask a process on *port* over HTTP: status and text; 0 when it does not answer."""
+
+    def ask() -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except (OSError, http.client.HTTPException):  # the second where it ends in the middle of its answer
+            return 0, ""
+
+    return await asyncio.to_thread(ask)
 
 
 class Processes:
@@ -116,6 +137,15 @@ class Processes:
         finally:
             for name in names:
                 self.signal(name, signal.SIGCONT)
+
+    def free_port(self) -> int:
+        """Return a port for a process that is started on it later."""
+        return free_ports("")[""]
+
+    async def fetch(self, name: str, port: int, path: str) -> tuple[int, str]:
+        """Ask the process *name* over HTTP on *port*: status and text; 0 when it does not answer."""
+        del name
+        return await fetch(port, path)
 
     def exits(self) -> dict[str, int]:
         """Exit codes (negative: a signal) of the processes that have ended."""

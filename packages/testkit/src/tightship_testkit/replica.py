@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import http.client
 import itertools
 import json
-import os
 import re
 import signal
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from tightship_testkit.client import ApiError, Client, Json, wait_for
-from tightship_testkit.ports import free_ports
 
 NAMESPACE = "default"
 DEADLINE = 120.0
@@ -168,32 +162,31 @@ async def claims(api: Client, team: str) -> list[Json]:
     return decoded
 
 
-async def fetch(port: int, path: str) -> tuple[int, str]:
-    """Ask a process on *port* over HTTP: status and text; 0 when it does not answer."""
+class Log(Protocol):
+    """What a process has written, such as a file."""
 
-    def ask() -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except (OSError, http.client.HTTPException):  # the second where it ends in the middle of its answer
-            return 0, ""
-
-    return await asyncio.to_thread(ask)
+    def read_text(self, *, errors: str) -> str: ...
 
 
 class Host(Protocol):
     """Whose child processes replicas are, such as a plane; see :class:`~tightship_testkit.processes.Processes`."""
 
     @property
-    def logs(self) -> Mapping[str, Path]: ...
+    def logs(self) -> Mapping[str, Log]: ...
 
     def spawn(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> int: ...
+
+    def signal(self, name: str, number: signal.Signals) -> None: ...
 
     def kill(self, name: str) -> None: ...
 
     def exits(self) -> Mapping[str, int]: ...
+
+    def free_port(self) -> int:
+        """Return a port for a process that is started on it later."""
+
+    async def fetch(self, name: str, port: int, path: str) -> tuple[int, str]:
+        """Ask a process over HTTP: status and text; 0 when it does not answer."""
 
 
 class Replica:
@@ -211,7 +204,7 @@ class Replica:
     ) -> None:
         self.host = host
         self.name = f"{team}-{next(self._numbers)}"
-        self.port = free_ports("http")["http"]
+        self.port = host.free_port()
         environment = {
             "KUBECONFIG": str(kubeconfig),
             "NAMESPACE": NAMESPACE,
@@ -250,7 +243,7 @@ class Replica:
 
     def told_to_end(self) -> None:
         """SIGTERM."""
-        os.kill(self.pid, signal.SIGTERM)
+        self.host.signal(self.name, signal.SIGTERM)
 
     async def ended(self, deadline: float = DEADLINE) -> int:
         """Wait for its end and return the exit code."""
@@ -264,7 +257,7 @@ class Replica:
 
     async def get(self, path: str) -> tuple[int, str]:
         """Ask it over HTTP; 0 when it does not answer."""
-        return await fetch(self.port, path)
+        return await self.host.fetch(self.name, self.port, path)
 
     async def ready(self) -> None:
         """Wait until it says that it is ready."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 from collections.abc import Mapping
 
 from tightship.cli.app import UsageError
 from tightship.cli.progress import Progress
 from tightship.cluster import Snapshot
+from tightship.host import run
 from tightship.report import Source
 
 
@@ -27,7 +27,7 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress, *, autoscal
 
         progress.say(reading(path))
         return read_file(path), file_source(path)
-    return asyncio.run(_read_live(arguments.kubeconfig, arguments.context, progress, autoscalers))
+    return run(_read_live(arguments.kubeconfig, arguments.context, progress, autoscalers))
 
 
 def file_of(arguments: argparse.Namespace) -> str | None:

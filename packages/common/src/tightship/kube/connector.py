@@ -41,10 +41,10 @@ class Connector(aiohttp.TCPConnector):
         await asyncio.sleep(0)
 
 
-def connector() -> aiohttp.BaseConnector:
-    """Return what a client of an API server opens its connections with on this host."""
+def connector(*, tls: ssl.SSLContext | None = None, limit: int = 0) -> aiohttp.BaseConnector:
+    """Return what a client opens connections with on this host; *tls* and *limit* are those of :class:`Connector`."""
     made = HOST.get().connector
-    return Connector() if made is None else made()
+    return Connector(tls=tls, limit=limit) if made is None else made()
 
 
 class _Remembered(ResponseHandler):

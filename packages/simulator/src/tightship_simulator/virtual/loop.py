@@ -67,30 +67,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # The turns of the loop. BaseEventLoop.run_forever() calls _run_once() until it is stopped.
 
     def _run_once(self) -> None:
-        ready, timers = self._ready, self._scheduled
-        if len(timers) > _CLEAN_AT and self._timer_cancelled_count * 2 > len(timers):
-            timers = self._without_cancelled()
+        ready = self._ready
         if not ready:
-            while timers and timers[0]._cancelled:
-                self._timer_cancelled_count -= 1
-                heapq.heappop(timers)._scheduled = False
-            if timers:
-                self._tick(timers[0]._when)
-            elif not self._stopping:
-                raise StuckError(
-                    f"nothing is left to happen after {self._now:.3f} s, and the program is not at its end"
-                )
-        while timers and timers[0]._when <= self._now:
-            timer = heapq.heappop(timers)
-            timer._scheduled = False
-            if timer._cancelled:
-                self._timer_cancelled_count -= 1
-            else:
-                ready.append(timer)
+            self._tick()
+        self._fall_due()
         self._at_once += len(ready)
         if self._at_once > MOST_STEPS:
             raise StuckError(f"{self._at_once:,} steps at {self._now:.3f} s, and no end: {ready[0]!r}")
         for _ in range(len(ready)):
+            if not ready:
+                break  # a nested run has done the rest
             handle = ready.popleft()
             if handle._cancelled:
                 continue
@@ -98,10 +84,30 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if process is None or process.admits(handle):
                 handle._run()
 
-    def _tick(self, when: float) -> None:
-        if when > self._now:
-            self._now = when
-            self._at_once = 0
+    def _tick(self) -> None:
+        """Go on to the time of the next timer."""
+        timers = self._scheduled
+        if len(timers) > _CLEAN_AT and self._timer_cancelled_count * 2 > len(timers):
+            timers = self._without_cancelled()
+        while timers and timers[0]._cancelled:
+            self._timer_cancelled_count -= 1
+            heapq.heappop(timers)._scheduled = False
+        if timers:
+            if timers[0]._when > self._now:
+                self._now = timers[0]._when
+                self._at_once = 0
+        elif not self._stopping:
+            raise StuckError(f"nothing is left to happen after {self._now:.3f} s, and the program has not ended")
+
+    def _fall_due(self) -> None:
+        timers = self._scheduled
+        while timers and timers[0]._when <= self._now:
+            timer = heapq.heappop(timers)
+            timer._scheduled = False
+            if timer._cancelled:
+                self._timer_cancelled_count -= 1
+            else:
+                self._ready.append(timer)
 
     def _without_cancelled(self) -> list[Any]:
         timers = self._scheduled
@@ -112,6 +118,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._scheduled = kept
         self._timer_cancelled_count = 0
         return kept
+
+    def run_nested(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run *work* to its end from inside a running task, which waits meanwhile while all others go on.
+
+        For what calls :func:`asyncio.run`, which has a loop to itself where time is real.
+        """
+        waiting = asyncio.current_task(self)
+        task = self.create_task(work)
+        if waiting is not None:
+            asyncio.tasks._leave_task(self, waiting)
+        try:
+            while not task.done():
+                self._run_once()
+        finally:
+            if waiting is not None:
+                asyncio.tasks._enter_task(self, waiting)
+        return task.result()
 
     def resume(self, handles: list[asyncio.Handle]) -> None:
         """Go on with *handles*, in their order: their process runs again."""

@@ -103,7 +103,9 @@ class Simulation:
     """The world of one run; see the module. To be made by :func:`simulate`.
 
     *groups* are the node pools that the autoscaler knows, *measure* tells the HPA controller its metrics. *prometheus*
-    answers under :attr:`prometheus_url`. *middlewares* are aiohttp's, around every answer of the API server.
+    answers under its ``url``. *middlewares* are aiohttp's, around every answer of the API server.
+
+    While it lasts, the process's own source of chance is seeded.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class Simulation:
         self.rng = random.Random(seed)  # noqa: S311 - a simulation, not a secret
         self.network = loop.network
         self._first = BEGIN.timestamp() - loop.time()
-        HOST.set(Host(wall=self.wall, connector=self.network.connector))
+        HOST.set(Host(wall=self.wall, connector=self.network.connector, run=loop.run_nested))
         self.store = Store(now=self.now, seed=seed)
         self.prometheus = prometheus or Prometheus()
         self.cluster = EmbeddedCluster(self.store, port=API_PORT, bookmarks=bookmarks, middlewares=middlewares)
@@ -190,11 +192,18 @@ class Simulation:
         """Where the API is."""
         return self.cluster.url
 
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig for it."""
+        return self._kubeconfig
+
     # Life.
 
     async def __aenter__(self) -> Simulation:
         stack = self._stack
         await stack.__aenter__()
+        stack.callback(random.setstate, random.getstate())
+        random.seed(self.seed)
         await stack.enter_async_context(self.cluster)
         await stack.enter_async_context(serving(self.prometheus))
         self.cluster.kubeconfig(self._kubeconfig)
@@ -215,20 +224,12 @@ class Simulation:
 
 
 def simulate(work: Callable[[Simulation], Coroutine[Any, Any, T]], *, seed: int = 0, **options: Any) -> T:
-    """Run *work* in a :class:`Simulation` made with *options*, and return what it returns.
-
-    Leaves the process's own source of chance as it was.
-    """
-    chance = random.getstate()
-    random.seed(seed)
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="tightship-") as folder,
-            asyncio.Runner(loop_factory=VirtualLoop) as runner,
-        ):
-            return runner.run(_run(work, seed, Path(folder), options))
-    finally:
-        random.setstate(chance)
+    """Run *work* in a :class:`Simulation` made with *options*, and return what it returns."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tightship-") as folder,
+        asyncio.Runner(loop_factory=VirtualLoop) as runner,
+    ):
+        return runner.run(_run(work, seed, Path(folder), options))
 
 
 async def _run(
