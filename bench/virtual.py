@@ -16,8 +16,8 @@ the charts but for the pools, which have none by default: intervals of 300 s (no
 * *hour*: the same cluster with two replicas of each, and Leases of 15, 10 and 2 s;
 * *fleet*: 500 nodes and 5,000 pods of 13 such towns, one replica of each, a day.
 
-Seconds are of CPU (of this process, which has one thread); *speed* is the simulated time over them. *requests* are those
-to the API server, *changes* the store's. Drains, nodes and floors say that it was no idle day.
+Seconds are of CPU, of this process, which has one thread; *speed* is the simulated time over them. *requests* are
+those to the API server, *changes* the store's. Drains, nodes and floors say that it was no idle day.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def run(scale: Scale) -> Figures:
                 simulation.start(
                     program, LEADER_ELECT=str(scale.replicas > 1), CONFIG_MAP_NAME=program.name, LOG_LEVEL="error"
                 )
-        versions = {kind: store.version for kind in ("Node", "HorizontalPodAutoscaler")}
+        versions = dict.fromkeys(("Node", "HorizontalPodAutoscaler"), store.version)
         for _ in range(round(scale.hours * 4)):
             await simulation.sleep(900)
             simulation.prometheus.outage = Outage.REFUSES if story.fails(traffic.hour()) else Outage.NONE
@@ -215,8 +215,8 @@ def lines(each: Figures) -> list[str]:
         f"  CPU       {each.seconds:>9} s   {each.bar:g}: {mark}",
         f"  speed     {each.hours * 3600 / max(each.seconds, 1e-9):>9,.0f} x",
         f"  requests  {each.requests:>9,}     changes {each.changes:,}",
-        f"  drains    {each.drains:>9,}     evictions {each.evictions:,}, nodes removed {each.removed:,}, "
-        f"added {each.added:,}, fewest {each.fewest:,}; floors moved {each.floors:,}",
+        f"  drains    {each.drains:>9,}     evictions {each.evictions:,}, floors moved {each.floors:,}",
+        f"  nodes     {each.removed:>9,} removed, {each.added:,} added, {each.fewest:,} the fewest",
         *(f"  crashed: {error}" for error in each.errors),
     ]
 
