@@ -25,7 +25,6 @@ from tightship_simulator.life.changes import (
 )
 from tightship_simulator.life.index import BOOTING, Index, in_order
 
-
 STOPS_AFTER = "tightship-simulator/stops-after"
 """Annotation of a pod: for how many seconds it runs on when it is told to end, at most, if its grace lasts so long."""
 
