@@ -1,7 +1,7 @@
 """What happens to requests between a controller and the API server, by seed: an aiohttp middleware in front of it.
 
 A fault's function is given the request :class:`Way`, and answers in the server's place, or lets it through. Steps that
-forbid something (rights, an admission webhook) put a :data:`Rule` into :attr:`Door.rules`.
+forbid something (rights, an admission webhook) put a rule into the world, which holds here.
 """
 
 from __future__ import annotations
@@ -35,9 +35,6 @@ from tightship_testkit.disasters.world import SENT
 if TYPE_CHECKING:
     from tightship_testkit.disasters.observer import Observer
     from tightship_testkit.disasters.world import World
-
-Rule = Callable[[Asked], Refused | None]
-"""Says whether a request is forbidden, by rights or by an admission webhook."""
 
 
 class Unavailable(Refused):
@@ -107,13 +104,9 @@ class Way:
 
 
 class Door:
-    """The way in to the API server: its :meth:`middleware` lets faults happen, and tells the observer of answers.
-
-    *rules* are what steps forbid meanwhile, by name.
-    """
+    """The way in to the API server: its :meth:`middleware` lets faults happen, and tells the observer of answers."""
 
     def __init__(self, scenario: Scenario) -> None:
-        self.rules: dict[str, Rule] = {}
         self.met = 0
         self._faults: list[tuple[Fault, FaultKind, Random]] = [
             (each, FAULTS[each.kind], Random(each.dice))  # noqa: S311 - a simulation
@@ -154,7 +147,7 @@ class Door:
             AUTHOR.set(about.by)
             SENT.set(about.at)
             way = Way(self, request, about, handler)
-            for rule in self.rules.values():
+            for rule in self._world.rules if self._world is not None else ():
                 refused = rule(about)
                 if refused is not None:
                     self.answered(about, refused.code)
@@ -330,4 +323,4 @@ async def watch_expired(way: Way) -> web.StreamResponse:
     return await way.events({"type": "ERROR", "object": Expired("too old resource version").status})
 
 
-__all__ = ["FAULTS", "Door", "Rule", "Unavailable", "Way", "refusal"]
+__all__ = ["FAULTS", "Door", "Unavailable", "Way", "refusal"]

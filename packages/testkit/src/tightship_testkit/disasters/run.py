@@ -23,9 +23,7 @@ from tightship_testkit.disasters.promises.running import LeadersLead
 from tightship_testkit.disasters.scenario import Scenario
 from tightship_testkit.disasters.world import World
 
-SPEEDS = Speeds(
-    pods=Pace(start=2.0, stop=4.0, boot=8.0, lost=10.0), nodes=Rules(unneeded=40.0, taint_delay=2.0, eviction=30.0)
-)
+PODS = Pace(start=2.0, stop=4.0, boot=8.0, lost=10.0)
 PORT = 9101
 """On which replicas answer probes."""
 PROBE = aiohttp.ClientTimeout(total=5.0)
@@ -60,6 +58,7 @@ def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Re
         world = World(simulation, scenario)
         observer = Observer(world)
         simulation.network.delay = lambda: simulation.rng.random() * scenario.latency
+        simulation.network.refuses = world.refuses
         handler = Tracebacks(observer)
         logging.getLogger().addHandler(handler)
         try:
@@ -81,9 +80,14 @@ def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Re
         play,
         seed=scenario.seed,
         groups=cluster.groups(scenario),
-        speeds=SPEEDS,
+        speeds=Speeds(pods=PODS, nodes=_rules(scenario)),
         middlewares=[door.middleware],
     )
+
+
+def _rules(scenario: Scenario) -> Rules:
+    rules = scenario.autoscaler
+    return Rules(unneeded=rules.unneeded, taint_delay=2.0, eviction=30.0, threshold=rules.threshold)
 
 
 def _found(world: World) -> None:
@@ -99,6 +103,7 @@ def _found(world: World) -> None:
 
 async def _play(world: World, observer: Observer) -> None:
     watch = asyncio.create_task(observer.watch(), name="observer")
+    finalizers = asyncio.create_task(world.let_go(), name="finalizers")
     try:
         await world.play()
         await asyncio.sleep(max(0.0, world.scenario.story + world.scenario.quiet - world.now))
@@ -107,10 +112,12 @@ async def _play(world: World, observer: Observer) -> None:
         await _stop(world)
         observer.stopped()
     finally:
-        watch.cancel()
-        await asyncio.wait([watch])
-    if not watch.cancelled():
-        watch.result()
+        for task in (watch, finalizers):
+            task.cancel()
+        await asyncio.wait([watch, finalizers])
+    for task in (watch, finalizers):
+        if not task.cancelled():
+            task.result()
 
 
 async def _probe(world: World, observer: Observer) -> None:

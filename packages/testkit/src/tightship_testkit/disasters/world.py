@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from tightship_simulator.api.errors import Refused
 from tightship_simulator.api.store import AUTHOR, Change, Store
 from tightship_simulator.virtual.programs import PROGRAMS
-from tightship_simulator.virtual.simulation import Replica, Simulation
+from tightship_simulator.virtual.simulation import API_PORT, Replica, Simulation
 from tightship_testkit.disasters.registry import STEPS
 from tightship_testkit.disasters.scenario import Controller, Scenario, Step
 
 Json = dict[str, Any]
+Rule = Callable[[Any], Refused | None]
+"""Says whether a request is forbidden, by rights or by an admission webhook."""
 
 CONFIG_MAPS = {
     "node-compactor": "estafette-k8s-node-compactor-config",
@@ -35,6 +39,8 @@ SENT: ContextVar[float] = ContextVar("sent")
 _PROGRAMS = {each.name: each for each in PROGRAMS}
 RECOVERY = 35.0
 """Seconds after its last trouble in which a process may still know less than there is: it lists again with pauses."""
+_LETS_GO = 5.0
+"""Seconds between two looks of the controller of finalizers."""
 _LOOK = 0.5
 _REMEMBERED = 64
 """Records of a node that are remembered."""
@@ -86,6 +92,10 @@ class World:
         """Is told what steps do, in words."""
         self.broken: Callable[[object], None] = lambda _violation: None
         """Is told of each violation when it is found."""
+        self.rules: list[Rule] = []
+        """What forbids requests now."""
+        self.away: list[tuple[frozenset[str], float]] = []
+        """From which controllers the API server is away, and until when."""
         self.skews: list[float] = []
         self.told_to_end: set[str] = set()
         """Names of the replicas that were told to end at the end of the scenario."""
@@ -179,6 +189,20 @@ class World:
 
     # The story.
 
+    async def let_go(self) -> None:
+        """Take finalizers off pods that have waited for long enough, at the end of the story all of them; for ever."""
+        waits: dict[str, float] = {}
+        while True:
+            await asyncio.sleep(_LETS_GO)
+            for pod in self.store.list("Pod"):
+                meta = pod["metadata"]
+                if not meta.get("finalizers") or not meta.get("deletionTimestamp"):
+                    continue
+                since = waits.setdefault(meta["uid"], self.now)
+                if self.quiet or self.now - since >= 5 + zlib.crc32(meta["uid"].encode()) % 80:
+                    with writing_as("finalizer"):
+                        self.store.modify("Pod", meta["name"], meta["namespace"], _without_finalizers)
+
     async def play(self) -> None:
         """Play all steps at their times, until the story is over and each has ended."""
         for step in sorted(self.scenario.steps, key=lambda each: each.at):
@@ -202,6 +226,17 @@ class World:
     async def pause(self, seconds: float) -> None:
         """Let so much time pass, at most until the story is over."""
         await asyncio.sleep(max(0.0, min(seconds, self.scenario.story - self.now)))
+
+    async def ruled(self, rule: Rule, seconds: float) -> None:
+        """Have *rule* hold for requests of controllers for so long."""
+        self.rules.append(rule)
+        await self.pause(seconds)
+        self.rules.remove(rule)
+
+    def refuses(self, process: str, port: int) -> bool:
+        """Whether the API server is away from *process*."""
+        program = process.rpartition("-")[0]
+        return port == API_PORT and any(program in each and self.now < end for each, end in self.away)
 
     # Replicas.
 
@@ -260,15 +295,24 @@ class World:
         found = self.store.find("Node", node)
         return drain_of(found) if found is not None else {}
 
-    async def in_drain(self, phases: list[str], within: float = 120.0) -> str:
-        """Wait until some node is in one of these phases; return its name, empty where none is in time."""
+    async def in_drain(self, phases: list[str], within: float = 120.0, after: float = 0.0) -> str:
+        """Wait until some node is in one of these phases, and *after* seconds more.
+
+        Return its name, empty where none is in time.
+        """
         end = min(self.scenario.story, self.now + within)
         while self.now < end:
             for node in self.store.list("Node"):
                 if drain_of(node).get("phase") in phases:
-                    return str(node["metadata"]["name"])
+                    if after:
+                        await self.pause(after)
+                    return "" if self.quiet else str(node["metadata"]["name"])
             await asyncio.sleep(_LOOK)
         return ""
+
+
+def _without_finalizers(thing: Json) -> None:
+    thing["metadata"].pop("finalizers")
 
 
 def drain_of(node: Json) -> Json:
@@ -293,4 +337,4 @@ def writing_as(author: str) -> Iterator[None]:
         AUTHOR.reset(token)
 
 
-__all__ = ["CONFIG_MAPS", "DRAIN", "INTERVALS", "SENT", "Json", "Team", "World", "drain_of", "writing_as"]
+__all__ = ["CONFIG_MAPS", "DRAIN", "INTERVALS", "SENT", "Json", "Rule", "Team", "World", "drain_of", "writing_as"]
