@@ -71,22 +71,14 @@ def _node(rng: Random, number: int, pools: list[Pool]) -> Node:
     )
 
 
-_KINDS = (
-    "Deployment",
-    "Deployment",
-    "Deployment",
-    "Deployment",
-    "ReplicaSet",
-    "StatefulSet",
-    "StatefulSet",
-    "DaemonSet",
-    "Pod",
-)
+_KINDS = (*["Deployment"] * 4, *["StatefulSet"] * 2, "ReplicaSet", "DaemonSet", "Pod")
 
 
 def _workload(rng: Random, number: int, nodes: list[Node]) -> Workload:
     kind = rng.choice(_KINDS) if number else "Deployment"
-    annotations, spec, finalizers = {}, {}, []
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    spec: Args = {}
     if rng.random() < 0.06:
         key = rng.choice(sorted(POD_OPT_OUTS))
         annotations[key] = POD_OPT_OUTS[key]
