@@ -28,7 +28,7 @@ from tightship_testkit.disasters.promises.reading import (
 )
 from tightship_testkit.disasters.registry import promise
 
-NOTICED = 3.0
+NOTICED = 2.5
 """Seconds after which a controller whose watches are well has seen a change."""
 
 

@@ -140,6 +140,6 @@ def seconds(value: object) -> float:
 
 __all__ = [
     "CANDIDATE", "DRAINING", "OWNING", "TO_BE_DELETED", "amount", "annotations", "controller", "cordoned", "created",
-    "daemon", "deletes", "drain_of", "has_taint", "holder_of", "leaving", "node_opts_out", "owned", "pod_opts_out", "ready",
-    "requests", "room", "seconds", "taints",
+    "daemon", "deletes", "drain_of", "has_taint", "holder_of", "leaving", "node_opts_out", "owned", "pod_opts_out",
+    "ready", "requests", "room", "seconds", "taints",
 ]  # fmt: skip
