@@ -60,6 +60,17 @@ test: install ## Set up what this machine can have, then run every test; what is
 test-fast: install ## Only the tests that need no control plane: a few minutes.
 	@$(BIN)/pytest packages -n 3 --dist loadfile -m "not controlplane" $(ARGS)
 
+SEEDS ?= 10000
+PROCESSES ?= 2
+
+.PHONY: soak
+soak: install ## Ten thousand disasters by seed, on virtual time: hours of two cores (SEEDS=10000 FIRST=0 PROCESSES=2).
+	@$(BIN)/python -m tightship_testkit.disasters soak --seeds $(SEEDS) --first $(or $(FIRST),0) --processes $(PROCESSES) $(ARGS)
+
+.PHONY: replay
+replay: install ## One of them again, with the controllers' log, each write, and what was broken (SEED=7).
+	@$(BIN)/python -m tightship_testkit.disasters replay --seed $(SEED) $(ARGS)
+
 .PHONY: agreement
 agreement: install controlplane ## More random clusters against the real kube-scheduler (CLUSTERS=1000 FIRST_SEED=1000).
 	@$(BIN)/pytest e2e/tests/test_scheduler_agreement.py --clusters $(CLUSTERS) --first-seed $(FIRST_SEED) --timeout 0 $(ARGS)
