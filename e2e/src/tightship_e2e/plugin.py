@@ -15,6 +15,11 @@ from tightship_e2e.plane import ControlPlane
 from tightship_e2e.real_cluster import RealCluster
 from tightship_e2e.reset import reset
 
+PLANES = frozenset({"control_plane", "somebodys", "in_town"})
+"""Fixtures that start a control plane."""
+PROGRAMS = frozenset({*PLANES, "built_program", "helm"})
+"""Fixtures without which a test is skipped where nothing is built."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a run choose its random clusters, and the cluster for whole releases."""
@@ -38,8 +43,15 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("\n".join(found))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is for other providers."""
+    """Mark what needs a control plane, and leave out what is for other providers."""
+    for each in items:
+        asked = frozenset(getattr(each, "fixturenames", ()))
+        if asked & PROGRAMS:
+            each.add_marker("controlplane")
+        if asked & PLANES:
+            each.add_marker("waits")
     options.deselect(config, items)
 
 
