@@ -166,6 +166,8 @@ def run(script: str, folder: Path, **env: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.controlplane
+@pytest.mark.takes(8)
 @pytest.mark.parametrize("kubernetes", jobs("charts.yml")["charts"]["strategy"]["matrix"]["kubernetes"])
 def test_what_lints_and_renders_the_charts_passes(kubernetes: str, tmp_path: Path) -> None:
     require_programs("helm")
@@ -173,6 +175,8 @@ def test_what_lints_and_renders_the_charts_passes(kubernetes: str, tmp_path: Pat
     run(script, tmp_path, KUBERNETES=kubernetes)
 
 
+@pytest.mark.controlplane
+@pytest.mark.takes(6)
 def test_a_chart_is_published_with_each_of_its_files_once_and_signed(tmp_path: Path) -> None:
     require_programs("helm")
     script = scripts("release.yml", "publish-charts")[-1]

@@ -11,13 +11,15 @@ import pytest
 from tightship_e2e import binaries, options
 from tightship_e2e.components import COMPONENTS
 from tightship_e2e.draining import TALLY
+from tightship_e2e.helm import Helm
 from tightship_e2e.plane import ControlPlane
 from tightship_e2e.real_cluster import RealCluster
+from tightship_e2e.renderings import Renderings
 from tightship_e2e.reset import reset
 
 PLANES = frozenset({"control_plane", "somebodys", "in_town"})
 """Fixtures that start a control plane."""
-PROGRAMS = frozenset({*PLANES, "built_program", "helm"})
+PROGRAMS = frozenset({*PLANES, "built_program", "helm", "promtool"})
 """Fixtures without which a test is skipped where nothing is built."""
 
 
@@ -88,6 +90,20 @@ def control_plane() -> Iterator[ControlPlane]:
         yield plane
 
 
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm, with caches of its own, and no cluster."""
+    require_programs("helm")
+    return Helm(binaries.find("helm")["helm"], tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def renderings(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Renderings:
+    """What charts render: once for all workers of this run."""
+    own = tmp_path_factory.getbasetemp()
+    return Renderings(helm, (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "renderings")
+
+
 @pytest.fixture
 def empty_plane(control_plane: ControlPlane) -> ControlPlane:
     """The session's control plane, emptied before the test."""
@@ -112,4 +128,4 @@ def built_program() -> Callable[[str], Path]:
     return find
 
 
-__all__ = ["control_plane", "empty_plane", "require_binaries", "require_programs"]
+__all__ = ["control_plane", "empty_plane", "helm", "renderings", "require_binaries", "require_programs"]
