@@ -64,6 +64,8 @@ HISTORY = 10_000
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 _EVERY = tuple(kind.name for kind in KINDS)
+_BUMP = 1_000
+"""By how much the version jumps when an earlier state is restored."""
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _KEPT = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
@@ -289,6 +291,32 @@ class Store:
         meta["deletionGracePeriodSeconds"] = seconds
         return self._replaced(about, old, {**old, "metadata": meta}, dry_run=dry_run)
 
+    def restore(self, version: int) -> None:
+        """Go back to what there was at *version*, as etcd does from a backup.
+
+        As with ``etcdutl snapshot restore --bump-revision --mark-compacted``: objects have the versions that they had
+        then, new ones have greater ones than were ever given, and whoever watches or pages must list anew. Listeners
+        are told what differs, by the author ``etcd``. Raises :class:`~tightship_simulator.api.errors.Expired` where
+        that is forgotten.
+        """
+        found = {name: dict(shelf.at(version)) for name, shelf in self._shelves.items()}
+        self.version += _BUMP
+        told: Changes = []
+        for name, objects in found.items():
+            shelf = self._shelves[name]
+            before = shelf.objects
+            for key in sorted(before.keys() | objects.keys()):
+                old, new = before.get(key), objects.get(key)
+                if new is None and old is not None:
+                    told.append(Change("DELETED", self.version, old, old))
+                elif new is not None and new is not old:
+                    told.append(Change("MODIFIED" if old is not None else "ADDED", self.version, new, old))
+            shelf.reset(objects, self.version)
+        for change in told:
+            self._tell(change, "etcd")
+        for waiting in self._waiting.values():
+            _wake(waiting)
+
     # What writing is made of.
 
     def _origin(self, kind: Kind) -> Json:
@@ -385,11 +413,12 @@ class Store:
         new["metadata"]["resourceVersion"] = str(self.version)
         change = Change(type_, self.version, new, old)
         self._shelves[kind.name].put(change)
-        for touched in self._waiting[kind.name]:
-            if not touched.done():
-                touched.set_result(None)
+        _wake(self._waiting[kind.name])
+        self._tell(change, AUTHOR.get())
+
+    def _tell(self, change: Change, author: str) -> None:
         for listener in self.listeners:
-            listener(change, AUTHOR.get())
+            listener(change, author)
 
     # Namespaces take what is in them along.
 
@@ -411,6 +440,12 @@ class Store:
             return
         if not any(self.list(each.name, name) for each in KINDS if each.namespaced):
             self._removed(BY_NAME["Namespace"], space, dry_run=False)
+
+
+def _wake(waiting: Iterable[asyncio.Future[None]]) -> None:
+    for touched in waiting:
+        if not touched.done():
+            touched.set_result(None)
 
 
 __all__ = ["AUTHOR", "FIRST_NAMESPACES", "HISTORY", "Change", "Changes", "Items", "Listener", "Part", "Store"]

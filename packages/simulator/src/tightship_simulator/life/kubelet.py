@@ -25,13 +25,20 @@ from tightship_simulator.life.changes import (
 )
 from tightship_simulator.life.index import BOOTING, Index, in_order
 
+STOPS_AFTER = "tightship-simulator/stops-after"
+"""Annotation of a pod: for how many seconds it runs on when it is told to end, at most, if its grace lasts so long."""
+
 
 class Pace(Struct, frozen=True):
-    """Seconds until a bound pod is Ready, until one that is told to end has ended (at most), and until a node is up."""
+    """Seconds until a bound pod is Ready, until one that is told to end has ended (at most), and until a node is up.
+
+    *lost* is how long pods outlive their node, at most.
+    """
 
     start: float = 6.0
     stop: float = 12.0
     boot: float = 50.0
+    lost: float = 0.0
 
 
 class Kubelets:
@@ -58,7 +65,8 @@ class Kubelets:
                 if leaving(pod):
                     changes.append(Delete(pod, grace=0))
             elif place not in nodes:
-                changes.append(Delete(pod, grace=0))
+                if not self._pace.lost or self._due(pod, "lost", self._pace.lost, now, waits):
+                    changes.append(Delete(pod, grace=0))
             elif leaving(pod):
                 if self._due(pod, "stop", self._ending(pod), now, waits):
                     changes.append(Delete(pod, grace=0))
@@ -83,7 +91,9 @@ class Kubelets:
         return False
 
     def _ending(self, pod: Json) -> float:
-        return min(self._pace.stop, float(pod["metadata"].get("deletionGracePeriodSeconds", 30)))
+        meta = pod["metadata"]
+        takes = float((meta.get("annotations") or {}).get(STOPS_AFTER, self._pace.stop))
+        return min(takes, float(meta.get("deletionGracePeriodSeconds", 30)))
 
 
 def started(pod: Json, at: str) -> Patch:

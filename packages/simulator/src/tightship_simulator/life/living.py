@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 TICK = 0.2
 """Seconds of the loop's clock between two looks while something happens."""
 
-_LOOKED_AT = tuple(sorted(KINDS | {"DaemonSet", "Deployment", "HorizontalPodAutoscaler", "ReplicaSet"}))
+_LOOKED_AT = tuple(sorted(KINDS | {"DaemonSet", "Deployment", "HorizontalPodAutoscaler", "ReplicaSet", "StatefulSet"}))
 
 
 class Speeds(Struct, frozen=True):
@@ -67,7 +67,7 @@ class Living:
         self._known = 0
         self._full: Snapshot | None = None
         self._workloads = Workloads(random.Random(seed))  # noqa: S311 - names, not secrets
-        self._kubelets = Kubelets(Pace(pods.start / speed, pods.stop / speed, pods.boot / speed))
+        self._kubelets = Kubelets(Pace(pods.start / speed, pods.stop / speed, pods.boot / speed, pods.lost / speed))
         rules = Rules(nodes.unneeded / speed, nodes.taint_delay / speed, nodes.eviction / speed, nodes.threshold)
         self._nodes = NodeAutoscaler(groups, rules)
         self._horizontal = HorizontalAutoscaler(measure, speeds.stabilization / speed, speed)
