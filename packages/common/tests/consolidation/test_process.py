@@ -111,7 +111,7 @@ async def test_everything_is_told_under_the_controllers_name(
     cluster.configure(goes="n1")
     process = start()
     await until(lambda: cluster.api.node() is None and cluster.claimed() == "[]")
-    await until(lambda: cluster.api.events())
+    await until(cluster.api.events)
     assert {each["reportingController"] for each in cluster.api.events()} == {f"tightship.dev/{NAME}"}
     assert process.value("tightship_build_info", controller=NAME, version="0.7") == 1
     assert process.value("tightship_drains_total", ending="handed_over", reason="") == 1
