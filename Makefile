@@ -37,7 +37,7 @@ $(VENV)/.installed: requirements/dev.lock $(PACKAGES:%=%/pyproject.toml)
 install: $(VENV)/.installed ## Make .venv from the hashed lock, with all packages editable.
 
 .PHONY: demo
-demo: install ## One night of all three controllers on an embedded cluster, on this terminal (ARGS="--seconds 180").
+demo: install ## One night of all three controllers on an embedded cluster, on this terminal (ARGS="--seconds 180"; ARGS="--fast": in seconds, as lines).
 	@$(BIN)/python -m tightship_simulator.demo --seed $(SEED) $(ARGS)
 
 .PHONY: plan-demo
