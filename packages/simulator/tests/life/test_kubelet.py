@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from lively import AT, LATER, Json, looking, node, pod
+from lively import AT, LATER, Json, node, pod
 
 from tightship_simulator.life.changes import Change, Delete, Patch
+from tightship_simulator.life.index import Index
 from tightship_simulator.life.kubelet import BOOTING, Kubelets, Pace
 
 PACE = Pace(start=10, stop=20, boot=60)
@@ -26,7 +27,7 @@ def _when(items: list[Json], most: float) -> tuple[float, list[Change]]:
     """Return when something happens first, looking once a second, and what."""
     kubelets, now = Kubelets(PACE), 0.0
     while now <= most:
-        changes = kubelets.step(looking(items), now, LATER)
+        changes = kubelets.step(Index(items), now, LATER)
         if changes:
             return now, changes
         now += 1.0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
-from lively import AT, Json, looking, node, pod, workload
+from lively import AT, Json, node, pod, workload
 
 from tightship_simulator.life.changes import Change, Create, Delete, Patch
+from tightship_simulator.life.index import Index
 from tightship_simulator.life.workloads import Workloads, deploy, hash_of, orphans
 
 
@@ -124,13 +125,11 @@ def test_what_belonged_to_a_workload_that_is_gone_is_collected() -> None:
     gone, here = workload("Deployment", "gone"), workload("Deployment", "here")
     mine, other = workload("ReplicaSet", "mine", 1, owner=gone), workload("ReplicaSet", "other", 1, owner=here)
     custom = pod("custom", "n1", owner={**workload("Sandbox", "unknown"), "apiVersion": "example.com/v1"})
-    look = looking(
-        [here, mine, other, pod("a", "n1", owner=workload("ReplicaSet", "older")), pod("bare", "n1"), custom]
-    )
-    assert [each["metadata"]["name"] for each in orphans(look)] == ["a", "mine"]
+    index = Index([here, mine, other, pod("a", "n1", owner=workload("ReplicaSet", "older")), pod("bare", "n1"), custom])
+    assert [each["metadata"]["name"] for each in orphans(index)] == ["a", "mine"]
 
 
 def test_pods_belong_to_the_owner_of_their_reference_and_to_no_other() -> None:
     mine, other = workload("ReplicaSet", "mine", 1), workload("ReplicaSet", "other", 1)
-    changes = _workloads().step(looking([mine, other, pod("a", "n1", owner=mine)]))
+    changes = _workloads().step(Index([mine, other, pod("a", "n1", owner=mine)]))
     assert [each["metadata"]["ownerReferences"][0]["name"] for each in _made(changes)] == ["other"]

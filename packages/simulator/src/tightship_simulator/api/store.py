@@ -21,7 +21,7 @@ import asyncio
 import copy
 import random
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -58,6 +58,7 @@ HISTORY = 10_000
 
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
+_EVERY = tuple(kind.name for kind in KINDS)
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _KEPT = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
@@ -80,7 +81,7 @@ class Store:
         self.version = 1
         self._random = random.Random(seed)  # noqa: S311 - names, not secrets
         self._shelves = {kind.name: Shelf(history) for kind in KINDS}
-        self._touched = asyncio.Event()
+        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {name: {} for name in self._shelves}
         for name in FIRST_NAMESPACES:
             self.create("Namespace", {"metadata": {"name": name}})
 
@@ -104,9 +105,8 @@ class Store:
         is forgotten.
         """
         shelf = self._shelves[kind]
-        if at is None:
-            found = shelf.sorted()
-            return [each for each in found if each["metadata"].get("namespace") == namespace] if namespace else [*found]
+        if at is None or at >= shelf.version:
+            return shelf.sorted(namespace)
         objects = shelf.at(at)
         return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
@@ -135,13 +135,24 @@ class Store:
             for change in found:
                 yield change
             at = known
-            await self.wait(at)
+            await self.wait(at, (kind,))
 
-    async def wait(self, since: int) -> int:
-        """Wait until the version is above *since*, and return it."""
-        while self.version <= since:
-            await self._touched.wait()
-        return self.version
+    async def wait(self, since: int, kinds: Collection[str] = ()) -> int:
+        """Wait until the version is above *since*, that of the last change of *kinds* if they are named, and return it.
+
+        Who names kinds sleeps through the changes of all others.
+        """
+        names = tuple(kinds) or _EVERY
+        while (version := self.changed(names)) <= since:
+            touched = asyncio.get_running_loop().create_future()
+            for name in names:
+                self._waiting[name][touched] = None
+            try:
+                await touched
+            finally:
+                for name in names:
+                    self._waiting[name].pop(touched, None)
+        return version
 
     def reached(self, version: int) -> None:
         """Raise :class:`~tightship_simulator.api.errors.TooLarge` for a version that lies in the future."""
@@ -367,8 +378,9 @@ class Store:
         self.version += 1
         new["metadata"]["resourceVersion"] = str(self.version)
         self._shelves[kind.name].put(Change(type_, self.version, new, old))
-        touched, self._touched = self._touched, asyncio.Event()
-        touched.set()
+        for touched in self._waiting[kind.name]:
+            if not touched.done():
+                touched.set_result(None)
 
     # Namespaces take what is in them along.
 

@@ -15,7 +15,6 @@ from tightship_simulator.life.changes import (
     Change,
     Delete,
     Json,
-    Look,
     Patch,
     condition,
     finished,
@@ -24,9 +23,7 @@ from tightship_simulator.life.changes import (
     uid_of,
     with_condition,
 )
-
-BOOTING = "tightship-simulator/booting"
-"""Label of a node that has not started yet: without it a node that is not Ready stays so."""
+from tightship_simulator.life.index import BOOTING, Index, in_order
 
 
 class Pace(Struct, frozen=True):
@@ -46,18 +43,16 @@ class Kubelets:
         self.due = math.inf
         """When the next thing that is under way comes to pass, by the clock of the steps."""
 
-    def step(self, look: Look, now: float, at: str) -> list[Change]:
+    def step(self, index: Index, now: float, at: str) -> list[Change]:
         """Return what has come to pass at *now* (seconds); *at* is the time that conditions bear, in RFC 3339."""
         changes: list[Change] = []
         self.due = math.inf
         waits: set[tuple[str, str]] = set()
-        nodes = {node["metadata"]["name"]: node for node in look("Node")}
-        for node in nodes.values():
-            if BOOTING in (node["metadata"].get("labels") or {}) and self._due(
-                node, "boot", self._pace.boot, now, waits
-            ):
-                changes += up(node, at)
-        for pod in look("Pod"):
+        nodes = index.nodes
+        for name in sorted(index.booting):
+            if self._due(nodes[name], "boot", self._pace.boot, now, waits):
+                changes += up(nodes[name], at)
+        for pod in in_order(index.unsettled):
             place = pod["spec"].get("nodeName")
             if not place:
                 if leaving(pod):
