@@ -22,6 +22,7 @@ import copy
 import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -53,6 +54,10 @@ Part = Literal["all", "main", "status"]
 
 Items = list[Json]
 Changes = list[Change]
+Listener = Callable[[Change, str], None]
+"""Is told of a change right after it was made, and of its author."""
+AUTHOR: ContextVar[str] = ContextVar("author", default="")
+"""Who writes: the name that the API server knows a client by; empty for what lives in the cluster's own process."""
 HISTORY = 10_000
 """Changes of each kind that are remembered for watches and pages."""
 
@@ -78,6 +83,7 @@ class Store:
     ) -> None:
         self.now = now
         self.version = 1
+        self.listeners: list[Listener] = []
         self._random = random.Random(seed)  # noqa: S311 - names, not secrets
         self._shelves = {kind.name: Shelf(history) for kind in KINDS}
         self._touched = asyncio.Event()
@@ -366,9 +372,12 @@ class Store:
     def _commit(self, kind: Kind, type_: Happening, new: Json, old: Json | None) -> None:
         self.version += 1
         new["metadata"]["resourceVersion"] = str(self.version)
-        self._shelves[kind.name].put(Change(type_, self.version, new, old))
+        change = Change(type_, self.version, new, old)
+        self._shelves[kind.name].put(change)
         touched, self._touched = self._touched, asyncio.Event()
         touched.set()
+        for listener in self.listeners:
+            listener(change, AUTHOR.get())
 
     # Namespaces take what is in them along.
 
@@ -392,4 +401,4 @@ class Store:
             self._removed(BY_NAME["Namespace"], space, dry_run=False)
 
 
-__all__ = ["FIRST_NAMESPACES", "HISTORY", "Change", "Changes", "Items", "Part", "Store"]
+__all__ = ["AUTHOR", "FIRST_NAMESPACES", "HISTORY", "Change", "Changes", "Items", "Listener", "Part", "Store"]

@@ -58,7 +58,8 @@ class Process:
             self.steps += 1
             if self.steps == self.stop_at:
                 self.at_step()
-        if self.frozen:
+        if not self._runs():
+            # Also of one that was killed: a task whose next step is lost can't be cancelled.
             self._held.append(handle)
         return self._runs()
 
@@ -85,14 +86,16 @@ class Process:
         """End the process as SIGKILL does: nothing of it runs any more, and its connections are cut."""
         if self.alive:
             self.alive = self.frozen = False
-            self._held.clear()
             self._loop.network.orphan(self)
 
     async def bury(self) -> None:
         """Cancel what is left of the process, alive or dead, and wait for its end. To be called outside of it, last."""
         self._loop.network.cut(self)
-        self.alive, self.stop_at = True, -1
-        self.thaw()
+        self.alive, self.frozen, self.stop_at = True, False, -1
+        for each in self._tasks:
+            each.cancel()
+        held, self._held = self._held, []
+        self._loop.resume(held)
         while tasks := [each for each in self._tasks if not each.done()]:
             for each in tasks:
                 each.cancel()

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
+from aiohttp.typedefs import Middleware
 
 from tightship.host import HOST, Host
 from tightship.runtime.main import Runtime
@@ -102,7 +103,8 @@ class Simulation:
     """The world of one run; see the module. To be made by :func:`simulate`.
 
     *groups* are the node pools that the autoscaler knows, *measure* tells the HPA controller its metrics. *prometheus*
-    answers under its ``url``. While it lasts, the process's own source of chance is seeded.
+    answers under its ``url``. *middlewares* are aiohttp's, around every answer of the API server. While it lasts, the
+    process's own source of chance is seeded.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class Simulation:
         speeds: Speeds = Speeds(),
         prometheus: Prometheus | None = None,
         bookmarks: float = 60.0,
+        middlewares: Sequence[Middleware] = (),
     ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -126,7 +129,7 @@ class Simulation:
         HOST.set(Host(wall=self.wall, connector=self.network.connector, run=loop.run_nested))
         self.store = Store(now=self.now, seed=seed)
         self.prometheus = prometheus or Prometheus()
-        self.cluster = EmbeddedCluster(self.store, port=API_PORT, bookmarks=bookmarks)
+        self.cluster = EmbeddedCluster(self.store, port=API_PORT, bookmarks=bookmarks, middlewares=middlewares)
         self.living = Living(self.store, groups, measure, speeds=speeds, seed=seed)
         self.replicas: list[Replica] = []
         self._folder = folder
