@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from tightship_simulator.api.store import AUTHOR
+from tightship_testkit.disasters.floors.ledger import Ledger
 from tightship_testkit.disasters.floors.scraping import Scraper, Target
 from tightship_testkit.disasters.floors.serving import Server
 from tightship_testkit.disasters.floors.spec import PREFIX, Autoscaler, Floors
 from tightship_testkit.disasters.floors.traffic import Traffic
+from tightship_testkit.disasters.registry import PERSON
 
 if TYPE_CHECKING:
     from tightship_testkit.disasters.world import World
@@ -25,7 +27,8 @@ HPA = "HorizontalPodAutoscaler"
 SHOP = "shop"
 CONTROLLER = "hpa-controller"
 """The author of what stands in for kube-controller-manager."""
-_PORT = 9090
+PORT = 9090
+"""That of the first server."""
 _SYNC = 5.0
 """Seconds between two looks of what stands in for the HPA controller."""
 _STABLE = 30.0
@@ -45,7 +48,7 @@ class Wrong(Struct):
 
 
 class Market:
-    """See the module. To be made before anything runs, then :meth:`start`, :meth:`run` while it lasts, :meth:`stop`."""
+    """See the module. To be made before anything runs, and opened."""
 
     def __init__(self, world: World, floors: Floors) -> None:
         scenario = world.scenario
@@ -63,9 +66,12 @@ class Market:
         targets = [target for each in self.targets.values() for target in each]
         for number, source in enumerate(floors.sources):
             scraper = Scraper(source, targets, self.wall, rng)
-            self.servers[source.name] = Server(source, scraper, _PORT + number, lambda: world.now)
+            self.servers[source.name] = Server(source, scraper, PORT + number, lambda: world.now, self.wall)
+        self.ledger = Ledger(world)
         self.scales = [
-            Scale(each, self.traffic[each.app]) for each in floors.autoscalers if not each.of and each.app in self.traffic
+            Scale(each, self.traffic[each.app])
+            for each in floors.autoscalers
+            if not each.of and each.app in self.traffic
         ]
 
     def wall(self, at: float) -> float:
@@ -91,15 +97,40 @@ class Market:
         }
         return sorted(found)
 
-    async def start(self) -> None:
-        """Make the HPAs, and serve."""
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Make the HPAs, serve, and live, while the context lasts."""
+        await self._start()
+        life = asyncio.create_task(self._live(), name="market")
+        try:
+            yield
+        finally:
+            life.cancel()
+            await asyncio.wait([life])
+            for server in self.servers.values():
+                await server.stop()
+        if not life.cancelled():
+            life.result()
+
+    def measure(self, hpa: Json, metric: Json, current: int) -> float | None:
+        """Return the ratio of the metric of an HPA of a workload to its target; see ``life/horizontal.py``."""
+        del metric
+        found = next((each for each in self.floors.autoscalers if each.name == hpa["metadata"]["name"]), None)
+        if found is None or not found.of or not current:
+            return None
+        return demand(found, self.traffic[found.app].rate(self.world.now)) / current
+
+    async def _start(self) -> None:
         store, network = self.world.store, self.world.simulation.network
         if store.find("Namespace", SHOP) is None:
             store.create("Namespace", {"metadata": {"name": SHOP}})
+        token = AUTHOR.set(PERSON)
         for each in self.floors.autoscalers:
             store.create(HPA, autoscaler(each))
+        AUTHOR.set(CONTROLLER)
         for scale in self.scales:
             scale.begin(self.world)
+        AUTHOR.reset(token)
         others = network.refuses
 
         def refuses(name: str, port: int) -> bool:
@@ -114,8 +145,7 @@ class Market:
             server.scraper.until(self.world.now)
             await server.start()
 
-    async def run(self) -> None:
-        """Scrape, and scale, until cancelled."""
+    async def _live(self) -> None:
         AUTHOR.set(CONTROLLER)
         synced = 0.0
         while True:
@@ -126,11 +156,6 @@ class Market:
                 for scale in self.scales:
                     scale.sync(self.world)
             await asyncio.sleep(1.0)
-
-    async def stop(self) -> None:
-        """Serve no more."""
-        for server in self.servers.values():
-            await server.stop()
 
 
 class Scale:
@@ -150,8 +175,7 @@ class Scale:
         self._tell(world)
 
     def _demand(self, now: float) -> int:
-        per_replica = float(self.spec.notes.get("requests-per-replica", "1"))
-        return math.ceil(self._traffic.rate(now) / per_replica * self.spec.demand)
+        return demand(self.spec, self._traffic.rate(now))
 
     def sync(self, world: World) -> None:
         """Look once."""
@@ -180,6 +204,11 @@ class Scale:
             world.store.modify(HPA, self.spec.name, SHOP, lambda each: {**each, "status": status}, part="status")
 
 
+def demand(spec: Autoscaler, rate: float) -> int:
+    """Return how many replicas an HPA would have by its own metric."""
+    return math.ceil(rate / float(spec.notes.get("requests-per-replica", "1")) * spec.demand)
+
+
 def autoscaler(spec: Autoscaler) -> Json:
     """Return the HPA."""
     notes = {f"{PREFIX}-{name}": text for name, text in spec.notes.items()}
@@ -202,4 +231,4 @@ def autoscaler(spec: Autoscaler) -> Json:
     }
 
 
-__all__ = ["CONTROLLER", "HPA", "SHOP", "Market", "Scale", "Wrong", "autoscaler"]
+__all__ = ["CONTROLLER", "HPA", "PORT", "SHOP", "Market", "Scale", "Wrong", "autoscaler"]

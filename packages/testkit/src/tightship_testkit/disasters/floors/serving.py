@@ -33,7 +33,8 @@ WAYS = (
 class Answered(Struct, frozen=True):
     """An answer: the query *text* of the process *by*, arrived *at* a time, answered in the *way*, empty for well.
 
-    It is *plain* where nothing about it says that it can't be used. *values* are those of its series.
+    It is *plain* where nothing about it says that it can't be used. *values* are those of its series. *ahead* is by how
+    much the time it was asked for was ahead of its arrival.
     """
 
     at: float
@@ -42,16 +43,24 @@ class Answered(Struct, frozen=True):
     way: str
     plain: bool
     values: tuple[float, ...] = ()
+    ahead: float = 0.0
 
 
 class Server:
-    """The Prometheus *source* on *port*; *now* is the time of the scenario.
+    """The Prometheus *source* on *port*; *now* is the time of the scenario, *wall* gives the seconds since 1970 of such a time.
 
     It answers in the last of :attr:`ways`, well without one. While it is not :attr:`up` it refuses connections and
     scrapes nothing. :attr:`refused` has when whom, by a connection that did not come about.
     """
 
-    def __init__(self, source: Source, scraper: Scraper, port: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        scraper: Scraper,
+        port: int,
+        now: Callable[[], float],
+        wall: Callable[[float], float],
+    ) -> None:
         self.source = source
         self.scraper = scraper
         self.port = port
@@ -60,6 +69,7 @@ class Server:
         self.log: list[Answered] = []
         self.refused: list[tuple[float, str]] = []
         self._now = now
+        self._wall = wall
         self._runner: web.AppRunner | None = None
 
     @property
@@ -96,7 +106,8 @@ class Server:
         finally:
             if not told:
                 self.log.append(Answered(at, by, text, way, False))
-        self.log.append(Answered(at, by, text, way, plain, values))
+        ahead = float(str(form.get("time") or "nan")) - self._wall(at)
+        self.log.append(Answered(at, by, text, way, plain, values, round(ahead, 3)))
         return answer
 
     async def _respond(

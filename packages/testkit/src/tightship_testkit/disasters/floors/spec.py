@@ -47,6 +47,7 @@ class Autoscaler(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     app: str
     least: int = 3
     most: int = 40
+    at: int = 0
     notes: dict[str, str] = {}
     enabled: bool = True
     demand: float = 0.7
