@@ -19,7 +19,7 @@ from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.observer import Observer, Tracebacks
 from tightship_testkit.disasters.promises.base import Violation
 from tightship_testkit.disasters.scenario import Scenario
-from tightship_testkit.disasters.world import World
+from tightship_testkit.disasters.world import Json, World
 
 SPEEDS = Speeds(pods=Pace(start=2.0, stop=4.0, boot=8.0), nodes=Rules(unneeded=40.0, taint_delay=2.0, eviction=30.0))
 STOP = 30.0
@@ -48,18 +48,25 @@ class Result(Struct, frozen=True, kw_only=True):
 def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Result:
     """Play *scenario*; *ready* is called when its cluster is there and before anything runs."""
     door = Door(scenario)
+    worlds: list[World] = []
+
+    def measure(hpa: Json, metric: Json, current: int) -> float | None:
+        market = worlds[0].market if worlds else None
+        return market.measure(hpa, metric, current) if market is not None else None
 
     async def play(simulation: Simulation) -> Result:
         world = World(simulation, scenario)
+        worlds.append(world)
         observer = Observer(world)
         simulation.network.delay = lambda: simulation.rng.random() * scenario.latency
         handler = Tracebacks(observer)
         logging.getLogger().addHandler(handler)
         try:
-            _found(world)
-            door.opened(world, observer)
-            ready(world, observer)
-            await _play(world, observer)
+            async with world.market.open() if world.market is not None else contextlib.nullcontext():
+                _found(world)
+                door.opened(world, observer)
+                ready(world, observer)
+                await _play(world, observer)
         finally:
             logging.getLogger().removeHandler(handler)
         return Result(
@@ -74,6 +81,7 @@ def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Re
         play,
         seed=scenario.seed,
         groups=cluster.groups(scenario),
+        measure=measure,
         speeds=SPEEDS,
         middlewares=[door.middleware],
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from tightship_testkit.disasters.floors.spec import Floors
 from tightship_testkit.disasters.registry import FAULTS, STEPS, Args, FaultKind, StepKind
 
 FORMAT = 1
@@ -117,6 +118,7 @@ class Scenario(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     controllers: list[Controller] = []
     steps: list[Step] = []
     faults: list[Fault] = []
+    floors: Floors | None = None
     latency: float = 0.0
     """Seconds that bytes take from one end to the other, at most."""
     format: int = FORMAT

@@ -1,5 +1,5 @@
 """All promises: a module registers its own when it is imported."""
 
-from tightship_testkit.disasters.promises import others, running
+from tightship_testkit.disasters.promises import bounds, following, lowering, others, raising, running
 
-__all__ = ["others", "running"]
+__all__ = ["bounds", "following", "lowering", "others", "raising", "running"]
