@@ -13,8 +13,8 @@ from node_compactor.cli import COMMAND
 from tightship.cluster import Snapshot
 from tightship.kube.files import parse
 from tightship.utilization import utilization
-from tightship_e2e.autoscaler import off_peak
 from tightship_testkit.commands import call
+from tightship_testkit.off_peak import off_peak
 
 POOLS = {"general": 5, "memory": 4}
 
