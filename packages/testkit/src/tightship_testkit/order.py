@@ -5,8 +5,8 @@ first all handed out before the rest, half of the machine would be idle at first
 with its longest first, so that they end together and what comes last is short. A test goes to any worker, but those
 marked ``xdist_group`` go to one together.
 
-The plugin pytest-xdist has ``--dist loadgroup`` for that. It tells groups by a suffix of a test's id, which since
-pytest 9.1 it can't write any more: groups are torn apart without a word. Here workers write them into a file.
+The plugin pytest-xdist has ``--dist loadgroup`` for that. In version 3.8 it tells groups by a suffix of a test's id,
+which it can't write with pytest 9.2: groups are torn apart without a word. Here workers write them into a file.
 """
 
 from __future__ import annotations
