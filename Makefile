@@ -15,7 +15,7 @@ SEEDS ?= 10000
 FIRST ?= 0
 DOCKER ?= docker
 # Workers side by side, as many as control planes fit on this machine; see packages/testkit/src/tightship_testkit/order.py.
-PYTEST := $(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n auto
 # What takes no Go and no half-minute of a processor.
 FAST := not controlplane and not slow
 REGISTRY ?= ghcr.io/tightship
