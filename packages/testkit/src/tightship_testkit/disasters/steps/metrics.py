@@ -186,7 +186,7 @@ async def targets_relabelled(world: World, *, app: str, how: str, seconds: float
 
 def _resets(rng: Random, scenario: Scenario) -> Args | None:
     app = _app(rng, scenario)
-    return None if app is None else {"app": app, "every": rng.choice((7.0, 30.0, 500.0)), "seconds": rng.choice(LONG)}
+    return None if app is None else {"app": app, "every": rng.choice((30.0, 60.0, 500.0)), "seconds": rng.choice(LONG)}
 
 
 @step(_resets, weight=0, author=METRICS)
