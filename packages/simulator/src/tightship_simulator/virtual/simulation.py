@@ -103,8 +103,9 @@ class Simulation:
     """The world of one run; see the module. To be made by :func:`simulate`.
 
     *groups* are the node pools that the autoscaler knows, *measure* tells the HPA controller its metrics. *prometheus*
-    answers under its ``url``. *middlewares* are aiohttp's, around every answer of the API server. While it lasts, the
-    process's own source of chance is seeded.
+    answers under its ``url``. *middlewares* are aiohttp's, around every answer of the API server.
+
+    While it lasts, the process's own source of chance is seeded.
     """
 
     def __init__(
