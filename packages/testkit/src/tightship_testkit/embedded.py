@@ -16,10 +16,9 @@ from tightship_simulator.small import replicas
 from tightship_simulator.virtual.simulation import Simulation
 from tightship_testkit.client import Client
 from tightship_testkit.drains import Place, spare
-from tightship_testkit.floors import Market
 from tightship_testkit.invariants import Recorder
 from tightship_testkit.manifests import POOL, as_list, budget
-from tightship_testkit.replica import COMPACTOR, SCALER, Program, Replica, Settings
+from tightship_testkit.replica import COMPACTOR, Program, Replica, Settings
 from tightship_testkit.virtual import Machine
 
 AGENT = "tightship/"
@@ -116,29 +115,6 @@ async def ground(
         await on.checked()
         twice = [pod for pod in set(made.evicted()) if made.evicted().count(pod) > 1]
         assert twice == []
-
-
-class Stall(Market):
-    """A yard with HPAs and a Prometheus that knows the series ``rate``, and a team of replicas of the hpa-scaler."""
-
-    def __init__(self, yard: Yard, prometheus: Prometheus) -> None:
-        super().__init__(yard.machine, yard.api, prometheus)
-        self.yard = yard
-        self.prometheus = prometheus
-        self.kubeconfig = self.admin = yard.kubeconfig
-
-    def start(self, **variables: str) -> Replica:
-        """Start one more replica, which judges often."""
-        return super().start(**{SCALER.interval: OFTEN, **PATIENT, **variables})
-
-
-@asynccontextmanager
-async def stall(folder: Path) -> AsyncIterator[Stall]:
-    """Open a stall in a cluster without nodes."""
-    async with yard(folder, prometheus=(prometheus := Prometheus(gauges={"rate": lambda _: None}))) as made:
-        on = Stall(made, prometheus)
-        await on.open()
-        yield on
 
 
 # Clusters.

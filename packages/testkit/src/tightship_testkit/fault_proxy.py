@@ -32,6 +32,7 @@ from tightship_testkit.faults import (
     Answer,
     Call,
     Fault,
+    Gated,
     Hang,
     Plan,
     Reset,
@@ -317,6 +318,8 @@ async def _pass_on(
         await _flushed(request.transport)
         return _broken(request, response)
     async for chunk in answer.content.iter_any() if data is None else _one(data):
+        if isinstance(fault, Gated):
+            await fault.gate.wait()
         await response.write(chunk)
     await response.write_eof()
     record.answered = answer.status

@@ -122,6 +122,13 @@ class SilentWatch(Fault):
     events: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Gated(Fault):
+    """A watch whose events pass while *gate* is set, and wait otherwise."""
+
+    gate: asyncio.Event
+
+
 Plan: TypeAlias = Callable[[Call], Awaitable[Fault | None]]
 
 

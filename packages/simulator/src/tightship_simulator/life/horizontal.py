@@ -62,7 +62,7 @@ class HorizontalAutoscaler:
             changes.append(Patch(target, {"spec": {"replicas": desired}}))
         conditions = _conditions(hpa, at, bool(known), wanted, desired)
         status: Json = {
-            "currentReplicas": int((target.get("status") or {}).get("replicas", 0)),
+            "currentReplicas": current,
             "desiredReplicas": desired,
             "observedGeneration": hpa["metadata"].get("generation", 1),
             "conditions": conditions,
