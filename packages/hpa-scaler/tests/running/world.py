@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hpa_scaler.annotations import ENABLE, PREFIX
 from tightship_testkit.client import Json
-from tightship_testkit.faults import Answer, Call, Fault, Gated, Reset
+from tightship_testkit.faults import Answer, Call, Fault, HeldWatch, Reset
 from tightship_testkit.floors import HPA, QUICK, SHOP
 from tightship_testkit.replica import NAMESPACE, Replica
 from tightship_testkit.stall import DEADLINE, Stall
@@ -182,7 +182,7 @@ class Api:
             return None
         if call.is_watch:
             self.watches += 1
-            return Gated(gate=self._gate)
+            return HeldWatch(open=self._gate)
         if call.verb == "GET" and call.path.endswith("/horizontalpodautoscalers"):
             if self.on_list is None:
                 self.lists += 1

@@ -6,7 +6,7 @@ from lively import AT, LATER, Json, node, pod
 
 from tightship_simulator.life.changes import Change, Delete, Patch
 from tightship_simulator.life.index import Index
-from tightship_simulator.life.kubelet import BOOTING, Kubelets, Pace
+from tightship_simulator.life.kubelet import BOOTING, EXIT_AFTER, STOPS_AFTER, Kubelets, Pace
 
 PACE = Pace(start=10, stop=20, boot=60)
 
@@ -61,6 +61,12 @@ def test_a_pod_ends_sooner_than_a_long_grace() -> None:
     assert when <= PACE.stop
 
 
+def test_a_pod_may_say_itself_how_long_it_takes_to_end_past_its_grace() -> None:
+    slow = _leaving("old", "n1", grace=8)
+    slow["metadata"]["annotations"] = {EXIT_AFTER: "40s"}
+    assert _when([node("n1"), slow], 60)[0] == 40
+
+
 def test_pods_of_a_node_that_is_gone_are_collected() -> None:
     _, [change] = _when([node("n1"), pod("orphan", "n2")], 0)
     assert change == Delete(change.item, grace=0)
@@ -81,3 +87,17 @@ def test_a_new_node_becomes_ready_loses_its_taint_and_its_mark() -> None:
 
 def test_a_node_that_is_broken_stays_broken() -> None:
     assert _when([node("n1", ready=False)], 200)[1] == []
+
+
+def test_a_pod_may_take_longer_to_end_than_others() -> None:
+    slow = _leaving("old", "n1", grace=600)
+    slow["metadata"]["annotations"] = {STOPS_AFTER: "100"}
+    when, _ = _when([node("n1"), slow], 700)
+    assert 50 <= when <= 100
+
+
+def test_pods_outlive_their_node_for_a_while_where_the_pace_says_so() -> None:
+    kubelets, index = Kubelets(Pace(lost=40)), Index([pod("orphan", "n2")])
+    assert kubelets.step(index, 0.0, LATER) == []
+    assert 20 <= kubelets.due <= 40
+    assert len(kubelets.step(index, 40.0, LATER)) == 1

@@ -82,6 +82,12 @@ class Shelf:
         while len(self._history) > self._size:
             self._floor = self._history.popleft().version
 
+    def reset(self, objects: dict[Key, Json], version: int) -> None:
+        """Hold just *objects* from *version* on; what happened before is forgotten."""
+        self.objects, self._keys = objects, sorted(objects)
+        self.version = self._floor = version
+        self._history.clear()
+
 
 def key_of(thing: Json) -> Key:
     """Return the key of an object."""

@@ -21,7 +21,7 @@ BOOTING = "tightship-simulator/booting"
 OWNED = ("Pod", "ReplicaSet")
 """Kinds that the garbage collector looks after."""
 
-_WORKED = ("DaemonSet", "Deployment", *OWNED)
+_WORKED = ("DaemonSet", "Deployment", "StatefulSet", *OWNED)
 
 
 class Index:

@@ -1,7 +1,7 @@
-"""What keeps workloads at their number of pods: Deployments, ReplicaSets, DaemonSets, the garbage collector. Pure.
+"""What keeps workloads at their number of pods: Deployments, ReplicaSets, StatefulSets, DaemonSets. Pure.
 
 A Deployment rolls over with 25 % surge and no pod unavailable, which is stricter than the default. There is no history
-of revisions: a ReplicaSet of an older template is deleted when it is empty.
+of revisions: a ReplicaSet of an older template is deleted when it is empty. What has lost its owner is collected here.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ class Workloads:
         for each in index.every("ReplicaSet"):
             if uid_of(each) in stale:
                 changes += self.replicate(each, index.owned(each, "Pod"))
+        for each in index.every("StatefulSet"):
+            if uid_of(each) in stale:
+                changes += self.ordered(each, index.owned(each, "Pod"))
         for each in index.every("DaemonSet"):
             if renewed or uid_of(each) in stale:
                 changes += self.daemons(each, index.owned(each, "Pod"), index.every("Node"))
@@ -70,6 +73,42 @@ class Workloads:
         doomed = sorted(alive, key=lambda pod: _first_to_go(pod, beside[pod["spec"].get("nodeName", "")]))
         changes += [Delete(pod) for pod in doomed[: max(0, len(alive) - wanted)]]
         return changes + _status(owner, len(alive), sum(ready(pod) for pod in alive))
+
+    def ordered(self, owner: Json, pods: list[Json]) -> list[Change]:
+        """Return pods of a StatefulSet to make or to delete, and its status: a name comes back only when it is free.
+
+        Unless ``podManagementPolicy`` is ``Parallel`` they come one after the other, each when all before it are Ready,
+        and go from the last on, one at a time.
+        """
+        wanted = 0 if leaving(owner) else int(owner["spec"].get("replicas", 1))
+        there = {pod["metadata"]["name"]: pod for pod in pods}
+        patient = owner["spec"].get("podManagementPolicy", "OrderedReady") != "Parallel"
+        changes: list[Change] = []
+        for number in range(wanted):
+            name = f"{owner['metadata']['name']}-{number}"
+            pod = there.pop(name, None)
+            if pod is None:
+                changes.append(Create(self._numbered(owner, name, number)))
+            elif finished(pod) and not leaving(pod):
+                changes.append(Delete(pod))
+            elif not leaving(pod) and ready(pod):
+                continue
+            if patient:
+                break
+        else:
+            # What is above the number goes when all the others are well.
+            for name in sorted(there, key=lambda each: (len(each), each), reverse=True):
+                if not leaving(there[name]):
+                    changes.append(Delete(there[name]))
+                if patient:
+                    break
+        return changes + _status(owner, len(pods), sum(ready(pod) and not leaving(pod) for pod in pods))
+
+    def _numbered(self, owner: Json, name: str, number: int) -> Json:
+        pod = self._pod(owner)
+        marks = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
+        pod["metadata"] |= {"name": name, "labels": {**pod["metadata"]["labels"], **marks}}
+        return pod
 
     def daemons(self, owner: Json, pods: list[Json], nodes: list[Json]) -> list[Change]:
         """Return a pod for each node that may have one and lacks it; those of nodes gone are the kubelet's affair."""
@@ -106,6 +145,7 @@ class Workloads:
                 "namespace": namespace,
                 "labels": dict(meta.get("labels") or {}),
                 "annotations": dict(meta.get("annotations") or {}),
+                "finalizers": list(meta.get("finalizers") or ()),
                 "ownerReferences": [reference(owner)],
             },
             "spec": dict(template["spec"]),

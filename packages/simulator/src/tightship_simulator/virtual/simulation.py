@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
+from aiohttp.typedefs import Middleware
 
 from tightship.host import HOST, Host
 from tightship.runtime.main import Runtime
@@ -106,8 +107,9 @@ class Simulation:
     """The world of one run; see the module. To be made by :func:`simulate`.
 
     *groups* are the node pools that the autoscaler knows, *measure* tells the HPA controller its metrics, and the
-    durations of what lives in the cluster are *speeds* over *speed*. *prometheus* answers under its ``url``. While it
-    lasts, the process's own source of chance is seeded.
+    durations of what lives in the cluster are *speeds* over *speed*. *prometheus* answers under its ``url``.
+    *middlewares* are aiohttp's, around every answer of the API server. While it lasts, the process's own source of
+    chance is seeded.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Simulation:
         speed: float = 1.0,
         prometheus: Prometheus | None = None,
         bookmarks: float = 60.0,
+        middlewares: Sequence[Middleware] = (),
     ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -132,7 +135,7 @@ class Simulation:
         HOST.set(Host(wall=self.wall, connector=self.network.connector, run=loop.run_nested))
         self.store = Store(now=self.now, seed=seed)
         self.prometheus = prometheus or Prometheus()
-        self.cluster = EmbeddedCluster(self.store, port=API_PORT, bookmarks=bookmarks)
+        self.cluster = EmbeddedCluster(self.store, port=API_PORT, bookmarks=bookmarks, middlewares=middlewares)
         self.living = Living(self.store, groups, measure, speeds=speeds, speed=speed, seed=seed)
         self.replicas: list[Replica] = []
         self._folder = folder
