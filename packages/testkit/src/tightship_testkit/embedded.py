@@ -149,16 +149,23 @@ class Ground(Place):
 
 @asynccontextmanager
 async def ground(
-    folder: Path, cluster: Json, settings: Settings, program: Program = COMPACTOR, *, ending: float = 0.2
+    folder: Path,
+    cluster: Json,
+    settings: Settings,
+    program: Program = COMPACTOR,
+    *,
+    ending: float = 0.2,
+    autoscaling: bool = False,
 ) -> AsyncIterator[Ground]:
     """Serve *cluster*, write *settings*, and hold all that is seen against the invariants in the end.
 
-    No node is removed but within :meth:`Ground.removing`, and neither the autoscaler nor the HPA controller acts.
+    No node is removed but within :meth:`Ground.removing`; the HPA controller acts only with *autoscaling*.
     """
     audit = EmbeddedAudit()
     async with yard(folder, owned(cluster), ending=ending, audit=audit) as made:
         audit.store = made.simulation.store
-        with made.simulation.living.paused("nodes", "horizontal"):
+        idle = ("nodes",) if autoscaling else ("nodes", "horizontal")
+        with made.simulation.living.paused(*idle):
             await _settled(made.api)
             async with Recorder(made) as recorder:
                 on = Ground(made, recorder, audit)
