@@ -17,9 +17,9 @@ from tightship.kube.connection import connect
 from tightship.kube.files import parse
 from tightship.utilization import utilization
 from tightship_e2e import ControlPlane, load
-from tightship_e2e.autoscaler import off_peak
 from tightship_e2e.draining import cordon, evict_all, settled
 from tightship_testkit.client import Client, Json
+from tightship_testkit.off_peak import off_peak
 
 POOLS = {"general": 5, "memory": 4}
 

@@ -10,7 +10,6 @@ import pytest
 from drains import Run, Site
 
 from tightship_e2e import ControlPlane
-from tightship_e2e.autoscaler import off_peak
 from tightship_testkit.audit import AuditEvent, ObjectRef, ResponseStatus, User
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import all_ready, removing
@@ -24,6 +23,7 @@ from tightship_testkit.invariants import (
     node_writes,
     quarrels,
 )
+from tightship_testkit.off_peak import off_peak
 from tightship_testkit.refining import quick
 from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, new_team
 

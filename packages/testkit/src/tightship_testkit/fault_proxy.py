@@ -33,6 +33,7 @@ from tightship_testkit.faults import (
     Call,
     Fault,
     Hang,
+    HeldWatch,
     Plan,
     Reset,
     ResetMidAnswer,
@@ -172,7 +173,10 @@ class Proxy:
         if request.method in self._verbs_of_writes:
             self._writes += 1
             number = self._writes
-        call = Call(len(self.log) + 1, number, request.method, request.path, query, body, is_watch, request.headers)
+        client = request.transport.get_extra_info("peername")[0] if request.transport is not None else ""
+        call = Call(
+            len(self.log) + 1, number, request.method, request.path, query, body, is_watch, request.headers, client
+        )
         record = Record(call)
         self.log.append(record)
         work = asyncio.create_task(self._guarded(request, record))
@@ -317,6 +321,8 @@ async def _pass_on(
         await _flushed(request.transport)
         return _broken(request, response)
     async for chunk in answer.content.iter_any() if data is None else _one(data):
+        if isinstance(fault, HeldWatch):
+            await fault.open.wait()
         await response.write(chunk)
     await response.write_eof()
     record.answered = answer.status

@@ -23,7 +23,7 @@ Hook: TypeAlias = Callable[[], Awaitable[object]]
 class Call:
     """One request. `number` counts all calls from 1, `write_number` the mutating ones (0: this is none).
 
-    `headers` are found whatever their case.
+    `headers` are found whatever their case. `client` is who asks: a process of a simulation, else an address.
     """
 
     number: int
@@ -34,6 +34,7 @@ class Call:
     body: bytes
     is_watch: bool
     headers: Mapping[str, str] = field(default_factory=dict)
+    client: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +121,13 @@ class SilentWatch(Fault):
     """A watch that is accepted and says nothing any more after so many events."""
 
     events: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldWatch(Fault):
+    """A watch whose events are passed on only while `open` is set; none is lost."""
+
+    open: asyncio.Event
 
 
 Plan: TypeAlias = Callable[[Call], Awaitable[Fault | None]]

@@ -20,7 +20,7 @@ STEP = SIZES[-1]
 
 
 def off_peak(pools: Mapping[str, int], *, low: float = 0.5, high: float = 0.7, seed: int = 0) -> Json:
-    """Return a List for :func:`~tightship_e2e.load.load`: pools by name and number of nodes, all nodes of one shape.
+    """Return a List for ``load`` of the control plane: pools by name and number of nodes, all nodes of one shape.
 
     On every node pods request more than *low* and less than *high* of the CPU. They belong to ReplicaSets (as those
     of Deployments do; ``load`` leaves Deployments out) that keep to one pool, each with a budget that allows one
