@@ -93,6 +93,8 @@ class World:
         """Is told what steps do, in words."""
         self.broken: Callable[[object], None] = lambda _violation: None
         """Is told of each violation when it is found."""
+        self.market = Market(self, scenario.floors) if scenario.floors is not None else None
+        """What floors follow, where the scenario has any."""
         self.rules: list[Rule] = []
         """What forbids requests now."""
         self.away: list[tuple[frozenset[str], float]] = []
@@ -105,8 +107,6 @@ class World:
         self._blind: dict[str, list[float]] = {}
         self._records: dict[str, deque[tuple[float, Json]]] = {}
         self._began: dict[str, float] = {}
-        self.market = Market(self, scenario.floors) if scenario.floors is not None else None
-        """What floors follow, where the scenario has any."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property

@@ -15,15 +15,6 @@ from tightship_testkit.disasters.promises import (
 )
 
 __all__ = [
-    "bounds",
-    "cordons",
-    "evictions",
-    "following",
-    "leading",
-    "lowering",
-    "others",
-    "pace",
-    "raising",
-    "running",
+    "bounds", "cordons", "evictions", "following", "leading", "lowering", "others", "pace", "raising", "running",
     "silence",
-]
+]  # fmt: skip
