@@ -32,6 +32,8 @@ from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.floors import autoscaler, hpa_annotations
 from tightship_testkit.ports import free_ports
 
+pytestmark = [pytest.mark.xdist_group("existing"), pytest.mark.takes(12)]
+
 CONTEXT = "tightship-e2e"
 IMAGES = Images("registry.example.com/tightship", "1.2.3")
 CHOSEN = Chosen(CONTEXT, SELECTOR, IMAGES)

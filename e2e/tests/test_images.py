@@ -22,6 +22,8 @@ import pytest
 from dockerfile import ROOT, commands
 from packaging.requirements import Requirement
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("images"), pytest.mark.takes(5)]
+
 PACKAGES = {"hpa-scaler": "hpa_scaler", "node-compactor": "node_compactor", "node-refiner": "node_refiner"}
 FOREIGN = (
     "tightship_simulator",

@@ -19,6 +19,8 @@ from tightship_simulator import check
 from tightship_testkit.client import Json
 from tightship_testkit.planning import NOW, judge, plain, snapshot_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.takes(3)]
+
 FILE = "openb_cluster.json.gz"
 SHUFFLES = 3
 

@@ -11,14 +11,21 @@ import pytest
 from tightship_e2e import binaries, options
 from tightship_e2e.components import COMPONENTS
 from tightship_e2e.draining import TALLY
+from tightship_e2e.helm import Helm
 from tightship_e2e.plane import ControlPlane
 from tightship_e2e.real_cluster import RealCluster
+from tightship_e2e.renderings import Renderings
 from tightship_e2e.reset import reset
+
+PLANES = frozenset({"control_plane", "somebodys", "in_town"})
+"""Fixtures that start a control plane."""
+PROGRAMS = frozenset({*PLANES, "built_program", "helm", "promtool"})
+"""Fixtures without which a test is skipped where nothing is built."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a run choose its random clusters, and the cluster for whole releases."""
-    clusters = int(os.environ.get("TIGHTSHIP_CLUSTERS", "200"))
+    clusters = int(os.environ.get("TIGHTSHIP_CLUSTERS", "24"))
     first = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))
     parser.addoption("--clusters", type=int, default=clusters, help="random clusters to try on the scheduler")
     parser.addoption("--first-seed", type=int, default=first, help="seed of the first random cluster")
@@ -38,8 +45,15 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("\n".join(found))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is for other providers."""
+    """Mark what needs a control plane, and leave out what is for other providers."""
+    for each in items:
+        asked = frozenset(getattr(each, "fixturenames", ()))
+        if asked & PROGRAMS:
+            each.add_marker("controlplane")
+        if asked & PLANES:
+            each.add_marker("waits")
     options.deselect(config, items)
 
 
@@ -76,6 +90,20 @@ def control_plane() -> Iterator[ControlPlane]:
         yield plane
 
 
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm, with caches of its own, and no cluster."""
+    require_programs("helm")
+    return Helm(binaries.find("helm")["helm"], tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def renderings(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Renderings:
+    """What charts render: once for all workers of this run."""
+    own = tmp_path_factory.getbasetemp()
+    return Renderings(helm, (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "renderings")
+
+
 @pytest.fixture
 def empty_plane(control_plane: ControlPlane) -> ControlPlane:
     """The session's control plane, emptied before the test."""
@@ -100,4 +128,4 @@ def built_program() -> Callable[[str], Path]:
     return find
 
 
-__all__ = ["control_plane", "empty_plane", "require_binaries", "require_programs"]
+__all__ = ["control_plane", "empty_plane", "helm", "renderings", "require_binaries", "require_programs"]

@@ -23,7 +23,7 @@ def looking(items: Iterable[Json]) -> Look:
 
 
 def snapshot(*items: Json) -> Snapshot:
-    return Reading().snapshot(looking(items))
+    return Reading(items).snapshot()
 
 
 def node(name: str, cpu: str = "4", *, pool: str = "a", ready: bool = True, **spec: Any) -> Json:

@@ -11,7 +11,7 @@ import pytest
 
 from tightship_simulator.api.errors import AlreadyExists, Conflict, Expired, Forbidden, Invalid, NotFound
 from tightship_simulator.api.shelf import Change, key_of
-from tightship_simulator.api.store import FIRST_NAMESPACES, Store
+from tightship_simulator.api.store import AUTHOR, FIRST_NAMESPACES, Store
 from tightship_simulator.api.subresources import bind, evict
 from tightship_simulator.generate import off_peak_cluster
 
@@ -277,3 +277,49 @@ def test_what_is_in_a_file_twice_is_refused(store: Store) -> None:
     node = {"kind": "Node", "metadata": {"name": "n1"}}
     with pytest.raises(AlreadyExists, match='nodes "n1" already exists'):
         store.load([node, node])
+
+
+def test_a_backup_brings_back_what_there_was_and_forgets_the_rest() -> None:
+    store = Store(seed=1)
+    store.create("Node", {"metadata": {"name": "kept"}})
+    store.create("Node", {"metadata": {"name": "changed"}})
+    store.create("Node", {"metadata": {"name": "deleted"}})
+    backup, before = store.version, {each["metadata"]["name"]: each for each in store.list("Node")}
+    store.modify("Node", "changed", change=lambda each: each["spec"].update(unschedulable=True))
+    store.delete("Node", "deleted")
+    store.create("Node", {"metadata": {"name": "new"}})
+    last, told = store.version, []
+    store.listeners.append(lambda change, author: told.append((change.type, change.object["metadata"]["name"], author)))
+    store.restore(backup)
+    assert {each["metadata"]["name"]: each for each in store.list("Node")} == before
+    assert told == [("MODIFIED", "changed", "etcd"), ("ADDED", "deleted", "etcd"), ("DELETED", "new", "etcd")]
+    with pytest.raises(Expired):
+        store.changes("Node", last)
+    again = store.modify("Node", "kept", change=lambda each: each["spec"].update(unschedulable=True))
+    assert int(again["metadata"]["resourceVersion"]) > last
+
+
+async def test_who_watches_is_told_that_an_earlier_state_was_restored() -> None:
+    store = Store(seed=1)
+    backup = store.version
+    store.create("Node", {"metadata": {"name": "lost"}})
+
+    async def watch() -> None:
+        async for _ in store.watch("Node"):
+            pass
+
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0)
+    store.restore(backup)
+    with pytest.raises(Expired):
+        await watching
+
+
+def test_a_listener_hears_of_each_change_and_its_author() -> None:
+    store, told = Store(seed=1), []
+    store.listeners.append(lambda change, author: told.append((change.type, author)))
+    store.create("Node", {"metadata": {"name": "n1"}})
+    token = AUTHOR.set("somebody")
+    store.delete("Node", "n1")
+    AUTHOR.reset(token)
+    assert told == [("ADDED", ""), ("DELETED", "somebody")]

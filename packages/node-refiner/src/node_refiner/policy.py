@@ -79,7 +79,7 @@ class Policy:
         ground, candidates, placement = self.plannable(snapshot), candidates_of(facts), self.settings.placement
 
         def new_planner(choose: Choice) -> Planner:
-            return Planner(ground, DisruptionLedger(ground), candidates, placement, choose=choose)
+            return Planner(ground, DisruptionLedger(ground), candidates, placement, choose=choose, explain=False)
 
         outcome = self.strategy.run(new_planner, _Free())
         planner, at_once = outcome.planner, len(outcome.planner.removals)

@@ -27,6 +27,7 @@ from typing import Any, Self
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from tightship_simulator.api.disruption import keep_budgets
 from tightship_simulator.api.errors import Refused
@@ -45,18 +46,25 @@ class EmbeddedCluster:
     """A store, the API on it on a port of loopback, and what keeps PodDisruptionBudgets, while the context lasts.
 
     *port* 0 takes a free one. With *budgets* false the status of PodDisruptionBudgets is left to who writes it.
-    *bookmarks* is the time between two bookmarks of a watch, in seconds. *requests* are those that were answered.
+    *bookmarks* is the time between two bookmarks of a watch, in seconds. *middlewares* are aiohttp's,
+    around every answer. *requests* are those that were answered.
     Entering raises :class:`OSError` where the port is taken; leaving raises what has ended the disruption controller.
     """
 
     def __init__(
-        self, store: Store | None = None, *, port: int = 0, budgets: bool = True, bookmarks: float = BOOKMARKS
+        self,
+        store: Store | None = None,
+        *,
+        port: int = 0,
+        budgets: bool = True,
+        bookmarks: float = BOOKMARKS,
+        middlewares: Sequence[Middleware] = (),
     ) -> None:
         self.store = Store() if store is None else store
         self._port = port
         self._budgets = budgets
         self._keeper: asyncio.Task[None] | None = None
-        api = ApiServer(self.store, bookmarks=bookmarks)
+        api = ApiServer(self.store, bookmarks=bookmarks, middlewares=middlewares)
         self.requests = api.requests
         # A watch must end when its client goes, not when it next has something to tell.
         self._runner = web.AppRunner(api.app, access_log=None, shutdown_timeout=_SHUTDOWN, handler_cancellation=True)

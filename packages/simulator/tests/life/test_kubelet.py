@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from lively import AT, LATER, Json, looking, node, pod
+from lively import AT, LATER, Json, node, pod
 
 from tightship_simulator.life.changes import Change, Delete, Patch
-from tightship_simulator.life.kubelet import BOOTING, Kubelets, Pace
+from tightship_simulator.life.index import Index
+from tightship_simulator.life.kubelet import BOOTING, STOPS_AFTER, Kubelets, Pace
 
 PACE = Pace(start=10, stop=20, boot=60)
 
@@ -26,7 +27,7 @@ def _when(items: list[Json], most: float) -> tuple[float, list[Change]]:
     """Return when something happens first, looking once a second, and what."""
     kubelets, now = Kubelets(PACE), 0.0
     while now <= most:
-        changes = kubelets.step(looking(items), now, LATER)
+        changes = kubelets.step(Index(items), now, LATER)
         if changes:
             return now, changes
         now += 1.0
@@ -80,3 +81,17 @@ def test_a_new_node_becomes_ready_loses_its_taint_and_its_mark() -> None:
 
 def test_a_node_that_is_broken_stays_broken() -> None:
     assert _when([node("n1", ready=False)], 200)[1] == []
+
+
+def test_a_pod_may_take_longer_to_end_than_others() -> None:
+    slow = _leaving("old", "n1", grace=600)
+    slow["metadata"]["annotations"] = {STOPS_AFTER: "100"}
+    when, _ = _when([node("n1"), slow], 700)
+    assert 50 <= when <= 100
+
+
+def test_pods_outlive_their_node_for_a_while_where_the_pace_says_so() -> None:
+    kubelets, index = Kubelets(Pace(lost=40)), Index([pod("orphan", "n2")])
+    assert kubelets.step(index, 0.0, LATER) == []
+    assert 20 <= kubelets.due <= 40
+    assert len(kubelets.step(index, 40.0, LATER)) == 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
-from lively import AT, Json, looking, node, pod, workload
+from lively import AT, Json, node, pod, workload
 
 from tightship_simulator.life.changes import Change, Create, Delete, Patch
+from tightship_simulator.life.index import Index
 from tightship_simulator.life.workloads import Workloads, deploy, hash_of, orphans
 
 
@@ -124,13 +125,56 @@ def test_what_belonged_to_a_workload_that_is_gone_is_collected() -> None:
     gone, here = workload("Deployment", "gone"), workload("Deployment", "here")
     mine, other = workload("ReplicaSet", "mine", 1, owner=gone), workload("ReplicaSet", "other", 1, owner=here)
     custom = pod("custom", "n1", owner={**workload("Sandbox", "unknown"), "apiVersion": "example.com/v1"})
-    look = looking(
-        [here, mine, other, pod("a", "n1", owner=workload("ReplicaSet", "older")), pod("bare", "n1"), custom]
-    )
-    assert [each["metadata"]["name"] for each in orphans(look)] == ["a", "mine"]
+    index = Index([here, mine, other, pod("a", "n1", owner=workload("ReplicaSet", "older")), pod("bare", "n1"), custom])
+    assert [each["metadata"]["name"] for each in orphans(index)] == ["a", "mine"]
 
 
 def test_pods_belong_to_the_owner_of_their_reference_and_to_no_other() -> None:
     mine, other = workload("ReplicaSet", "mine", 1), workload("ReplicaSet", "other", 1)
-    changes = _workloads().step(looking([mine, other, pod("a", "n1", owner=mine)]))
+    changes = _workloads().step(Index([mine, other, pod("a", "n1", owner=mine)]))
     assert [each["metadata"]["ownerReferences"][0]["name"] for each in _made(changes)] == ["other"]
+
+
+def _stateful(replicas: int, **spec: str) -> Json:
+    return workload("StatefulSet", "db", replicas, **spec)
+
+
+def _unready(name: str, owner: Json) -> Json:
+    found = pod(name, "n1", owner=owner)
+    found["status"]["conditions"][0]["status"] = "False"
+    return found
+
+
+def test_a_stateful_set_makes_its_pods_one_after_the_other() -> None:
+    owner = _stateful(3)
+    assert [each["metadata"]["name"] for each in _made(_workloads().ordered(owner, []))] == ["db-0"]
+    assert _made(_workloads().ordered(owner, [_unready("db-0", owner)])) == []
+    made = _made(_workloads().ordered(owner, [pod("db-0", "n1", owner=owner)]))
+    assert [each["metadata"]["name"] for each in made] == ["db-1"]
+    assert made[0]["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "db-1"
+
+
+def test_a_parallel_stateful_set_makes_all_its_pods_at_once() -> None:
+    made = _made(_workloads().ordered(_stateful(3, podManagementPolicy="Parallel"), []))
+    assert [each["metadata"]["name"] for each in made] == ["db-0", "db-1", "db-2"]
+
+
+def test_a_name_of_a_stateful_set_comes_back_only_when_it_is_free() -> None:
+    owner = _stateful(1)
+    going = pod("db-0", "n1", owner=owner)
+    going["metadata"]["deletionTimestamp"] = AT
+    assert _made(_workloads().ordered(owner, [going])) == []
+    assert len(_made(_workloads().ordered(owner, []))) == 1
+
+
+def test_a_stateful_set_is_scaled_down_from_the_last_on() -> None:
+    owner = _stateful(1)
+    pods = [pod(f"db-{number}", "n1", owner=owner) for number in range(3)]
+    assert _deleted(_workloads().ordered(owner, pods)) == ["db-2"]
+
+
+def test_finalizers_of_the_template_are_on_the_pods() -> None:
+    owner = workload("ReplicaSet", "web", 1)
+    owner["spec"]["template"]["metadata"]["finalizers"] = ["example.com/held"]
+    [made] = _made(_workloads().replicate(owner, []))
+    assert made["metadata"]["finalizers"] == ["example.com/held"]

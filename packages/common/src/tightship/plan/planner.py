@@ -53,7 +53,8 @@ class Planner:
 
     *choose* picks targets where several nodes are feasible; it is the scheduler's model unless *placement* is
     ``possible``. Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere, and
-    so do the replicas that HPAs are about to start.
+    so do the replicas that HPAs are about to start. Without *explain* a refusal for want of a place only says so: why
+    costs more than to find out that there is none.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Planner:
         choose: Choice = best_fit,
         round_number: int = 1,
         in_drain: Collection[str] | None = None,
+        explain: bool = True,
     ) -> None:
         self.snapshot = snapshot
         self.ledger = ledger
@@ -75,6 +77,7 @@ class Planner:
         self.candidates = {candidate.name: candidate for candidate in candidates}
         self.removals: list[Removal] = []
         self.choose_by(choose)
+        self._explain = explain
         self._retries = RETRIES if placement == "possible" else 0
         self._arrived: dict[int, list[Guest]] = {}
         self._received: dict[str, dict[str, int]] = {}
@@ -261,11 +264,16 @@ class Planner:
         starting = [guest for position in fit.unplaced if (guest := everyone[position]).starting is not None]
         if starting:
             found.append(needed(candidate.name, starting))
+        told: dict[int, tuple[str, str]] = {}
         for position in fit.unplaced:
             guest = everyone[position]
             if guest.starting is not None:
                 continue
-            detail, fix = why_nowhere(self.space, guest.ask)
+            if not self._explain:
+                return [*found, Refusal(Reason.NO_PLACE, guest.pod.key)]
+            if id(guest.ask) not in told:  # replicas share it
+                told[id(guest.ask)] = why_nowhere(self.space, guest.ask)
+            detail, fix = told[id(guest.ask)]
             if not guest.origin:
                 home = guest.pod.node
                 what = (

@@ -68,13 +68,16 @@ class Ordered:
         """Plan *candidates* on top of what *planner* has planned; return the refusals of those that stay."""
         heap = [(self._key(planner, candidate), candidate.name) for candidate in candidates]
         heapq.heapify(heap)
+        planned = dict.fromkeys((candidate.name for candidate in candidates), len(planner.removals))
         stays: dict[str, list[Refusal]] = {}
         while heap:
             key, name = heapq.heappop(heap)
-            current = self._key(planner, planner.candidates[name])
-            if current > key:
-                heapq.heappush(heap, (current, name))
-                continue
+            if planned[name] < len(planner.removals):
+                planned[name] = len(planner.removals)
+                current = self._key(planner, planner.candidates[name])
+                if current > key:
+                    heapq.heappush(heap, (current, name))
+                    continue
             _try(planner, gates, name, stays)
         return stays
 

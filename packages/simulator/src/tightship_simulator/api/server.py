@@ -6,10 +6,12 @@ Who asks is not looked at: everybody may do everything. What RBAC withholds is t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from tightship_simulator.api import subresources
 from tightship_simulator.api.answers import Form, encode, form_of
@@ -39,7 +41,7 @@ from tightship_simulator.api.requests import (
     token_of,
 )
 from tightship_simulator.api.shelf import key_of
-from tightship_simulator.api.store import Part, Store
+from tightship_simulator.api.store import AUTHOR, Part, Store
 from tightship_simulator.api.validity import malformed
 from tightship_simulator.api.watching import BOOKMARKS, stream, watch_of
 
@@ -60,17 +62,20 @@ _REMEMBERED = 100_000
 class ApiServer:
     """Answers requests on *store*. *bookmarks* is the time between two bookmarks of a watch, in seconds.
 
-    *requests* holds the last 100,000 requests for objects, in the order of their answers: a watch when it begins.
+    *middlewares* are aiohttp's, around every answer. *requests* holds the last 100,000 requests for objects, in the
+    order of their answers: a watch when it begins.
     """
 
-    def __init__(self, store: Store, *, bookmarks: float = BOOKMARKS) -> None:
+    def __init__(self, store: Store, *, bookmarks: float = BOOKMARKS, middlewares: Sequence[Middleware] = ()) -> None:
         self._store = store
         self._bookmarks = bookmarks
         self.requests: deque[Asked] = deque(maxlen=_REMEMBERED)
-        self.app = web.Application(client_max_size=_LARGEST_BODY)
+        self.app = web.Application(client_max_size=_LARGEST_BODY, middlewares=middlewares)
         self.app.router.add_route("*", "/{path:.*}", self._handle)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+        AUTHOR.set(str(peer[0]) if peer else "")
         try:
             return await self._answer(request)
         except Refused as error:

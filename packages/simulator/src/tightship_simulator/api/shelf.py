@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
 from typing import Any, Literal
 
@@ -31,19 +32,22 @@ class Shelf:
     def __init__(self, size: int) -> None:
         self.objects: dict[Key, Json] = {}
         self.version = 0
-        self._sorted: list[Json] | None = None
+        self._keys: list[Key] = []
         self._size = size
         self._history: deque[Change] = deque()
         self._floor = 0  # the version of the last change that is forgotten
 
-    def sorted(self) -> list[Json]:
-        """Return the objects by namespace and name; not to be changed."""
-        if self._sorted is None:
-            self._sorted = [self.objects[key] for key in sorted(self.objects)]
-        return self._sorted
+    def sorted(self, namespace: str = "") -> list[Json]:
+        """Return the objects, of all namespaces or of one, by namespace and name."""
+        objects, keys = self.objects, self._keys
+        if namespace:
+            keys = keys[bisect_left(keys, (namespace, "")) : bisect_left(keys, (f"{namespace}\0", ""))]
+        return [objects[key] for key in keys]
 
     def at(self, version: int) -> dict[Key, Json]:
         """Return the objects there were at *version*. Raises :class:`~tightship_simulator.api.errors.Expired`."""
+        if version >= self.version:
+            return self.objects
         objects = dict(self.objects)
         for change in reversed(self.since(version)):
             if change.previous is None:
@@ -65,14 +69,24 @@ class Shelf:
 
     def put(self, change: Change) -> None:
         """Carry out a change, and remember it."""
+        key = key_of(change.object)
         if change.type == "DELETED":
-            del self.objects[key_of(change.object)]
+            del self.objects[key]
+            del self._keys[bisect_left(self._keys, key)]
         else:
-            self.objects[key_of(change.object)] = change.object
-        self.version, self._sorted = change.version, None
+            if key not in self.objects:
+                insort(self._keys, key)
+            self.objects[key] = change.object
+        self.version = change.version
         self._history.append(change)
         while len(self._history) > self._size:
             self._floor = self._history.popleft().version
+
+    def reset(self, objects: dict[Key, Json], version: int) -> None:
+        """Hold just *objects* from *version* on; what happened before is forgotten."""
+        self.objects, self._keys = objects, sorted(objects)
+        self.version = self._floor = version
+        self._history.clear()
 
 
 def key_of(thing: Json) -> Key:

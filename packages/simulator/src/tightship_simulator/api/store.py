@@ -21,7 +21,8 @@ import asyncio
 import copy
 import random
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -53,11 +54,18 @@ Part = Literal["all", "main", "status"]
 
 Items = list[Json]
 Changes = list[Change]
+Listener = Callable[[Change, str], None]
+"""Is told of a change right after it was made, and of its author."""
+AUTHOR: ContextVar[str] = ContextVar("author", default="")
+"""Who writes: the name that the API server knows a client by; empty for what lives in the cluster's own process."""
 HISTORY = 10_000
 """Changes of each kind that are remembered for watches and pages."""
 
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
+_EVERY = tuple(kind.name for kind in KINDS)
+_BUMP = 1_000
+"""By how much the version jumps when an earlier state is restored."""
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _KEPT = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
@@ -78,9 +86,10 @@ class Store:
     ) -> None:
         self.now = now
         self.version = 1
+        self.listeners: list[Listener] = []
         self._random = random.Random(seed)  # noqa: S311 - names, not secrets
         self._shelves = {kind.name: Shelf(history) for kind in KINDS}
-        self._touched = asyncio.Event()
+        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {name: {} for name in self._shelves}
         for name in FIRST_NAMESPACES:
             self.create("Namespace", {"metadata": {"name": name}})
 
@@ -104,9 +113,8 @@ class Store:
         is forgotten.
         """
         shelf = self._shelves[kind]
-        if at is None:
-            found = shelf.sorted()
-            return [each for each in found if each["metadata"].get("namespace") == namespace] if namespace else [*found]
+        if at is None or at >= shelf.version:
+            return shelf.sorted(namespace)
         objects = shelf.at(at)
         return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
@@ -135,13 +143,24 @@ class Store:
             for change in found:
                 yield change
             at = known
-            await self.wait(at)
+            await self.wait(at, (kind,))
 
-    async def wait(self, since: int) -> int:
-        """Wait until the version is above *since*, and return it."""
-        while self.version <= since:
-            await self._touched.wait()
-        return self.version
+    async def wait(self, since: int, kinds: Collection[str] = ()) -> int:
+        """Wait until the version is above *since*, that of the last change of *kinds* if they are named, and return it.
+
+        Who names kinds sleeps through the changes of all others.
+        """
+        names = tuple(kinds) or _EVERY
+        while (version := self.changed(names)) <= since:
+            touched = asyncio.get_running_loop().create_future()
+            for name in names:
+                self._waiting[name][touched] = None
+            try:
+                await touched
+            finally:
+                for name in names:
+                    self._waiting[name].pop(touched, None)
+        return version
 
     def reached(self, version: int) -> None:
         """Raise :class:`~tightship_simulator.api.errors.TooLarge` for a version that lies in the future."""
@@ -272,6 +291,32 @@ class Store:
         meta["deletionGracePeriodSeconds"] = seconds
         return self._replaced(about, old, {**old, "metadata": meta}, dry_run=dry_run)
 
+    def restore(self, version: int) -> None:
+        """Go back to what there was at *version*, as etcd does from a backup.
+
+        As with ``etcdutl snapshot restore --bump-revision --mark-compacted``: objects have the versions that they had
+        then, new ones have greater ones than were ever given, and whoever watches or pages must list anew. Listeners
+        are told what differs, by the author ``etcd``. Raises :class:`~tightship_simulator.api.errors.Expired` where
+        that is forgotten.
+        """
+        found = {name: dict(shelf.at(version)) for name, shelf in self._shelves.items()}
+        self.version += _BUMP
+        told: Changes = []
+        for name, objects in found.items():
+            shelf = self._shelves[name]
+            before = shelf.objects
+            for key in sorted(before.keys() | objects.keys()):
+                old, new = before.get(key), objects.get(key)
+                if new is None and old is not None:
+                    told.append(Change("DELETED", self.version, old, old))
+                elif new is not None and new is not old:
+                    told.append(Change("MODIFIED" if old is not None else "ADDED", self.version, new, old))
+            shelf.reset(objects, self.version)
+        for change in told:
+            self._tell(change, "etcd")
+        for waiting in self._waiting.values():
+            _wake(waiting)
+
     # What writing is made of.
 
     def _origin(self, kind: Kind) -> Json:
@@ -366,9 +411,14 @@ class Store:
     def _commit(self, kind: Kind, type_: Happening, new: Json, old: Json | None) -> None:
         self.version += 1
         new["metadata"]["resourceVersion"] = str(self.version)
-        self._shelves[kind.name].put(Change(type_, self.version, new, old))
-        touched, self._touched = self._touched, asyncio.Event()
-        touched.set()
+        change = Change(type_, self.version, new, old)
+        self._shelves[kind.name].put(change)
+        _wake(self._waiting[kind.name])
+        self._tell(change, AUTHOR.get())
+
+    def _tell(self, change: Change, author: str) -> None:
+        for listener in self.listeners:
+            listener(change, author)
 
     # Namespaces take what is in them along.
 
@@ -392,4 +442,10 @@ class Store:
             self._removed(BY_NAME["Namespace"], space, dry_run=False)
 
 
-__all__ = ["FIRST_NAMESPACES", "HISTORY", "Change", "Changes", "Items", "Part", "Store"]
+def _wake(waiting: Iterable[asyncio.Future[None]]) -> None:
+    for touched in waiting:
+        if not touched.done():
+            touched.set_result(None)
+
+
+__all__ = ["AUTHOR", "FIRST_NAMESPACES", "HISTORY", "Change", "Changes", "Items", "Listener", "Part", "Store"]

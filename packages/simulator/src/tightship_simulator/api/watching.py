@@ -82,7 +82,7 @@ async def stream(store: Store, watch: Watch, request: web.Request, every: float)
             return response
         try:
             async with asyncio.timeout_at(min(mark, end)):
-                await store.wait(at)
+                await store.wait(at, (kind,))
         except TimeoutError:
             pass
 

@@ -7,7 +7,7 @@ comparison. Four pods are stubborn, each in a way of its own.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -98,14 +98,16 @@ def group(shape: Shape) -> NodeGroup:
     return NodeGroup(shape.pool, _node(shape, f"{shape.pool}-0", ZONES[0]), shape.least, shape.count * 3 // 2)
 
 
-def objects(seed: int, now: datetime) -> Iterator[Json]:
+def objects(
+    seed: int, now: datetime, shapes: Sequence[Shape] = SHAPES, works: Sequence[Work] = WORKS
+) -> Iterator[Json]:
     """Yield every object, pods bound and Ready; the same for the same *seed* but for its times."""
     rng = random.Random(seed)  # noqa: S311 - a scene, not a secret
     old = timestamp(now - timedelta(hours=30))
     room: dict[str, dict[str, list[int]]] = {}
-    for namespace in sorted({work.namespace for work in WORKS} | {SYSTEM}):
+    for namespace in sorted({work.namespace for work in works} | {SYSTEM}):
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    for shape in SHAPES:
+    for shape in shapes:
         room[shape.pool] = {}
         for number in range(shape.count):
             name = f"{shape.pool}-{number + 1}"
@@ -114,7 +116,7 @@ def objects(seed: int, now: datetime) -> Iterator[Json]:
             room[shape.pool][name] = [shape.cpu - _CPU_OF_DAEMON, shape.memory - _MEBI_OF_DAEMON]
             yield node
     yield from _daemons(room, old)
-    for work in sorted(WORKS, key=lambda each: (-each.cpu, each.name)):
+    for work in sorted(works, key=lambda each: (-each.cpu, each.name)):
         yield from _workload(work, _places(rng, work, room[work.pool]), old)
 
 

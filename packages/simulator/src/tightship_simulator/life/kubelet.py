@@ -15,7 +15,6 @@ from tightship_simulator.life.changes import (
     Change,
     Delete,
     Json,
-    Look,
     Patch,
     condition,
     finished,
@@ -24,17 +23,22 @@ from tightship_simulator.life.changes import (
     uid_of,
     with_condition,
 )
+from tightship_simulator.life.index import BOOTING, Index, in_order
 
-BOOTING = "tightship-simulator/booting"
-"""Label of a node that has not started yet: without it a node that is not Ready stays so."""
+STOPS_AFTER = "tightship-simulator/stops-after"
+"""Annotation of a pod: for how many seconds it runs on when it is told to end, at most, if its grace lasts so long."""
 
 
 class Pace(Struct, frozen=True):
-    """Seconds until a bound pod is Ready, until one that is told to end has ended (at most), and until a node is up."""
+    """Seconds until a bound pod is Ready, until one that is told to end has ended (at most), and until a node is up.
+
+    *lost* is how long pods outlive their node, at most.
+    """
 
     start: float = 6.0
     stop: float = 12.0
     boot: float = 50.0
+    lost: float = 0.0
 
 
 class Kubelets:
@@ -46,24 +50,23 @@ class Kubelets:
         self.due = math.inf
         """When the next thing that is under way comes to pass, by the clock of the steps."""
 
-    def step(self, look: Look, now: float, at: str) -> list[Change]:
+    def step(self, index: Index, now: float, at: str) -> list[Change]:
         """Return what has come to pass at *now* (seconds); *at* is the time that conditions bear, in RFC 3339."""
         changes: list[Change] = []
         self.due = math.inf
         waits: set[tuple[str, str]] = set()
-        nodes = {node["metadata"]["name"]: node for node in look("Node")}
-        for node in nodes.values():
-            if BOOTING in (node["metadata"].get("labels") or {}) and self._due(
-                node, "boot", self._pace.boot, now, waits
-            ):
-                changes += up(node, at)
-        for pod in look("Pod"):
+        nodes = index.nodes
+        for name in sorted(index.booting):
+            if self._due(nodes[name], "boot", self._pace.boot, now, waits):
+                changes += up(nodes[name], at)
+        for pod in in_order(index.unsettled):
             place = pod["spec"].get("nodeName")
             if not place:
                 if leaving(pod):
                     changes.append(Delete(pod, grace=0))
             elif place not in nodes:
-                changes.append(Delete(pod, grace=0))
+                if not self._pace.lost or self._due(pod, "lost", self._pace.lost, now, waits):
+                    changes.append(Delete(pod, grace=0))
             elif leaving(pod):
                 if self._due(pod, "stop", self._ending(pod), now, waits):
                     changes.append(Delete(pod, grace=0))
@@ -88,7 +91,9 @@ class Kubelets:
         return False
 
     def _ending(self, pod: Json) -> float:
-        return min(self._pace.stop, float(pod["metadata"].get("deletionGracePeriodSeconds", 30)))
+        meta = pod["metadata"]
+        takes = float((meta.get("annotations") or {}).get(STOPS_AFTER, self._pace.stop))
+        return min(takes, float(meta.get("deletionGracePeriodSeconds", 30)))
 
 
 def started(pod: Json, at: str) -> Patch:

@@ -14,14 +14,16 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from tightship.cluster import Snapshot
 from tightship.objects import KINDS
-from tightship_simulator.api.errors import Refused
+from tightship_simulator.api.errors import Expired, Refused
 from tightship_simulator.api.objects import timestamp
 from tightship_simulator.api.patches import MERGE_PATCH, patched
 from tightship_simulator.api.store import Part, Store
 from tightship_simulator.api.subresources import bind, evict
-from tightship_simulator.life.changes import Bind, Change, Create, Delete, Evict, Patch, key_of
+from tightship_simulator.life.changes import Bind, Change, Create, Delete, Evict, Json, Patch, key_of
 from tightship_simulator.life.horizontal import HorizontalAutoscaler, Measure
+from tightship_simulator.life.index import Index
 from tightship_simulator.life.kubelet import Kubelets, Pace
 from tightship_simulator.life.node_autoscaler import NodeAutoscaler, NodeGroup, Rules
 from tightship_simulator.life.reading import Reading
@@ -33,7 +35,7 @@ _log = logging.getLogger(__name__)
 TICK = 0.2
 """Seconds of the loop's clock between two looks while something happens."""
 
-_LOOKED_AT = tuple(sorted(KINDS | {"DaemonSet", "Deployment", "HorizontalPodAutoscaler", "ReplicaSet"}))
+_LOOKED_AT = tuple(sorted(KINDS | {"DaemonSet", "Deployment", "HorizontalPodAutoscaler", "ReplicaSet", "StatefulSet"}))
 
 
 class Speeds(Struct, frozen=True):
@@ -61,9 +63,11 @@ class Living:
     ) -> None:
         pods, nodes = speeds.pods, speeds.nodes
         self._store = store
-        self._reading = Reading()
+        self._index, self._reading = Index(), Reading()
+        self._known = 0
+        self._full: Snapshot | None = None
         self._workloads = Workloads(random.Random(seed))  # noqa: S311 - names, not secrets
-        self._kubelets = Kubelets(Pace(pods.start / speed, pods.stop / speed, pods.boot / speed))
+        self._kubelets = Kubelets(Pace(pods.start / speed, pods.stop / speed, pods.boot / speed, pods.lost / speed))
         rules = Rules(nodes.unneeded / speed, nodes.taint_delay / speed, nodes.eviction / speed, nodes.threshold)
         self._nodes = NodeAutoscaler(groups, rules)
         self._horizontal = HorizontalAutoscaler(measure, speeds.stabilization / speed, speed)
@@ -79,26 +83,52 @@ class Living:
             await asyncio.sleep(TICK)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
-                    while store.changed(_LOOKED_AT) == before:
-                        await store.wait(store.version)
+                    await store.wait(before, _LOOKED_AT)
 
     def step(self, now: float) -> float:
         """Let everything happen that is due at *now* (seconds of any clock that goes on).
 
         Returns when something is due again even if nothing changes until then.
         """
-        look, at = self._store.list, timestamp(self._store.now())
+        at = timestamp(self._store.now())
         if self._due("horizontal", now):
-            self.carry_out(self._horizontal.step(look, now, at))
-        self.carry_out(self._workloads.step(look))
-        pods = {"/".join(key_of(pod)): pod for pod in look("Pod")}
-        self.carry_out(schedule(self._reading.snapshot(look), pods, at))
-        self.carry_out(self._kubelets.step(look, now, at))
+            self.carry_out(self._horizontal.step(self._look().every, now, at))
+        self.carry_out(self._workloads.step(self._look()))
+        if (index := self._look()).unbound and (snapshot := self._reading.snapshot()) is not self._full:
+            changes = schedule(snapshot, index.pods, at)
+            # What has no place now has none until something changes.
+            self._full = None if changes else snapshot
+            self.carry_out(changes)
+        self.carry_out(self._kubelets.step(self._look(), now, at))
         if self._due("nodes", now):
-            nodes = {node["metadata"]["name"]: node for node in look("Node")}
-            pods = {"/".join(key_of(pod)): pod for pod in look("Pod")}
-            self.carry_out(self._nodes.step(self._reading.snapshot(look), nodes, pods, now))
+            index = self._look()
+            self.carry_out(self._nodes.step(self._reading.snapshot(), index.nodes, index.pods, now))
         return min(self._kubelets.due, *(self._last[name] + every for name, every in self._every.items()))
+
+    def _look(self) -> Index:
+        """Return what there is now."""
+        store = self._store
+        if self._known == store.version:
+            return self._index
+        try:
+            for kind in _LOOKED_AT:
+                for change in store.changes(kind, self._known):
+                    self._take(change.type == "DELETED", change.object)
+        except Expired:
+            self._index, self._reading = Index(), Reading()
+            for kind in _LOOKED_AT:
+                for item in store.list(kind):
+                    self._take(False, item)
+        self._known = store.version
+        return self._index
+
+    def _take(self, gone: bool, item: Json) -> None:
+        if gone:
+            self._index.drop(item)
+            self._reading.drop(item)
+        else:
+            self._index.put(item)
+            self._reading.put(item)
 
     def _due(self, name: str, now: float) -> bool:
         if now - self._last.get(name, -1e9) < self._every[name]:
@@ -113,6 +143,8 @@ class Living:
                 apply(self._store, change)
             except Refused as refused:
                 # Somebody was faster, or a budget says no: the next look judges anew.
+                self._index.again(change.item)
+                self._full = None
                 _log.debug("%s of %s: %s", type(change).__name__, key_of(change.item), refused.message)
 
 

@@ -29,7 +29,7 @@ from tightship_simulator.life.changes import (
     leaving,
 )
 from tightship_simulator.life.growing import Pool, missing_nodes
-from tightship_simulator.life.kubelet import BOOTING
+from tightship_simulator.life.index import BOOTING
 
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
@@ -70,6 +70,7 @@ class NodeAutoscaler:
         self._unneeded: dict[str, float] = {}
         self._going: dict[str, float] = {}
         self._made = 0
+        self._judged: tuple[Snapshot | None, list[str]] = (None, [])
 
     def step(self, snapshot: Snapshot, nodes: Mapping[str, Json], pods: Mapping[str, Json], now: float) -> list[Change]:
         """Return what becomes of nodes at *now*; *nodes* by name and *pods* by key are as they are in the store."""
@@ -120,7 +121,9 @@ class NodeAutoscaler:
         """Taint nodes that have been unneeded for long enough."""
         found: list[Change] = []
         unneeded: dict[str, float] = {}
-        for name in self._candidates(snapshot):
+        if self._judged[0] is not snapshot:
+            self._judged = snapshot, self._candidates(snapshot)
+        for name in self._judged[1]:
             view, item = snapshot.nodes[name], nodes.get(name)
             pool = pool_of(view.node)
             if name in self._going or item is None or leaving(item) or BOOTING in view.node.labels:

@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from tightship.cluster import Snapshot
 from tightship.cluster.state import ClusterState
 from tightship.objects import KINDS, ObjectError, decode
-from tightship_simulator.life.changes import Json, Look, key_of
+from tightship_simulator.life.changes import Json, key_of
 
 
 class Reading:
-    """Cuts snapshots. An object counts as changed when its ``resourceVersion`` has, or is absent."""
+    """Cuts snapshots of what it is told of, of *items* to begin with."""
 
-    def __init__(self) -> None:
+    def __init__(self, items: Iterable[Json] = ()) -> None:
         self._state = ClusterState()
-        self._known: dict[str, dict[tuple[str, str], str | None]] = {kind: {} for kind in sorted(KINDS)}
         self._last: Snapshot | None = None
+        for item in items:
+            self.put(item)
 
-    def _take(self, kind: str, item: Json) -> None:
+    def put(self, item: Json) -> None:
+        """Take in an object that is new, or has changed."""
+        kind = item["kind"]
+        if kind not in KINDS:
+            return
+        self._last = None
         try:
             self._state.upsert(kind, decode(kind, msgspec.json.encode(item)))
         except ObjectError as error:
             self._state.mark_unreadable(error, (item.get("spec") or {}).get("nodeName", "") if kind == "Pod" else "")
 
-    def snapshot(self, look: Look) -> Snapshot:
-        """Return the cluster as *look* shows it; the same object while nothing has changed."""
-        changed = self._last is None
-        for kind, known in self._known.items():
-            seen = set()
-            for item in look(kind):
-                key, version = key_of(item), item["metadata"].get("resourceVersion")
-                seen.add(key)
-                if version is not None and known.get(key) == version:
-                    continue
-                self._take(kind, item)
-                known[key] = version
-                changed = True
-            for key in known.keys() - seen:
-                self._state.delete(kind, *key)
-                del known[key]
-                changed = True
-        if self._last is None or changed:
+    def drop(self, item: Json) -> None:
+        """Forget an object that is gone."""
+        if item["kind"] in KINDS:
+            self._last = None
+            self._state.delete(item["kind"], *key_of(item))
+
+    def snapshot(self) -> Snapshot:
+        """Return the cluster as it is; the same object while nothing has changed."""
+        if self._last is None:
             self._last = self._state.snapshot()
         return self._last
+
+
+__all__ = ["Reading"]

@@ -5,6 +5,8 @@ Without preemption, scheduling gates' removal and volume binding: pods that need
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from tightship.cluster import Snapshot
@@ -14,10 +16,11 @@ from tightship.placement import Space, scheduler_choice
 from tightship_simulator.life.changes import Bind, Change, Json, Patch, condition, with_condition
 
 
-def schedule(snapshot: Snapshot, waiting: dict[str, Json], at: str) -> list[Change]:
+def schedule(snapshot: Snapshot, waiting: Mapping[str, Json], at: str) -> list[Change]:
     """Return bindings of pods that fit, and a condition for those that don't, highest priority and oldest first.
 
-    *waiting* are the unbound pods as they are in the store, by ``namespace/name``; *at* is the time in RFC 3339.
+    *waiting* are pods as they are in the store, the unbound ones at least, by ``namespace/name``; *at* is the time in
+    RFC 3339.
     """
     if not snapshot.unscheduled:
         return []

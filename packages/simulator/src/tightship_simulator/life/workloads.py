@@ -1,7 +1,7 @@
-"""What keeps workloads at their number of pods: Deployments, ReplicaSets, DaemonSets, the garbage collector. Pure.
+"""What keeps workloads at their number of pods: Deployments, ReplicaSets, StatefulSets, DaemonSets. Pure.
 
 A Deployment rolls over with 25 % surge and no pod unavailable, which is stricter than the default. There is no history
-of revisions: a ReplicaSet of an older template is deleted when it is empty.
+of revisions: a ReplicaSet of an older template is deleted when it is empty. What has lost its owner is collected here.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter
 
 import msgspec
 
@@ -21,9 +20,7 @@ from tightship_simulator.life.changes import (
     Create,
     Delete,
     Json,
-    Look,
     Patch,
-    controller_uid,
     finished,
     key_of,
     leaving,
@@ -31,22 +28,12 @@ from tightship_simulator.life.changes import (
     reference,
     uid_of,
 )
+from tightship_simulator.life.index import Index
 
 SURGE = 0.25
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _HASH = "pod-template-hash"
 _CONTROLLERS = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet", "ReplicationController", "Job", "Node")
-
-Owned = Mapping[str, list[Json]]
-"""Objects by the uid of their controller."""
-
-
-def by_controller(items: Iterable[Json]) -> Owned:
-    """Return *items* by the uid of their controller."""
-    found: dict[str, list[Json]] = defaultdict(list)
-    for item in items:
-        found[controller_uid(item)].append(item)
-    return found
 
 
 class Workloads:
@@ -55,18 +42,26 @@ class Workloads:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
-    def step(self, look: Look) -> list[Change]:
-        """Return what brings every workload nearer to its number of pods."""
-        pods = by_controller(look("Pod"))
-        sets = by_controller(look("ReplicaSet"))
-        changes: list[Change] = [Delete(each) for each in orphans(look)]
-        for deployment in look("Deployment"):
-            changes += deploy(deployment, sets.get(uid_of(deployment), []))
-        for each in look("ReplicaSet"):
-            changes += self.replicate(each, pods.get(uid_of(each), []))
-        nodes = list(look("Node"))
-        for each in look("DaemonSet"):
-            changes += self.daemons(each, pods.get(uid_of(each), []), nodes)
+    def step(self, index: Index) -> list[Change]:
+        """Return what brings every workload nearer to its number of pods; only those are judged that are stale."""
+        changes: list[Change] = [Delete(each) for each in orphans(index)]
+        stale, renewed = index.stale, index.renewed
+        if not stale and not renewed:
+            return changes
+        for deployment in index.every("Deployment"):
+            if uid_of(deployment) in stale:
+                changes += deploy(deployment, index.owned(deployment, "ReplicaSet"))
+        for each in index.every("ReplicaSet"):
+            if uid_of(each) in stale:
+                changes += self.replicate(each, index.owned(each, "Pod"))
+        for each in index.every("StatefulSet"):
+            if uid_of(each) in stale:
+                changes += self.ordered(each, index.owned(each, "Pod"))
+        for each in index.every("DaemonSet"):
+            if renewed or uid_of(each) in stale:
+                changes += self.daemons(each, index.owned(each, "Pod"), index.every("Node"))
+        stale.clear()
+        index.renewed = False
         return changes
 
     def replicate(self, owner: Json, pods: list[Json]) -> list[Change]:
@@ -78,6 +73,42 @@ class Workloads:
         doomed = sorted(alive, key=lambda pod: _first_to_go(pod, beside[pod["spec"].get("nodeName", "")]))
         changes += [Delete(pod) for pod in doomed[: max(0, len(alive) - wanted)]]
         return changes + _status(owner, len(alive), sum(ready(pod) for pod in alive))
+
+    def ordered(self, owner: Json, pods: list[Json]) -> list[Change]:
+        """Return pods of a StatefulSet to make or to delete, and its status: a name comes back only when it is free.
+
+        Unless ``podManagementPolicy`` is ``Parallel`` they come one after the other, each when all before it are Ready,
+        and go from the last on, one at a time.
+        """
+        wanted = 0 if leaving(owner) else int(owner["spec"].get("replicas", 1))
+        there = {pod["metadata"]["name"]: pod for pod in pods}
+        patient = owner["spec"].get("podManagementPolicy", "OrderedReady") != "Parallel"
+        changes: list[Change] = []
+        for number in range(wanted):
+            name = f"{owner['metadata']['name']}-{number}"
+            pod = there.pop(name, None)
+            if pod is None:
+                changes.append(Create(self._numbered(owner, name, number)))
+            elif finished(pod) and not leaving(pod):
+                changes.append(Delete(pod))
+            elif not leaving(pod) and ready(pod):
+                continue
+            if patient:
+                break
+        else:
+            # What is above the number goes when all the others are well.
+            for name in sorted(there, key=lambda each: (len(each), each), reverse=True):
+                if not leaving(there[name]):
+                    changes.append(Delete(there[name]))
+                if patient:
+                    break
+        return changes + _status(owner, len(pods), sum(ready(pod) and not leaving(pod) for pod in pods))
+
+    def _numbered(self, owner: Json, name: str, number: int) -> Json:
+        pod = self._pod(owner)
+        marks = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
+        pod["metadata"] |= {"name": name, "labels": {**pod["metadata"]["labels"], **marks}}
+        return pod
 
     def daemons(self, owner: Json, pods: list[Json], nodes: list[Json]) -> list[Change]:
         """Return a pod for each node that may have one and lacks it; those of nodes gone are the kubelet's affair."""
@@ -114,6 +145,7 @@ class Workloads:
                 "namespace": namespace,
                 "labels": dict(meta.get("labels") or {}),
                 "annotations": dict(meta.get("annotations") or {}),
+                "finalizers": list(meta.get("finalizers") or ()),
                 "ownerReferences": [reference(owner)],
             },
             "spec": dict(template["spec"]),
@@ -121,16 +153,17 @@ class Workloads:
         }
 
 
-def orphans(look: Look) -> list[Json]:
+def orphans(index: Index) -> list[Json]:
     """Return the objects whose controller is gone, as the garbage collector finds them."""
-    there = {kind: {uid_of(each) for each in look(kind)} for kind in _CONTROLLERS}
     found = []
-    for kind in ("Pod", "ReplicaSet"):
-        for each in look(kind):
-            owner = controller_of(each)
-            known = there.get(owner["kind"]) if owner is not None else None
-            if owner is not None and known is not None and owner["uid"] not in known and not leaving(each):
-                found.append(each)
+    for at in sorted(index.strays):
+        each = index.strays[at]
+        owner = controller_of(each)
+        known = owner is not None and (owner["kind"] not in _CONTROLLERS or index.there(owner["kind"], owner["uid"]))
+        if owner is None or known or leaving(each):
+            del index.strays[at]
+        else:
+            found.append(each)
     return found
 
 
@@ -225,4 +258,4 @@ def _may_run(template: Json, node: Json) -> bool:
     return not leaving(node) and labels.node_selected(pod, node)
 
 
-__all__ = ["Owned", "Workloads", "by_controller", "deploy", "hash_of"]
+__all__ = ["Workloads", "deploy", "hash_of", "orphans"]

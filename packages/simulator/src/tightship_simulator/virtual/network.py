@@ -149,7 +149,7 @@ class _Address:
 
 
 class _End(asyncio.Transport):
-    """One end of a connection: what it writes arrives at its peer."""
+    """One end of a connection: what it writes arrives at its peer, *lag* seconds after the network's delay."""
 
     peer: _End
     protocol: Any
@@ -167,6 +167,7 @@ class _End(asyncio.Transport):
         self.context = context
         self.peername = peername
         self.protocol = None
+        self.lag: Callable[[], float] = lambda: 0.0
         self._network = network
         self._inbox: deque[bytes | None] = deque()
         self._arrived = 0
@@ -239,7 +240,7 @@ class _End(asyncio.Transport):
     def _send(self, data: bytes | None) -> None:
         loop, peer = self._network.loop, self.peer
         peer._inbox.append(data)
-        self._due = max(self._due, loop.time() + self._network.delay())
+        self._due = max(self._due, loop.time() + self._network.delay() + self.lag())
         # Timers of one moment come in any order, which is why the bytes wait in a queue and not in the timers.
         if self._due <= loop.time():
             loop.call_soon(peer._arrive, context=peer.context)

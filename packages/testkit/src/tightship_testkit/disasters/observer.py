@@ -1,0 +1,92 @@
+"""Shows every change, every request and every second to all promises, and writes the transcript of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+
+import msgspec
+
+from tightship_simulator.api.store import Change
+from tightship_simulator.virtual.process import PROCESS
+from tightship_testkit.disasters import promises
+from tightship_testkit.disasters.promises.base import Asked, Promise, Violation
+from tightship_testkit.disasters.promises.running import NoCrash
+from tightship_testkit.disasters.registry import PROMISES
+from tightship_testkit.disasters.world import World
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+SECOND = 1.0
+
+assert promises
+
+
+class Observer:
+    """Holds a world against the promises. :attr:`digest` is that of all changes and requests, in their order."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.promises: list[Promise] = [kind(world) for kind in PROMISES.values()]
+        self._hash = hashlib.sha256()
+        self._on_change = [each for each in self.promises if type(each).changed is not Promise.changed]
+        self._on_request = [each for each in self.promises if type(each).asked is not Promise.asked]
+        self._on_second = [each for each in self.promises if type(each).passed is not Promise.passed]
+        world.store.listeners.append(self.changed)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was broken, in its order."""
+        found = [violation for each in self.promises for violation in each.violations]
+        return sorted(found, key=lambda each: (each.at, each.promise, each.subject))
+
+    def changed(self, change: Change, author: str) -> None:
+        """Take note of a change of the store."""
+        self._hash.update(f"{self.world.now:.6f} {change.type} {author} ".encode() + _encode(change.object) + b"\n")
+        for each in self._on_change:
+            each.changed(change, author)
+
+    def asked(self, request: Asked) -> None:
+        """Take note of a request that was answered."""
+        told = f"{request.at:.6f} {request.by} {request.verb} {request.resource} {request.name} {request.code}\n"
+        self._hash.update(told.encode())
+        for each in self._on_request:
+            each.asked(request)
+
+    async def watch(self) -> None:
+        """Look at the world once a second, for ever."""
+        while True:
+            await asyncio.sleep(SECOND)
+            for each in self._on_second:
+                each.passed()
+
+    def ended(self) -> None:
+        """The scenario is over."""
+        for each in self.promises:
+            each.ended()
+
+    def stopped(self) -> None:
+        """All replicas have ended."""
+        for each in self.promises:
+            each.stopped()
+
+
+class Tracebacks(logging.Handler):
+    """Gives log records with a traceback, and those of the event loop, to the promise that there are none."""
+
+    def __init__(self, observer: Observer) -> None:
+        super().__init__(logging.ERROR)
+        self._promise = next(each for each in observer.promises if isinstance(each, NoCrash))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[0] is not None:
+            process = PROCESS.get()
+            error = f"{record.exc_info[0].__name__}: {record.exc_info[1]}"
+            self._promise.logged(process.name if process is not None else "", f"{record.getMessage()} ({error})")
+
+
+__all__ = ["Observer", "Tracebacks"]
