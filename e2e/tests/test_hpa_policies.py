@@ -6,12 +6,12 @@ import itertools
 import time
 
 from aiohttp import web
-from fleets import ALONE, Fleet
 from floors import Open, Shop
 
 from tightship.times import rfc3339
 from tightship_simulator.life.prometheus import Prometheus, body, says
 from tightship_testkit.client import Json, wait_for
+from tightship_testkit.fleet import ALONE, Fleet
 from tightship_testkit.floors import HPA, SHOP, autoscaler, hpa_annotations
 
 PER_POD = {"requests_per_replica": 10, "minimum_replicas": 1}

@@ -20,10 +20,9 @@ from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import Client, wait_for
 from tightship_testkit.drains import DEADLINE, Place, all_ready, spare
 from tightship_testkit.embedded_audit import EmbeddedAudit
-from tightship_testkit.floors import Market
 from tightship_testkit.invariants import TAINT, Recorder
 from tightship_testkit.manifests import POOL, as_list, budget
-from tightship_testkit.replica import COMPACTOR, SCALER, Program, Replica, Settings
+from tightship_testkit.replica import COMPACTOR, Program, Replica, Settings
 from tightship_testkit.virtual import Machine
 
 AGENT = "tightship/"
@@ -150,16 +149,23 @@ class Ground(Place):
 
 @asynccontextmanager
 async def ground(
-    folder: Path, cluster: Json, settings: Settings, program: Program = COMPACTOR, *, ending: float = 0.2
+    folder: Path,
+    cluster: Json,
+    settings: Settings,
+    program: Program = COMPACTOR,
+    *,
+    ending: float = 0.2,
+    autoscaling: bool = False,
 ) -> AsyncIterator[Ground]:
     """Serve *cluster*, write *settings*, and hold all that is seen against the invariants in the end.
 
-    No node is removed but within :meth:`Ground.removing`, and neither the autoscaler nor the HPA controller acts.
+    No node is removed but within :meth:`Ground.removing`; the HPA controller acts only with *autoscaling*.
     """
     audit = EmbeddedAudit()
     async with yard(folder, owned(cluster), ending=ending, audit=audit) as made:
         audit.store = made.simulation.store
-        with made.simulation.living.paused("nodes", "horizontal"):
+        idle = ("nodes",) if autoscaling else ("nodes", "horizontal")
+        with made.simulation.living.paused(*idle):
             await _settled(made.api)
             async with Recorder(made) as recorder:
                 on = Ground(made, recorder, audit)
@@ -231,29 +237,6 @@ def _replica_set(name: str, pod: Json) -> Json:
             "template": {"metadata": {"labels": labels}, "spec": spec},
         },
     }
-
-
-class Stall(Market):
-    """A yard with HPAs and a Prometheus that knows the series ``rate``, and a team of replicas of the hpa-scaler."""
-
-    def __init__(self, yard: Yard, prometheus: Prometheus) -> None:
-        super().__init__(yard.machine, yard.api, prometheus)
-        self.yard = yard
-        self.prometheus = prometheus
-        self.kubeconfig = self.admin = yard.kubeconfig
-
-    def start(self, **variables: str) -> Replica:
-        """Start one more replica, which judges often."""
-        return super().start(**{SCALER.interval: OFTEN, **PATIENT, **variables})
-
-
-@asynccontextmanager
-async def stall(folder: Path) -> AsyncIterator[Stall]:
-    """Open a stall in a cluster without nodes."""
-    async with yard(folder, prometheus=(prometheus := Prometheus(gauges={"rate": lambda _: None}))) as made:
-        on = Stall(made, prometheus)
-        await on.open()
-        yield on
 
 
 # Clusters.

@@ -145,6 +145,7 @@ class Machine:
         environment = {"KUBECONFIG": str(self.simulation.kubeconfig), **variables}
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
         with (
+            _logging_kept(),
             patch.dict(os.environ, environment),
             patch.object(sys, "argv", [module, *arguments]),
             redirect_stdout(out),
@@ -182,6 +183,18 @@ def on_virtual_network() -> Iterator[None]:
         yield
     finally:
         HOST.reset(token)
+
+
+@contextmanager
+def _logging_kept() -> Iterator[None]:
+    """Undo what a command does to logging: it has a process to itself where time is real."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 def _written(stream: io.TextIOWrapper) -> str:

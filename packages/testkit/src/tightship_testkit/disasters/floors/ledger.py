@@ -38,7 +38,8 @@ class Track:
     """One HPA, by its uid.
 
     *own* are its user's bounds: those of who set them last and was not the controller. *edited* is when somebody else
-    last changed its annotations, its bounds, or switched it off or on. *ours* is whether the controller set a bound
+    last changed its annotations, its bounds, or switched it off or on, *noted* is that without the bounds. *foreign*
+    counts how often somebody else set a bound, ``hpa-scaler release`` too. *ours* is whether the controller set a bound
     last; *setbacks* counts how often somebody then set it back and the controller set it again, *setback* is when
     somebody last did.
     """
@@ -50,6 +51,7 @@ class Track:
         self.made = self.edited = self.noted = at
         self.optin = enabled(hpa)
         self.ours = False
+        self.foreign = 0
         self.set_back = False
         self.setbacks = 0
         self.setback = -1e9
@@ -59,10 +61,12 @@ class Track:
 
 
 class Ledger:
-    """Tracks of all HPAs, by uid, those deleted too, and :attr:`reads`: when which process saw which bounds."""
+    """Tracks of all HPAs, by uid, those deleted too; and when each term of a leader began, in :attr:`terms`."""
 
     def __init__(self, world: World) -> None:
         self.tracks: dict[str, Track] = {}
+        self.terms: list[float] = []
+        self._term = 0
         self._world = world
         world.store.listeners.append(self.changed)
 
@@ -75,9 +79,18 @@ class Ledger:
         found = [each for each in self.tracks.values() if each.name == name]
         return found[-1] if found else None
 
+    def new_term(self, begin: float, end: float) -> bool:
+        """Whether a leader's term began in between."""
+        return any(begin < at <= end for at in self.terms)
+
     def changed(self, change: Change, author: str) -> None:
         """Take note of a change of the store."""
         hpa, now = change.object, self._world.now
+        if hpa["kind"] == "Lease" and hpa["metadata"]["name"] == SCALER:
+            term = int(hpa["spec"].get("leaseTransitions") or 0)
+            if term != self._term:
+                self._term = term
+                self.terms.append(now)
         if hpa["kind"] != "HorizontalPodAutoscaler":
             return
         uid = hpa["metadata"]["uid"]
@@ -91,6 +104,7 @@ class Ledger:
         track.optin |= enabled(hpa)
         if is_controllers(author):
             _moved_by_us(track, change, author, now)
+            track.foreign += author == RELEASE and bounds(old) != bounds(hpa)
             return
         if _disabled(old) != _disabled(hpa) or _notes(old) != _notes(hpa):
             track.edited = track.noted = now
@@ -100,6 +114,7 @@ class Ledger:
                 bounds(hpa)[1] if bounds(old)[1] != bounds(hpa)[1] else track.own[1],
             )
             track.edited = now
+            track.foreign += 1
             if track.ours:
                 track.set_back = True
                 track.setback = now

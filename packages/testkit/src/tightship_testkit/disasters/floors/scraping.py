@@ -17,22 +17,24 @@ RECORD = "app:requests:rate30s"
 class Target:
     """One of the targets of an application: it shows a counter of its share of the requests, and their rate.
 
-    *away*: it can't be scraped. *reset* is what the counter had when it last began anew. *spike* is a factor of what
-    the next scrape shows. *twin* is the counter of another one behind the same address: every other scrape is of that.
-    *version* is a label of its series. *ahead* is how far in the future it dates its samples.
+    *away*: it can't be scraped. *spike* is a factor of what the next scrape shows. *twin* is the counter of another one
+    behind the same address: every other scrape is of that. *version* is a label of its series. *ahead* is how far in
+    the future it dates its samples.
     """
 
     def __init__(self, app: App, traffic: Traffic, number: int) -> None:
         self.app = app.name
         self.instance = f"{app.name}-{number}:9100"
         self.away = False
-        self.reset = 0.0
         self.spike = 1.0
         self.twin = 0.0
         self.version = "v1"
-        self.moved = 0.0
-        """The share of its requests that a second version serves."""
         self.ahead = 0.0
+        self._second = 0.0
+        """The share of its requests that a second version serves."""
+        self._counted = (0.0, 0.0)
+        """What the counters of the two were at *_since*, a number of requests."""
+        self._since = 0.0
         self._turn = False
         self._traffic = traffic
         self._share = 1.0 / app.targets
@@ -41,25 +43,35 @@ class Target:
         """Return its requests per second."""
         return self._share * self._traffic.rate(at)
 
-    def count(self, at: float) -> float:
-        """Return what its counter really is."""
-        return self._share * self._traffic.count(at) - self.reset
+    def counts(self, at: float) -> tuple[float, float]:
+        """Return what the counters of its two versions are."""
+        more = self._share * self._traffic.count(at) - self._since
+        first, second = self._counted
+        return first + more * (1 - self._second), second + more * self._second
+
+    def reset(self, at: float) -> None:
+        """Begin to count anew."""
+        self._counted, self._since = (0.0, 0.0), self._share * self._traffic.count(at)
+
+    def split(self, at: float, second: float) -> None:
+        """Have a second version serve a share of its requests, 0 for none."""
+        first, before = self.counts(at)
+        self._counted = (first, before if second else 0.0)
+        self._since, self._second = self._share * self._traffic.count(at), second
 
     def shown(self, at: float) -> Iterator[tuple[str, str, float]]:
         """Yield what a scrape gets: name, version, value."""
         factor, self.spike = self.spike, 1.0
-        count = self.count(at)
+        first, second = self.counts(at)
         if self.twin:
             self._turn = not self._turn
-            count = self.twin if self._turn else count
+            first = self.twin if self._turn else first
         rate = self.rate(at)
-        if self.moved:
-            for version, share in ((self.version, 1 - self.moved), ("v2", self.moved)):
-                yield "requests_total", version, count * share * factor
-                yield "requests_per_second", version, rate * share * factor
-        else:
-            yield "requests_total", self.version, count * factor
-            yield "requests_per_second", self.version, rate * factor
+        yield "requests_total", self.version, first * factor
+        yield "requests_per_second", self.version, rate * (1 - self._second) * factor
+        if self._second:
+            yield "requests_total", "v2", second * factor
+            yield "requests_per_second", "v2", rate * self._second * factor
 
 
 class Scraper:

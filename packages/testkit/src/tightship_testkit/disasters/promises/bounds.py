@@ -130,7 +130,8 @@ class OnlyOursIsWritten(Written):
 
 
 def _only_status(old: Json, new: Json) -> bool:
-    return old["spec"] == new["spec"] and old["metadata"].get("annotations") == new["metadata"].get("annotations")
+    spec: bool = old["spec"] == new["spec"]
+    return spec and old["metadata"].get("annotations") == new["metadata"].get("annotations")
 
 
 def _read(text: str) -> dict[str, Any]:

@@ -49,12 +49,9 @@ class QuarrelsEnd(Written):
         for hpa in self.world.store.list(HPA):
             track = market.ledger.of(hpa)
             contested = track.setbacks >= RESETS - 1 and track.set_back and self.world.now - track.setback > 60.0
-            if contested and wish_of(hpa, 1.0) is not None and self._would_move(market, hpa, track):
-                if track.name not in events:
-                    self.broken(track.name, "was set back again and again, and no Event says so")
-
-    def _would_move(self, market: Market, hpa: Json, track: Track) -> bool:
-        return track.noted < track.setback and bool(market.floors.autoscalers) and bool(hpa)
+            judged = wish_of(hpa, 1.0) is not None and track.noted < track.setback
+            if contested and judged and track.name not in events:
+                self.broken(track.name, "was set back again and again, and no Event says so")
 
 
 @promise
@@ -76,8 +73,8 @@ class FloorsFollow(Promise):
     def _look(self, market: Market, hpa: Json, wish: Wish, track: Track) -> None:
         now, (floor, most) = self.world.now, bounds(hpa)
         settled = now - track.edited > wish.window + wish.looks_back + 120.0
-        if not settled or wish.dry_run or wish.paused or (track.set_back and track.setbacks >= RESETS - 1):
-            return
+        if not settled or wish.dry_run or wish.paused or track.foreign >= RESETS:
+            return  # or it is left to somebody who seemed to quarrel
         reach = 60.0
         low = high = 0
         for part in wish.parts:
@@ -95,9 +92,16 @@ class FloorsFollow(Promise):
         highest = wish.capped(high, track.own[1])
         behaviour = "behavior" in hpa["spec"]
         if floor < least and not wish.paused_up and not behaviour:
-            self.broken(track.name, f"its floor is {floor} in the end, and {least} are needed, of at most {most}")
+            self.broken(
+                f"{track.name} is too low",
+                f"its floor is {floor} in the end, and {least} are needed, of at most {most}",
+            )
         if floor > highest + wish.band and not wish.paused_down:
-            self.broken(track.name, f"its floor is {floor} in the end, and no more than {highest} are needed")
+            held = any(each.get("reason") == "CorrelatedDrop" for each in self.world.store.list("Event"))
+            self.broken(
+                f"{track.name} is too high{' after a correlated drop' if held else ''}",
+                f"its floor is {floor} in the end, and no more than {highest} are needed",
+            )
 
 
 __all__ = ["FloorsFollow", "QuarrelsEnd"]

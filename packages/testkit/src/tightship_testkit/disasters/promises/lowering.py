@@ -20,6 +20,8 @@ from tightship_testkit.disasters.world import INTERVALS, World
 
 SAMPLED = 0.9
 """The part of the traffic that a query of it shows at least: ``rate()`` reads a few percent low or high."""
+SAMPLED_ANEW = 0.6
+"""The same where counters begin anew: what they counted after the last scrape before is lost."""
 _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""
 _SAME_CYCLE = 0.01
@@ -113,11 +115,13 @@ def needed(market: Market, part: Part, answer: Answered) -> int:
     source = market.servers[part.source].source
     back = part.query.reach + source.scrape + (source.rules if part.query.kind == "rule" else 0.0) + 2.0
     begin = min(answer.at, cycle_of(answer)) - back
-    return part.replicas(SAMPLED * market.traffic[part.query.app].least(begin, answer.at))
+    lost = market.wrong_between(begin - source.scrape, answer.at, part.query.app, part.source)
+    shown = SAMPLED_ANEW if {"counter-reset", "relabelled-renamed", "relabelled-split"} & set(lost) else SAMPLED
+    return part.replicas(shown * market.traffic[part.query.app].least(begin, answer.at))
 
 
-def wrong_with(market: Market, lowering: Lowering) -> str:
-    """Return what was wrong with the data of an HPA, in words."""
+def wrong_with(market: Market, lowering: Lowering) -> list[str]:
+    """Return what was wrong with the data of an HPA within its lowering window, and as long as its queries look back."""
     found: set[str] = set()
     for part, answers in lowering.answers:
         window = [each for each in answers if lowering.cycle - cycle_of(each) <= lowering.wish.window]
@@ -125,7 +129,22 @@ def wrong_with(market: Market, lowering: Lowering) -> str:
         found |= set(market.wrong_between(begin, lowering.sent, part.query.app, part.source))
         found |= {f"clock-ahead-{each.ahead:.0f}" for each in answers[-1:] if each.ahead > 1.5}
         found |= {f"clock-behind{each.ahead:.0f}" for each in answers[-1:] if each.ahead < -9.5}
-    return ", ".join(sorted(found)) or "nothing"
+    return sorted(found)
+
+
+def by(market: Market, lowering: Lowering, answer: Answered | None) -> str:
+    """Return what a floor seems to have been lowered by, in a word or two; *answer* is the one that says otherwise.
+
+    Known findings go by it: that a query is not guarded at all, that a leader whose term is new does not know of an
+    answer, or what was wrong with the data.
+    """
+    if answer is not None and market.ledger.new_term(answer.at, lowering.sent):
+        return "in a new term"
+    last = [each for _, found in lowering.answers if (each := lowering.last(found)) is not None]
+    unguarded = not lowering.wish.window and not lowering.wish.window_given
+    if unguarded and last and all(each.plain for each in last):
+        return "unguarded"
+    return "with " + (", ".join(wrong_with(market, lowering)) or "nothing wrong")
 
 
 def told(market: Market, lowering: Lowering) -> str:
@@ -140,7 +159,8 @@ def told(market: Market, lowering: Lowering) -> str:
             guard += f", query-range {lowering.wish.looks_back:g} s"
         said = "no answer" if last is None else f"{last.way or 'good'} answer {list(last.values)}"
         lines.append(f"{part.query.kind} query {guard}: {said}")
-    return f"{'; '.join(lines) or 'no query'}; wrong with the data: {wrong_with(market, lowering)}"
+    wrong = ", ".join(wrong_with(market, lowering)) or "nothing"
+    return f"{'; '.join(lines) or 'no query'}; wrong with the data: {wrong}"
 
 
 @promise
@@ -164,7 +184,7 @@ class NoFloorLoweredOnBadData(Lowered):
                 wanted = wish.capped(needed(market, part, each), lowering.track.own[1])
                 if floor < wanted:
                     self.broken(
-                        lowering.move.name,
+                        f"{lowering.move.name} {by(market, lowering, each)}",
                         f"lowered from {lowering.move.before[0]} to {floor}, though {wanted} were needed "
                         f"{lowering.sent - each.at:.0f} s before; {told(market, lowering)}",
                     )
@@ -186,21 +206,23 @@ class LoweredByGoodAnswers(Lowered):
         for part, answers in lowering.answers:
             last = lowering.last(answers)
             if last is None or not usable(last, wish):
-                self.broken(name, f"lowered to {floor} without an answer; {told(market, lowering)}")
+                said = "no answer" if last is None else f"an answer {last.way}"
+                self.broken(f"{name} by {said}", f"lowered to {floor}; {told(market, lowering)}")
                 return
             for each in answers:
                 ago = lowering.cycle - cycle_of(each)
                 if not usable(each, wish):
                     if ago < wish.looks_back - 0.5:
                         self.broken(
-                            name, f"lowered to {floor} {ago:.0f} s after an answer failed; {told(market, lowering)}"
+                            f"{name} after an answer {each.way}",
+                            f"lowered to {floor} {ago:.0f} s after it; {told(market, lowering)}",
                         )
                         return
                 elif ago < wish.window - 0.5 or each is last:
                     wanted = wish.capped(part.replicas(max(each.values)), lowering.track.own[1])
                     if floor < wanted:
                         self.broken(
-                            name,
+                            f"{name} {by(market, lowering, each)}",
                             f"lowered to {floor}, though an answer {ago:.0f} s before wanted {wanted}; "
                             f"{told(market, lowering)}",
                         )

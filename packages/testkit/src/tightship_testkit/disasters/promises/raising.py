@@ -47,9 +47,8 @@ class NoFloorRaisedWithoutBound(Promise):
             wrong |= set(market.wrong_between(begin, self.world.now, part.query.app, part.source))
         known = self._answered(market, move, wish.parts)
         self.broken(
-            move.name,
-            f"raised from {move.before[0]} to {floor}, though no more than {highest} were needed; "
-            f"{known}; wrong with the data: {', '.join(sorted(wrong)) or 'nothing'}",
+            f"{move.name} with {', '.join(sorted(wrong)) or 'nothing wrong'}",
+            f"raised from {move.before[0]} to {floor}, though no more than {highest} were needed; {known}",
         )
 
     def _needed(self, market: Market, part: Part) -> int:

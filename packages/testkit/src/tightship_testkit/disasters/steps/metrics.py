@@ -176,15 +176,17 @@ async def targets_relabelled(world: World, *, app: str, how: str, seconds: float
             if how == "renamed":
                 each.version = "v1b"
             else:
-                each.moved = 0.5
+                each.split(world.now, 0.5)
         await world.pause(seconds)
         for each in targets:
-            each.version, each.moved = "v1", 0.0
+            each.version = "v1"
+            if how != "renamed":
+                each.split(world.now, 0.0)
 
 
 def _resets(rng: Random, scenario: Scenario) -> Args | None:
     app = _app(rng, scenario)
-    return None if app is None else {"app": app, "every": rng.choice((7.0, 30.0, 500.0)), "seconds": rng.choice(LONG)}
+    return None if app is None else {"app": app, "every": rng.choice((30.0, 60.0, 500.0)), "seconds": rng.choice(LONG)}
 
 
 @step(_resets, weight=0, author=METRICS)
@@ -199,7 +201,7 @@ async def counters_reset(world: World, *, app: str, every: float, seconds: float
     with market.wrong("counter-reset", app=app):
         while not world.quiet and world.now < end:
             for each in targets:
-                each.reset += each.count(world.now)
+                each.reset(world.now)
             await world.pause(min(every, max(0.1, end - world.now)))
 
 
