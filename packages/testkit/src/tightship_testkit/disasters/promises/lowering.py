@@ -22,6 +22,8 @@ SAMPLED = 0.9
 """The part of the traffic that a query of it shows at least: ``rate()`` reads a few percent low or high."""
 SAMPLED_ANEW = 0.6
 """The same where counters begin anew: what they counted after the last scrape before is lost."""
+AHEAD = 1.5
+"""Seconds by which a clock is ahead that lets ``rate()`` read low: what it has no samples of is not extrapolated."""
 _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""
 _SAME_CYCLE = 0.01
@@ -127,7 +129,7 @@ def wrong_with(market: Market, lowering: Lowering) -> list[str]:
         window = [each for each in answers if lowering.cycle - cycle_of(each) <= lowering.wish.window]
         begin = min((each.at for each in window), default=lowering.sent) - part.query.reach - 30.0
         found |= set(market.wrong_between(begin, lowering.sent, part.query.app, part.source))
-        found |= {f"clock-ahead-{each.ahead:.0f}" for each in answers[-1:] if each.ahead > 1.5}
+        found |= {f"clock-ahead-{each.ahead:.0f}" for each in answers[-1:] if each.ahead > AHEAD}
         found |= {f"clock-behind{each.ahead:.0f}" for each in answers[-1:] if each.ahead < -9.5}
     return sorted(found)
 
@@ -175,7 +177,7 @@ class NoFloorLoweredOnBadData(Lowered):
         lower = wish.capped(0, lowering.track.own[1])
         if floor < lower:
             self.broken(lowering.move.name, f"lowered to {floor}, below its lower bound {lower}")
-        if wish.window_given and wish.window < wish.looks_back:
+        if wish.window_given and any(wish.window < part.query.reach for part in wish.parts):
             return  # who says so takes the older controller's risk
         for part, answers in lowering.answers:
             for each in answers:
@@ -296,6 +298,6 @@ class NoFleetLoweredAtOnce(Lowered):
 
 
 __all__ = [
-    "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce", "NoFloorLoweredOnBadData",
+    "AHEAD", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce", "NoFloorLoweredOnBadData",
     "cycle_of", "interval_of", "needed", "told", "usable", "wrong_with",
 ]  # fmt: skip
