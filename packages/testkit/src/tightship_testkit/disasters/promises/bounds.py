@@ -24,6 +24,8 @@ _READ = 90.0
 class Written(Promise):
     """Gives each write to an HPA by the controller, or by its command, to :meth:`written`."""
 
+    about = "floors"
+
     def changed(self, change: Change, author: str) -> None:
         market = self.world.market
         if market is None or change.object["kind"] != HPA or not is_controllers(author):

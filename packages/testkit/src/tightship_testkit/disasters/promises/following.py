@@ -59,6 +59,7 @@ class FloorsFollow(Promise):
     """At the quiet end each floor is what the true traffic needs, within its bounds."""
 
     name = "floors-follow"
+    about = "floors"
     text = "Where nothing is wrong any more, each floor follows what is needed"
 
     def ended(self) -> None:

@@ -60,6 +60,8 @@ def cycle_of(answer: Answered) -> float:
 class Lowered(Promise):
     """Gives each lowering to :meth:`lowered`."""
 
+    about = "floors"
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._pending: dict[tuple[str, str], Move] = {}
