@@ -1,4 +1,4 @@
-"""No promise about floors is vacuous: for each there is a liar, a tiny fake hpa-scaler that breaks it, and it is found."""
+"""No promise about floors is vacuous: for each there is a liar, a fake hpa-scaler that breaks it, and it is found."""
 
 from __future__ import annotations
 

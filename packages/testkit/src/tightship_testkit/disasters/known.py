@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from tightship_testkit.disasters.promises.base import Violation
 
-
 Takes = Callable[[Violation], bool]
 
 

@@ -76,14 +76,14 @@ def _floors(rng: Random, scenario: Scenario) -> Floors:
     count = rng.choice((1, 2, 2, 3, 3, 4, 5, 6))
     apps: list[App] = []
     autoscalers: list[Autoscaler] = []
+    per_replica = 1.0
     free = [each for each in scenario.workloads if each.kind == "Deployment"]
     for number in range(count):
         if not apps or rng.random() < 0.75:
             per_replica = rng.choice((1.0, 2.5, 10.0, 50.0))
             apps.append(_app(rng, f"a{len(apps)}", per_replica * rng.randint(6, 24)))
-            rates = {apps[-1].name: per_replica}
         of = free.pop() if free and rng.random() < 0.7 else None
-        autoscalers.append(_autoscaler(rng, f"h{number}", apps[-1], rates[apps[-1].name], sources, of))
+        autoscalers.append(_autoscaler(rng, f"h{number}", apps[-1], sources, of, per_replica=per_replica))
     return Floors(apps=apps, sources=sources, autoscalers=autoscalers)
 
 
@@ -117,7 +117,7 @@ def _app(rng: Random, name: str, requests: float) -> App:
 
 
 def _autoscaler(
-    rng: Random, name: str, app: App, per_replica: float, sources: list[Source], of: Workload | None
+    rng: Random, name: str, app: App, sources: list[Source], of: Workload | None, *, per_replica: float
 ) -> Autoscaler:
     kind = rng.choice(("rate", "rate", "rate", "rate", "rule", "gauge", "by", "rate-fallback", "gauge-fallback"))
     notes = {
@@ -136,9 +136,7 @@ def _autoscaler(
         "several-series": "error",
         "max-replicas-policy": "clamp",
     }
-    for note, text in maybe.items():
-        if rng.random() < 0.15:
-            notes[note] = text
+    notes |= {note: text for note, text in maybe.items() if rng.random() < 0.15}
     if kind in ("rule", "gauge", "gauge-fallback") and rng.random() < 0.4:
         notes["query-range"] = "30s"
     elif rng.random() < 0.15:

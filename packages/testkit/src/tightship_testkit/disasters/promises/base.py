@@ -76,8 +76,8 @@ class Eviction(Struct, frozen=True):
 
 
 class Promise:
-    """One promise of docs/safety.md: *name* is how it is called here, *text* its words there. *about* is what it is about:
-    nodes or floors.
+    """One promise of docs/safety.md: *name* is how it is called here, *text* its words there. *about* is nodes
+    or floors.
 
     A subclass looks at what it needs: :meth:`changed` is called right after each change of the store, :meth:`evicted`
     for those that begin to take a pod away, :meth:`asked` after each answer, :meth:`passed` once a second,

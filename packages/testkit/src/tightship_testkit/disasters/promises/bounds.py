@@ -129,7 +129,8 @@ class OnlyOursIsWritten(Written):
 
 
 def _only_status(old: Json, new: Json) -> bool:
-    return old["spec"] == new["spec"] and old["metadata"].get("annotations") == new["metadata"].get("annotations")
+    notes = [each["metadata"].get("annotations") for each in (old, new)]
+    return bool(old["spec"] == new["spec"] and notes[0] == notes[1])
 
 
 def _read(text: str) -> dict[str, Any]:

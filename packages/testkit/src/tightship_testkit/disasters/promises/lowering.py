@@ -125,7 +125,7 @@ def needed(market: Market, part: Part, answer: Answered) -> int:
 
 
 def wrong_with(market: Market, lowering: Lowering) -> list[str]:
-    """Return what was wrong with the data of an HPA within its lowering window, and as long as its queries look back."""
+    """Return what was wrong with the data of an HPA within its window, and as far as its queries look back."""
     found: set[str] = set()
     for part, answers in lowering.answers:
         window = [each for each in answers if lowering.cycle - cycle_of(each) <= lowering.wish.window]
@@ -256,9 +256,10 @@ class LoweredInSteps(Lowered):
         if wish.clamp or wish.upper is not None or wanted > lowering.track.own[1]:
             wanted = min(wanted, lowering.track.own[1], wish.upper or wanted)
         if floor < wanted:
+            before = lowering.move.before[0]
             self.broken(
                 lowering.move.name,
-                f"lowered from {lowering.move.before[0]} to {floor} with {least} replicas and a ratio of {wish.ratio:g}",
+                f"lowered from {before} to {floor} with {least} replicas and a ratio of {wish.ratio:g}",
             )
 
 
@@ -300,6 +301,6 @@ class NoFleetLoweredAtOnce(Lowered):
 
 
 __all__ = [
-    "AHEAD", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce", "NoFloorLoweredOnBadData",
-    "cycle_of", "interval_of", "needed", "told", "usable", "wrong_with",
+    "AHEAD", "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
+    "NoFloorLoweredOnBadData", "cycle_of", "interval_of", "needed", "told", "usable", "wrong_with",
 ]  # fmt: skip
