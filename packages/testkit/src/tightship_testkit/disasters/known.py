@@ -128,6 +128,7 @@ FLOORS = (
     Known("bad data raise without limit", "no-floor-raised-without-bound", _answered, "floors 5"),
     Known("lag and clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6"),
     Known("lag and clocks", _BAD_DATA, _by_clock, "floors 6"),
+    Known("lag and clocks", "floors-follow", _ends(" too low with a clock ahead"), "floors 6"),
     Known("the breaker compares with floors", "floors-follow", _ends(" too high after a correlated drop"), "floors 8"),
     Known("one series becomes several", _BAD_DATA, _split, "floors 10"),
     *(

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from tightship_testkit.disasters.floors.shrinking import problem
 from tightship_testkit.disasters.floors.spec import Floors
 from tightship_testkit.disasters.registry import FAULTS, STEPS, Args, FaultKind, StepKind
 
@@ -160,6 +161,8 @@ def decode(raw: bytes, name: str = "story") -> Scenario:
     for each in found.controllers:
         if each.program not in programs:
             raise StoryError(f"{name}: controller {each.program!r} is unknown; allowed are {', '.join(programs)}")
+    if found.floors is not None and (wrong := problem(found.floors)):
+        raise StoryError(f"{name}: floors: {wrong}")
     for number, step in enumerate(found.steps):
         _check(f"{name}: step {number}", step.kind, step.args, STEPS)
     for number, fault in enumerate(found.faults):

@@ -17,6 +17,8 @@ Json = dict[str, Any]
 SCALER = "hpa-scaler"
 RELEASE = ""
 """The author of what ``hpa-scaler release`` writes: an administrator."""
+ETCD = "etcd"
+"""The author of what comes back from an earlier state."""
 _KEPT = 120.0
 """Seconds for which replicas are remembered."""
 
@@ -58,6 +60,8 @@ class Track:
         self.replicas: list[tuple[float, int]] = []
         self.moves: list[Move] = []
         """Those of the controller."""
+        self.past: dict[str, tuple[tuple[int, int], bool]] = {}
+        """Its user's own bounds and whether the controller had set one, by the version of the object."""
 
 
 class Ledger:
@@ -100,8 +104,21 @@ class Ledger:
         old = change.previous
         _note_replicas(track, hpa, now)
         if old is None or change.type == "DELETED":
+            track.past[hpa["metadata"]["resourceVersion"]] = track.own, track.ours
             return
         track.optin |= enabled(hpa)
+        version = hpa["metadata"]["resourceVersion"]
+        if author == ETCD:
+            # The object is as it was, and so are its user's own bounds.
+            track.own, track.ours = track.past.get(version, (track.own, track.ours))
+            track.edited = track.noted = now
+            return
+        self._changed(track, change, author, now)
+        track.past[version] = track.own, track.ours
+
+    def _changed(self, track: Track, change: Change, author: str, now: float) -> None:
+        hpa, old = change.object, change.previous
+        assert old is not None
         if is_controllers(author):
             _moved_by_us(track, change, author, now)
             track.foreign += author == RELEASE and bounds(old) != bounds(hpa)

@@ -12,6 +12,7 @@ from tightship_testkit.disasters.floors.spec import App, Autoscaler, Floors, Sou
 from tightship_testkit.disasters.registry import FAULTS, STEPS, Args
 from tightship_testkit.disasters.scenario import Controller, Fault, Scenario, Step, Workload
 
+PROGRAM = "hpa-scaler"
 STORY = 400.0
 QUIET = 300.0
 INTERVAL = 10.0
@@ -40,9 +41,13 @@ WEIGHTS = {
     "floors-released": 1.5,
     "kill": 3.0,
     "freeze": 2.0,
-    "stop": 1.0,
+    "restart": 1.0,
+    "dry-run": 0.5,
+    "outage": 1.5,
+    "take-rights": 1.0,
+    "etcd-restored": 0.7,
 }
-"""How often a kind of step is drawn for floors, beside the others'; those that are not known are left out."""
+"""How often a kind of step is drawn for floors, beside the others'."""
 
 
 def floors_only(seed: int) -> Scenario:
@@ -71,14 +76,14 @@ def _floors(rng: Random, scenario: Scenario) -> Floors:
     count = rng.choice((1, 2, 2, 3, 3, 4, 5, 6))
     apps: list[App] = []
     autoscalers: list[Autoscaler] = []
+    per_replica = 1.0
     free = [each for each in scenario.workloads if each.kind == "Deployment"]
     for number in range(count):
         if not apps or rng.random() < 0.75:
             per_replica = rng.choice((1.0, 2.5, 10.0, 50.0))
             apps.append(_app(rng, f"a{len(apps)}", per_replica * rng.randint(6, 24)))
-            rates = {apps[-1].name: per_replica}
         of = free.pop() if free and rng.random() < 0.7 else None
-        autoscalers.append(_autoscaler(rng, f"h{number}", apps[-1], rates[apps[-1].name], sources, of))
+        autoscalers.append(_autoscaler(rng, f"h{number}", apps[-1], sources, of, per_replica=per_replica))
     return Floors(apps=apps, sources=sources, autoscalers=autoscalers)
 
 
@@ -112,7 +117,7 @@ def _app(rng: Random, name: str, requests: float) -> App:
 
 
 def _autoscaler(
-    rng: Random, name: str, app: App, per_replica: float, sources: list[Source], of: Workload | None
+    rng: Random, name: str, app: App, sources: list[Source], of: Workload | None, *, per_replica: float
 ) -> Autoscaler:
     kind = rng.choice(("rate", "rate", "rate", "rate", "rule", "gauge", "by", "rate-fallback", "gauge-fallback"))
     notes = {
@@ -131,9 +136,7 @@ def _autoscaler(
         "several-series": "error",
         "max-replicas-policy": "clamp",
     }
-    for note, text in maybe.items():
-        if rng.random() < 0.15:
-            notes[note] = text
+    notes |= {note: text for note, text in maybe.items() if rng.random() < 0.15}
     if kind in ("rule", "gauge", "gauge-fallback") and rng.random() < 0.4:
         notes["query-range"] = "30s"
     elif rng.random() < 0.15:
@@ -190,21 +193,25 @@ def _controller(rng: Random) -> Controller:
     if rng.random() < 0.2:
         settings["contestPause"] = rng.choice((30, 60))
     skews = [rng.choice((0.0, 0.0, 0.3, -0.5, 1.0)) for _ in range(rng.choice((1, 1, 2)))]
-    return Controller(program="hpa-scaler", skews=skews, settings=settings, variables=variables)
+    return Controller(program=PROGRAM, skews=skews, settings=settings, variables=variables)
 
 
 def _steps(rng: Random, scenario: Scenario) -> list[Step]:
-    kinds = [each for each in WEIGHTS if each in STEPS]
+    kinds = sorted(WEIGHTS)
     found: list[Step] = []
     for _ in range(rng.choice((1, 2, 3, 4, 6, 8))):
         kind = rng.choices(kinds, [WEIGHTS[each] for each in kinds])[0]
         args = STEPS[kind].draw(rng, scenario)
         if args is None:
             continue
-        if "skew" in args:
-            args["skew"] = rng.choice((0.0, 0.0, 0.0, 0.5, -0.5, 5.0, -5.0))
-        if "program" in args:
-            args["program"] = "hpa-scaler"
+        ours = {
+            "skew": rng.choice((0.0, 0.0, 0.0, 0.5, -0.5, 5.0, -5.0)),
+            "program": PROGRAM,
+            "programs": [PROGRAM],
+            "moment": "",
+            "resource": rng.choice(("horizontalpodautoscalers", "leases", "events", "configmaps")),
+        }
+        args |= {name: value for name, value in ours.items() if name in args}
         found.append(Step(at=round(rng.uniform(30, scenario.story - 60), 1), kind=kind, args=args))
     return found
 
@@ -224,7 +231,7 @@ def _faults(rng: Random, scenario: Scenario) -> list[Fault]:
                 until=round(min(scenario.story, at + rng.choice((5, 20, 60, 150))), 1),
                 kind=kind,
                 share=rng.choice((0.1, 0.3, 0.5, 1.0)),
-                programs=["hpa-scaler"],
+                programs=[PROGRAM],
                 dice=rng.getrandbits(30),
                 args=args,
             )

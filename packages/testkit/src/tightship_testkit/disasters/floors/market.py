@@ -159,7 +159,7 @@ class Market:
 
 
 class Scale:
-    """Stands in for what *spec* scales, and for the HPA controller: pods that need no room, by a metric of their own."""
+    """Stands in for what *spec* scales, and for the HPA controller: pods that need no room, by their own metric."""
 
     def __init__(self, spec: Autoscaler, traffic: Traffic) -> None:
         self.spec = spec

@@ -47,7 +47,7 @@ class Answered(Struct, frozen=True):
 
 
 class Server:
-    """The Prometheus *source* on *port*; *now* is the time of the scenario, *wall* gives the seconds since 1970 of such a time.
+    """The Prometheus *source* on *port*; *now* is the time of the scenario, *wall* makes seconds since 1970 of one.
 
     It answers in the last of :attr:`ways`, well without one. While it is not :attr:`up` it refuses connections and
     scrapes nothing. :attr:`refused` has when whom, by a connection that did not come about.

@@ -10,7 +10,7 @@ from tightship_testkit.disasters.floors.ledger import RELEASE, SCALER, Track, bo
 from tightship_testkit.disasters.floors.market import HPA
 from tightship_testkit.disasters.floors.spec import PREFIX, STATE
 from tightship_testkit.disasters.floors.wishes import enabled
-from tightship_testkit.disasters.promises.base import Asked, Json, Promise, ours
+from tightship_testkit.disasters.promises.base import Asked, Json, Promise
 from tightship_testkit.disasters.registry import promise
 from tightship_testkit.disasters.world import World
 
@@ -23,6 +23,8 @@ _READ = 90.0
 
 class Written(Promise):
     """Gives each write to an HPA by the controller, or by its command, to :meth:`written`."""
+
+    about = "floors"
 
     def changed(self, change: Change, author: str) -> None:
         market = self.world.market
@@ -124,14 +126,11 @@ class OnlyOursIsWritten(Written):
             wanted = (min(track.own), track.own[1])
             if bounds(new) != wanted:
                 self.broken(track.name, f"{author} set {bounds(new)} of one that is not opted in")
-        team = self.world.team(SCALER)
-        if ours(author) == SCALER and team is not None and team.dry_run:
-            self.broken(track.name, f"{author} wrote to it in a dry run")
 
 
 def _only_status(old: Json, new: Json) -> bool:
-    spec: bool = old["spec"] == new["spec"]
-    return spec and old["metadata"].get("annotations") == new["metadata"].get("annotations")
+    notes = [each["metadata"].get("annotations") for each in (old, new)]
+    return bool(old["spec"] == new["spec"] and notes[0] == notes[1])
 
 
 def _read(text: str) -> dict[str, Any]:

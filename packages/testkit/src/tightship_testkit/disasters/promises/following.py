@@ -9,7 +9,7 @@ from tightship_testkit.disasters.floors.market import HPA, Market
 from tightship_testkit.disasters.floors.wishes import Wish, enabled, wish_of
 from tightship_testkit.disasters.promises.base import Json, Promise
 from tightship_testkit.disasters.promises.bounds import Written
-from tightship_testkit.disasters.promises.lowering import SAMPLED, interval_of
+from tightship_testkit.disasters.promises.lowering import AHEAD, SAMPLED, interval_of
 from tightship_testkit.disasters.registry import promise
 
 RESETS = 3
@@ -59,6 +59,7 @@ class FloorsFollow(Promise):
     """At the quiet end each floor is what the true traffic needs, within its bounds."""
 
     name = "floors-follow"
+    about = "floors"
     text = "Where nothing is wrong any more, each floor follows what is needed"
 
     def ended(self) -> None:
@@ -102,6 +103,12 @@ class FloorsFollow(Promise):
                 f"{track.name} is too high{' after a correlated drop' if held else ''}",
                 f"its floor is {floor} in the end, and no more than {highest} are needed",
             )
+
+    def _ahead(self, market: Market, wish: Wish) -> bool:
+        """Whether the clock of who asked last was ahead."""
+        texts = {part.text for part in wish.parts}
+        last = [each for server in market.servers.values() for each in server.log if each.text in texts][-1:]
+        return any(each.ahead > AHEAD for each in last)
 
 
 __all__ = ["FloorsFollow", "QuarrelsEnd"]

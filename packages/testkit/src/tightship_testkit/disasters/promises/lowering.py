@@ -22,6 +22,8 @@ SAMPLED = 0.9
 """The part of the traffic that a query of it shows at least: ``rate()`` reads a few percent low or high."""
 SAMPLED_ANEW = 0.6
 """The same where counters begin anew: what they counted after the last scrape before is lost."""
+AHEAD = 1.5
+"""Seconds by which a clock is ahead that lets ``rate()`` read low: what it has no samples of is not extrapolated."""
 _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""
 _SAME_CYCLE = 0.01
@@ -57,6 +59,8 @@ def cycle_of(answer: Answered) -> float:
 
 class Lowered(Promise):
     """Gives each lowering to :meth:`lowered`."""
+
+    about = "floors"
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -121,13 +125,13 @@ def needed(market: Market, part: Part, answer: Answered) -> int:
 
 
 def wrong_with(market: Market, lowering: Lowering) -> list[str]:
-    """Return what was wrong with the data of an HPA within its lowering window, and as long as its queries look back."""
+    """Return what was wrong with the data of an HPA within its window, and as far as its queries look back."""
     found: set[str] = set()
     for part, answers in lowering.answers:
         window = [each for each in answers if lowering.cycle - cycle_of(each) <= lowering.wish.window]
         begin = min((each.at for each in window), default=lowering.sent) - part.query.reach - 30.0
         found |= set(market.wrong_between(begin, lowering.sent, part.query.app, part.source))
-        found |= {f"clock-ahead-{each.ahead:.0f}" for each in answers[-1:] if each.ahead > 1.5}
+        found |= {f"clock-ahead-{each.ahead:.0f}" for each in answers[-1:] if each.ahead > AHEAD}
         found |= {f"clock-behind{each.ahead:.0f}" for each in answers[-1:] if each.ahead < -9.5}
     return sorted(found)
 
@@ -175,7 +179,7 @@ class NoFloorLoweredOnBadData(Lowered):
         lower = wish.capped(0, lowering.track.own[1])
         if floor < lower:
             self.broken(lowering.move.name, f"lowered to {floor}, below its lower bound {lower}")
-        if wish.window_given and wish.window < wish.looks_back:
+        if wish.window_given and any(wish.window < part.query.reach for part in wish.parts):
             return  # who says so takes the older controller's risk
         for part, answers in lowering.answers:
             for each in answers:
@@ -252,9 +256,10 @@ class LoweredInSteps(Lowered):
         if wish.clamp or wish.upper is not None or wanted > lowering.track.own[1]:
             wanted = min(wanted, lowering.track.own[1], wish.upper or wanted)
         if floor < wanted:
+            before = lowering.move.before[0]
             self.broken(
                 lowering.move.name,
-                f"lowered from {lowering.move.before[0]} to {floor} with {least} replicas and a ratio of {wish.ratio:g}",
+                f"lowered from {before} to {floor} with {least} replicas and a ratio of {wish.ratio:g}",
             )
 
 
@@ -296,6 +301,6 @@ class NoFleetLoweredAtOnce(Lowered):
 
 
 __all__ = [
-    "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce", "NoFloorLoweredOnBadData",
-    "cycle_of", "interval_of", "needed", "told", "usable", "wrong_with",
+    "AHEAD", "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
+    "NoFloorLoweredOnBadData", "cycle_of", "interval_of", "needed", "told", "usable", "wrong_with",
 ]  # fmt: skip

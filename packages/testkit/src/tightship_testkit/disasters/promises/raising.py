@@ -21,6 +21,7 @@ class NoFloorRaisedWithoutBound(Promise):
     """No floor goes up to more than :data:`FACTOR` times what the true traffic needed lately."""
 
     name = "no-floor-raised-without-bound"
+    about = "floors"
     text = "Bad data raise no floor without bound (not promised in docs/safety.md yet)"
 
     def changed(self, change: Change, author: str) -> None:
