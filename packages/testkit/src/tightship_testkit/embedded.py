@@ -134,6 +134,14 @@ class Ground(Place):
         finally:
             self.living.others.remove(remover)
 
+    async def ended_well(self, *nodes: str) -> None:
+        """See these nodes go, all pods Ready, no claim left, and nothing wrong so far."""
+        for name in nodes:
+            await self.gone(name)
+        await all_ready(self.api)
+        await self.free()
+        await self.checked()
+
     @property
     def events(self) -> list[AuditEvent]:
         """The requests of all replicas so far, as the API server's audit log would have them."""

@@ -7,22 +7,27 @@ stop and end them as they do processes, and what each logs is kept apart.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import io
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import aiohttp
 
 from tightship.observability.logging import LEVELS, formatter
+from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_simulator.virtual.process import PROCESS
 from tightship_simulator.virtual.programs import PROGRAMS
 from tightship_simulator.virtual.simulation import Replica, Simulation, VirtualTime
+
+T = TypeVar("T")
 
 _FIRST_PORT = 9101
 
@@ -166,6 +171,12 @@ class Machine:
             return 0, ""
 
 
+def run_virtually(work: Coroutine[Any, Any, T]) -> T:
+    """Run *work* on a loop of its own whose clock is virtual: the same work has the same run, also in one test."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work)
+
+
 def _written(stream: io.TextIOWrapper) -> str:
     stream.flush()
     buffer = stream.buffer
@@ -173,4 +184,4 @@ def _written(stream: io.TextIOWrapper) -> str:
     return buffer.getvalue().decode()
 
 
-__all__ = ["Machine"]
+__all__ = ["Machine", "run_virtually"]
