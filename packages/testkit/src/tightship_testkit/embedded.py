@@ -116,6 +116,8 @@ class Ground(Place):
         self.audit = audit
         self.living = yard.simulation.living
         self.kubeconfig = yard.kubeconfig
+        self.began = yard.simulation.wall()
+        """When the recorder began, in seconds since 1970."""
 
     def start(self, **variables: str) -> Replica:
         """Start one more replica, which judges often."""
