@@ -25,6 +25,7 @@ from tightship_testkit.replica import REFINER
 HALF_FULL = Path(__file__).resolve().parents[2] / "docs" / "examples" / "half-full.yaml"
 """The documentation's example: four nodes, half of the CPU of each requested, and a budget over all pods."""
 
+
 @pytest.mark.parametrize(("threshold", "goes"), [(1, 2)])
 def test_the_excess_of_a_half_full_cluster_goes(
     on_site: Run, control_plane: ControlPlane, threshold: int, goes: int

@@ -20,10 +20,9 @@ from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import Client, wait_for
 from tightship_testkit.drains import DEADLINE, Place, all_ready, spare
 from tightship_testkit.embedded_audit import EmbeddedAudit
-from tightship_testkit.floors import Market
 from tightship_testkit.invariants import TAINT, Recorder
 from tightship_testkit.manifests import POOL, as_list, budget
-from tightship_testkit.replica import COMPACTOR, SCALER, Program, Replica, Settings
+from tightship_testkit.replica import COMPACTOR, Program, Replica, Settings
 from tightship_testkit.virtual import Machine
 
 AGENT = "tightship/"
@@ -248,29 +247,6 @@ def _replica_set(name: str, pod: Json) -> Json:
             "template": {"metadata": {"labels": labels}, "spec": spec},
         },
     }
-
-
-class Stall(Market):
-    """A yard with HPAs and a Prometheus that knows the series ``rate``, and a team of replicas of the hpa-scaler."""
-
-    def __init__(self, yard: Yard, prometheus: Prometheus) -> None:
-        super().__init__(yard.machine, yard.api, prometheus)
-        self.yard = yard
-        self.prometheus = prometheus
-        self.kubeconfig = self.admin = yard.kubeconfig
-
-    def start(self, **variables: str) -> Replica:
-        """Start one more replica, which judges often."""
-        return super().start(**{SCALER.interval: OFTEN, **PATIENT, **variables})
-
-
-@asynccontextmanager
-async def stall(folder: Path) -> AsyncIterator[Stall]:
-    """Open a stall in a cluster without nodes."""
-    async with yard(folder, prometheus=(prometheus := Prometheus(gauges={"rate": lambda _: None}))) as made:
-        on = Stall(made, prometheus)
-        await on.open()
-        yield on
 
 
 # Clusters.

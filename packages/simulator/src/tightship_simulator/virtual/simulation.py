@@ -88,6 +88,10 @@ class Replica:
     async def stopped(self) -> None:
         """Tell it to end, and wait until it has."""
         self.stop()
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait until it has ended. One that is killed never does."""
         await asyncio.wait([self._task])
 
     async def _run(self, work: Work) -> None:
@@ -102,10 +106,10 @@ class Replica:
 class Simulation:
     """The world of one run; see the module. To be made by :func:`simulate`.
 
-    *groups* are the node pools that the autoscaler knows, *measure* tells the HPA controller its metrics. *prometheus*
-    answers under its ``url``. *middlewares* are aiohttp's, around every answer of the API server.
-
-    While it lasts, the process's own source of chance is seeded.
+    *groups* are the node pools that the autoscaler knows, *measure* tells the HPA controller its metrics, and the
+    durations of what lives in the cluster are *speeds* over *speed*. *prometheus* answers under its ``url``.
+    *middlewares* are aiohttp's, around every answer of the API server. While it lasts, the process's own source of
+    chance is seeded.
     """
 
     def __init__(
@@ -116,6 +120,7 @@ class Simulation:
         groups: Sequence[NodeGroup] = (),
         measure: Measure = lambda *_: None,
         speeds: Speeds = Speeds(),
+        speed: float = 1.0,
         prometheus: Prometheus | None = None,
         bookmarks: float = 60.0,
         middlewares: Sequence[Middleware] = (),
@@ -131,7 +136,7 @@ class Simulation:
         self.store = Store(now=self.now, seed=seed)
         self.prometheus = prometheus or Prometheus()
         self.cluster = EmbeddedCluster(self.store, port=API_PORT, bookmarks=bookmarks, middlewares=middlewares)
-        self.living = Living(self.store, groups, measure, speeds=speeds, seed=seed)
+        self.living = Living(self.store, groups, measure, speeds=speeds, speed=speed, seed=seed)
         self.replicas: list[Replica] = []
         self._folder = folder
         self._kubeconfig = folder / "kubeconfig"

@@ -114,7 +114,15 @@ def promise(kind: P) -> P:
     return kind
 
 
-_PLAIN: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": (int, float), "Args": dict, "list[str]": list}
+_PLAIN: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "float": (int, float),
+    "Args": dict,
+    "list[str]": list,
+    "object": object,
+}
 
 
 def _wrong(act: Callable[..., object], args: Mapping[str, Any], given: int) -> str:

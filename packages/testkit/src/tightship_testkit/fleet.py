@@ -5,23 +5,14 @@ A Deployment here is paused: an HPA scales it as any other, but no pods are made
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-
-from floors import Shop
+from collections.abc import Collection, Iterable, Mapping
 
 from hpa_scaler.queries import AGE_QUERY
-from tightship_e2e.exporter import Exporter, Value
-from tightship_e2e.plugin import require_programs
-from tightship_e2e.prometheus import Prometheus
 from tightship_testkit.client import Items, Json
 from tightship_testkit.fault_proxy import Record
-from tightship_testkit.floors import DEADLINE, HPA, SHOP, autoscaler, deployment, hpa_annotations
+from tightship_testkit.floors import SHOP, Market, autoscaler, cli, deployment, hpa_annotations
 from tightship_testkit.replica import SCALER, Replica, Settings
 
 Notes = Mapping[str, object]
@@ -30,7 +21,7 @@ ALONE: Settings = {"correlatedDropMinimumCount": 1000}
 """Each HPA by itself: a test that makes many fail at once means each of them."""
 
 GUARDED: Settings = {**ALONE, "coldSourceGuard": True, "dataAgeQuery": AGE_QUERY}
-"""As the hpa-scaler comes, for a real Prometheus."""
+"""As the hpa-scaler comes, for a Prometheus with a past."""
 
 PER_POD: Notes = {"requests_per_replica": 10, "delta": 0.5, "minimum_replicas": 1}
 """A value of 72 makes it ``ceil(0.5 + 72 / 10) = 8``, one of 41 5, one of 91 10."""
@@ -50,25 +41,10 @@ def patched(records: Iterable[Record]) -> list[str]:
     ]
 
 
-@contextmanager
-def scraped(interval: float = 1.0, flags: Sequence[str] = (), **series: Value) -> Iterator[tuple[Exporter, Prometheus]]:
-    """Run a real Prometheus that has scraped *series* once; a test is skipped where it is not built.
-
-    A scrape may take as long as *interval*, in seconds. One that takes longer ends every series until the next.
-    """
-    require_programs("prometheus")
-    with Exporter() as exporter, Prometheus(exporter.target, interval=interval, flags=flags) as prometheus:
-        for name, value in series.items():
-            exporter.set(name, value)
-        for name in series:
-            prometheus.wait_for_value(name, lambda value: value is not None)
-        yield exporter, prometheus
-
-
 class Fleet:
     """HPAs of a shop, and the replica that moves them once it is started."""
 
-    def __init__(self, on: Shop) -> None:
+    def __init__(self, on: Market) -> None:
         self.on = on
         self._replica: Replica | None = None
         self._told = 0
@@ -145,7 +121,7 @@ class Fleet:
 
     async def hpas(self) -> dict[str, Json]:
         """Return all HPAs by name."""
-        return {each["metadata"]["name"]: each for each in await self.on.api.list(HPA, SHOP)}
+        return await self.on.hpas()
 
     async def floors(self, names: Collection[str]) -> dict[str, int]:
         """Return the floors of HPAs as the API server has them."""
@@ -159,11 +135,9 @@ class Fleet:
 
     async def explained(self, name: str, url: str) -> Json:
         """Return what the command ``explain`` says of an HPA, the default server being at *url*."""
-        command = [sys.executable, "-m", SCALER.module, "explain", f"{SHOP}/{name}", "-o", "json"]
-        command += ["--kubeconfig", str(self.on.plane.kubeconfig), "--prometheus-server-url", url]
-        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        [found] = json.loads(done.stdout)["hpas"]
+        code, out, err = await cli(self.on, "explain", f"{SHOP}/{name}", "-o", "json", "--prometheus-server-url", url)
+        assert code == 0, err
+        [found] = json.loads(out)["hpas"]
         shown: Json = found["hpa"]
         return shown
 
@@ -192,7 +166,7 @@ class Fleet:
         """Return the Events of the hpa-scaler about an object."""
         return [
             each
-            for each in await self.on.api.list("Event", namespace)
+            for each in await self.on.events(namespace)
             if each["involvedObject"]["name"] == name and each.get("reportingComponent", "").endswith(SCALER.name)
         ]
 
@@ -276,15 +250,15 @@ class Fleet:
         """Wait until each HPA has an Event with its reason."""
 
         async def told() -> bool:
-            events = await self.on.api.list("Event", SHOP)
+            events = await self.on.events(SHOP)
             have = {(each["involvedObject"]["name"], each["reason"]) for each in events}
             return not set(wanted.items()) - have
 
-        await self.on.until(told, f"Events {dict(wanted)}", DEADLINE)
+        await self.on.until(told, f"Events {dict(wanted)}")
 
     async def cycles(self, more: int = 3) -> None:
         """Wait until so many cycles more have been made."""
         await self.on.cycles(self.replica, more)
 
 
-__all__ = ["ALONE", "GUARDED", "PER_POD", "Fleet", "patched", "scraped"]
+__all__ = ["ALONE", "GUARDED", "PER_POD", "Fleet", "patched"]
