@@ -26,7 +26,8 @@ from tightship_simulator.api.errors import (
     details,
     invalid,
 )
-from tightship_simulator.api.events import as_kept, as_new, lacking
+from tightship_simulator.api.events import as_kept, as_new
+from tightship_simulator.api.events import problems as event_problems
 from tightship_simulator.api.kinds import NEW_EVENTS
 from tightship_simulator.api.patches import patched
 from tightship_simulator.api.requests import (
@@ -211,8 +212,8 @@ class ApiServer:
             raise BadRequest(f"{named} does not match the name on the URL ({target.name})")
         thing = {**thing, "metadata": meta}
         if kind is NEW_EVENTS:
-            if lacks := lacking(thing):
-                raise invalid(kind, str(meta.get("name", "")), lacks)
+            if wrong_with := event_problems(thing):
+                raise invalid(kind, str(meta.get("name", "")), wrong_with)
             thing = as_kept(thing)
         return thing
 
