@@ -18,13 +18,18 @@ from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_testkit.accessibility import MORE, TAGS, assert_accessible, assert_accessible_in_every_way
 from tightship_testkit.browser import opened
 from tightship_testkit.commands import call
-from tightship_testkit.embedded import cluster, ground, stall
+from tightship_testkit.embedded import cluster, ground
 from tightship_testkit.refining import quick
 from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, Program, Replica, Settings
+from tightship_testkit.stall import stall
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-COMMANDS = {each.name: each for each in (node_compactor.cli.COMMAND, node_refiner.cli.COMMAND, hpa_scaler.cli.COMMAND)}
+COMMANDS = {
+    "node-compactor": node_compactor.cli.COMMAND.command,
+    "node-refiner": node_refiner.cli.COMMAND.command,
+    "hpa-scaler": hpa_scaler.cli.command,
+}
 SHOP = Path(__file__).parents[2] / "hpa-scaler" / "tests" / "data"
 NODES = 8
 HOUR = 3600.0
@@ -40,7 +45,7 @@ def printed(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Printe
     """Run a command and return the address of the page that it prints."""
 
     def run(program: str, *arguments: str | Path) -> str:
-        said = call(program, COMMANDS[program].command, capfdbinary.readouterr, [*arguments, "-o", "html"])
+        said = call(program, COMMANDS[program], capfdbinary.readouterr, [*arguments, "-o", "html"])
         assert said.code == 0, said.err
         return kept(tmp_path, said.out)
 
