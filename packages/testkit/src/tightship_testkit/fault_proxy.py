@@ -108,6 +108,11 @@ class Proxy:
         """The mutating calls so far."""
         return [record for record in self.log if record.call.write_number]
 
+    @property
+    def tasks(self) -> frozenset[asyncio.Task[web.StreamResponse]]:
+        """The calls under way."""
+        return frozenset(self._tasks)
+
     async def __aenter__(self) -> Self:
         await self._runner.setup()
         await self._listen()

@@ -1,6 +1,7 @@
 """The Kubernetes API over HTTP, on a :class:`~tightship_simulator.api.store.Store`.
 
-Who asks is not looked at: everybody may do everything. What RBAC withholds is tested on a real control plane.
+There is no RBAC: everybody may do everything, unless a test says otherwise (:attr:`ApiServer.allows`). What RBAC
+withholds is tested on a real control plane.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from tightship_simulator.api.requests import (
     target_of,
     token_of,
 )
+from tightship_simulator.api.rights import Allows, check
 from tightship_simulator.api.shelf import key_of
 from tightship_simulator.api.store import AUTHOR, Part, Store
 from tightship_simulator.api.validity import malformed
@@ -64,13 +66,14 @@ class ApiServer:
     """Answers requests on *store*. *bookmarks* is the time between two bookmarks of a watch, in seconds.
 
     *middlewares* are aiohttp's, around every answer. *requests* holds the last 100,000 requests for objects, in the
-    order of their answers: a watch when it begins.
+    order of their answers: a watch when it begins. *allows* may be set at any time: who may do what.
     """
 
     def __init__(self, store: Store, *, bookmarks: float = BOOKMARKS, middlewares: Sequence[Middleware] = ()) -> None:
         self._store = store
         self._bookmarks = bookmarks
         self.requests: deque[Asked] = deque(maxlen=_REMEMBERED)
+        self.allows: Allows | None = None
         self.app = web.Application(client_max_size=_LARGEST_BODY, middlewares=middlewares)
         self.app.router.add_route("*", "/{path:.*}", self._handle)
 
@@ -94,6 +97,9 @@ class ApiServer:
             review = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {}}
             return _sent(201, {**review, "status": {"allowed": True, "reason": "the embedded cluster has no RBAC"}})
         target = target_of(path)
+        if self.allows is not None:
+            about = asked(method, target, request.query, "", 0)
+            check(self.allows, AUTHOR.get(), about, target, request.query)
         reads = method == "GET" and not target.subresource
         if reads and flag(request.query, "watch"):
             watch = watch_of(selection(target, request.query), self._form(target, request), request.query)
