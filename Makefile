@@ -71,6 +71,17 @@ test-slow: install ## What make test-fast leaves out, but for the charts' own te
 soak: install ## Disasters by seed, on virtual time (SEEDS=10000 FIRST=0).
 	@$(BIN)/python -m tightship_testkit.disasters soak --seeds $(SEEDS) --first $(FIRST) $(ARGS)
 
+SEEDS ?= 10000
+PROCESSES ?= 2
+
+.PHONY: soak
+soak: install ## Ten thousand disasters by seed, on virtual time: hours of two cores (SEEDS=10000 FIRST=0 PROCESSES=2).
+	@$(BIN)/python -m tightship_testkit.disasters soak --seeds $(SEEDS) --first $(or $(FIRST),0) --processes $(PROCESSES) $(ARGS)
+
+.PHONY: replay
+replay: install ## One of them again, with the controllers' log, each write, and what was broken (SEED=7).
+	@$(BIN)/python -m tightship_testkit.disasters replay --seed $(SEED) $(ARGS)
+
 .PHONY: agreement
 agreement: install controlplane ## More random clusters against the real kube-scheduler (CLUSTERS=1000 FIRST_SEED=1000).
 	@$(PYTEST) e2e/tests/test_scheduler_agreement.py --clusters $(CLUSTERS) --first-seed $(FIRST_SEED) $(ARGS)

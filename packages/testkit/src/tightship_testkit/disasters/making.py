@@ -82,22 +82,14 @@ def _node(rng: Random, number: int, pools: list[Pool]) -> Node:
     )
 
 
-_KINDS = (
-    "Deployment",
-    "Deployment",
-    "Deployment",
-    "Deployment",
-    "ReplicaSet",
-    "StatefulSet",
-    "StatefulSet",
-    "DaemonSet",
-    "Pod",
-)
+_KINDS = (*["Deployment"] * 4, *["StatefulSet"] * 2, "ReplicaSet", "DaemonSet", "Pod")
 
 
 def _workload(rng: Random, number: int, nodes: list[Node]) -> Workload:
     kind = rng.choice(_KINDS) if number else "Deployment"
-    annotations, spec, finalizers = {}, {}, []
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    spec: Args = {}
     if rng.random() < 0.06:
         key = rng.choice(sorted(POD_OPT_OUTS))
         annotations[key] = POD_OPT_OUTS[key]
@@ -130,7 +122,7 @@ HELD = "example.com/held"
 def _controllers(rng: Random, pools: list[Pool]) -> list[Controller]:
     chosen = rng.choice((["node-compactor"], ["node-refiner"], ["node-compactor", "node-refiner"]))
     made = [_controller(rng, program, pools) for program in chosen]
-    if len(made) > 1 and rng.random() < 0.12:
+    if len(made) > 1 and rng.random() < 0.25:
         made[1] = msgspec.structs.replace(made[1], namespace="elsewhere")
         if rng.random() < 0.5:
             # As the documentation wants it.
@@ -159,7 +151,7 @@ def _refiner(rng: Random) -> Args:
     settings: Args = {
         "excess_nodes_threshold": rng.choice((0, 1, 1)), "minimum_nodes": rng.choice((1, 1, 2, 3)),
         "minimum_non_tainted_nodes": 1, "time_gap": rng.choice(("0s", "10s")),
-        "time_since_last_addition": rng.choice(("0s", "20s")), "settle_time": rng.choice(("1s", "3s")),
+        "time_since_last_addition": rng.choice(("0s", "20s")), "settle_time": rng.choice(("1s", "4s", "6s")),
         "pod_eviction_timeout": "30s", "node_drain_timeout": "40s", "hand_over_timeout": "30s", "backoff": "10s",
         "backoff_limit": "40s", "hold_off": "200s", "not_ready_timeout": "20s", "pending_timeout": "15s",
         "pending_after_drain_timeout": "20s",
@@ -181,7 +173,7 @@ def _compactor(rng: Random, pools: list[Pool]) -> Args:
         named[rng.choice(pools).name] = _pool(rng)
     settings: Args = {
         "nodePools": named, "neededMarkedTimeForRemoval": rng.choice((0, 5)), "minimumNodeAge": 0,
-        "settleTime": rng.choice((1, 3)), "podEvictionTimeout": 30, "nodeDrainTimeout": 40, "handOverTimeout": 30,
+        "settleTime": rng.choice((1, 4, 6)), "podEvictionTimeout": 30, "nodeDrainTimeout": 40, "handOverTimeout": 30,
         "backoff": 10, "backoffLimit": 40, "holdOff": 200, "notReadyTimeout": 20, "pendingTimeout": 15,
         "coolDownAfterNodeAdded": rng.choice((0, 20)), "coolDownAfterFailure": 10, "clusterCoolDownAfterFailure": 5,
         "pendingAfterDrainTimeout": 20,

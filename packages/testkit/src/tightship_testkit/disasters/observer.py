@@ -99,6 +99,9 @@ class Tracebacks(logging.Handler):
         self._promise = next(each for each in observer.promises if isinstance(each, NoCrash))
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name.startswith("aiohttp"):
+            # The embedded server's: its clients go as they like.
+            return
         if record.exc_info and record.exc_info[0] is not None:
             process = PROCESS.get()
             error = f"{record.exc_info[0].__name__}: {record.exc_info[1]}"

@@ -188,6 +188,6 @@ def read(path: Path) -> Scenario:
 
 
 __all__ = [
-    "Autoscaler", "Budget", "Controller", "Fault", "Node", "Pool", "Scenario", "Step", "StoryError", "Workload", "decode", "encode",
-    "read",
+    "Autoscaler", "Budget", "Controller", "Fault", "Node", "Pool", "Scenario", "Step", "StoryError", "Workload",
+    "decode", "encode", "read",
 ]  # fmt: skip

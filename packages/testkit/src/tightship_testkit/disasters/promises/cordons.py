@@ -165,7 +165,8 @@ class LeftToAutoscaler(Promise):
             self._since[name] = self.world.now
         elif ours(author) and old is not None:
             if cordoned(old) and not cordoned(node):
-                self.broken(f"Node {name}", f"{author} uncordoned it while the autoscaler was taking it away")
+                told = "" if drain_of(old) else "; its record can't be read"
+                self.broken(f"Node {name}", f"{author} uncordoned it while the autoscaler was taking it away{told}")
             elif not owned(old) and owned(node):
                 self.broken(f"Node {name}", f"{author} claimed it while the autoscaler was taking it away")
 

@@ -16,6 +16,7 @@ from tightship_testkit.disasters.promises.reading import (
     controller,
     cordoned,
     daemon,
+    deletes,
     holder_of,
     leaving,
     node_opts_out,
@@ -27,7 +28,7 @@ from tightship_testkit.disasters.promises.reading import (
 )
 from tightship_testkit.disasters.registry import promise
 
-NOTICED = 3.0
+NOTICED = 2.5
 """Seconds after which a controller whose watches are well has seen a change."""
 
 
@@ -40,7 +41,7 @@ class WithinPodBudgets(Promise):
 
     def evicted(self, eviction: Eviction) -> None:
         team = self.world.team(eviction.program)
-        if team is not None and any(each.get("evictionMethod") == "delete" for each in team.recent(self.world.now)):
+        if team is not None and any(map(deletes, team.recent(self.world.now))):
             return
         pod = eviction.pod
         if (pod.get("status") or {}).get("phase") in ("Pending", "Succeeded", "Failed"):

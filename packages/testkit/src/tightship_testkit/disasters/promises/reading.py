@@ -124,6 +124,11 @@ def room(node: Json) -> tuple[float, float, float]:
     return amount(found.get("cpu", 0)), amount(found.get("memory", 0)), amount(found.get("pods", 0))
 
 
+def deletes(settings: Mapping[str, Any]) -> bool:
+    """Whether a controller is told to delete pods past their budgets."""
+    return "delete" in (settings.get("evictionMethod"), settings.get("eviction_method"))
+
+
 def seconds(value: object) -> float:
     """Return a duration of the settings: seconds, or a number with a unit."""
     text = str(value)
@@ -135,6 +140,6 @@ def seconds(value: object) -> float:
 
 __all__ = [
     "CANDIDATE", "DRAINING", "OWNING", "TO_BE_DELETED", "amount", "annotations", "controller", "cordoned", "created",
-    "daemon", "drain_of", "has_taint", "holder_of", "leaving", "node_opts_out", "owned", "pod_opts_out", "ready",
-    "requests", "room", "seconds", "taints",
+    "daemon", "deletes", "drain_of", "has_taint", "holder_of", "leaving", "node_opts_out", "owned", "pod_opts_out",
+    "ready", "requests", "room", "seconds", "taints",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 from tightship_simulator.api.store import Change
 from tightship_testkit.disasters.promises.base import Asked, Promise, ours
-from tightship_testkit.disasters.promises.reading import CANDIDATE, DRAINING, has_taint, owned, taints
+from tightship_testkit.disasters.promises.reading import CANDIDATE, DRAINING, deletes, has_taint, owned, taints
 from tightship_testkit.disasters.registry import promise
 from tightship_testkit.disasters.world import Team
 
@@ -54,11 +54,7 @@ class OnlyDocumentedRights(Promise):
         full = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
         allowed = set(_NODES.get(full, ()))
         team = self.world.team(ours(request.by))
-        if (
-            full == "pods"
-            and team is not None
-            and any(each.get("evictionMethod") == "delete" for each in team.recent(self.world.now))
-        ):
+        if full == "pods" and team is not None and any(map(deletes, team.recent(self.world.now))):
             allowed.add("delete")
         if request.verb not in allowed:
             self.broken(request.by, f"asked for {request.verb} {full}")
