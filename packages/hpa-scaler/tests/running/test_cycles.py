@@ -170,7 +170,6 @@ async def test_a_leader_that_lost_its_lease_in_a_cycle_writes_no_more(world: Wor
     assert len(world.api.written()) == written < 40
 
 
-@pytest.mark.xfail(reason="a write that is left begins the count of unanswered ones anew: Applier._job")
 async def test_an_api_server_that_goes_away_between_writes_is_not_asked_all_the_rest(world: World) -> None:
     for number in range(60):
         world.api.stock(f"web-{number}", **ASKS)
@@ -366,6 +365,25 @@ async def test_who_sets_a_floor_back_again_and_again_is_left_alone(world: World)
     assert world.api.bounds() == (3, 20)
     # One more is a note of what is waited for, which a restart would forget.
     assert len(world.api.written()) - writes <= 1
+
+
+async def test_when_nobody_fights_any_more_the_floor_comes_back(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    while not world.api.notes("Contested"):
+        await world.until(lambda: world.api.bounds() == (8, 20))
+        world.api.edit(minReplicas=3)
+        await world.cycles(1)
+    began = world.on.simulation.wall()
+    await world.sleep(600)
+    assert world.api.bounds() == (3, 20)
+    # For a quarter of an hour by default.
+    await world.until(lambda: world.api.bounds() == (8, 20), 900)
+    assert world.on.simulation.wall() - began >= 600
+    await world.cycles(30)
+    assert world.api.bounds() == (8, 20)
+    assert len(world.api.notes("Contested")) == 1
 
 
 async def test_a_replica_that_may_not_read_hpas_is_not_ready_and_says_why(world: World) -> None:

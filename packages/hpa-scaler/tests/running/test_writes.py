@@ -210,6 +210,23 @@ async def test_on_opt_out_what_somebody_set_meanwhile_stays(world: World) -> Non
     assert world.api.bounds() == (5, 20)
 
 
+async def test_on_opt_out_what_the_user_set_in_a_pause_stays(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    await world.until(lambda: world.api.bounds() == (8, 20))
+    world.api.edit(notes={f"{PREFIX}/{ENABLE}-paused": "true"})
+    world.api.edit(minReplicas=4)
+    await world.cycles(5)
+    assert world.api.bounds() == (4, 20)
+    world.api.edit(notes=dict.fromkeys(world.api.hpa()["metadata"]["annotations"].keys() - {STATE}))
+    await world.until(lambda: STATE not in world.api.hpa()["metadata"].get("annotations", {}))
+    writes = len(world.api.written())
+    await world.cycles()
+    assert world.api.bounds() == (4, 20)
+    assert len(world.api.written()) == writes
+
+
 async def test_a_return_whose_answer_was_lost_is_not_taken_for_somebodys_change(world: World) -> None:
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
