@@ -15,7 +15,7 @@ SEEDS ?= 10000
 FIRST ?= 0
 DOCKER ?= docker
 # Workers side by side, as many as control planes fit on this machine; see packages/testkit/src/tightship_testkit/order.py.
-PYTEST := $(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n auto
 # What takes no Go and no half-minute of a processor.
 FAST := not controlplane and not slow
 REGISTRY ?= ghcr.io/tightship
@@ -37,7 +37,7 @@ $(VENV)/.installed: requirements/dev.lock $(PACKAGES:%=%/pyproject.toml)
 install: $(VENV)/.installed ## Make .venv from the hashed lock, with all packages editable.
 
 .PHONY: demo
-demo: install ## One night of all three controllers on an embedded cluster, on this terminal (ARGS="--seconds 180").
+demo: install ## One night of all three controllers on an embedded cluster, on this terminal (ARGS="--seconds 180"; ARGS="--fast": in seconds, as lines).
 	@$(BIN)/python -m tightship_simulator.demo --seed $(SEED) $(ARGS)
 
 .PHONY: plan-demo
@@ -70,6 +70,17 @@ test-slow: install ## What make test-fast leaves out, but for the charts' own te
 .PHONY: soak
 soak: install ## Disasters by seed, on virtual time (SEEDS=10000 FIRST=0).
 	@$(BIN)/python -m tightship_testkit.disasters soak --seeds $(SEEDS) --first $(FIRST) $(ARGS)
+
+SEEDS ?= 10000
+PROCESSES ?= 2
+
+.PHONY: soak
+soak: install ## Ten thousand disasters by seed, on virtual time: hours of two cores (SEEDS=10000 FIRST=0 PROCESSES=2).
+	@$(BIN)/python -m tightship_testkit.disasters soak --seeds $(SEEDS) --first $(or $(FIRST),0) --processes $(PROCESSES) $(ARGS)
+
+.PHONY: replay
+replay: install ## One of them again, with the controllers' log, each write, and what was broken (SEED=7).
+	@$(BIN)/python -m tightship_testkit.disasters replay --seed $(SEED) $(ARGS)
 
 .PHONY: agreement
 agreement: install controlplane ## More random clusters against the real kube-scheduler (CLUSTERS=1000 FIRST_SEED=1000).

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tightship_e2e import binaries, options
 from tightship_e2e.components import COMPONENTS
 from tightship_e2e.draining import TALLY
+from tightship_e2e.exporter import Exporter, growing
 from tightship_e2e.helm import Helm
 from tightship_e2e.plane import ControlPlane
+from tightship_e2e.prometheus import SLOW, Prometheus
 from tightship_e2e.real_cluster import RealCluster
 from tightship_e2e.renderings import Renderings
 from tightship_e2e.reset import reset
@@ -128,4 +132,35 @@ def built_program() -> Callable[[str], Path]:
     return find
 
 
-__all__ = ["control_plane", "empty_plane", "helm", "renderings", "require_binaries", "require_programs"]
+class Scraped(NamedTuple):
+    """A real Prometheus and the exporter that it scrapes; *slow* is a query that takes it seconds."""
+
+    exporter: Exporter
+    server: Prometheus
+    slow: str
+    growing: Callable[[float], Callable[[], float]]
+
+
+@pytest.fixture(scope="session")
+def real_prometheus() -> Callable[..., AbstractContextManager[Scraped]]:
+    """What starts a Prometheus with an exporter, for tests of packages that know only what it answers."""
+    require_programs("prometheus")
+
+    @contextmanager
+    def start(interval: float, flags: Sequence[str] = ()) -> Iterator[Scraped]:
+        with Exporter() as exporter, Prometheus(exporter.target, interval=interval, flags=flags) as server:
+            yield Scraped(exporter, server, SLOW, growing)
+
+    return start
+
+
+__all__ = [
+    "Scraped",
+    "control_plane",
+    "empty_plane",
+    "helm",
+    "real_prometheus",
+    "renderings",
+    "require_binaries",
+    "require_programs",
+]

@@ -81,7 +81,7 @@ async def stream(store: Store, watch: Watch, request: web.Request, every: float)
         if now >= end:
             return response
         try:
-            async with asyncio.timeout_at(min(mark, end)):
+            async with asyncio.timeout_at(min(mark, end) if watch.bookmarks else end):
                 await store.wait(at, (kind,))
         except TimeoutError:
             pass

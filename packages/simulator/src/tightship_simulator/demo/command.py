@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 from bisect import insort
-from collections.abc import Coroutine, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -131,8 +131,7 @@ async def _replay(path: Path, shower: Screen | Lines) -> Scene:
 
 
 async def _interruptible(work: Coroutine[None, None, None], shower: Screen | Lines, scene: Scene) -> None:
-    loop = asyncio.get_running_loop()
-    main, shown = loop.create_task(work), loop.create_task(shower.show(scene))
+    main, shown = asyncio.create_task(work), asyncio.create_task(shower.show(scene))
     stopped = False
 
     def stop() -> None:
@@ -141,25 +140,37 @@ async def _interruptible(work: Coroutine[None, None, None], shower: Screen | Lin
             stopped = True
             main.cancel()
 
+    with _told_to_end(stop):
+        try:
+            done, _ = await asyncio.wait({main, shown}, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        except asyncio.CancelledError:
+            if not stopped:
+                raise
+            raise KeyboardInterrupt from None
+        finally:
+            main.cancel()
+            await asyncio.gather(main, return_exceptions=True)
+            await asyncio.sleep(2 * FRAME)  # the last picture, or line
+            shown.cancel()
+            await asyncio.gather(shown, return_exceptions=True)
+
+
+@contextmanager
+def _told_to_end(stop: Callable[[], None]) -> Iterator[None]:
+    """Call *stop* for every signal to end."""
+    loop, before = asyncio.get_running_loop(), {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         try:
             loop.add_signal_handler(number, stop)
         except NotImplementedError:  # a virtual loop: it never waits for what a signal would have to wake it from
-            signal.signal(number, lambda *_: stop())
+            before[number] = signal.signal(number, lambda *_: stop())
     try:
-        done, _ = await asyncio.wait({main, shown}, return_when=asyncio.FIRST_COMPLETED)
-        for each in done:
-            each.result()
-    except asyncio.CancelledError:
-        if not stopped:
-            raise
-        raise KeyboardInterrupt from None
+        yield
     finally:
-        main.cancel()
-        await asyncio.gather(main, return_exceptions=True)
-        await asyncio.sleep(2 * FRAME)  # the last picture, or line
-        shown.cancel()
-        await asyncio.gather(shown, return_exceptions=True)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -53,7 +53,7 @@ class Process:
         return self._loop.create_task(work, name=self.name, context=self._context.copy())
 
     def admits(self, handle: asyncio.Handle) -> bool:
-        """Whether *handle*, whose turn it is, may run now. One of a frozen process is kept for later."""
+        """Whether *handle*, whose turn it is, may run now. One of a frozen or killed process is kept for later."""
         if self._runs():
             self.steps += 1
             if self.steps == self.stop_at:
@@ -79,8 +79,11 @@ class Process:
         """Let a frozen process go on."""
         if self.frozen:
             self.frozen = False
-            held, self._held = self._held, []
-            self._loop.resume(held)
+            self._resume()
+
+    def _resume(self) -> None:
+        held, self._held = self._held, []
+        self._loop.resume(held)
 
     def kill(self) -> None:
         """End the process as SIGKILL does: nothing of it runs any more, and its connections are cut."""
@@ -92,13 +95,11 @@ class Process:
         """Cancel what is left of the process, alive or dead, and wait for its end. To be called outside of it, last."""
         self._loop.network.cut(self)
         self.alive, self.frozen, self.stop_at = True, False, -1
-        for each in self._tasks:
-            each.cancel()
-        held, self._held = self._held, []
-        self._loop.resume(held)
         while tasks := [each for each in self._tasks if not each.done()]:
             for each in tasks:
                 each.cancel()
+            # Only now: a task whose turn was held back finds that it is cancelled, and does nothing more.
+            self._resume()
             await asyncio.wait(tasks, timeout=60)
         self.alive = False
 

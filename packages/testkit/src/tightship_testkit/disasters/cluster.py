@@ -78,8 +78,14 @@ def workload(spec: Workload) -> Json:
         "apiVersion": "apps/v1",
         "kind": spec.kind,
         "metadata": meta,
-        "spec": {**count, "selector": {"matchLabels": {"app": spec.name}}, "template": made},
+        "spec": {**count, **_ordering(spec), "selector": {"matchLabels": {"app": spec.name}}, "template": made},
     }
+
+
+def _ordering(spec: Workload) -> Json:
+    if spec.kind != "StatefulSet":
+        return {}
+    return {"podManagementPolicy": "Parallel" if "example.com/parallel" in spec.annotations else "OrderedReady"}
 
 
 def budget(spec: Budget) -> Json:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.making import make
 from tightship_testkit.disasters.promises.base import Violation
+from tightship_testkit.disasters.registry import PROMISES
 from tightship_testkit.disasters.replay import replay
 from tightship_testkit.disasters.run import run
 from tightship_testkit.disasters.scenario import Scenario, StoryError, encode, read
@@ -186,6 +187,11 @@ def _told(scenario: Scenario) -> str:
         f"  {len(scenario.nodes)} nodes, {len(scenario.workloads)} workloads, {len(scenario.budgets)} budgets, "
         + ", ".join(f"{len(each.skews)} {each.program}" for each in scenario.controllers)
     ]
+    if scenario.floors is not None:
+        lines += [
+            f"  HPA {each.name} of {each.app}, {each.least} to {each.most}: {json.dumps(each.notes)}"
+            for each in scenario.floors.autoscalers
+        ]
     timed = [(each.at, f"{each.kind} {json.dumps(each.args)}") for each in scenario.steps]
     timed += [
         (each.at, f"fault {each.kind} {json.dumps(each.args)} until {each.until:g} s, share {each.share:g}")
@@ -195,6 +201,9 @@ def _told(scenario: Scenario) -> str:
 
 
 def _shrink(chosen: argparse.Namespace) -> int:
+    if chosen.promise and chosen.promise not in PROMISES:
+        allowed = ", ".join(sorted(PROMISES))
+        raise StoryError(f"unknown promise {chosen.promise!r}; allowed are {allowed}")
     scenario = make(chosen.seed) if chosen.file is None else read(chosen.file)
     promise = chosen.promise or _first_broken(scenario, known=chosen.known).promise
     shorter = shrink(scenario, promise, known=chosen.known, tries=chosen.tries, seconds=chosen.seconds)

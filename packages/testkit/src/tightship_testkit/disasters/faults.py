@@ -1,7 +1,7 @@
 """What happens to requests between a controller and the API server, by seed: an aiohttp middleware in front of it.
 
 A fault's function is given the request :class:`Way`, and answers in the server's place, or lets it through. Steps that
-forbid something (rights, an admission webhook) put a :data:`Rule` into :attr:`Door.rules`.
+forbid something (rights, an admission webhook) put a rule into the world, which holds here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -29,13 +30,11 @@ from tightship_simulator.api.store import AUTHOR
 from tightship_testkit.disasters.promises.base import Asked, ours
 from tightship_testkit.disasters.registry import FAULTS, READS, WATCH, WRITES, Args, FaultKind, fault
 from tightship_testkit.disasters.scenario import Fault, Scenario
+from tightship_testkit.disasters.world import SENT
 
 if TYPE_CHECKING:
     from tightship_testkit.disasters.observer import Observer
     from tightship_testkit.disasters.world import World
-
-Rule = Callable[[Asked], Refused | None]
-"""Says whether a request is forbidden, by rights or by an admission webhook."""
 
 
 class Unavailable(Refused):
@@ -105,14 +104,9 @@ class Way:
 
 
 class Door:
-    """The way in to the API server: its :meth:`middleware` lets faults happen, and tells the observer of answers.
-
-    :attr:`hits` has for each process when a fault last met it.
-    """
+    """The way in to the API server: its :meth:`middleware` lets faults happen, and tells the observer of answers."""
 
     def __init__(self, scenario: Scenario) -> None:
-        self.rules: dict[str, Rule] = {}
-        self.hits: dict[str, float] = {}
         self.met = 0
         self._faults: list[tuple[Fault, FaultKind, Random]] = [
             (each, FAULTS[each.kind], Random(each.dice))  # noqa: S311 - a simulation
@@ -134,7 +128,12 @@ class Door:
     def answered(self, about: Asked, code: int) -> None:
         """Tell the observer of a request that reached the server."""
         if self._observer is not None:
-            self._observer.asked(_with_code(about, code))
+            self._observer.asked(_with(about, code=code, done=self.now))
+
+    def _world_blind(self, about: Asked, until: float) -> None:
+        """Note how long this process may know less than there is: a watch until the fault is over."""
+        if self._world is not None:
+            self._world.blinded(about.by, until if about.verb == "watch" else self.now)
 
     @property
     def middleware(self) -> Callable[[web.Request, Handler], Any]:
@@ -146,8 +145,9 @@ class Door:
             if about is None or not ours(about.by):
                 return await handler(request)
             AUTHOR.set(about.by)
+            SENT.set(about.at)
             way = Way(self, request, about, handler)
-            for rule in self.rules.values():
+            for rule in self._world.rules if self._world is not None else ():
                 refused = rule(about)
                 if refused is not None:
                     self.answered(about, refused.code)
@@ -157,8 +157,9 @@ class Door:
                     if dice.random() >= each.share:
                         continue
                     self.met += 1
-                    self.hits[about.by] = self.now
                     way.until = min(each.until, self._end)
+                    way.about = _with(about, met=True)
+                    self._world_blind(about, way.until)
                     return await kind.act(way, **each.args)
             return await way.through()
 
@@ -186,11 +187,8 @@ class Door:
         )
 
 
-def _with_code(about: Asked, code: int) -> Asked:
-    return Asked(
-        about.at, about.by, about.verb, about.resource, about.namespace, about.name, about.subresource, code,
-        about.dry_run, about.body,
-    )  # fmt: skip
+def _with(about: Asked, **changes: Any) -> Asked:
+    return msgspec.structs.replace(about, **changes)
 
 
 def _meets(each: Fault, kind: FaultKind, about: Asked) -> bool:
@@ -325,4 +323,4 @@ async def watch_expired(way: Way) -> web.StreamResponse:
     return await way.events({"type": "ERROR", "object": Expired("too old resource version").status})
 
 
-__all__ = ["FAULTS", "Door", "Rule", "Unavailable", "Way", "refusal"]
+__all__ = ["FAULTS", "Door", "Unavailable", "Way", "refusal"]

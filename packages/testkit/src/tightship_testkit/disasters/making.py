@@ -7,8 +7,10 @@ from random import Random
 import msgspec
 
 from tightship_testkit.disasters import faults, steps
+from tightship_testkit.disasters.floors.making import floors_only, with_floors
 from tightship_testkit.disasters.registry import FAULTS, STEPS, Args
 from tightship_testkit.disasters.scenario import (
+    Autoscaler,
     Budget,
     Controller,
     Fault,
@@ -18,101 +20,206 @@ from tightship_testkit.disasters.scenario import (
     Step,
     Workload,
 )
+from tightship_testkit.disasters.steps.people import NODE_OPT_OUTS, POD_OPT_OUTS
+from tightship_testkit.disasters.steps.replicas import any_skew
+from tightship_testkit.disasters.steps.workloads import any_budget
 from tightship_testkit.disasters.world import INTERVALS
 
 assert faults
 assert steps
 
+STORY = 280.0
+QUIET = 230.0
+LEAD = 10.0
+"""Seconds before the first step, in which the cluster gets its pods."""
+
 
 def make(seed: int) -> Scenario:
-    """Return the scenario of *seed*: the same for the same seed."""
+    """Return the scenario of *seed*: the same for the same seed. Most are of nodes, some of floors, a few of both."""
+    match seed % 10:
+        case 3 | 6:
+            return floors_only(seed)
+        case 9:
+            return with_floors(_nodes(seed), Random(f"both {seed}"))  # noqa: S311
+        case _:
+            return _nodes(seed)
+
+
+def _nodes(seed: int) -> Scenario:
     rng = Random(seed)  # noqa: S311 - a simulation
     pools = [Pool(name=f"p{number}", cpu=rng.choice(("2", "4", "4"))) for number in range(rng.choice((2, 2, 3)))]
-    nodes = [Node(name=f"n{number}", pool=rng.choice(pools).name) for number in range(rng.randint(4, 7))]
-    workloads = [_workload(rng, number) for number in range(rng.randint(3, 6))]
-    budgets = [_budget(rng, each) for each in workloads if each.kind != "Pod" and rng.random() < 0.4]
+    nodes = [_node(rng, number, pools) for number in range(rng.randint(4, 7))]
+    workloads = [_workload(rng, number, nodes) for number in range(rng.randint(3, 6))]
+    budgeted = [each for each in workloads if each.kind not in ("Pod", "DaemonSet") and rng.random() < 0.4]
     scenario = Scenario(
         seed=seed,
+        story=STORY,
+        quiet=QUIET,
         pools=pools,
         nodes=nodes,
         workloads=workloads,
-        budgets=budgets,
-        controllers=_controllers(rng),
+        budgets=[Budget(name=f"{each.name}-budget", workload=each.name, spec=any_budget(rng)) for each in budgeted],
+        controllers=_controllers(rng, pools),
+        autoscaler=Autoscaler(unneeded=rng.choice((10.0, 20.0, 60.0, 1000.0)), threshold=rng.choice((0.0, 0.0, 0.5))),
         latency=rng.choice((0.0, 0.01, 0.05)),
     )
     scenario = msgspec.structs.replace(scenario, steps=_steps(rng, scenario))
     return msgspec.structs.replace(scenario, faults=_faults(rng, scenario))
 
 
-def _workload(rng: Random, number: int) -> Workload:
-    return Workload(
-        name=f"w{number}",
-        kind="Deployment",
-        replicas=rng.choice((1, 2, 2, 3, 4, 5)),
-        cpu=rng.choice(("100m", "200m", "300m", "500m")),
+def _node(rng: Random, number: int, pools: list[Pool]) -> Node:
+    annotations = {}
+    if rng.random() < 0.05:
+        key = rng.choice(sorted(NODE_OPT_OUTS))
+        annotations[key] = NODE_OPT_OUTS[key]
+    taints = [{"key": "example.com/kept", "value": "x", "effect": "PreferNoSchedule"}] if rng.random() < 0.2 else []
+    return Node(
+        name=f"n{number}",
+        pool=rng.choice(pools).name,
+        annotations=annotations,
+        taints=taints,
+        cordoned=rng.random() < 0.05,
     )
 
 
-def _budget(rng: Random, workload: Workload) -> Budget:
-    spec: Args = rng.choice(({"minAvailable": 1}, {"maxUnavailable": 1}, {"minAvailable": "50%"}))
-    return Budget(name=f"{workload.name}-budget", workload=workload.name, spec=spec)
+_KINDS = (*["Deployment"] * 4, *["StatefulSet"] * 2, "ReplicaSet", "DaemonSet", "Pod")
 
 
-def _controllers(rng: Random) -> list[Controller]:
+def _workload(rng: Random, number: int, nodes: list[Node]) -> Workload:
+    kind = rng.choice(_KINDS) if number else "Deployment"
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    spec: Args = {}
+    if rng.random() < 0.06:
+        key = rng.choice(sorted(POD_OPT_OUTS))
+        annotations[key] = POD_OPT_OUTS[key]
+    elif kind == "Pod" and rng.random() < 0.7:
+        annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] = "true"
+    if rng.random() < 0.12:
+        annotations["tightship-simulator/stops-after"] = rng.choice(("15", "50", "200"))
+        spec["terminationGracePeriodSeconds"] = rng.choice((20, 60, 300))
+    if rng.random() < 0.05:
+        finalizers.append(HELD)
+    if kind in ("Deployment", "StatefulSet") and rng.random() < 0.04:
+        spec["nodeName"] = rng.choice(nodes).name
+    if kind == "StatefulSet" and rng.random() < 0.3:
+        annotations["example.com/parallel"] = "true"
+    return Workload(
+        name=f"w{number}",
+        kind=kind,
+        replicas=1 if kind in ("Pod", "DaemonSet") else rng.choice((1, 2, 2, 3, 4, 5)),
+        cpu=rng.choice(("50m", "100m", "200m", "300m", "500m", "900m")) if kind != "DaemonSet" else "50m",
+        annotations=annotations,
+        finalizers=finalizers,
+        spec=spec,
+    )
+
+
+HELD = "example.com/held"
+"""A finalizer that its controller takes off after a while, or when the story is over."""
+
+
+def _controllers(rng: Random, pools: list[Pool]) -> list[Controller]:
     chosen = rng.choice((["node-compactor"], ["node-refiner"], ["node-compactor", "node-refiner"]))
-    return [_controller(rng, program) for program in chosen]
+    made = [_controller(rng, program, pools) for program in chosen]
+    if len(made) > 1 and rng.random() < 0.25:
+        made[1] = msgspec.structs.replace(made[1], namespace="elsewhere")
+        if rng.random() < 0.5:
+            # As the documentation wants it.
+            shared = {**made[1].variables, "CLAIMS_LEASE_NAMESPACE": made[0].namespace}
+            made[1] = msgspec.structs.replace(made[1], variables=shared)
+    return made
 
 
-def _controller(rng: Random, program: str) -> Controller:
+def _controller(rng: Random, program: str, pools: list[Pool]) -> Controller:
     variables = {
-        INTERVALS[program]: "10",
+        INTERVALS[program]: rng.choice(("5", "10", "10")),
         "LEASE_DURATION_SECONDS": "15",
         "LEASE_RENEW_DEADLINE_SECONDS": "10",
         "LEASE_RETRY_PERIOD_SECONDS": "4",
         "REQUEST_TIMEOUT_SECONDS": "5",
         "HTTP_PORTS": "9101",
     }
-    skews = [round(rng.uniform(-5, 5), 1) for _ in range(rng.choice((1, 2)))]
-    return Controller(program=program, skews=skews, settings=_settings(rng, program), variables=variables)
+    if rng.random() < 0.04:
+        variables["DRY_RUN"] = "true"
+    skews = [any_skew(rng) for _ in range(rng.choice((1, 2)))]
+    settings = _refiner(rng) if program == "node-refiner" else _compactor(rng, pools)
+    return Controller(program=program, skews=skews, settings=settings, variables=variables)
 
 
-def _settings(rng: Random, program: str) -> Args:
-    if program == "node-refiner":
-        return {
-            "excess_nodes_threshold": 1, "minimum_nodes": 1, "minimum_non_tainted_nodes": 1, "time_gap": "10s",
-            "time_since_last_addition": "20s", "settle_time": "2s", "pod_eviction_timeout": "40s",
-            "node_drain_timeout": "60s", "hand_over_timeout": "40s", "backoff": "15s", "backoff_limit": "60s",
-            "hold_off": "200s", "not_ready_timeout": "30s", "pending_timeout": "20s",
-        }  # fmt: skip
-    return {
-        "nodePools": {
-            "*": {
-                "enabled": True,
-                "scaleDownCPURequestRatioLimit": rng.choice((0.5, 0.8)),
-                "scaleDownRequiredUnderutilizedNodeCount": 1,
-            }
-        },
-        "neededMarkedTimeForRemoval": 5, "minimumNodeAge": 0, "settleTime": 2, "podEvictionTimeout": 40,
-        "nodeDrainTimeout": 60, "handOverTimeout": 40, "backoff": 15, "backoffLimit": 60, "holdOff": 200,
-        "notReadyTimeout": 30, "pendingTimeout": 20, "coolDownAfterNodeAdded": 20, "coolDownAfterFailure": 15,
-        "clusterCoolDownAfterFailure": 5,
+def _refiner(rng: Random) -> Args:
+    settings: Args = {
+        "excess_nodes_threshold": rng.choice((0, 1, 1)), "minimum_nodes": rng.choice((1, 1, 2, 3)),
+        "minimum_non_tainted_nodes": 1, "time_gap": rng.choice(("0s", "10s")),
+        "time_since_last_addition": rng.choice(("0s", "20s")), "settle_time": rng.choice(("1s", "4s", "6s")),
+        "pod_eviction_timeout": "30s", "node_drain_timeout": "40s", "hand_over_timeout": "30s", "backoff": "10s",
+        "backoff_limit": "40s", "hold_off": "200s", "not_ready_timeout": "20s", "pending_timeout": "15s",
+        "pending_after_drain_timeout": "20s",
     }  # fmt: skip
+    _vary(rng, settings, "maximum_nodes_in_drain", ("2", "3", "40%"))
+    _vary(rng, settings, "candidate_order", ("fewest_evictions", "pods_priority"))
+    _vary(rng, settings, "placement", ("possible", "certain"))
+    _vary(rng, settings, "await_completion_for", ("20s",))
+    _vary(rng, settings, "when_not_taken", ("keep",), 0.08)
+    _vary(rng, settings, "drainer_enabled", ("false",), 0.04)
+    _vary(rng, settings, "steering", ("false",), 0.1)
+    _vary(rng, settings, "eviction_method", ("delete",), 0.03)
+    return settings
+
+
+def _compactor(rng: Random, pools: list[Pool]) -> Args:
+    named = {"*": _pool(rng)}
+    if rng.random() < 0.5:
+        named[rng.choice(pools).name] = _pool(rng)
+    settings: Args = {
+        "nodePools": named, "neededMarkedTimeForRemoval": rng.choice((0, 5)), "minimumNodeAge": 0,
+        "settleTime": rng.choice((1, 4, 6)), "podEvictionTimeout": 30, "nodeDrainTimeout": 40, "handOverTimeout": 30,
+        "backoff": 10, "backoffLimit": 40, "holdOff": 200, "notReadyTimeout": 20, "pendingTimeout": 15,
+        "coolDownAfterNodeAdded": rng.choice((0, 20)), "coolDownAfterFailure": 10, "clusterCoolDownAfterFailure": 5,
+        "pendingAfterDrainTimeout": 20,
+    }  # fmt: skip
+    _vary(rng, settings, "maximumNodesInDrain", (2, 3, "40%"))
+    _vary(rng, settings, "strategy", ("fewest-nodes",))
+    _vary(rng, settings, "placement", ("possible", "certain"))
+    _vary(rng, settings, "awaitCompletionFor", (20,))
+    _vary(rng, settings, "whenNotTaken", ("keep",), 0.08)
+    _vary(rng, settings, "steering", (False,), 0.1)
+    _vary(rng, settings, "evictionMethod", ("delete",), 0.03)
+    return settings
+
+
+def _pool(rng: Random) -> Args:
+    found: Args = {
+        "enabled": rng.random() < 0.95,
+        "scaleDownCPURequestRatioLimit": rng.choice((0.3, 0.6, 0.9)),
+        "scaleDownRequiredUnderutilizedNodeCount": rng.choice((0, 1, 1, 2)),
+    }
+    _vary(rng, found, "minimumNodeCount", (1, 2))
+    _vary(rng, found, "maximumNodesInDrain", (1, 2))
+    return found
+
+
+def _vary(rng: Random, settings: Args, key: str, values: tuple[object, ...], share: float = 0.25) -> None:
+    """Set *key* to one of *values* in a *share* of all scenarios."""
+    if rng.random() < share:
+        settings[key] = rng.choice(values)
 
 
 def _steps(rng: Random, scenario: Scenario) -> list[Step]:
     found: list[Step] = []
     kinds = sorted(STEPS)
-    for _ in range(rng.randint(4, 10)):
+    for _ in range(rng.randint(3, 10)):
         kind = rng.choices(kinds, [STEPS[each].weight for each in kinds])[0]
         args = STEPS[kind].draw(rng, scenario)
         if args is not None:
-            found.append(Step(at=round(rng.uniform(10, scenario.story - 20), 1), kind=kind, args=args))
+            found.append(Step(at=round(rng.uniform(LEAD, scenario.story * 0.75), 1), kind=kind, args=args))
     return sorted(found, key=lambda each: each.at)
 
 
 def _faults(rng: Random, scenario: Scenario) -> list[Fault]:
     found: list[Fault] = []
     kinds = sorted(FAULTS)
+    programs = [each.program for each in scenario.controllers]
     for _ in range(rng.choice((0, 1, 1, 2, 3))):
         kind = rng.choices(kinds, [FAULTS[each].weight for each in kinds])[0]
         args = FAULTS[kind].draw(rng, scenario)
@@ -125,6 +232,8 @@ def _faults(rng: Random, scenario: Scenario) -> list[Fault]:
                 until=round(min(scenario.story, at + rng.choice((5, 20, 60, 150))), 1),
                 kind=kind,
                 share=rng.choice((0.05, 0.2, 0.5, 1.0)),
+                programs=[rng.choice(programs)] if programs and rng.random() < 0.3 else [],
+                resources=[rng.choice(("nodes", "pods", "leases", "pods/eviction"))] if rng.random() < 0.3 else [],
                 dice=rng.getrandbits(30),
                 args=args,
             )

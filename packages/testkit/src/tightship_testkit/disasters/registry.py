@@ -114,7 +114,15 @@ def promise(kind: P) -> P:
     return kind
 
 
-_PLAIN: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": (int, float), "Args": dict, "list[str]": list}
+_PLAIN: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "float": (int, float),
+    "Args": dict,
+    "list[str]": list,
+    "object": object,
+}
 
 
 def _wrong(act: Callable[..., object], args: Mapping[str, Any], given: int) -> str:
@@ -124,7 +132,7 @@ def _wrong(act: Callable[..., object], args: Mapping[str, Any], given: int) -> s
         if name not in known:
             return f"{name!r} is no argument; allowed are {', '.join(known) or 'none'}"
         wanted = _PLAIN[str(known[name].annotation)]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted not in (bool, object)):
             return f"{name}={value!r} must be of type {known[name].annotation}"
     lacking = [name for name, each in known.items() if each.default is each.empty and name not in args]
     return f"{', '.join(lacking)} must be given" if lacking else ""

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
+import aiohttp
 from msgspec import Struct
 
 from tightship_simulator.life.kubelet import Pace
@@ -18,10 +19,14 @@ from tightship_testkit.disasters.faults import Door
 from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.observer import Observer, Tracebacks
 from tightship_testkit.disasters.promises.base import Violation
+from tightship_testkit.disasters.promises.running import LeadersLead
 from tightship_testkit.disasters.scenario import Scenario
-from tightship_testkit.disasters.world import World
+from tightship_testkit.disasters.world import Json, World
 
-SPEEDS = Speeds(pods=Pace(start=2.0, stop=4.0, boot=8.0), nodes=Rules(unneeded=40.0, taint_delay=2.0, eviction=30.0))
+PODS = Pace(start=2.0, stop=4.0, boot=8.0, lost=10.0)
+PORT = 9101
+"""On which replicas answer probes."""
+PROBE = aiohttp.ClientTimeout(total=5.0)
 STOP = 30.0
 """Seconds that replicas have to end at the end."""
 
@@ -48,18 +53,26 @@ class Result(Struct, frozen=True, kw_only=True):
 def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Result:
     """Play *scenario*; *ready* is called when its cluster is there and before anything runs."""
     door = Door(scenario)
+    worlds: list[World] = []
+
+    def measure(hpa: Json, metric: Json, current: int) -> float | None:
+        market = worlds[0].market if worlds else None
+        return market.measure(hpa, metric, current) if market is not None else None
 
     async def play(simulation: Simulation) -> Result:
         world = World(simulation, scenario)
+        worlds.append(world)
         observer = Observer(world)
         simulation.network.delay = lambda: simulation.rng.random() * scenario.latency
+        simulation.network.refuses = world.refuses
         handler = Tracebacks(observer)
         logging.getLogger().addHandler(handler)
         try:
-            _found(world)
-            door.opened(world, observer)
-            ready(world, observer)
-            await _play(world, observer)
+            async with world.market.open() if world.market is not None else contextlib.nullcontext():
+                _found(world)
+                door.opened(world, observer)
+                ready(world, observer)
+                await _play(world, observer)
         finally:
             logging.getLogger().removeHandler(handler)
         return Result(
@@ -74,9 +87,15 @@ def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Re
         play,
         seed=scenario.seed,
         groups=cluster.groups(scenario),
-        speeds=SPEEDS,
+        measure=measure,
+        speeds=Speeds(pods=PODS, nodes=_rules(scenario)),
         middlewares=[door.middleware],
     )
+
+
+def _rules(scenario: Scenario) -> Rules:
+    rules = scenario.autoscaler
+    return Rules(unneeded=rules.unneeded, taint_delay=2.0, eviction=30.0, threshold=rules.threshold)
 
 
 def _found(world: World) -> None:
@@ -92,21 +111,40 @@ def _found(world: World) -> None:
 
 async def _play(world: World, observer: Observer) -> None:
     watch = asyncio.create_task(observer.watch(), name="observer")
+    finalizers = asyncio.create_task(world.let_go(), name="finalizers")
     try:
         await world.play()
         await asyncio.sleep(max(0.0, world.scenario.story + world.scenario.quiet - world.now))
+        await _probe(world, observer)
         observer.ended()
         await _stop(world)
         observer.stopped()
     finally:
-        watch.cancel()
-        await asyncio.wait([watch])
-    if not watch.cancelled():
-        watch.result()
+        for task in (watch, finalizers):
+            task.cancel()
+        await asyncio.wait([watch, finalizers])
+    for task in (watch, finalizers):
+        if not task.cancelled():
+            task.result()
+
+
+async def _probe(world: World, observer: Observer) -> None:
+    """Ask each replica whether it is well."""
+    promise = next(each for each in observer.promises if isinstance(each, LeadersLead))
+    async with world.simulation.session() as session:
+        for replica in [each for team in world.teams.values() for each in team.alive]:
+            for path in ("/healthz", "/readyz"):
+                try:
+                    async with session.get(f"http://{replica.name}:{PORT}{path}", timeout=PROBE) as answer:
+                        code = answer.status
+                except (aiohttp.ClientError, TimeoutError):
+                    code = 0
+                promise.probed(replica.name, path, code)
 
 
 async def _stop(world: World) -> None:
     alive = [replica for team in world.teams.values() for replica in team.alive]
+    world.told_to_end.update(each.name for each in alive)
     # One that doesn't end is found by its promise.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP):

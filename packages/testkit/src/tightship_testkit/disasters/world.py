@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from tightship_simulator.api.store import AUTHOR, Store
+from tightship_simulator.api.errors import Refused
+from tightship_simulator.api.store import AUTHOR, Change, Store
 from tightship_simulator.virtual.programs import PROGRAMS
-from tightship_simulator.virtual.simulation import Replica, Simulation
+from tightship_simulator.virtual.simulation import API_PORT, Replica, Simulation
+from tightship_testkit.disasters.floors.market import Market
 from tightship_testkit.disasters.registry import STEPS
 from tightship_testkit.disasters.scenario import Controller, Scenario, Step
 
 Json = dict[str, Any]
+Rule = Callable[[Any], Refused | None]
+"""Says whether a request is forbidden, by rights or by an admission webhook."""
 
 CONFIG_MAPS = {
     "node-compactor": "estafette-k8s-node-compactor-config",
@@ -28,8 +35,16 @@ INTERVALS = {
     "hpa-scaler": "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
 }
 DRAIN = "tightship.dev/drain"
+SENT: ContextVar[float] = ContextVar("sent")
+"""When the request arrived that is being carried out, in seconds from the beginning of the scenario."""
 _PROGRAMS = {each.name: each for each in PROGRAMS}
+RECOVERY = 35.0
+"""Seconds after its last trouble in which a process may still know less than there is: it lists again with pauses."""
+_LETS_GO = 5.0
+"""Seconds between two looks of the controller of finalizers."""
 _LOOK = 0.5
+_REMEMBERED = 64
+"""Records of a node that are remembered."""
 """Seconds between two looks of a step that waits for something."""
 
 
@@ -41,12 +56,29 @@ class Team:
         self.program = controller.program
         self.settings: Json = dict(controller.settings)
         self.dry_run = controller.variables.get("DRY_RUN") == "true"
+        self.dry: set[str] = set()
+        """Names of the replicas that were started as dry runs."""
         self.replicas: list[Replica] = []
+        self._history: list[tuple[float, Json]] = [(0.0, self.settings)]
 
     @property
     def alive(self) -> list[Replica]:
         """The replicas that run, frozen ones too."""
         return [each for each in self.replicas if not each.ended]
+
+    def configured(self, settings: Json, now: float) -> None:
+        """Take note of new settings."""
+        self.settings = settings
+        self._history.append((now, settings))
+
+    def recent(self, now: float, within: float = 45.0) -> list[Json]:
+        """Return the settings that may be in force at *now*: the last ones, and those replaced a while ago."""
+        found = []
+        for number, (_, settings) in enumerate(self._history):
+            replaced = self._history[number + 1][0] if number + 1 < len(self._history) else now
+            if replaced >= now - within:
+                found.append(settings)
+        return found
 
 
 class World:
@@ -61,6 +93,20 @@ class World:
         """Is told what steps do, in words."""
         self.broken: Callable[[object], None] = lambda _violation: None
         """Is told of each violation when it is found."""
+        self.market = Market(self, scenario.floors) if scenario.floors is not None else None
+        """What floors follow, where the scenario has any."""
+        self.rules: list[Rule] = []
+        """What forbids requests now."""
+        self.away: list[tuple[frozenset[str], float]] = []
+        """From which controllers the API server is away, and until when."""
+        self.skews: list[float] = []
+        self.told_to_end: set[str] = set()
+        """Names of the replicas that were told to end at the end of the scenario."""
+        self.versions: deque[tuple[float, int]] = deque(maxlen=4096)
+        """Times, and versions of the store that were reached at them."""
+        self._blind: dict[str, list[float]] = {}
+        self._records: dict[str, deque[tuple[float, Json]]] = {}
+        self._began: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -82,7 +128,83 @@ class World:
         """Note what a step does."""
         self.telling(text)
 
+    @property
+    def wall(self) -> float:
+        """The true seconds since 1970."""
+        return self.simulation.wall()
+
+    # What promises ask.
+
+    @property
+    def sent(self) -> float:
+        """When the request arrived that makes the present change; now where none does."""
+        return SENT.get(self.now)
+
+    @property
+    def skewed(self) -> float:
+        """By how much any two clocks of replicas differ at most."""
+        return max(self.skews, default=0.0) - min([0.0, *self.skews])
+
+    def clocks(self) -> str:
+        """Return words on how much clocks differ, empty where that is usual."""
+        return f" (clocks are up to {self.skewed:.0f} s apart)" if self.skewed > 10 else ""
+
+    def blinded(self, process: str, until: float) -> None:
+        """Take note that *process* met a fault, that may last *until* then."""
+        self._blind.setdefault(process, []).append(until)
+
+    def blind(self, process: str, since: float) -> bool:
+        """Whether *process* may have missed what happened after *since*, because of a fault."""
+        found = self._blind.get(process)
+        return found is not None and max(found) + RECOVERY > max(since, self.now - RECOVERY)
+
+    def records(self, node: str, since: float) -> list[Json]:
+        """Return the drains that a node's annotation has told since then, and the one before."""
+        found: list[Json] = []
+        for at, record in reversed(self._records.get(node, ())):
+            found.append(record)
+            if at < since:
+                break
+        return found
+
+    def began_at(self, op: str) -> float | None:
+        """Return when a drain began."""
+        return self._began.get(op)
+
+    def ledger(self, program: str) -> str:
+        """Return the namespace in which a controller keeps its claims."""
+        team = self.team(program)
+        if team is None:
+            return ""
+        return team.controller.variables.get("CLAIMS_LEASE_NAMESPACE", team.controller.namespace)
+
+    def changed(self, change: Change) -> None:
+        """Take note of a change of the store."""
+        self.versions.append((self.now, change.version))
+        if change.object["kind"] != "Node":
+            return
+        name, record = change.object["metadata"]["name"], drain_of(change.object)
+        if change.previous is None or drain_of(change.previous) != record or change.type == "DELETED":
+            told = self._records.setdefault(name, deque(maxlen=_REMEMBERED))
+            told.append((self.now, {} if change.type == "DELETED" else record))
+            if record.get("op"):
+                self._began.setdefault(str(record["op"]), self.now)
+
     # The story.
+
+    async def let_go(self) -> None:
+        """Take finalizers off pods that have waited for long enough, at the end of the story all of them; for ever."""
+        waits: dict[str, float] = {}
+        while True:
+            await asyncio.sleep(_LETS_GO)
+            for pod in self.store.list("Pod"):
+                meta = pod["metadata"]
+                if not meta.get("finalizers") or not meta.get("deletionTimestamp"):
+                    continue
+                since = waits.setdefault(meta["uid"], self.now)
+                if self.quiet or self.now - since >= 5 + zlib.crc32(meta["uid"].encode()) % 80:
+                    with writing_as("finalizer"):
+                        self.store.modify("Pod", meta["name"], meta["namespace"], _without_finalizers)
 
     async def play(self) -> None:
         """Play all steps at their times, until the story is over and each has ended."""
@@ -108,6 +230,17 @@ class World:
         """Let so much time pass, at most until the story is over."""
         await asyncio.sleep(max(0.0, min(seconds, self.scenario.story - self.now)))
 
+    async def ruled(self, rule: Rule, seconds: float) -> None:
+        """Have *rule* hold for requests of controllers for so long."""
+        self.rules.append(rule)
+        await self.pause(seconds)
+        self.rules.remove(rule)
+
+    def refuses(self, process: str, port: int) -> bool:
+        """Whether the API server is away from *process*."""
+        program = process.rpartition("-")[0]
+        return port == API_PORT and any(program in each and self.now < end for each, end in self.away)
+
     # Replicas.
 
     def team(self, program: str) -> Team | None:
@@ -120,6 +253,9 @@ class World:
         own = {**team.controller.variables, **variables}
         if team.dry_run:
             own["DRY_RUN"] = "true"
+            team.dry.add(name)
+        self.skews.append(skew)
+        self.blinded(name, self.now)
         replica = self.simulation.start(
             _PROGRAMS[team.program], name=name, skew=skew, **{"NAMESPACE": team.controller.namespace, **own}
         )
@@ -150,7 +286,7 @@ class World:
         else:
             data = {"config.yaml": json.dumps(settings)}
         if not isinstance(settings, str):
-            team.settings = dict(settings)
+            team.configured(dict(settings), self.now)
         name, namespace = CONFIG_MAPS[team.program], team.controller.namespace
         if self.store.find("ConfigMap", name, namespace) is None:
             self.store.create("ConfigMap", {"metadata": {"name": name, "namespace": namespace}, "data": data})
@@ -162,15 +298,24 @@ class World:
         found = self.store.find("Node", node)
         return drain_of(found) if found is not None else {}
 
-    async def in_drain(self, phases: list[str], within: float = 120.0) -> str:
-        """Wait until some node is in one of these phases; return its name, empty where none is in time."""
+    async def in_drain(self, phases: list[str], within: float = 120.0, after: float = 0.0) -> str:
+        """Wait until some node is in one of these phases, and *after* seconds more.
+
+        Return its name, empty where none is in time.
+        """
         end = min(self.scenario.story, self.now + within)
         while self.now < end:
             for node in self.store.list("Node"):
                 if drain_of(node).get("phase") in phases:
-                    return str(node["metadata"]["name"])
+                    if after:
+                        await self.pause(after)
+                    return "" if self.quiet else str(node["metadata"]["name"])
             await asyncio.sleep(_LOOK)
         return ""
+
+
+def _without_finalizers(thing: Json) -> None:
+    thing["metadata"].pop("finalizers")
 
 
 def drain_of(node: Json) -> Json:
@@ -195,4 +340,4 @@ def writing_as(author: str) -> Iterator[None]:
         AUTHOR.reset(token)
 
 
-__all__ = ["CONFIG_MAPS", "DRAIN", "INTERVALS", "Json", "Team", "World", "drain_of", "writing_as"]
+__all__ = ["CONFIG_MAPS", "DRAIN", "INTERVALS", "SENT", "Json", "Rule", "Team", "World", "drain_of", "writing_as"]

@@ -1,5 +1,20 @@
 """All promises: a module registers its own when it is imported."""
 
-from tightship_testkit.disasters.promises import others, running
+from tightship_testkit.disasters.promises import (
+    bounds,
+    cordons,
+    evictions,
+    following,
+    leading,
+    lowering,
+    others,
+    pace,
+    raising,
+    running,
+    silence,
+)
 
-__all__ = ["others", "running"]
+__all__ = [
+    "bounds", "cordons", "evictions", "following", "leading", "lowering", "others", "pace", "raising", "running",
+    "silence",
+]  # fmt: skip

@@ -42,6 +42,10 @@ class Asked(Struct, frozen=True):
     code: int
     dry_run: bool = False
     body: bytes = b""
+    met: bool = False
+    """Whether a fault met it: who sent it may not have heard the answer."""
+    done: float = 0.0
+    """When it was answered."""
 
     @property
     def writes(self) -> bool:
@@ -49,16 +53,40 @@ class Asked(Struct, frozen=True):
         return self.verb not in {"get", "list", "watch"} and not self.dry_run
 
 
-class Promise:
-    """One promise of docs/safety.md: *name* is how it is called here, *text* its words there.
+class Eviction(Struct, frozen=True):
+    """A pod that one of our replicas has evicted or deleted: *pod* as it was before, *node* the one it is on.
 
-    A subclass looks at what it needs: :meth:`changed` is called right after each change of the store, :meth:`asked`
-    after each answer, :meth:`passed` once a second, :meth:`ended` when the quiet end is over and :meth:`stopped` when
-    all replicas were then told to end.
+    *op* is the drain that the node then was in.
+    """
+
+    pod: Json
+    node: Json | None
+    by: str
+    sent: float
+    op: str
+
+    @property
+    def name(self) -> str:
+        return str(self.pod["metadata"]["name"])
+
+    @property
+    def program(self) -> str:
+        """The controller that did it."""
+        return ours(self.by)
+
+
+class Promise:
+    """One promise of docs/safety.md: *name* is how it is called here, *text* its words there. *about* is nodes
+    or floors.
+
+    A subclass looks at what it needs: :meth:`changed` is called right after each change of the store, :meth:`evicted`
+    for those that begin to take a pod away, :meth:`asked` after each answer, :meth:`passed` once a second,
+    :meth:`ended` when the quiet end is over, and :meth:`stopped` when all replicas were then told to end.
     """
 
     name: ClassVar[str]
     text: ClassVar[str]
+    about: ClassVar[str] = "nodes"
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -75,6 +103,9 @@ class Promise:
 
     def changed(self, change: Change, author: str) -> None:
         """Look at a change of the store by *author*."""
+
+    def evicted(self, eviction: Eviction) -> None:
+        """Look at an eviction by a controller, right after it was carried out."""
 
     def asked(self, request: Asked) -> None:
         """Look at a request that was answered."""

@@ -1,9 +1,15 @@
-"""Replicas run on: none crashes, none reports a defect."""
+"""Replicas run on, and what they have begun comes to its end."""
 
 from __future__ import annotations
 
-from tightship_testkit.disasters.promises.base import Promise
+from typing import Any
+
+from tightship_simulator.api.store import Change
+from tightship_testkit.disasters.promises.base import Promise, ours
+from tightship_testkit.disasters.promises.cordons import TAKEOVER
+from tightship_testkit.disasters.promises.reading import TO_BE_DELETED, has_taint, leaving, owned, ready, seconds
 from tightship_testkit.disasters.registry import promise
+from tightship_testkit.disasters.world import Json, Team
 
 
 @promise
@@ -22,3 +28,92 @@ class NoCrash(Promise):
     def logged(self, name: str, text: str) -> None:
         """Take note of a log record with a traceback."""
         self.broken(name or "world", f"logged an error with a traceback: {text}")
+
+    def stopped(self) -> None:
+        self.passed()
+        for team in self.world.teams.values():
+            for replica in team.alive:
+                if replica.name in self.world.told_to_end:
+                    self.broken(replica.name, "did not end within its grace")
+
+
+@promise
+class LeadersLead(Promise):
+    """When all is quiet, every controller has a leader that renews its Lease, and every replica says it is well."""
+
+    name = "leaders-lead"
+    text = "Whoever leads next goes on: trouble that is over leaves no replica that hangs."
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._renewed: dict[str, float] = {}
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] == "Lease" and ours(author) == change.object["metadata"]["name"]:
+            self._renewed[ours(author)] = self.world.now
+
+    def probed(self, name: str, path: str, code: int) -> None:
+        """Take note of what a replica answers to a probe at the end."""
+        if code != 200:
+            self.broken(name, f"answers {code} to {path} at the end")
+
+    def ended(self) -> None:
+        for program, team in self.world.teams.items():
+            running = [each for each in team.alive if not each.process.frozen and each.name not in team.dry]
+            if not running or str(team.settings.get("drainer_enabled", "true")).lower() == "false":
+                continue
+            ago = self.world.now - self._renewed.get(program, 0.0)
+            if ago > TAKEOVER:
+                self.broken(program, f"nobody has renewed its Lease for {ago:.0f} s, though {running[0].name} runs")
+
+
+@promise
+class DrainsEnd(Promise):
+    """Every drain ends within what its settings allow, counted from when it began, or from when all faults stopped."""
+
+    name = "drains-end"
+    text = "Drains end: when the faults stop, within a bound."
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._began: dict[str, float] = {}
+        self._alone: dict[str, float] = {}
+
+    def passed(self) -> None:
+        now, open_ = self.world.now, set()
+        for node in self.world.store.list("Node"):
+            record, name = owned(node), node["metadata"]["name"]
+            op = str(record.get("op") or "")
+            team = self.world.team(str(record.get("controller")))
+            if not op or team is None:
+                continue
+            open_.add(op)
+            if self._excused(node, record, team):
+                self._began[op] = now
+            began = max(self._began.setdefault(op, now), self.world.scenario.story)
+            bound = _bound(team)
+            if now - began > bound:
+                told = f"is in drain by {team.program} for {now - self._began[op]:.0f} s, now {record.get('phase')}"
+                self.broken(f"Node {name}", f"{told}; {bound:.0f} s are allowed{self.world.clocks()}")
+        self._began = {op: since for op, since in self._began.items() if op in open_}
+
+    def _excused(self, node: Json, record: Json, team: Team) -> bool:
+        """Whether it is not the controller's to end it now."""
+        if not any(not each.process.frozen and each.name not in team.dry for each in team.alive):
+            return True
+        if has_taint(node, TO_BE_DELETED) or leaving(node):
+            return True
+        kept = str(team.settings.get("whenNotTaken") or team.settings.get("when_not_taken")) == "keep"
+        return (kept and record.get("phase") == "Drained") or not ready(node)
+
+
+def _bound(team: Team) -> float:
+    settings = team.settings
+
+    def of(camel: str, snake: str, default: float) -> float:
+        return seconds(settings.get(camel, settings.get(snake, default)))
+
+    emptied = of("nodeDrainTimeout", "node_drain_timeout", 1800.0)
+    waits = of("settleTime", "settle_time", 5.0) + of("awaitCompletionFor", "await_completion_for", 0.0)
+    # A pod that comes late has an empty node be emptied once more.
+    return 2 * emptied + waits + of("handOverTimeout", "hand_over_timeout", 3600.0) + TAKEOVER

@@ -1,30 +1,262 @@
-"""Steps of people at nodes."""
+"""Steps of people at nodes, and at what stands on them."""
 
 from __future__ import annotations
 
 from random import Random
 
+from tightship_simulator.api.errors import Refused
+from tightship_simulator.api.subresources import evict
+from tightship_testkit.disasters.promises.reading import DRAINING, cordoned, daemon, leaving, taints
 from tightship_testkit.disasters.registry import Args, step
 from tightship_testkit.disasters.scenario import Scenario
-from tightship_testkit.disasters.world import World
+from tightship_testkit.disasters.world import DRAIN, Json, World
+
+NODE_OPT_OUTS = {
+    "tightship.dev/do-not-drain": "true",
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+POD_OPT_OUTS = {
+    "tightship.dev/do-not-drain": "true",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
+}
+WITHIN = 150.0
+"""Seconds that a step waits for a node in drain."""
+_PHASES = (["Claimed"], ["Evicting"], ["Evicting"], ["Drained"], ["Claimed", "Evicting", "Drained", "Restoring"])
+
+
+def any_node(rng: Random, scenario: Scenario) -> Args | None:
+    """Return a node that is there from the beginning."""
+    return {"node": rng.choice(scenario.nodes).name} if scenario.nodes else None
+
+
+def set_cordon(world: World, node: str, on: bool) -> None:
+    """Cordon or uncordon a node."""
+
+    def change(thing: Json) -> None:
+        if on:
+            thing["spec"]["unschedulable"] = True
+        else:
+            thing["spec"].pop("unschedulable", None)
+
+    if world.store.find("Node", node) is not None:
+        world.tell(f"{'cordon' if on else 'uncordon'} {node}")
+        world.store.modify("Node", node, change=change)
 
 
 def _cordoned(rng: Random, scenario: Scenario) -> Args | None:
-    if not scenario.nodes:
-        return None
-    return {"node": rng.choice(scenario.nodes).name, "seconds": rng.choice((20.0, 60.0, 600.0))}
+    node = any_node(rng, scenario)
+    return {**node, "seconds": rng.choice((20.0, 60.0, 600.0))} if node is not None else None
 
 
 @step(_cordoned, weight=2)
 async def cordon(world: World, *, node: str, seconds: float) -> None:
     """A person cordons a node that is not cordoned, and uncordons it later, unless the story is over."""
     found = world.store.find("Node", node)
-    if found is None or found["spec"].get("unschedulable"):
+    if found is None or cordoned(found):
         return
-    world.tell(f"a person cordons {node}")
-    world.store.modify("Node", node, change=lambda each: each["spec"].update(unschedulable=True))
+    set_cordon(world, node, True)
     await world.pause(seconds)
+    if not world.quiet:
+        set_cordon(world, node, False)
+
+
+def _in_drain(rng: Random, scenario: Scenario) -> Args:
+    del scenario
+    return {"phases": list(rng.choice(_PHASES)), "after": rng.choice((0.0, 0.5, 2.0, 6.0))}
+
+
+@step(_in_drain, weight=2)
+async def uncordon_in_drain(world: World, *, phases: list[str], after: float) -> None:
+    """A person uncordons a node that is in drain."""
+    node = await world.in_drain(phases, WITHIN, after)
+    if node:
+        set_cordon(world, node, False)
+
+
+def untaint(world: World, node: str) -> None:
+    """Take our taint off a node."""
+
+    def change(thing: Json) -> None:
+        kept = [each for each in taints(thing) if each["key"] != DRAINING]
+        thing["spec"]["taints"] = kept
+
+    if world.store.find("Node", node) is not None:
+        world.tell(f"take the taint {DRAINING} off {node}")
+        world.store.modify("Node", node, change=change)
+
+
+@step(_in_drain)
+async def untaint_in_drain(world: World, *, phases: list[str], after: float) -> None:
+    """A person takes our taint off a node that is in drain."""
+    node = await world.in_drain(phases, WITHIN, after)
+    if node:
+        untaint(world, node)
+
+
+def _recordoned(rng: Random, scenario: Scenario) -> Args:
+    return {**_in_drain(rng, scenario), "taint": rng.random() < 0.5, "between": rng.choice((0.0, 0.1, 1.0, 20.0))}
+
+
+@step(_recordoned, weight=1.5)
+async def recordon_in_drain(world: World, *, phases: list[str], after: float, taint: bool, between: float) -> None:
+    """A person uncordons a node that is in drain, takes our taint off or doesn't, and cordons it for themselves."""
+    node = await world.in_drain(phases, WITHIN, after)
+    if not node:
+        return
+    set_cordon(world, node, False)
+    if taint:
+        untaint(world, node)
+    if between:
+        await world.pause(between)
+    set_cordon(world, node, True)
+
+
+def _drained(rng: Random, scenario: Scenario) -> Args | None:
+    node = any_node(rng, scenario)
+    if node is None:
+        return None
+    return {**node, "joins": rng.random() < 0.3, "back": rng.random() < 0.5}
+
+
+@step(_drained)
+async def kubectl_drain(world: World, *, node: str, joins: bool, back: bool) -> None:
+    """A person drains a node as kubectl does, one of ours in drain if it *joins*; then perhaps it comes *back*."""
+    if joins:
+        node = await world.in_drain(["Claimed", "Evicting"], WITHIN) or node
     found = world.store.find("Node", node)
-    if found is not None and not world.quiet:
-        world.tell(f"a person uncordons {node}")
-        world.store.modify("Node", node, change=lambda each: each["spec"].pop("unschedulable", None) and None)
+    if found is None:
+        return
+    world.tell(f"kubectl drain {node}")
+    if not cordoned(found):
+        set_cordon(world, node, True)
+    for _ in range(6):
+        left = [
+            each
+            for each in world.store.list("Pod")
+            if each["spec"].get("nodeName") == node and not daemon(each) and not leaving(each)
+        ]
+        for pod in left:
+            try:
+                evict(world.store, pod["metadata"]["name"], pod["metadata"]["namespace"])
+            except Refused:
+                continue
+        if not left:
+            break
+        await world.pause(5.0)
+    if back and not world.quiet:
+        await world.pause(20.0)
+        set_cordon(world, node, False)
+
+
+def annotate(world: World, kind: str, name: str, namespace: str, annotations: dict[str, str | None]) -> None:
+    """Set annotations of an object, ``None`` takes one off."""
+
+    def change(thing: Json) -> None:
+        notes = thing["metadata"].setdefault("annotations", {})
+        for key, value in annotations.items():
+            if value is None:
+                notes.pop(key, None)
+            else:
+                notes[key] = value
+
+    if world.store.find(kind, name, namespace) is not None:
+        world.tell(f"annotate {kind} {name} {annotations}")
+        world.store.modify(kind, name, namespace, change)
+
+
+def _opted(rng: Random, scenario: Scenario) -> Args:
+    return {**_in_drain(rng, scenario), "annotation": rng.choice(sorted(NODE_OPT_OUTS))}
+
+
+@step(_opted, weight=1.5)
+async def node_opts_out(world: World, *, phases: list[str], after: float, annotation: str) -> None:
+    """A node in drain opts out."""
+    node = await world.in_drain(phases, WITHIN, after)
+    if node:
+        annotate(world, "Node", node, "", {annotation: NODE_OPT_OUTS[annotation]})
+
+
+def _pod_opted(rng: Random, scenario: Scenario) -> Args:
+    return {**_in_drain(rng, scenario), "annotation": rng.choice(sorted(POD_OPT_OUTS)), "all": rng.random() < 0.5}
+
+
+@step(_pod_opted, weight=1.5)
+async def pod_opts_out(world: World, *, phases: list[str], after: float, annotation: str, all: bool) -> None:  # noqa: A002
+    """A pod of a node in drain opts out, or *all* do."""
+    node = await world.in_drain(phases, WITHIN, after)
+    for pod in world.store.list("Pod"):
+        if node and pod["spec"].get("nodeName") == node and not leaving(pod):
+            meta = pod["metadata"]
+            annotate(world, "Pod", meta["name"], meta["namespace"], {annotation: POD_OPT_OUTS[annotation]})
+            if not all:
+                break
+
+
+def _early(rng: Random, scenario: Scenario) -> Args | None:
+    node = any_node(rng, scenario)
+    if node is None:
+        return None
+    return {**node, "annotation": rng.choice(sorted(NODE_OPT_OUTS)), "seconds": rng.choice((30.0, 600.0))}
+
+
+@step(_early, weight=0.5)
+async def opt_out(world: World, *, node: str, annotation: str, seconds: float) -> None:
+    """A node opts out for a while, whatever it is doing."""
+    annotate(world, "Node", node, "", {annotation: NODE_OPT_OUTS[annotation]})
+    await world.pause(seconds)
+    if not world.quiet:
+        annotate(world, "Node", node, "", {annotation: None})
+
+
+def _others(rng: Random, scenario: Scenario) -> Args | None:
+    return any_node(rng, scenario)
+
+
+@step(_others)
+async def write_beside(world: World, *, node: str) -> None:
+    """Somebody keeps writing labels, annotations and taints of their own on a node for a while."""
+    for number in range(8):
+        found = world.store.find("Node", node)
+        if found is None or world.quiet:
+            return
+
+        def change(thing: Json, number: int = number) -> None:
+            thing["metadata"]["labels"]["example.com/round"] = str(number)
+            thing["metadata"].setdefault("annotations", {})["example.com/round"] = str(number)
+            kept = [each for each in taints(thing) if each["key"] != "example.com/soft"]
+            more = (
+                [{"key": "example.com/soft", "value": str(number), "effect": "PreferNoSchedule"}] if number % 2 else []
+            )
+            thing["spec"]["taints"] = [*kept, *more]
+
+        world.store.modify("Node", node, change=change)
+        await world.pause(1.5)
+
+
+def _garbled(rng: Random, scenario: Scenario) -> Args:
+    return {**_in_drain(rng, scenario), "text": rng.choice(("", "{", "[]", '{"v":9}', '{"v":1,"phase":"Lost"}'))}
+
+
+@step(_garbled, weight=0.7)
+async def garble_drain(world: World, *, phases: list[str], after: float, text: str) -> None:
+    """Somebody spoils the annotation of a node in drain, or takes it off."""
+    node = await world.in_drain(phases, WITHIN, after)
+    if node:
+        annotate(world, "Node", node, "", {DRAIN: text or None})
+
+
+@step(_in_drain, weight=0.7)
+async def delete_claims(world: World, *, phases: list[str], after: float) -> None:
+    """Somebody deletes the list of claims while a node is in drain."""
+    node = await world.in_drain(phases, WITHIN, after)
+    for lease in world.store.list("Lease") if node else ():
+        meta = lease["metadata"]
+        if meta["name"] == "tightship-claims":
+            world.tell(f"delete Lease {meta['namespace']}/{meta['name']}")
+            world.store.delete("Lease", meta["name"], meta["namespace"])
+
+
+__all__ = ["WITHIN", "annotate", "any_node", "set_cordon"]

@@ -2,42 +2,158 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
+from tightship_simulator.virtual.simulation import Replica
 from tightship_testkit.disasters.registry import Args, step
 from tightship_testkit.disasters.scenario import Scenario
-from tightship_testkit.disasters.world import World
+from tightship_testkit.disasters.world import Team, World
+
+_PATIENCE = 60.0
+"""Seconds after which what waits for a step of a process happens anyway."""
+
+
+def any_program(rng: Random, scenario: Scenario) -> Args | None:
+    """Return a controller."""
+    return {"program": rng.choice(scenario.controllers).program} if scenario.controllers else None
+
+
+def any_skew(rng: Random) -> float:
+    """Return by how many seconds a clock is ahead: a few, now and then minutes or hours."""
+    if rng.random() < 0.06:
+        return rng.choice((-3600.0, -300.0, -60.0, 60.0, 300.0, 3600.0, 90_000.0))
+    return round(rng.uniform(-5, 5), 1)
+
+
+def _victim(rng: Random, scenario: Scenario) -> Args | None:
+    program = any_program(rng, scenario)
+    if program is None:
+        return None
+    return {**program, "leader": rng.random() < 0.8, "moment": _moment(rng)}
+
+
+def _moment(rng: Random) -> str:
+    return rng.choice(("", "", "", "Claimed", "Evicting", "Drained", "Restoring"))
 
 
 def _killed(rng: Random, scenario: Scenario) -> Args | None:
-    if not scenario.controllers:
+    victim = _victim(rng, scenario)
+    if victim is None:
         return None
-    return {
-        "program": rng.choice(scenario.controllers).program,
-        "leader": rng.random() < 0.8,
-        "steps": rng.choice((0, rng.randint(1, 300))),
-        "back": rng.choice((1.0, 5.0, 30.0)),
-        "skew": round(rng.uniform(-5, 5), 1),
-    }
+    steps = rng.choice((0, rng.randint(1, 60), rng.randint(1, 600)))
+    return {**victim, "steps": steps, "back": rng.choice((1.0, 5.0, 30.0)), "skew": any_skew(rng)}
+
+
+async def _at_step(world: World, replica: Replica, steps: int, what: Callable[[], None]) -> None:
+    """Do *what* to a replica before its step that is so many from now, or when it makes none."""
+    process, done = replica.process, False
+
+    def once() -> None:
+        nonlocal done
+        done = True
+        what()
+
+    process.at_step = once
+    process.stop_at = process.steps + steps
+    waited = 0.0
+    while not done and steps and waited < _PATIENCE and not world.quiet and not replica.ended:
+        await world.pause(0.5)
+        waited += 0.5
+    process.stop_at = -1
+    if not done and not replica.ended:
+        what()
+
+
+async def _when(world: World, program: str, leader: bool, moment: str) -> Replica | None:
+    """Wait until a node is in the phase *moment*, if it is one, and return the replica that is meant."""
+    if moment:
+        await world.in_drain([moment], 120.0)
+    team = world.team(program)
+    return world.pick(team, leader) if team is not None and not world.quiet else None
 
 
 @step(_killed, weight=4)
-async def kill(world: World, *, program: str, leader: bool, steps: int, back: float, skew: float) -> None:
-    """A replica is killed between two steps of its own, so many from now; another one starts in its place."""
-    team = world.team(program)
-    victim = world.pick(team, leader) if team is not None else None
-    if team is None or victim is None:
+async def kill(
+    world: World, *, program: str, leader: bool, steps: int, back: float, skew: float, moment: str = ""
+) -> None:
+    """A replica is killed between two steps of its own; another one starts in its place."""
+    victim = await _when(world, program, leader, moment)
+    if victim is None:
         return
     world.tell(f"{victim.name} is killed {steps} steps from now")
-    if steps:
-        victim.process.stop_at = victim.process.steps + steps
-        victim.process.at_step = victim.process.kill
-        waits = 0.0
-        while victim.process.alive and waits < 60:
-            await world.pause(0.5)
-            waits += 0.5
-            if world.quiet:
-                break
-    victim.process.kill()
+    await _at_step(world, victim, steps, victim.process.kill)
     await world.pause(back)
-    world.start(team, skew)
+    world.start(world.teams[program], skew)
+
+
+def _frozen(rng: Random, scenario: Scenario) -> Args | None:
+    victim = _victim(rng, scenario)
+    if victim is None:
+        return None
+    return {**victim, "steps": rng.choice((0, rng.randint(1, 200))), "seconds": rng.choice((3.0, 12.0, 25.0, 60.0))}
+
+
+@step(_frozen, weight=3)
+async def freeze(world: World, *, program: str, leader: bool, steps: int, seconds: float, moment: str = "") -> None:
+    """A replica is stopped between two steps of its own, and goes on later."""
+    victim = await _when(world, program, leader, moment)
+    if victim is None:
+        return
+    world.tell(f"{victim.name} is stopped {steps} steps from now, for {seconds:g} s")
+    await _at_step(world, victim, steps, victim.process.freeze)
+    await world.pause(seconds)
+    world.tell(f"{victim.name} goes on")
+    world.blinded(victim.name, world.now)
+    victim.process.thaw()
+
+
+def _stopped(rng: Random, scenario: Scenario) -> Args | None:
+    victim = _victim(rng, scenario)
+    if victim is None:
+        return None
+    return {**victim, "back": rng.choice((0.0, 1.0, 20.0)), "skew": any_skew(rng)}
+
+
+@step(_stopped, weight=2)
+async def restart(world: World, *, program: str, leader: bool, back: float, skew: float, moment: str = "") -> None:
+    """A replica is told to end, and another one starts in its place."""
+    victim = await _when(world, program, leader, moment)
+    if victim is None:
+        return
+    world.tell(f"{victim.name} is told to end")
+    victim.stop()
+    await world.pause(back)
+    world.start(world.teams[program], skew)
+
+
+def _dry(rng: Random, scenario: Scenario) -> Args | None:
+    program = any_program(rng, scenario)
+    if program is None:
+        return None
+    return {**program, "seconds": rng.choice((30.0, 100.0, 1000.0)), "moment": _moment(rng)}
+
+
+@step(_dry, weight=0.7)
+async def dry_run(world: World, *, program: str, seconds: float, moment: str = "") -> None:
+    """All replicas of a controller are replaced by a dry run, and perhaps by live ones again."""
+    await _when(world, program, True, moment)
+    team = world.team(program)
+    if team is None or team.dry_run or world.quiet:
+        return
+    await _replaced(world, team, dry=True)
+    await world.pause(seconds)
+    if not world.quiet:
+        await _replaced(world, team, dry=False)
+
+
+async def _replaced(world: World, team: Team, *, dry: bool) -> None:
+    world.tell(f"{team.program} {'becomes a dry run' if dry else 'is live again'}")
+    for each in team.alive:
+        each.stop()
+    team.dry_run = dry
+    await world.pause(2.0)
+    world.start(team, 0.0)
+
+
+__all__ = ["any_program", "any_skew"]

@@ -1,0 +1,178 @@
+"""Whose cordon is whose: a node is never left alone with ours, and never loses another's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tightship_simulator.api.store import Change
+from tightship_testkit.disasters.promises.base import Eviction, Promise, ours
+from tightship_testkit.disasters.promises.reading import (
+    DRAINING,
+    OWNING,
+    TO_BE_DELETED,
+    cordoned,
+    drain_of,
+    has_taint,
+    holder_of,
+    owned,
+    seconds,
+)
+from tightship_testkit.disasters.registry import PERSON, promise
+from tightship_testkit.disasters.world import Team
+
+TAKEOVER = 55.0
+"""Seconds that a takeover may take at most: the Lease runs out, another replica leads, and makes a pass."""
+NOTICED = 3.0
+
+
+@promise
+class CordonHasOwner(Promise):
+    """A node that we have cordoned has somebody alive who is responsible, or gets one within a takeover."""
+
+    name = "cordon-has-owner"
+    text = "No node stays cordoned with no one responsible."
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._since: dict[str, float] = {}
+
+    def passed(self) -> None:
+        alone = {}
+        for node in self.world.store.list("Node"):
+            name = node["metadata"]["name"]
+            if not cordoned(node):
+                continue
+            record = owned(node)
+            if not record and not has_taint(node, DRAINING):
+                continue
+            teams = [self.world.teams.get(str(record.get("controller")))] if record else list(self.world.teams.values())
+            why = self._alone(record, [each for each in teams if each is not None])
+            if why:
+                alone[name] = self._since.get(name, self.world.now)
+                if self.world.now - alone[name] > TAKEOVER:
+                    told = f"is cordoned in {record.get('phase', 'no phase')}"
+                    self.broken(f"Node {name}", f"{told} for {self.world.now - alone[name]:.0f} s: {why}")
+        self._since = alone
+
+    def _alone(self, record: dict[str, Any], teams: list[Team]) -> str:
+        """Return why nobody is responsible though somebody could be, empty where all is well."""
+        holder = holder_of(record)
+        running = [each for team in teams for each in team.alive if not each.process.frozen]
+        if not running or any(self.world.blind(each.name, self.world.now - TAKEOVER) for each in running):
+            return ""
+        dry = {name for team in teams for name in team.dry}
+        if any(each.name == holder and holder not in dry for each in running):
+            return ""
+        if all(each.name in dry for each in running):
+            return "its controller is a dry run now"
+        return f"{holder or 'nobody'} is gone, and {', '.join(each.name for each in running)} run{self.world.clocks()}"
+
+
+@promise
+class PersonsCordonStays(Promise):
+    """A cordon that a person has put on a node is never lifted by us, and no pod is evicted from such a node."""
+
+    name = "persons-cordon-stays"
+    text = "No node that someone else cordoned is touched, and none is uncordoned."
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._cordoned: dict[str, tuple[float, str]] = {}
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] != "Node":
+            return
+        name, node, old = change.object["metadata"]["name"], change.object, change.previous
+        if change.type == "DELETED":
+            self._cordoned.pop(name, None)
+            return
+        was, now = old is not None and cordoned(old), cordoned(node)
+        if not was and now and (author == PERSON or (change.type == "ADDED" and not ours(author))):
+            drained = "during a drain of ours" if drain_of(node).get("phase") in OWNING else "while no drain was on it"
+            drained = "just after a drain of ours" if has_taint(node, DRAINING) and not owned(node) else drained
+            recent = self.world.records(name, self.world.now - 15)
+            if any(each.get("phase") in OWNING for each in recent) and not owned(node):
+                drained = "just after a drain of ours"
+            self._cordoned[name] = self.world.now, drained
+        elif was and not now:
+            found = self._cordoned.pop(name, None)
+            if found is not None and ours(author):
+                when = f"{self.world.sent - found[0]:.1f} s ago, {found[1]}"
+                self.broken(f"Node {name}", f"{author} lifted the cordon that a person put on it {when}")
+
+    def evicted(self, eviction: Eviction) -> None:
+        name = eviction.pod["spec"].get("nodeName", "")
+        found = self._cordoned.get(name)
+        if found is not None and eviction.sent > found[0] + NOTICED and not self.world.blind(eviction.by, found[0]):
+            when = f"{eviction.sent - found[0]:.1f} s ago, {found[1]}"
+            self.broken(f"Node {name}", f"{eviction.by} evicted {eviction.name}; a person cordoned the node {when}")
+
+
+@promise
+class PersonsUncordonStays(Promise):
+    """Who uncordons a node of ours in mid-drain is obeyed: it isn't cordoned again for as long as `holdOff` says."""
+
+    name = "persons-uncordon-stays"
+    text = "A person who uncordons a node of ours is obeyed for hours."
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._held: dict[str, tuple[float, float]] = {}
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] != "Node":
+            return
+        name, old = change.object["metadata"]["name"], change.previous
+        if change.type != "MODIFIED" or old is None:
+            self._held.pop(name, None)
+            return
+        was, now = cordoned(old), cordoned(change.object)
+        record = owned(old)
+        if was and not now and author == PERSON and record.get("phase") in ("Claimed", "Evicting", "Drained"):
+            team = self.world.team(str(record.get("controller")))
+            held = seconds((team.settings if team else {}).get("holdOff", "200s")) if team else 0.0
+            self._held[name] = self.world.now, held
+        elif not was and now:
+            found = self._held.get(name)
+            if author in (PERSON, "etcd"):
+                self._held.pop(name, None)
+            elif found is not None and ours(author) and self.world.sent > found[0] and self.world.skewed < 10:
+                ago = self.world.now - found[0]
+                if ago < found[1] - 10:
+                    told = f"{ago:.1f} s after a person uncordoned it, {found[1]:g} s must pass"
+                    self.broken(f"Node {name}", f"{author} cordoned it {told}")
+
+
+@promise
+class LeftToAutoscaler(Promise):
+    """On a node that the Cluster Autoscaler is taking away nothing is evicted, lifted or begun."""
+
+    name = "left-to-autoscaler"
+    text = "No node that Cluster Autoscaler or Karpenter is taking away is kept from them."
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._since: dict[str, float] = {}
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] != "Node":
+            return
+        node, old, name = change.object, change.previous, change.object["metadata"]["name"]
+        since = self._since.get(name)
+        if change.type == "DELETED" or not has_taint(node, TO_BE_DELETED):
+            self._since.pop(name, None)
+        elif since is None:
+            self._since[name] = self.world.now
+        elif ours(author) and old is not None:
+            if cordoned(old) and not cordoned(node):
+                told = "" if drain_of(old) else "; its record can't be read"
+                self.broken(f"Node {name}", f"{author} uncordoned it while the autoscaler was taking it away{told}")
+            elif not owned(old) and owned(node):
+                self.broken(f"Node {name}", f"{author} claimed it while the autoscaler was taking it away")
+
+    def evicted(self, eviction: Eviction) -> None:
+        name = eviction.pod["spec"].get("nodeName", "")
+        since = self._since.get(name)
+        if since is not None and eviction.sent > since + NOTICED and not self.world.blind(eviction.by, since):
+            when = f"{eviction.sent - since:.1f} s after the autoscaler's taint"
+            self.broken(f"Node {name}", f"{eviction.by} evicted {eviction.name} {when}")

@@ -1,0 +1,206 @@
+"""How many nodes go, and when none may."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from tightship_simulator.api.store import Change
+from tightship_testkit.disasters.cluster import POOL
+from tightship_testkit.disasters.promises.base import Json, Promise, ours
+from tightship_testkit.disasters.promises.reading import (
+    TO_BE_DELETED,
+    created,
+    drain_of,
+    has_taint,
+    leaving,
+    owned,
+    requests,
+    room,
+    seconds,
+)
+from tightship_testkit.disasters.registry import promise
+
+MARGIN = 30.0
+
+
+def _begun(change: Change, author: str) -> str:
+    """Return the controller that has just begun a drain, empty where none has."""
+    if change.object["kind"] != "Node" or change.type != "MODIFIED" or change.previous is None:
+        return ""
+    record = owned(change.object)
+    return ours(author) if record.get("phase") == "Claimed" and not owned(change.previous) else ""
+
+
+def _pool(node: Json) -> str:
+    return str((node["metadata"].get("labels") or {}).get(POOL, ""))
+
+
+def _most(value: object, nodes: int) -> int:
+    if value is None:
+        return 1
+    text = str(value)
+    return math.ceil(float(text[:-1]) * nodes / 100) if text.endswith("%") else int(text)
+
+
+@promise
+class WithinDrainBudget(Promise):
+    """When a drain begins, no more nodes are in drain than its controller's settings allow, whoever drains them."""
+
+    name = "within-drain-budget"
+    text = "No more nodes out at once than the budget says, whichever controllers run and however many replicas."
+
+    def changed(self, change: Change, author: str) -> None:
+        program = _begun(change, author)
+        team = self.world.team(program) if program else None
+        if team is None:
+            return
+        nodes = self.world.store.list("Node")
+        out = {each["metadata"]["name"]: owned(each) for each in nodes if owned(each)}
+        # What the autoscaler has taken is on its way out for everybody.
+        out = {name: each for name, each in out.items() if each.get("phase") != "Yielded"}
+        key = "maximum_nodes_in_drain" if program == "node-refiner" else "maximumNodesInDrain"
+        most = max(_most(each.get(key), len(nodes)) for each in team.recent(self.world.now))
+        name = change.object["metadata"]["name"]
+        if len(out) > most:
+            whose = sorted({str(each.get("controller")) for each in out.values()})
+            ledgers = len({self.world.ledger(each) for each in whose})
+            told = f"nodes {', '.join(sorted(out))} are in drain by {' and '.join(whose)}"
+            more = f", whose ledgers are in {ledgers} namespaces" if ledgers > 1 else ""
+            self.broken(f"Node {name}", f"{author} began to drain it: {told}, {most} may be{more}")
+        if program == "node-compactor":
+            self._of_pool(
+                change.object, out, author, [each.get("nodePools") or {} for each in team.recent(self.world.now)]
+            )
+
+    def _of_pool(self, node: Json, out: dict[str, Json], author: str, recent: list[Json]) -> None:
+        pool = _pool(node)
+        mates = [each for each in self.world.store.list("Node") if _pool(each) == pool]
+        settings = [each.get(pool) or each.get("*") or {} for each in recent]
+        if any("maximumNodesInDrain" not in each for each in settings):
+            return
+        most = max(_most(each["maximumNodesInDrain"], len(mates)) for each in settings)
+        names = sorted(each["metadata"]["name"] for each in mates if each["metadata"]["name"] in out)
+        if len(names) > most:
+            name = node["metadata"]["name"]
+            self.broken(f"Node {name}", f"{author} began to drain it: of pool {pool} {names} are, {most} may be")
+
+
+@promise
+class MinimumsKept(Promise):
+    """When a drain begins, the nodes that stay are as many as the minimums of its controller say."""
+
+    name = "minimums-kept"
+    text = "No cluster below its minimums."
+    noticed = 5.0
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._counts: list[tuple[float, Counter[str]]] = []
+
+    def passed(self) -> None:
+        now = self.world.now
+        self._counts = [each for each in self._counts if each[0] > now - self.noticed]
+        self._counts.append((now, self._staying()))
+
+    def _staying(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for node in self.world.store.list("Node"):
+            if not owned(node) and not has_taint(node, TO_BE_DELETED) and not leaving(node):
+                found[_pool(node)] += 1
+                found[""] += 1
+        return found
+
+    def changed(self, change: Change, author: str) -> None:
+        program = _begun(change, author)
+        team = self.world.team(program) if program else None
+        if team is None or self.world.blind(author, 0.0):
+            return
+        name, pool = change.object["metadata"]["name"], _pool(change.object)
+        recent = team.recent(self.world.now)
+        if program == "node-refiner":
+            least, where = min(int(each.get("minimum_nodes", 2)) for each in recent), ""
+        else:
+            pools = [(each.get("nodePools") or {}) for each in recent]
+            least = min(int((each.get(pool) or each.get("*") or {}).get("minimumNodeCount", 0)) for each in pools)
+            where = pool
+        # What has just gone may not be known yet: this node was among those that stayed, too.
+        kept = max([self._staying()[where], *(each[where] - 1 for _, each in self._counts)])
+        if kept < least:
+            self.broken(
+                f"Node {name}", f"{author} began to drain it: {kept} nodes of {where or 'all'} stay, not {least}"
+            )
+
+
+@promise
+class WaitsForPending(Promise):
+    """No drain begins while a pod that the last one displaced finds no node for too long."""
+
+    name = "waits-for-pending"
+    text = "No new drain in a cluster that is not well: pods left pending by the last drain."
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._ended: dict[str, float] = {}
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] == "Node" and change.previous is not None:
+            before, after = owned(change.previous), owned(change.object) if change.type != "DELETED" else {}
+            if before and not after:
+                self._ended[str(before.get("controller"))] = self.world.wall
+        program = _begun(change, author)
+        team = self.world.team(program) if program else None
+        if team is None or self.world.blind(author, 0.0) or self.world.skewed > 6 or program not in self._ended:
+            return
+        key = "pending_after_drain_timeout" if program == "node-refiner" else "pendingAfterDrainTimeout"
+        limit = max(seconds(each.get(key, "120s")) for each in team.recent(self.world.now)) + MARGIN
+        ended = self._ended[program]
+        for pod in self.world.store.list("Pod"):
+            age = self.world.wall - created(pod)
+            if pod["spec"].get("nodeName") or leaving(pod) or created(pod) < ended + 6 or age < limit:
+                continue
+            if self._could_run(pod):
+                name = change.object["metadata"]["name"]
+                told = f"pod {pod['metadata']['name']} has had no node for {age:.0f} s since the last drain"
+                self.broken(f"Node {name}", f"{author} began to drain it: {told}")
+
+    def _could_run(self, pod: Json) -> bool:
+        if "nodeSelector" in pod["spec"] or "affinity" in pod["spec"]:
+            return False
+        cpu, memory = requests(pod)
+        plain = [each for each in self.world.store.list("Node") if not (each["spec"].get("taints") or [])]
+        return any(room(each)[0] >= cpu and room(each)[1] >= memory for each in plain)
+
+
+@promise
+class NoChurn(Promise):
+    """What we drain does not come back: the autoscaler adds no node soon after one of its pool that we had emptied."""
+
+    name = "no-churn"
+    text = "A drain is worth it: the autoscaler does not add again and again what was just drained."
+    soon = 120.0
+    """Seconds after its deletion in which a new node of the pool counts as the same one come back."""
+    often = 3
+    """How often that may happen in one scenario."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._gone: list[tuple[float, str]] = []
+        self._back: Counter[str] = Counter()
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] != "Node" or author:
+            # Only what the autoscaler of the cluster does by itself.
+            return
+        pool, now = _pool(change.object), self.world.now
+        if change.type == "DELETED" and drain_of(change.object).get("phase") in ("Drained", "Yielded"):
+            self._gone.append((now, pool))
+        elif change.type == "ADDED" and now > 1:
+            found = next((each for each in self._gone if each[1] == pool and now - each[0] <= self.soon), None)
+            if found is not None:
+                self._gone.remove(found)
+                self._back[pool] += 1
+                if self._back[pool] > self.often:
+                    told = f"{self._back[pool]} nodes were added within {self.soon:g} s of one that we had drained"
+                    self.broken(f"Pool {pool}", told)

@@ -1,0 +1,148 @@
+"""When nothing is written, and what is left at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tightship_simulator.api.store import Change
+from tightship_testkit.disasters.promises.base import Asked, Promise, ours
+from tightship_testkit.disasters.promises.reading import CANDIDATE, DRAINING, deletes, has_taint, owned, taints
+from tightship_testkit.disasters.registry import promise
+from tightship_testkit.disasters.world import Team
+
+
+@promise
+class DryRunsWriteNothing(Promise):
+    """A replica that was started as a dry run makes no request that changes anything."""
+
+    name = "dry-runs-write-nothing"
+    text = "No write in a dry run."
+
+    def asked(self, request: Asked) -> None:
+        team = self.world.team(ours(request.by))
+        if team is not None and request.by in team.dry and request.writes:
+            self.broken(request.by, f"asked for {request.verb} {request.resource} {request.name}")
+
+
+_READ = frozenset({"list", "watch"})
+_NODES = {
+    **dict.fromkeys(
+        (
+            "nodes", "pods", "poddisruptionbudgets", "persistentvolumeclaims", "persistentvolumes", "namespaces",
+            "replicationcontrollers", "storageclasses", "csinodes", "replicasets", "statefulsets", "daemonsets", "jobs",
+            "horizontalpodautoscalers", "configmaps",
+        ),
+        _READ,
+    ),
+    "pods/eviction": frozenset({"create"}),
+    "events": frozenset({"create"}),
+    "leases": frozenset({"create", "get", "update"}),
+}  # fmt: skip
+_NODES["nodes"] = _READ | {"get", "patch"}
+
+
+@promise
+class OnlyDocumentedRights(Promise):
+    """The controllers of nodes ask for nothing but what docs/permissions.md lists."""
+
+    name = "only-documented-rights"
+    text = "No right that is not used, and none used that is not documented."
+
+    def asked(self, request: Asked) -> None:
+        if ours(request.by) not in ("node-compactor", "node-refiner"):
+            return
+        full = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
+        allowed = set(_NODES.get(full, ()))
+        team = self.world.team(ours(request.by))
+        if full == "pods" and team is not None and any(map(deletes, team.recent(self.world.now))):
+            allowed.add("delete")
+        if request.verb not in allowed:
+            self.broken(request.by, f"asked for {request.verb} {full}")
+        if full == "leases" and request.name not in ("", ours(request.by), "tightship-claims"):
+            self.broken(request.by, f"asked for {request.verb} of Lease {request.name}")
+
+
+def _off(team: Team) -> bool:
+    """Whether the settings that were last written let nothing be drained."""
+    settings = team.settings
+    if team.program == "node-refiner":
+        return str(settings.get("drainer_enabled", "true")).lower() == "false"
+    return not any(each.get("enabled") for each in (settings.get("nodePools") or {}).values())
+
+
+@promise
+class SwitchedOffBeginsNothing(Promise):
+    """A controller that is switched off begins no drain, and takes its soft taints off."""
+
+    name = "switched-off-begins-nothing"
+    text = "Switched off: nothing new is begun, and the soft taints go."
+    takes_effect = 40.0
+    """Seconds after which an edit must have been seen, and a pass made."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._since: dict[str, float] = {}
+
+    def passed(self) -> None:
+        for program, team in self.world.teams.items():
+            if not _off(team) or any(self.world.blind(each.name, 0.0) for each in team.alive):
+                self._since.pop(program, None)
+                continue
+            leading = [each for each in team.alive if not each.process.frozen and each.name not in team.dry]
+            if not leading:
+                self._since.pop(program, None)
+                continue
+            since = self._since.setdefault(program, self.world.now)
+            if self.world.now - since < self.takes_effect + 20:
+                continue
+            for node in self.world.store.list("Node"):
+                if any(each["key"] == CANDIDATE and each.get("value") == program for each in taints(node)):
+                    name = node["metadata"]["name"]
+                    lasts = self.world.now - since
+                    self.broken(f"Node {name}", f"carries the soft taint of {program}, switched off for {lasts:.0f} s")
+
+    def changed(self, change: Change, author: str) -> None:
+        program = ours(author)
+        since = self._since.get(program)
+        if not program or change.object["kind"] != "Node" or since is None or change.previous is None:
+            return
+        if self.world.now - since > self.takes_effect and not owned(change.previous) and owned(change.object):
+            lasts = self.world.now - since
+            self.broken(
+                f"Node {change.object['metadata']['name']}", f"{author} claimed it, switched off for {lasts:.0f} s"
+            )
+
+
+@promise
+class NothingLeft(Promise):
+    """Of replicas that were told to end nothing is left that nobody would see to."""
+
+    name = "nothing-left"
+    text = "No soft taint and no gate outlives its controller; a claimed node is restored."
+
+    def ended(self) -> None:
+        for node in self.world.store.list("Node"):
+            name = node["metadata"]["name"]
+            if has_taint(node, DRAINING) and not owned(node):
+                self.broken(f"Node {name}", f"has the taint {DRAINING}, and no drain is on it")
+
+    def stopped(self) -> None:
+        for team in self.world.teams.values():
+            went_well = [each for each in team.replicas if each.name in self.world.told_to_end]
+            if not went_well or any(not each.ended or each.crashed for each in went_well):
+                continue
+            if all(each.name in team.dry for each in went_well):
+                continue
+            lease = self.world.store.find("Lease", team.program, team.controller.namespace)
+            holder = str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
+            if holder.rpartition("_")[0] in {each.name for each in went_well}:
+                self.broken(f"Lease {team.program}", f"is held by {holder}, which has ended")
+            self._nodes(team)
+
+    def _nodes(self, team: Team) -> None:
+        for node in self.world.store.list("Node"):
+            name, record = node["metadata"]["name"], owned(node)
+            if any(each["key"] == CANDIDATE and each.get("value") == team.program for each in taints(node)):
+                self.broken(f"Node {name}", f"carries the soft taint of {team.program}, which has ended")
+            if record.get("controller") == team.program and record.get("phase") in ("Claimed", "Restoring"):
+                self.broken(f"Node {name}", f"is {record['phase']} by {team.program}, which has ended")

@@ -1,0 +1,137 @@
+"""Steps of the autoscaler, the cloud and the kubelets: nodes that come, go, and are not well."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tightship_testkit.disasters.cluster import node as made_node
+from tightship_testkit.disasters.promises.reading import TO_BE_DELETED, cordoned, has_taint, taints
+from tightship_testkit.disasters.registry import AUTOSCALER, Args, step
+from tightship_testkit.disasters.scenario import Node, Scenario
+from tightship_testkit.disasters.steps.people import WITHIN, any_node
+from tightship_testkit.disasters.world import Json, World
+
+
+def _taken(rng: Random, scenario: Scenario) -> Args | None:
+    node = any_node(rng, scenario)
+    if node is None:
+        return None
+    joins = rng.random() < 0.6
+    return {**node, "joins": joins, "seconds": rng.choice((3.0, 20.0, 60.0)), "deletes": rng.random() < 0.5}
+
+
+@step(_taken, weight=2, author=AUTOSCALER)
+async def autoscaler_takes(world: World, *, node: str, joins: bool, seconds: float, deletes: bool) -> None:
+    """The autoscaler taints a node, one in drain if it *joins*; then it deletes it, or gives it back."""
+    if joins:
+        node = await world.in_drain(["Claimed", "Evicting", "Drained"], WITHIN) or node
+    found = world.store.find("Node", node)
+    if found is None or has_taint(found, TO_BE_DELETED):
+        return
+    uid, was_cordoned = found["metadata"]["uid"], cordoned(found)
+
+    def take(thing: Json) -> None:
+        thing["spec"]["unschedulable"] = True
+        taint = {"key": TO_BE_DELETED, "value": str(int(world.wall)), "effect": "NoSchedule"}
+        thing["spec"]["taints"] = [*taints(thing), taint]
+
+    world.tell(f"the autoscaler takes {node}")
+    world.store.modify("Node", node, change=take)
+    await world.pause(seconds)
+    found = world.store.find("Node", node)
+    if found is None or found["metadata"]["uid"] != uid:
+        return
+    if deletes:
+        world.tell(f"the autoscaler deletes {node}")
+        world.store.delete("Node", node)
+        return
+
+    def give_back(thing: Json) -> None:
+        thing["spec"]["taints"] = [each for each in taints(thing) if each["key"] != TO_BE_DELETED]
+        if not was_cordoned:
+            thing["spec"].pop("unschedulable", None)
+
+    world.tell(f"the autoscaler gives {node} back")
+    world.store.modify("Node", node, change=give_back)
+
+
+@step(any_node, author=AUTOSCALER)
+def delete_node(world: World, *, node: str) -> None:
+    """The cloud takes a node away, with all that runs on it."""
+    if world.store.find("Node", node) is not None:
+        world.tell(f"{node} is deleted")
+        world.store.delete("Node", node)
+
+
+def _added(rng: Random, scenario: Scenario) -> Args | None:
+    if not scenario.pools:
+        return None
+    return {"pool": rng.choice(scenario.pools).name, "name": f"added{rng.randint(0, 99)}"}
+
+
+@step(_added, author=AUTOSCALER)
+def add_node(world: World, *, pool: str, name: str) -> None:
+    """A node joins."""
+    shape = next((each for each in world.scenario.pools if each.name == pool), None)
+    if shape is not None and world.store.find("Node", name) is None:
+        world.tell(f"{name} joins pool {pool}")
+        made = made_node(Node(name=name, pool=pool), shape)
+        del made["metadata"]["creationTimestamp"]
+        world.store.create("Node", made)
+
+
+def _remade(rng: Random, scenario: Scenario) -> Args:
+    del scenario
+    return {"phases": [rng.choice(("Claimed", "Evicting", "Drained"))], "seconds": rng.choice((0.0, 0.5, 5.0))}
+
+
+@step(_remade, author=AUTOSCALER)
+async def remake_node(world: World, *, phases: list[str], seconds: float) -> None:
+    """A node in drain is deleted and made anew under its name, with its pods still there."""
+    node = await world.in_drain(phases, WITHIN)
+    found = world.store.find("Node", node) if node else None
+    if found is None:
+        return
+    world.tell(f"{node} is deleted and made anew under its name")
+    world.store.delete("Node", node)
+    if seconds:
+        await world.pause(seconds)
+    if world.store.find("Node", node) is not None:
+        return
+    labels = dict(found["metadata"]["labels"])
+    world.store.create("Node", {"metadata": {"name": node, "labels": labels}, "spec": {}, "status": found["status"]})
+
+
+def set_ready(world: World, node: str, on: bool) -> None:
+    """Have a node, and the pods on it, be Ready or not."""
+    status = "True" if on else "False"
+
+    def change(thing: Json) -> None:
+        for each in (thing.get("status") or {}).get("conditions") or []:
+            if each["type"] == "Ready":
+                each["status"] = status
+
+    if world.store.find("Node", node) is None:
+        return
+    world.tell(f"{node} is {'Ready again' if on else 'not Ready'}")
+    world.store.modify("Node", node, change=change, part="status")
+    for pod in world.store.list("Pod"):
+        if pod["spec"].get("nodeName") == node and pod["status"].get("phase") == "Running":
+            world.store.modify("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"], change, part="status")
+
+
+def _unready(rng: Random, scenario: Scenario) -> Args | None:
+    node = any_node(rng, scenario)
+    if node is None:
+        return None
+    return {**node, "joins": rng.random() < 0.5, "seconds": rng.choice((5.0, 25.0, 60.0))}
+
+
+@step(_unready, weight=2, author="node lifecycle")
+async def not_ready(world: World, *, node: str, joins: bool, seconds: float) -> None:
+    """A node, one in drain if it *joins*, is not Ready for a while."""
+    if joins:
+        node = await world.in_drain(["Claimed", "Evicting", "Drained"], WITHIN) or node
+    set_ready(world, node, False)
+    await world.pause(seconds)
+    set_ready(world, node, True)

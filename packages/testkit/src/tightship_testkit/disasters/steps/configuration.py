@@ -1,0 +1,121 @@
+"""Steps at the controllers' ConfigMaps."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tightship_testkit.disasters.registry import Args, step
+from tightship_testkit.disasters.scenario import Scenario
+from tightship_testkit.disasters.world import CONFIG_MAPS, World
+
+
+def _edited(rng: Random, scenario: Scenario) -> Args | None:
+    if not scenario.controllers:
+        return None
+    program = rng.choice(scenario.controllers).program
+    if program == "hpa-scaler":
+        return None
+    flat = program == "node-refiner"
+    key, value = rng.choice(
+        (
+            ("maximum_nodes_in_drain" if flat else "maximumNodesInDrain", rng.choice((1, 2, 3, "50%"))),
+            ("settle_time" if flat else "settleTime", rng.choice(("1s", "6s"))),
+            ("hand_over_timeout" if flat else "handOverTimeout", rng.choice(("10s", "30s"))),
+            ("node_drain_timeout" if flat else "nodeDrainTimeout", rng.choice(("15s", "40s"))),
+            ("steering", rng.choice(("true", "false")) if flat else rng.choice((True, False))),
+            ("minimum_nodes" if flat else "maximumEvictionsInFlight", rng.choice((1, 3))),
+        )
+    )
+    return {"program": program, "key": key, "value": str(value) if flat else value}
+
+
+@step(_edited, weight=2)
+def configure(world: World, *, program: str, key: str, value: object) -> None:
+    """A key of a controller's settings is changed."""
+    team = world.team(program)
+    if team is not None:
+        world.tell(f"{program}: {key} is {value}")
+        world.configure(team, {**team.settings, key: value})
+
+
+def _wrong(rng: Random, scenario: Scenario) -> Args | None:
+    if not scenario.controllers:
+        return None
+    return {"program": rng.choice(scenario.controllers).program, "kind": rng.choice(("garbage", "unknown", "value"))}
+
+
+_FLAT = {"garbage": {"": "{"}, "unknown": {"maximum_nodes_in_drain": "9", "bogus": "1"}, "value": {"time_gap": "soon"}}
+_NESTED = {
+    "garbage": "nodePools: {",
+    "unknown": "nodePools: {'*': {enabled: true}}\nmaximumNodesInDrain: 9\nbogus: 1\n",
+    "value": "nodePools: {'*': {enabled: perhaps}}\n",
+}
+
+
+@step(_wrong)
+def configure_wrongly(world: World, *, program: str, kind: str) -> None:
+    """A ConfigMap gets what can't be read, or says too much; the settings in force stay."""
+    team = world.team(program)
+    if team is None:
+        return
+    world.tell(f"{program}: a configuration with {kind} in it")
+    text = _NESTED[kind]
+    data = (
+        {key or "bogus": value for key, value in _FLAT[kind].items()}
+        if program == "node-refiner"
+        else {"config.yaml": text}
+    )
+    name, namespace = CONFIG_MAPS[program], team.controller.namespace
+    if world.store.find("ConfigMap", name, namespace) is not None:
+        world.store.modify("ConfigMap", name, namespace, lambda each: {**each, "data": data})
+
+
+def _switched(rng: Random, scenario: Scenario) -> Args | None:
+    if not scenario.controllers:
+        return None
+    program = rng.choice(scenario.controllers).program
+    if program == "hpa-scaler":
+        return None
+    return {"program": program, "seconds": rng.choice((30.0, 100.0, 1000.0)), "moment": rng.choice(("", "Evicting"))}
+
+
+@step(_switched, weight=1.5)
+async def switch_off(world: World, *, program: str, seconds: float, moment: str = "") -> None:
+    """A controller is switched off, and perhaps on again."""
+    if moment:
+        await world.in_drain([moment], 100.0)
+    team = world.team(program)
+    if team is None or world.quiet:
+        return
+    before = dict(team.settings)
+    world.tell(f"{program} is switched off")
+    if program == "node-refiner":
+        world.configure(team, {**before, "drainer_enabled": "false"})
+    else:
+        pools = {name: {**each, "enabled": False} for name, each in (before.get("nodePools") or {}).items()}
+        world.configure(team, {**before, "nodePools": pools})
+    await world.pause(seconds)
+    if not world.quiet:
+        world.tell(f"{program} is switched on")
+        world.configure(team, before)
+
+
+def _lost(rng: Random, scenario: Scenario) -> Args | None:
+    if not scenario.controllers:
+        return None
+    return {"program": rng.choice(scenario.controllers).program, "seconds": rng.choice((5.0, 60.0))}
+
+
+@step(_lost, weight=0.5)
+async def delete_configuration(world: World, *, program: str, seconds: float) -> None:
+    """A ConfigMap is deleted, and comes back."""
+    team = world.team(program)
+    if team is None:
+        return
+    name, namespace = CONFIG_MAPS[program], team.controller.namespace
+    if world.store.find("ConfigMap", name, namespace) is not None:
+        world.tell(f"ConfigMap {name} is deleted")
+        world.store.delete("ConfigMap", name, namespace)
+    await world.pause(seconds)
+    world.tell(f"ConfigMap {name} is back")
+    world.configure(team, team.settings)

@@ -1,0 +1,158 @@
+"""The engine of disasters: the same seed is the same run, a story file says all of it, and bad input is told."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tightship_testkit.disasters.command import USAGE, main
+from tightship_testkit.disasters.making import make
+from tightship_testkit.disasters.promises.base import Violation
+from tightship_testkit.disasters.registry import FAULTS, STEPS
+from tightship_testkit.disasters.replay import replay
+from tightship_testkit.disasters.run import Result, run
+from tightship_testkit.disasters.scenario import Scenario, Step, StoryError, decode, encode
+from tightship_testkit.disasters.shrink import NothingBroken, Unfinished, shrink
+
+
+@pytest.mark.parametrize("seed", [4, 17])
+def test_the_same_seed_gives_the_same_bytes(seed: int) -> None:
+    assert run(make(seed)).digest == run(make(seed)).digest
+
+
+def test_a_replay_is_the_same_run_and_tells_of_it() -> None:
+    scenario, told = make(4), io.StringIO()
+    assert replay(scenario, told).digest == run(scenario).digest
+    assert "judged" in told.getvalue()
+    assert "modified Node" in told.getvalue()
+
+
+def test_another_seed_is_another_run() -> None:
+    assert run(make(4)).digest != run(make(17)).digest
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_story_file_says_all_of_a_scenario(seed: int) -> None:
+    scenario = make(seed)
+    assert decode(encode(scenario)) == scenario
+
+
+def test_a_run_from_a_story_file_is_that_of_its_seed() -> None:
+    assert run(decode(encode(make(5)))).digest == run(make(5)).digest
+
+
+def test_all_kinds_of_steps_and_faults_are_drawn() -> None:
+    scenarios = [make(seed) for seed in range(400)]
+    assert {each.kind for scenario in scenarios for each in scenario.steps} == set(STEPS)
+    assert {each.kind for scenario in scenarios for each in scenario.faults} == set(FAULTS)
+
+
+# Bad input.
+
+
+def _story(**changes: Any) -> bytes:
+    return json.dumps({"seed": 1, **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (_story(steps=[{"at": 1, "kind": "meteor"}]), "step 0 is of unknown kind 'meteor'; allowed are "),
+        (_story(faults=[{"at": 1, "until": 2, "kind": "moth"}]), "fault 0 is of unknown kind 'moth'; allowed are "),
+        (_story(steps=[{"at": 1, "kind": "scale", "args": {"workload": "w"}}]), "kind, replicas must be given"),
+        (
+            _story(steps=[{"at": 1, "kind": "scale", "args": {"kind": "D", "workload": "w", "replicas": "two"}}]),
+            "replicas='two' must be of type int",
+        ),
+        (
+            _story(steps=[{"at": 1, "kind": "delete-node", "args": {"pod": "x"}}]),
+            "'pod' is no argument; allowed are node",
+        ),
+        (_story(controllers=[{"program": "node-mover"}]), "controller 'node-mover' is unknown; allowed are "),
+        (_story(format=7), "format 7; allowed is 1"),
+        (b"{", "Input data was truncated"),
+        (_story(bogus=1), "Object contains unknown field `bogus`"),
+    ],
+)
+def test_a_story_file_that_cannot_be_used_is_told(raw: bytes, told: str) -> None:
+    with pytest.raises(StoryError) as error:
+        decode(raw, "night.json")
+    assert told in str(error.value)
+    assert str(error.value).startswith("night.json: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["replay", "--seed", "seven"], "argument --seed: 'seven' is no whole number from 0 to 9007199254740991"),
+        (["replay", "--seed", "-1"], "argument --seed: '-1' is no whole number from 0"),
+        (["soak", "--seeds", "0"], "argument --seeds: '0' is no whole number from 1"),
+        (["soak", "--seeds", "many"], "argument --seeds: 'many' is no whole number from 1"),
+        (["replay", "--file", "absent.json"], "absent.json: No such file or directory"),
+        (["replay"], "one of the arguments --seed --file is required"),
+        (
+            ["shrink", "--seed", "4", "-o", "x.json", "--promise", "world-peace"],
+            "unknown promise 'world-peace'; allowed are ",
+        ),
+        (["shake"], "invalid choice: 'shake'"),
+    ],
+)
+def test_bad_input_is_one_line_and_64(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(arguments)
+    except SystemExit as end:
+        code = int(str(end.code))
+    out, said = capsys.readouterr()
+    assert code == USAGE
+    assert told in said
+    assert said.count("\n") == 1
+    assert out == ""
+
+
+# Shrinking, with a run that is none.
+
+
+def _broken_by(*kinds: str) -> Any:
+    """Return a run in which a promise is broken when steps of all *kinds* are in the story."""
+
+    def play(scenario: Scenario) -> Result:
+        there = {each.kind for each in scenario.steps}
+        found = [Violation("no-crash", "all", 1.0, "it broke")] if there.issuperset(kinds) else []
+        return Result(violations=found, digest="", seconds=1.0, changes=1, faults=0)
+
+    return play
+
+
+def _long() -> Scenario:
+    kinds = ["scale", "kill", "cordon", "freeze", "rollout", "restart"]
+    steps = [Step(at=20.0 + number, kind=kind) for number, kind in enumerate(kinds * 3)]
+    return msgspec.structs.replace(make(4), steps=steps)
+
+
+def test_a_story_shrinks_to_what_breaks_the_promise() -> None:
+    short = shrink(_long(), "no-crash", play=_broken_by("kill", "rollout"))
+    assert sorted(each.kind for each in short.steps) == ["kill", "rollout"]
+    assert (short.faults, short.nodes, short.workloads, short.controllers) == ([], [], [], [])
+    assert short.story < _long().story
+
+
+def test_what_breaks_nothing_cannot_be_shrunk() -> None:
+    with pytest.raises(NothingBroken, match="seed 4: no-crash is not broken"):
+        shrink(make(4), "no-crash", play=_broken_by("meteor"))
+
+
+def test_a_shrink_that_cannot_finish_says_so_and_keeps_the_shortest_story() -> None:
+    with pytest.raises(Unfinished, match="seed 4: not shrunk to the end within 5 tries") as error:
+        shrink(_long(), "no-crash", tries=5, play=_broken_by("kill"))
+    assert len(encode(error.value.scenario)) < len(encode(_long()))
+
+
+def test_what_is_not_shrunk_to_the_end_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shrink", "--seed", "4", "--promise", "no-crash", "-o", str(tmp_path / "s.json")]) == USAGE
+    assert capsys.readouterr().err == "seed 4: no-crash is not broken; there is nothing to shrink\n"
