@@ -24,11 +24,13 @@ class Host(Struct, frozen=True, kw_only=True):
     """The machine as one controller sees it.
 
     *wall* returns seconds since 1970. *connector* makes what an HTTP client opens its connections with; ``None`` leaves
-    that to the client, which then uses sockets.
+    that to the client, which then uses sockets. *own_process* is whether the controller is alone in its process, whose
+    CPU time and memory are then its own.
     """
 
     wall: Callable[[], float] = time.time
     connector: Callable[[], aiohttp.BaseConnector] | None = None
+    own_process: bool = True
 
 
 _SYSTEM = Host()
@@ -53,9 +55,14 @@ def wall() -> float:
     return HOST.get().wall()
 
 
+def random_bits(count: int) -> int:
+    """Return so many random bits: enough for a name that no other process picks, not for a secret."""
+    return random.getrandbits(count)
+
+
 def token(digits: int) -> str:
     """Return so many random hexadecimal digits: a name that no other process picks, not a secret."""
-    return f"{random.getrandbits(4 * digits):0{digits}x}"
+    return f"{random_bits(4 * digits):0{digits}x}"
 
 
-__all__ = ["HOST", "Host", "monotonic", "token", "wall"]
+__all__ = ["HOST", "Host", "monotonic", "random_bits", "token", "wall"]

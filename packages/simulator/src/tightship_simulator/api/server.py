@@ -6,6 +6,7 @@ Who asks is not looked at: everybody may do everything. What RBAC withholds is t
 from __future__ import annotations
 
 from collections import deque
+from email.utils import format_datetime
 from typing import Any
 
 import msgspec
@@ -69,6 +70,11 @@ class ApiServer:
         self.requests: deque[Asked] = deque(maxlen=_REMEMBERED)
         self.app = web.Application(client_max_size=_LARGEST_BODY)
         self.app.router.add_route("*", "/{path:.*}", self._handle)
+        self.app.on_response_prepare.append(self._date)
+
+    async def _date(self, _: web.Request, response: web.StreamResponse) -> None:
+        """Date the answer by the cluster's clock; aiohttp goes by the machine's."""
+        response.headers["Date"] = format_datetime(self._store.now(), usegmt=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 from enum import Enum
 
 from aiohttp import web
@@ -62,13 +63,17 @@ def parse(text: str) -> Query:
 
 
 class Prometheus:
-    """Answers from *rates* (per second, asked by ``rate``) and *gauges*, by name; *outage* may be set at any time."""
+    """Answers from *rates* (per second, asked by ``rate``) and *gauges*, by name; *outage* may be set at any time.
+
+    *clock* gives the seconds since 1970 that samples and answers bear.
+    """
 
     def __init__(self, rates: Mapping[str, Series] = {}, gauges: Mapping[str, Series] = {}) -> None:
         self._rates = rates
         self._gauges = gauges
         self.outage = Outage.NONE
         self.url = ""
+        self.clock: Callable[[], float] = time.time
 
     def result(self, text: str) -> list[dict[str, object]]:
         """Return the vector that *text* evaluates to. Raises :class:`QueryError`."""
@@ -82,7 +87,11 @@ class Prometheus:
         if value is None:
             return []
         metric = {} if query.summed else {"__name__": query.name, **query.labels}
-        return [{"metric": metric, "value": [time.time(), f"{value:.6g}"]}]
+        return [{"metric": metric, "value": [self.clock(), f"{value:.6g}"]}]
+
+    async def date(self, _: web.Request, response: web.StreamResponse) -> None:
+        """Date an answer."""
+        response.headers["Date"] = formatdate(self.clock(), usegmt=True)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer ``/api/v1/query``."""
@@ -105,6 +114,7 @@ async def serving(prometheus: Prometheus) -> AsyncIterator[Prometheus]:
     """Serve *prometheus* on loopback, on a port of its own that is in its ``url``."""
     app = web.Application()
     app.router.add_route("*", "/api/v1/query", prometheus.answer)
+    app.on_response_prepare.append(prometheus.date)
     runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
     await runner.setup()
     try:
