@@ -67,10 +67,6 @@ test-fast: install ## Only the tests that need nothing of make controlplane: thr
 test-slow: install ## What make test-fast leaves out, but for the charts' own tests (needs make controlplane).
 	@$(PYTEST) packages e2e/tests -m "not ($(FAST))" $(ARGS)
 
-.PHONY: soak
-soak: install ## Disasters by seed, on virtual time (SEEDS=10000 FIRST=0).
-	@$(BIN)/python -m tightship_testkit.disasters soak --seeds $(SEEDS) --first $(FIRST) $(ARGS)
-
 SEEDS ?= 10000
 PROCESSES ?= 2
 
