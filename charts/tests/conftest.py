@@ -9,20 +9,11 @@ from rendering import EVERYTHING, Feature, Render, Rendered
 
 from tightship_charts.matrix import APIS, Values, everything, features
 from tightship_charts.places import CHARTS
-from tightship_e2e import binaries
-from tightship_e2e.helm import Helm
-from tightship_e2e.plugin import require_programs
+from tightship_e2e.renderings import Renderings
 
 
 @pytest.fixture(scope="session")
-def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """Helm, with caches of its own."""
-    require_programs("helm")
-    return Helm(binaries.find("helm")["helm"], tmp_path_factory.mktemp("helm"))
-
-
-@pytest.fixture(scope="session")
-def render(helm: Helm) -> Render:
+def render(renderings: Renderings) -> Render:
     """Render a chart with values."""
 
     def rendered(
@@ -33,14 +24,14 @@ def render(helm: Helm) -> Render:
         namespace: str = "ns",
         apis: Sequence[str] = (),
     ) -> Rendered:
-        return Rendered(helm.template(CHARTS / chart, values, release=release, namespace=namespace, apis=apis))
+        return Rendered(renderings(CHARTS / chart, values, release=release, namespace=namespace, apis=apis))
 
     return rendered
 
 
 @pytest.fixture(scope="session")
 def feature(render: Render) -> Feature:
-    """What a chart renders with the values of one feature, or with ``everything``; each is rendered once."""
+    """What a chart renders with the values of one feature, or with ``everything``; each is read once."""
     known: dict[tuple[str, str], Rendered] = {}
 
     def rendered(chart: str, name: str) -> Rendered:

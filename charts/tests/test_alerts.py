@@ -186,6 +186,7 @@ def expected(rule: Json, case: Case) -> Json:
     }
 
 
+@pytest.mark.takes(3)
 @each_chart
 def test_every_alert_fires_when_it_should_and_at_no_other_time(
     render: Render, promtool: Path, tmp_path: Path, chart: str

@@ -11,7 +11,7 @@ from rendering import Feature, Json, Render, each_case, each_chart
 
 from tightship_charts.matrix import APIS, LONGEST_RELEASE, Values, everything
 from tightship_charts.places import CHARTS, CONTROLLERS, UMBRELLA
-from tightship_charts.values import documented
+from tightship_charts.values import documented, own_keys
 from tightship_e2e.helm import Helm, HelmError
 
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -110,11 +110,29 @@ def test_a_chart_that_is_refused_says_which_values_are_wrong(render: Render) -> 
         render("node-compactor", {"config": {"nodePools": {"x": {"enabled": "yes"}}}})
 
 
+HOSTILE: Values = {
+    "log": {"level": "info\n- name: EVIL"},
+    "interval": "1s; rm",
+    "annotationPrefix": "a b",
+    "dryRun": "no",
+    "replicaCount": "2",
+    "nonsense": True,
+}
+
+
+@pytest.mark.parametrize("key", HOSTILE)
+def test_a_hostile_value_is_refused_by_its_name(render: Render, key: str) -> None:
+    with pytest.raises(HelmError, match=rf"'/{key}|'{key}'"):
+        render("hpa-scaler", {key: HOSTILE[key]})
+
+
+@pytest.mark.takes(10)
 @each_chart
 def test_a_default_that_is_taken_away_is_missed_by_its_name_or_by_nothing(render: Render, chart: str) -> None:
     """As by ``--set image=null``, and by a heading in a file of values with nothing under it."""
     for value in documented(chart):
-        if value.default is None:
+        # What charts share is the same text and the same templates in all of them: see test_values_matter.py.
+        if value.default is None or not (chart == CONTROLLERS[0] or value.path[0] in own_keys(chart)):
             continue
         taken: object = None
         for key in reversed(value.path):

@@ -109,6 +109,7 @@ def with_at(values: Values, path: tuple[str, ...], value: object) -> Values:
     return changed
 
 
+@pytest.mark.takes(8)
 @pytest.mark.parametrize("chart", [*CONTROLLERS, UMBRELLA])
 def test_no_value_is_without_effect(render: Render, chart: str) -> None:
     base = everything(chart)

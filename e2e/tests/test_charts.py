@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -16,10 +15,13 @@ from tightship_charts.places import CHARTS, INSTALLABLE
 from tightship_e2e import ControlPlane, binaries
 from tightship_e2e.helm import Helm, HelmError, run
 from tightship_e2e.plugin import require_programs
+from tightship_e2e.renderings import Renderings
 from tightship_testkit.client import ApiError, Client, Json
 
-NAMESPACES = ("charts", "elsewhere", "monitoring", "claims")
+NAMESPACES = ("charts", "ns", "elsewhere", "monitoring", "claims")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+pytestmark = [pytest.mark.xdist_group("charts"), pytest.mark.takes(6)]
+
 SECURE = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
 
 
@@ -49,8 +51,9 @@ def foreign(api: str) -> Json:
 class Cluster:
     """A plane that has the namespaces and kinds that the charts may want, and the programs that speak to it."""
 
-    def __init__(self, plane: ControlPlane, home: Path) -> None:
+    def __init__(self, plane: ControlPlane, home: Path, renderings: Renderings) -> None:
         self.plane = plane
+        self._renderings = renderings
         found = binaries.find("helm", "kubectl")
         self.helm = Helm(found["helm"], home, plane.kubeconfig)
         self._kubectl = str(found["kubectl"])
@@ -59,15 +62,10 @@ class Cluster:
     def rendered(self, chart: str) -> dict[str, list[Json]]:
         """Return what a chart makes with each of its values, its tests among it; each is rendered once."""
         if chart not in self._known:
-            tried = matrix(chart)
-
-            def render(case: tuple[str, Values]) -> list[Json]:
-                release, values = case
-                where = {"release": release, "namespace": "charts"}
-                return self.helm.template(CHARTS / chart, values, **where, apis=APIS, tests=True)
-
-            with ThreadPoolExecutor(2) as pool:
-                self._known[chart] = dict(zip(tried, pool.map(render, tried.values()), strict=True))
+            self._known[chart] = {
+                name: self._renderings(CHARTS / chart, values, release=release, apis=APIS, tests=True)
+                for name, (release, values) in matrix(chart).items()
+            }
         return self._known[chart]
 
     def kubectl(self, *arguments: str, given: str = "") -> str:
@@ -101,10 +99,12 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(
+    control_plane: ControlPlane, renderings: Renderings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
     """The session's plane, ready for charts."""
     require_programs("helm", "kubectl")
-    made = Cluster(control_plane, tmp_path_factory.mktemp("helm"))
+    made = Cluster(control_plane, tmp_path_factory.mktemp("helm"), renderings)
     control_plane.run(made.prepare)
     yield made
     control_plane.run(made.forget)

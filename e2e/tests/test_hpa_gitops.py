@@ -479,25 +479,6 @@ def test_who_applies_every_second_is_named_and_left_alone_after_three_times(with
     with_git(work)
 
 
-def test_when_nobody_fights_any_more_the_floor_comes_back(with_git: Run) -> None:
-    async def work(on: Shop, git: Git) -> None:
-        await on.configured(contestPause=4)
-        await git.applied(*CLIENT)
-        replica = on.start()
-        while not said(on, "held"):
-            await on.until_bounds("web", 7, 20)
-            await git.applied(*CLIENT)
-            await on.cycles(replica, 1)
-        git.minimum = None
-        await git.applied(*CLIENT)
-        await on.until_bounds("web", 7, 20)
-        await on.cycles(replica, 6)
-        assert await on.bounds("web") == (7, 20)
-        assert not await git.differs(*CLIENT)
-
-    with_git(work)
-
-
 # The way out.
 
 
@@ -527,24 +508,6 @@ def test_opting_out_in_git_gives_the_floor_back(
         git.minimum = 5
         await owned_until_forced(on, git, flags, MIN)
         assert await on.bounds("web") == (5, 6)
-
-    with_git(work)
-
-
-def test_what_the_user_set_meanwhile_stays_when_opting_out(with_git: Run) -> None:
-    async def work(on: Shop, git: Git) -> None:
-        git.minimum = None
-        await git.applied(*SERVER)
-        replica = on.start()
-        await on.until_bounds("web", 7, 20)
-        git.notes[f"{PREFIX}-paused"] = "true"
-        await git.applied(*SERVER)
-        await on.edit("web", minReplicas=4)
-        await on.cycles(replica)
-        assert await on.bounds("web") == (4, 20)
-        git.notes = {}
-        await git.applied(*SERVER)
-        await given_back(on, 4)
 
     with_git(work)
 

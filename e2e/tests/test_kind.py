@@ -169,6 +169,7 @@ def provider(fakes: Fakes, home: Path) -> KindProvider:
     return KindProvider(cluster, api, home, IMAGES, Pools(api, []), machines=machines, head="tightship-control-plane")
 
 
+@pytest.mark.controlplane
 async def test_an_outage_is_a_wall_in_front_of_the_controllers_that_goes_again(fakes: Fakes, tmp_path: Path) -> None:
     on = provider(fakes, tmp_path)
     rule = ["FORWARD", "--source", "10.244.1.2", "--protocol", "tcp", "--destination-port", "6443"]
@@ -182,6 +183,7 @@ async def test_an_outage_is_a_wall_in_front_of_the_controllers_that_goes_again(f
     assert fakes.calls[1:] == [[*wall, "--delete", *rule]]
 
 
+@pytest.mark.controlplane
 async def test_the_audit_log_is_read_from_where_the_last_whole_line_ended(fakes: Fakes, tmp_path: Path) -> None:
     on = provider(fakes, tmp_path)
     line = json.dumps({"verb": "get", "requestURI": "/ü"}, ensure_ascii=False) + "\n"
@@ -329,6 +331,7 @@ def test_the_cluster_has_the_nodes_and_the_audit_log_that_scenarios_need() -> No
     assert {str(Path(server["extraArgs"][each]).parent) for each in ("audit-policy-file", "audit-log-path")} == mounted
 
 
+@pytest.mark.controlplane
 def test_kind_itself_takes_the_configuration(tmp_path: Path) -> None:
     """It comes as far as the containers, which there is no engine for."""
     require_programs("kind")

@@ -12,10 +12,10 @@ import pytest
 from rights import documented, grant, granted, used
 
 from tightship_e2e import ControlPlane
-from tightship_e2e.autoscaler import off_peak
 from tightship_e2e.load import load
 from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import Client, wait_for
+from tightship_testkit.off_peak import off_peak
 from tightship_testkit.replica import COMPACTOR, LEASES, QUICK, QUICK_REFINER, REFINER, Program, Settings, configure
 
 DEADLINE = 120.0

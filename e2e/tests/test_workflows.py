@@ -59,21 +59,35 @@ def test_every_target_is_built_and_published(job: str) -> None:
 
 def test_a_release_waits_for_every_test() -> None:
     release = jobs("release.yml")
-    assert set(release["images"]["needs"]) == {"version", "ci", "charts", "e2e"}
+    assert set(release["images"]["needs"]) == {"version", "ci", "charts", "e2e", "long"}
     assert "images" in release["publish-charts"]["needs"]
 
 
 def test_every_test_is_run_by_some_job_and_by_one() -> None:
-    """A folder among the ``ARGS`` of ``make test`` would be added to all that it runs."""
-    found = {job: [each for each in scripts("ci.yml", job) if "test" in each] for job in ("unit", "controlplane")}
-    assert found == {
-        "unit": ["make test-fast"],
-        "controlplane": [
-            ".venv/bin/pytest packages -n 3 --dist loadfile -m controlplane",
-            ".venv/bin/pytest e2e/tests",
-        ],
-    }
+    found = {job: scripts("ci.yml", job)[-1] for job in ("unit", "controlplane")}
+    assert found == {"unit": "make test-fast", "controlplane": "make test-slow"}
     assert scripts("charts.yml", "tests")[-1] == "make charts-test"
+    makefile = (ROOT / "Makefile").read_text()
+    run = re.findall(r"^\t@\$\(PYTEST\) (\S+(?: \S+)*?)(?: -m \"(.*)\")? \$\(ARGS\)$", makefile, flags=re.MULTILINE)
+    assert [each for each in run if "scheduler_agreement" not in each[0]] == [
+        ("packages charts/tests e2e/tests", ""),
+        ("packages charts/tests e2e/tests", "$(FAST)"),
+        ("packages e2e/tests", "not ($(FAST))"),
+        ("charts/tests", ""),
+    ]
+
+
+def test_a_change_lands_after_the_checks_all_tests_and_a_slice_of_the_disasters() -> None:
+    lines = [each for each in (ROOT / ".ci/run").read_text().splitlines() if each.startswith("make ")]
+    assert lines[:-1] == ["make check", "make lint-workflows", "make test"]
+    assert re.fullmatch(r"make soak SEEDS=\d+ FIRST=\$\(\(16#\$first \* \d+\)\)", lines[-1])
+
+
+def test_what_make_test_has_a_sample_of_is_tried_at_length_each_night_and_before_a_release() -> None:
+    words = {job: [each.split()[:2] for each in scripts("long.yml", job)] for job in jobs("long.yml")}
+    assert words == {"agreement": [["make", "agreement"]] * 2, "disasters": [["make", "soak"]]}
+    # Those of make test, and as many as it once had.
+    assert "CLUSTERS=200 FIRST_SEED=0" in scripts("long.yml", "agreement")[0]
 
 
 def test_kind_and_the_charts_are_tried_on_the_same_versions_of_kubernetes() -> None:
@@ -166,6 +180,8 @@ def run(script: str, folder: Path, **env: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.controlplane
+@pytest.mark.takes(8)
 @pytest.mark.parametrize("kubernetes", jobs("charts.yml")["charts"]["strategy"]["matrix"]["kubernetes"])
 def test_what_lints_and_renders_the_charts_passes(kubernetes: str, tmp_path: Path) -> None:
     require_programs("helm")
@@ -173,6 +189,8 @@ def test_what_lints_and_renders_the_charts_passes(kubernetes: str, tmp_path: Pat
     run(script, tmp_path, KUBERNETES=kubernetes)
 
 
+@pytest.mark.controlplane
+@pytest.mark.takes(6)
 def test_a_chart_is_published_with_each_of_its_files_once_and_signed(tmp_path: Path) -> None:
     require_programs("helm")
     script = scripts("release.yml", "publish-charts")[-1]

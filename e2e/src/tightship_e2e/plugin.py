@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tightship_e2e import binaries, options
 from tightship_e2e.components import COMPONENTS
 from tightship_e2e.draining import TALLY
+from tightship_e2e.exporter import Exporter, growing
+from tightship_e2e.helm import Helm
 from tightship_e2e.plane import ControlPlane
+from tightship_e2e.prometheus import SLOW, Prometheus
 from tightship_e2e.real_cluster import RealCluster
+from tightship_e2e.renderings import Renderings
 from tightship_e2e.reset import reset
+
+PLANES = frozenset({"control_plane", "somebodys", "in_town"})
+"""Fixtures that start a control plane."""
+PROGRAMS = frozenset({*PLANES, "built_program", "helm", "promtool"})
+"""Fixtures without which a test is skipped where nothing is built."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a run choose its random clusters, and the cluster for whole releases."""
-    clusters = int(os.environ.get("TIGHTSHIP_CLUSTERS", "200"))
+    clusters = int(os.environ.get("TIGHTSHIP_CLUSTERS", "24"))
     first = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))
     parser.addoption("--clusters", type=int, default=clusters, help="random clusters to try on the scheduler")
     parser.addoption("--first-seed", type=int, default=first, help="seed of the first random cluster")
@@ -38,8 +49,15 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("\n".join(found))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is for other providers."""
+    """Mark what needs a control plane, and leave out what is for other providers."""
+    for each in items:
+        asked = frozenset(getattr(each, "fixturenames", ()))
+        if asked & PROGRAMS:
+            each.add_marker("controlplane")
+        if asked & PLANES:
+            each.add_marker("waits")
     options.deselect(config, items)
 
 
@@ -76,6 +94,20 @@ def control_plane() -> Iterator[ControlPlane]:
         yield plane
 
 
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm, with caches of its own, and no cluster."""
+    require_programs("helm")
+    return Helm(binaries.find("helm")["helm"], tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def renderings(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Renderings:
+    """What charts render: once for all workers of this run."""
+    own = tmp_path_factory.getbasetemp()
+    return Renderings(helm, (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "renderings")
+
+
 @pytest.fixture
 def empty_plane(control_plane: ControlPlane) -> ControlPlane:
     """The session's control plane, emptied before the test."""
@@ -100,4 +132,35 @@ def built_program() -> Callable[[str], Path]:
     return find
 
 
-__all__ = ["control_plane", "empty_plane", "require_binaries", "require_programs"]
+class Scraped(NamedTuple):
+    """A real Prometheus and the exporter that it scrapes; *slow* is a query that takes it seconds."""
+
+    exporter: Exporter
+    server: Prometheus
+    slow: str
+    growing: Callable[[float], Callable[[], float]]
+
+
+@pytest.fixture(scope="session")
+def real_prometheus() -> Callable[..., AbstractContextManager[Scraped]]:
+    """What starts a Prometheus with an exporter, for tests of packages that know only what it answers."""
+    require_programs("prometheus")
+
+    @contextmanager
+    def start(interval: float, flags: Sequence[str] = ()) -> Iterator[Scraped]:
+        with Exporter() as exporter, Prometheus(exporter.target, interval=interval, flags=flags) as server:
+            yield Scraped(exporter, server, SLOW, growing)
+
+    return start
+
+
+__all__ = [
+    "Scraped",
+    "control_plane",
+    "empty_plane",
+    "helm",
+    "real_prometheus",
+    "renderings",
+    "require_binaries",
+    "require_programs",
+]

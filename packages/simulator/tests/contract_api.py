@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tightship.kube.connection import Connection, connect
+from tightship_simulator.api.errors import Refused
+from tightship_simulator.api.objects import timestamp
 from tightship_simulator.api.store import Store
+from tightship_simulator.life.horizontal import HorizontalAutoscaler
+from tightship_simulator.life.living import apply
 from tightship_simulator.serve import EmbeddedCluster
 from tightship_testkit.client import RESOURCES, Client, wait_for
 
@@ -21,6 +25,8 @@ DEADLINE = 60.0
 EXIT_AFTER = "e2e.tightship.dev/exit-after"
 PHASE = "e2e.tightship.dev/phase"
 SUFFIX = 8
+SYNC = 0.2
+"""Seconds between two looks of the HPA controller; a second on the real one."""
 HISTORY = 200
 """Changes that the embedded cluster remembers here: few enough for a test to outrun."""
 
@@ -173,7 +179,10 @@ def observed(budget: Json) -> bool:
 @asynccontextmanager
 async def embedded(tmp_path: Path) -> AsyncIterator[Api]:
     async with EmbeddedCluster(Store(history=HISTORY)) as cluster:
-        kubelet = asyncio.create_task(run_kubelets(cluster.store, replicate=True))
+        tasks = [
+            asyncio.create_task(run_kubelets(cluster.store, replicate=True)),
+            asyncio.create_task(run_autoscaler(cluster.store)),
+        ]
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
 
         @contextmanager
@@ -202,9 +211,11 @@ async def embedded(tmp_path: Path) -> AsyncIterator[Api]:
                 await client.create({"kind": "Namespace", "metadata": {"name": api.namespace}})
                 yield api
         finally:
-            kubelet.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await kubelet
+            for each in tasks:
+                each.cancel()
+            for each in tasks:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await each
 
 
 @asynccontextmanager
@@ -246,6 +257,16 @@ async def run_kubelets(store: Store, *, replicate: bool = False) -> None:
         for owner in store.list("ReplicaSet") if replicate else ():
             _replicate(store, owner)
         await store.wait(known)
+
+
+async def run_autoscaler(store: Store) -> None:
+    """Do what the HPA controller of the real one does, to which nobody serves metrics either."""
+    autoscaler, loop = HorizontalAutoscaler(lambda *_: None), asyncio.get_running_loop()
+    while True:
+        for change in autoscaler.step(store.list, loop.time(), timestamp(store.now())):
+            with contextlib.suppress(Refused):
+                apply(store, change)
+        await asyncio.sleep(SYNC)
 
 
 def _attend(store: Store, pod: Json) -> None:

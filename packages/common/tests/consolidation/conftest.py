@@ -1,4 +1,4 @@
-"""Processes of the toy against an API server in memory, on the small cluster of the drains' tests."""
+"""Processes of the toy on an embedded cluster: the small one of the drains' tests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from drain.conftest import impatient, small_cluster  # noqa: F401 - a fixture
-from drain.fake_api import serving
+from drain.conftest import small_cluster
 
-from tightship.runtime import campaign
-from tightship.runtime import serving as frames
 from tightship.settings.process import load_process
-from tightship_testkit.ports import free_ports
+from tightship_testkit.simulated import simulated
 
 from .toy import Cluster, Process, ToyRun
 
@@ -22,29 +19,21 @@ Start = Callable[..., Process]
 
 
 @pytest_asyncio.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    async with serving(small_cluster()) as api:
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with simulated(tmp_path, *small_cluster()) as api:
         yield Cluster(api)
 
 
-@pytest_asyncio.fixture
-async def start(
-    cluster: Cluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    impatient: None,  # noqa: F811
-) -> AsyncIterator[Start]:
+@pytest.fixture
+def start(cluster: Cluster, tmp_path: Path) -> Start:
     """Start a process; flags of ``run`` by field."""
-    monkeypatch.setattr(frames, "LEAST_PAUSE", 0.002)
-    monkeypatch.setattr(campaign, "LOOK", 0.01)
     made: list[Process] = []
 
     def begin(**flags: Any) -> Process:
-        port = free_ports("http")["http"]
-        given = {"kubeconfig": cluster.api.kubeconfig(tmp_path), "namespace": "default", "ports": [port], **flags}
-        made.append(Process(load_process(ToyRun, {}, given, namespace_file=tmp_path / "none")))
+        name = f"toy-{len(made)}"
+        given = {"kubeconfig": cluster.api.kubeconfig(), "namespace": "default", **flags}
+        run = load_process(ToyRun, {"POD_NAME": name}, given, namespace_file=tmp_path / "none")
+        made.append(Process(cluster.api, name, run))
         return made[-1]
 
-    yield begin
-    for each in made:
-        await each.killed()
+    return begin

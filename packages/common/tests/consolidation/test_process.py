@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
-from drain.fake_api import EVENTS, budget_refusal
 
 from tightship.cluster import ClusterState
 from tightship.drain.history import DrainHistory
 from tightship.drain_record import Finished, Phase
+from tightship_simulator.virtual.process import PROCESS
+from tightship_testkit.simulated import BUDGET, until
 
 from .conftest import Start
-from .toy import NAME, Cluster, until
+from .toy import NAME, Cluster
+
+pytestmark = pytest.mark.virtual_time
 
 
 async def test_a_stop_parks_drains_and_takes_soft_taints_off_before_the_lease_is_given_up(
     cluster: Cluster, start: Start
 ) -> None:
-    cluster.api.refuse = lambda _: budget_refusal()
+    cluster.api.refuse = BUDGET
     cluster.configure(goes="n1 n2")
     process = start()
     await until(lambda: cluster.phase() is Phase.EVICTING and cluster.soft() == ["n2"])
@@ -27,7 +31,7 @@ async def test_a_stop_parks_drains_and_takes_soft_taints_off_before_the_lease_is
     assert cluster.phase() is Phase.EVICTING, "for the next leader"
     assert cluster.soft() == []
     assert cluster.holder == ""
-    assert cluster.api.did[-1].path.endswith("/leases/toy")
+    assert cluster.writes()[-1].endswith("/leases/toy")
     assert not process.runtime.crashed
 
 
@@ -39,16 +43,16 @@ async def test_a_stop_gives_a_node_back_that_was_only_claimed(cluster: Cluster, 
     assert cluster.phase() is Phase.BACKOFF
     assert not (cluster.api.node() or {})["spec"].get("unschedulable")
     assert cluster.claimed() == "[]"
-    assert cluster.api.did[-1].path.endswith("/leases/toy")
+    assert cluster.writes()[-1].endswith("/leases/toy")
 
 
 async def test_the_next_process_goes_on_with_what_was_parked(cluster: Cluster, start: Start) -> None:
-    cluster.api.refuse = lambda _: budget_refusal()
+    cluster.api.refuse = BUDGET
     cluster.configure(goes="n1")
     first = start()
     await until(lambda: cluster.phase() is Phase.EVICTING)
     await first.ended()
-    cluster.api.refuse = lambda _: None
+    cluster.api.refuse = None
     start()
     await until(lambda: cluster.api.node() is None)
     await until(lambda: cluster.claimed() == "[]")
@@ -58,13 +62,17 @@ async def test_the_next_process_goes_on_with_what_was_parked(cluster: Cluster, s
 async def test_a_cache_that_crashes_ends_the_process_at_once_with_an_error(
     cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, draining: bool
 ) -> None:
-    cluster.api.refuse = lambda _: budget_refusal()
+    cluster.api.refuse = BUDGET
     cluster.configure(goes="n1", held="" if draining else "n1")
     process = start(interval=3600)
     await until(lambda: cluster.phase() is Phase.EVICTING if draining else cluster.soft() == ["n1"])
 
-    def defect(*_: object) -> None:
-        raise ZeroDivisionError("defect")
+    upsert = ClusterState.upsert
+
+    def defect(*arguments: Any) -> None:
+        if PROCESS.get() is process.process:
+            raise ZeroDivisionError("defect")
+        upsert(*arguments)  # of the scheduler
 
     monkeypatch.setattr(ClusterState, "upsert", defect)
     cluster.api.edit_node("n2", lambda raw: raw["metadata"].update(labels={"changed": "yes"}))
@@ -103,8 +111,8 @@ async def test_everything_is_told_under_the_controllers_name(
     cluster.configure(goes="n1")
     process = start()
     await until(lambda: cluster.api.node() is None and cluster.claimed() == "[]")
-    await until(lambda: cluster.api.objects[EVENTS])
-    assert {each["reportingController"] for each in cluster.api.objects[EVENTS].values()} == {f"tightship.dev/{NAME}"}
+    await until(cluster.api.events)
+    assert {each["reportingController"] for each in cluster.api.events()} == {f"tightship.dev/{NAME}"}
     assert process.value("tightship_build_info", controller=NAME, version="0.7") == 1
     assert process.value("tightship_drains_total", ending="handed_over", reason="") == 1
     assert process.value("tightship_claims_total", result="claimed") == 1

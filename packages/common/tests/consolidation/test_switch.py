@@ -6,24 +6,26 @@ import json
 
 import pytest
 from drain.conftest import OTHERS
-from drain.fake_api import EVENTS, LEASES, NODES, Json, budget_refusal
 
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship_testkit.builders import autoscaler
+from tightship_testkit.simulated import BUDGET, until
 
 from .conftest import Start
-from .toy import NAME, Cluster, until
+from .toy import NAME, Cluster, Json
+
+pytestmark = pytest.mark.virtual_time
 
 SOFT = {"key": "tightship.dev/candidate", "value": NAME, "effect": "PreferNoSchedule"}
 
 
 def refused(cluster: Cluster) -> None:
     """No pod may be evicted: a drain goes on until that changes."""
-    cluster.api.refuse = lambda _: budget_refusal()
+    cluster.api.refuse = BUDGET
 
 
 def allowed(cluster: Cluster) -> None:
-    cluster.api.refuse = lambda _: None
+    cluster.api.refuse = None
 
 
 def left_behind(cluster: Cluster, phase: Phase, controller: str = NAME) -> None:
@@ -45,7 +47,7 @@ async def test_switched_on_it_notes_steers_claims_and_drains(cluster: Cluster, s
     await until(lambda: cluster.phase() is Phase.EVICTING)
     await until(lambda: cluster.noted() == ["n2"])
     await until(lambda: cluster.soft() == ["n2"])
-    assert cluster.holder == process.run.identity
+    assert cluster.holder == process.settings.identity
     assert cluster.phase("n2") is None, "one node of the cluster at a time"
     allowed(cluster)
     cluster.api.edit_node("n2", lambda raw: raw["spec"].update(unschedulable=True))
@@ -93,7 +95,7 @@ async def test_switched_off_it_takes_its_soft_taints_off_and_gives_the_lease_up(
 async def test_a_soft_taint_that_the_cache_has_not_seen_yet_is_taken_off_too(cluster: Cluster, start: Start) -> None:
     process = start()
     await process.passes()
-    cluster.api.frozen.add(NODES)
+    cluster.api.freeze("Node")
     cluster.configure(goes="n1", held="n1")
     await until(lambda: cluster.soft() == ["n1"])
     cluster.configure(on=False, goes="n1", held="n1")
@@ -110,15 +112,14 @@ async def test_switched_off_a_drain_under_way_is_handed_over_before_the_lease_is
     await until(lambda: cluster.phase() is Phase.EVICTING)
     cluster.configure(on=False, goes="n1 n2")
     await process.passes(5)
-    assert cluster.holder == process.run.identity
+    assert cluster.holder == process.settings.identity
     assert cluster.phase() is Phase.EVICTING
     allowed(cluster)
     await until(lambda: cluster.api.node("n1") is None)
     await until(lambda: cluster.holder == "")
     assert cluster.claimed() == "[]"
     assert cluster.phase("n2") is None
-    last = [each.path for each in cluster.api.did if each.verb != "GET"][-1]
-    assert last.endswith("/leases/toy")
+    assert cluster.writes()[-1].endswith("/leases/toy")
 
 
 async def test_switched_off_a_drain_that_fails_is_restored_before_the_lease_is_given_up(
@@ -166,8 +167,7 @@ async def test_off_what_others_have_left_is_none_of_its_business(
         case "a claim":
             claim = {"node": "n1", "op": "x", "controller": "node-sibling", "holder": "h", "since": long_ago}
             notes = {"tightship.dev/claims": json.dumps([claim])}
-            meta = {"name": "tightship-claims", "namespace": "default", "annotations": notes, "uid": "u"}
-            cluster.api.put(LEASES, {"metadata": meta, "spec": {}})
+            cluster.api.add(ledger(notes))
     cluster.configure(on=False)
     process = start(leader_elect=elects)
     await process.passes(5)
@@ -181,13 +181,12 @@ async def test_off_what_others_have_left_is_none_of_its_business(
 async def test_off_a_standby_ends_what_the_leader_that_was_killed_had_begun(cluster: Cluster, start: Start) -> None:
     refused(cluster)
     cluster.configure(goes="n1")
-    quick = {"lease_duration": 0.5, "lease_renew_deadline": 0.3}
-    first = start(**quick)
+    first = start()
     await until(lambda: cluster.phase() is Phase.EVICTING)
     cluster.configure(on=False, goes="n1")
-    second = start(**quick)
+    second = start()
     await second.passes()
-    await first.killed()
+    first.killed()
     allowed(cluster)
     await until(lambda: cluster.api.node("n1") is None)
     await until(lambda: cluster.holder == "")
@@ -208,22 +207,18 @@ async def test_a_single_replica_without_election_follows_the_switch(cluster: Clu
     await until(lambda: cluster.claimed() == "[]")
 
 
-async def test_a_ledger_that_may_not_be_read_is_no_trouble_while_off(
-    cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_ledger_that_may_not_be_read_is_no_trouble_while_off(cluster: Cluster, start: Start) -> None:
     cluster.configure(on=False, goes="n1")
     process = start()
     await process.passes()
-    monkeypatch.setitem(cluster.api.objects[LEASES], "default/tightship-claims", unreadable_ledger())
+    cluster.api.add(ledger({"tightship.dev/claims": "no list"}))
     await process.passes()
     assert process.value("tightship_loop_failures_total") == 0
 
 
-def unreadable_ledger() -> Json:
-    notes = {"tightship.dev/claims": "no list"}
-    return {
-        "metadata": {"name": "tightship-claims", "namespace": "default", "resourceVersion": "1", "annotations": notes}
-    }
+def ledger(notes: Json) -> Json:
+    meta = {"name": "tightship-claims", "namespace": "default", "annotations": notes}
+    return {"kind": "Lease", "metadata": meta, "spec": {}}
 
 
 async def test_a_dry_run_writes_nothing_whatever_it_finds(cluster: Cluster, start: Start) -> None:
@@ -238,22 +233,17 @@ async def test_a_dry_run_writes_nothing_whatever_it_finds(cluster: Cluster, star
     await process.passes()
     await process.ended()
     assert cluster.writes() == []
-    assert cluster.api.objects[EVENTS] == {}
-    assert not [path for path in cluster.api.asked if "/leases/" in path], (
-        "with the right to read nodes and pods it is content"
-    )
-    assert cluster.api.objects[NODES]["n2"]["spec"]["taints"] == [SOFT]
-
-
-HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
+    assert cluster.api.events() == []
+    assert not cluster.api.asked("Lease"), "with the right to read nodes and pods it is content"
+    assert (cluster.api.node("n2") or {})["spec"]["taints"] == [SOFT]
 
 
 async def test_hpas_are_read_only_while_room_is_kept_for_their_replicas(cluster: Cluster, start: Start) -> None:
-    cluster.api.put(HPAS, autoscaler(3))
+    cluster.api.add(autoscaler(3))
     cluster.configure(scaleUpVeto=False)
     process = start()
     await process.passes(3)
-    assert not any(HPAS in each for each in cluster.api.asked)
+    assert not cluster.api.asked("HorizontalPodAutoscaler")
     cluster.configure(scaleUpVeto=True)
     await until(lambda: process.last is not None and list(process.last.snapshot.autoscalers) == ["shop/web"])
     cluster.configure(scaleUpVeto=False)

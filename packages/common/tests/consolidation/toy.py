@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import aiohttp
 import msgspec
-from drain.fake_api import LEASES, NODES, FakeApi, Json
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -29,12 +26,14 @@ from tightship.plan import Plan, Removal
 from tightship.reasons import Reason, Refusal
 from tightship.report import Generator, SettingsView
 from tightship.report.html.model import Fact
-from tightship.runtime.main import Runtime
 from tightship.runtime.serving import Configuration
 from tightship.settings.loading import load
 from tightship.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
 from tightship.settings.sections import DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys
 from tightship.utilization import Utilization, utilization
+from tightship_testkit.simulated import Controller, Simulated, until
+
+Json = dict[str, Any]
 
 NAME = "node-toy"
 CONFIG, LEASE = "toy-config", "toy"
@@ -141,32 +140,21 @@ TOY: NodeController[ToySettings, ToyDecision] = NodeController(
 
 
 class ToyRun(NodeProcessSettings):
-    interval: Positive = variable("PAUSE_SECONDS", default=0.02)
+    interval: Positive = variable("PAUSE_SECONDS", default=1.0)
     config_map: Name = variable("CONFIG_MAP_NAME", default=CONFIG)
-    ports: Ports = variable("HTTP_PORTS", default=(0,))
+    ports: Ports = variable("HTTP_PORTS", default=(8080,))
     lease_name: Name = variable("LEASE_NAME", default=LEASE)
-    host: str = variable("HTTP_HOST", default="127.0.0.1")
-    lease_retry_period: Positive = variable("LEASE_RETRY_PERIOD_SECONDS", default=0.05)
-    stop_timeout: Positive = variable("STOP_TIMEOUT_SECONDS", default=5.0)
 
 
-async def until(condition: Callable[[], object], deadline: float = 90) -> None:
-    """Wait for *condition*, looking again whenever the loop has been round."""
-    async with asyncio.timeout(deadline):
-        while not condition():  # noqa: ASYNC110 - any condition, on either side of the connection
-            await asyncio.sleep(0.002)
+class Process(Controller):
+    """A process of the toy."""
 
-
-class Process:
-    """A process of the toy, in this one."""
-
-    def __init__(self, run: ToyRun) -> None:
-        self.run = run
-        self.runtime = Runtime()
+    def __init__(self, api: Simulated, name: str, run: ToyRun) -> None:
+        self.settings = run
         self.registry: CollectorRegistry | None = None
         self.own: ToyMetrics | None = None
         toy = msgspec.structs.replace(TOY, metrics=self._metrics)
-        self.task = asyncio.create_task(serve_nodes(self.runtime, run, toy))
+        super().__init__(api, name, lambda runtime: serve_nodes(runtime, run, toy))
 
     def _metrics(self, registry: CollectorRegistry) -> ToyMetrics:
         self.registry = registry
@@ -192,30 +180,13 @@ class Process:
 
     async def get(self, path: str) -> tuple[int, str]:
         """Ask it over HTTP."""
-        url = f"http://127.0.0.1:{self.run.ports[0]}{path}"
-        async with aiohttp.ClientSession() as http, http.get(url) as answer:
-            return answer.status, await answer.text()
-
-    async def ended(self) -> None:
-        self.runtime.end()
-        await self.task
-        await self.runtime.close()
-
-    async def killed(self) -> None:
-        """End it as if by SIGKILL: nothing is written any more."""
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        await self.runtime.close()
-        others = [each for each in asyncio.all_tasks() if each.get_name().startswith("drain of ")]
-        for each in others:
-            each.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        return await self.api.get(self.name, self.settings.ports[0], path)
 
 
 class Cluster:
     """What a test looks at: the API server's side."""
 
-    def __init__(self, api: FakeApi) -> None:
+    def __init__(self, api: Simulated) -> None:
         self.api = api
 
     def configure(self, **data: Any) -> None:
@@ -240,19 +211,22 @@ class Cluster:
         """The nodes that carry the toy's soft taint."""
         return sorted(
             name
-            for name, raw in self.api.objects[NODES].items()
+            for name, raw in self._nodes()
             if any((each["key"], each.get("value")) == ("tightship.dev/candidate", NAME) for each in taints(raw))
         )
 
     def noted(self) -> list[str]:
-        return sorted(n for n, raw in self.api.objects[NODES].items() if NOTE in raw["metadata"].get("annotations", {}))
+        return sorted(name for name, raw in self._nodes() if NOTE in raw["metadata"].get("annotations", {}))
 
     def writes(self) -> list[str]:
-        return [f"{each.verb} {each.path}" for each in self.api.did]
+        return [f"{each.call.verb} {each.call.path}" for each in self.api.did]
 
     def claimed(self) -> str:
-        lease = self.api.objects[LEASES].get("default/tightship-claims", {"metadata": {}})
+        lease = self.api.store.find("Lease", "tightship-claims", "default") or {"metadata": {}}
         return str(lease["metadata"].get("annotations", {}).get("tightship.dev/claims", "[]"))
+
+    def _nodes(self) -> list[tuple[str, Json]]:
+        return [(raw["metadata"]["name"], raw) for raw in self.api.store.list("Node")]
 
 
 def taints(raw: Json) -> list[Json]:

@@ -1,147 +1,191 @@
-"""Replicas of a controller, each on its own line to one fake API server."""
+"""Replicas of a controller that only drains, each a process of a simulated cluster."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
-import pytest
 import pytest_asyncio
 
-from tightship.drain import driving, machine
+from tightship import host
 from tightship.drain.claims import CLAIMS_ANNOTATION, Claim, ClaimLedger
 from tightship.drain.drainer import Drainer
 from tightship.drain.driving import DrainSettings, Tools
 from tightship.drain.history import DrainHistory
 from tightship.drain.machine import DrainRules
 from tightship.drain.news import News, Told
-from tightship.drain_record import DrainRecord, Phase
+from tightship.drain_record import DrainRecord, Finished, Phase
 from tightship.evictability import EvictionRules
-from tightship.kube.cache import ClusterCache, Timing
+from tightship.kube.cache import ClusterCache
+from tightship.kube.connection import Connection, connect
 from tightship.kube.errors import KubeError
 from tightship.nodes import drain_record
 from tightship.objects import Node, decode
 from tightship.reasons import Reason, Refusal
-from tightship_testkit.builders import controller, node, pod, workload
+from tightship.runtime.loop import in_thread
+from tightship_simulator.virtual.process import Process
+from tightship_testkit.builders import controller, node, pod
+from tightship_testkit.fault_proxy import Record
+from tightship_testkit.simulated import Hook, Simulated, simulated, until
 
-from .fake_api import LEASES, Did, FakeApi, Json, Line, connection_to, serving
+Json = dict[str, Any]
+T = TypeVar("T")
 
 FAST = DrainSettings(
     rules=DrainRules(settle=0.0, pending_timeout=1e6), eviction=EvictionRules(awaited=frozenset({Reason.JOB_RUNNING}))
 )
 OTHERS: Json = {"key": "dedicated", "value": "db", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+TOLERATIONS = [{"key": "dedicated", "operator": "Exists"}]
+HOSTNAME = "kubernetes.io/hostname"
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses between two looks are for real clusters."""
-    monkeypatch.setattr(driving, "SHORTEST_PAUSE", 0.002)
-    monkeypatch.setattr(driving, "TROUBLE_FIRST", 0.002)
-    monkeypatch.setattr(driving, "TROUBLE_LAST", 0.02)
-    monkeypatch.setattr(machine, "LOOK_AGAIN", 0.05)
+def owner(kind: str, name: str, replicas: int = 0, **spec: object) -> Json:
+    """Return a workload of so many replicas, whose pods tolerate the taint of others."""
+    made = pod(owner=controller(kind, name), on="", labels={"app": name}, tolerations=TOLERATIONS, **spec)
+    template = {"metadata": {"labels": {"app": name}}, "spec": made["spec"]}
+    selector = {"matchLabels": {"app": name}}
+    return {
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}"},
+        "spec": {"replicas": replicas, "selector": selector, "template": template},
+    }
 
 
-def small_cluster() -> FakeApi:
-    """Node n1 to be drained of two pods, n2 with room for them, and a web that belongs to nobody here."""
-    api = FakeApi()
-    taints = [OTHERS]
-    tolerations = [{"key": "dedicated", "operator": "Exists"}]
-    api.add(
-        workload(),
-        workload("ReplicaSet", "other"),
-        node("n1", taints=taints),
-        node("n2"),
-        pod("web-1", tolerations=tolerations),
-        pod("web-2", tolerations=tolerations),
-        pod("agent", owner=controller("DaemonSet", "agent")),
-    )
-    return api
+def known_pod(name: str, **more: Any) -> Json:
+    """Return a pod with a uid that tests know."""
+    made = pod(name, **more)
+    made["metadata"]["uid"] = f"uid-Pod-{name}"
+    return made
 
 
-@pytest_asyncio.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with serving(small_cluster()) as made:
-        yield made
+def other(replicas: int = 1) -> Json:
+    """Return the owner of pods that tests put beside."""
+    return owner("ReplicaSet", "other", replicas)
 
 
-async def until(condition: Callable[[], object], deadline: float = 60) -> None:
-    """Wait for *condition*, looking again whenever the loop has been round."""
-    async with asyncio.timeout(deadline):
-        while not condition():  # noqa: ASYNC110 - any condition, on either side of the connection
-            await asyncio.sleep(0.002)
+def small_cluster() -> list[Json]:
+    """Return node n1 to be drained of two pods, n2 with room for them, and an agent that stays where it is."""
+    return [
+        node("n1", labels={HOSTNAME: "n1"}, taints=[OTHERS]),
+        node("n2", labels={HOSTNAME: "n2"}),
+        owner("ReplicaSet", "web", 2),
+        owner("DaemonSet", "agent", nodeSelector={HOSTNAME: "n1"}),
+        known_pod("web-1", tolerations=TOLERATIONS),
+        known_pod("web-2", tolerations=TOLERATIONS),
+        known_pod("agent", owner=controller("DaemonSet", "agent"), tolerations=TOLERATIONS),
+    ]
 
 
 class Replica:
     """One replica: what it is told, whether it leads, and what it has sent."""
 
-    def __init__(self, line: Line, cache: ClusterCache, holder: str, epoch: int) -> None:
-        self.line, self.cache, self.holder = line, cache, holder
+    def __init__(self, api: Simulated, process: Process, holder: str, epoch: int) -> None:
+        self.process, self.holder = process, holder
         self.leading = True
         self.stopping = False
         self.settings = FAST
-        self.ahead = 0.0
         self.looks = 0
         self.news: list[News] = []
-        self.ledger = ClaimLedger(line, namespace="tightship")
-        self.tools = Tools(
-            connection=line,
-            cache=cache,
-            tell=self.news.append,
-            leading=lambda: self.leading,
-            stopping=lambda: self.stopping,
-            settings=self._settings,
-            clock=lambda: time.time() + self.ahead,
-            in_thread=self._at_once,
-        )
-        self.drainer = Drainer(
-            self.tools,
-            self.ledger,
-            DrainHistory(line, namespace="tightship"),
-            controller="c",
-            holder=holder,
-            epoch=lambda: epoch,
-            pool_of=lambda _: "pool",
-        )
+        self.connection: Connection
+        self.cache: ClusterCache
+        self.ledger: ClaimLedger
+        self.history: DrainHistory
+        self.tools: Tools
+        self.drainer: Drainer
+        self._api = api
+        self._epoch = epoch
+        self._ready = asyncio.Event()
+        self._task = process.run(self._live())
+
+    async def _live(self) -> None:
+        async with (
+            await connect(self._api.kubeconfig()) as self.connection,
+            await connect(self._api.kubeconfig()) as watching,
+            ClusterCache(watching) as self.cache,
+        ):
+            await self.cache.synced(60)
+            self.ledger = ClaimLedger(self.connection, namespace="tightship")
+            self.history = DrainHistory(self.connection, namespace="tightship")
+            self.tools = Tools(
+                connection=self.connection,
+                cache=self.cache,
+                tell=self.news.append,
+                leading=lambda: self.leading,
+                stopping=lambda: self.stopping,
+                settings=self._settings,
+                clock=host.wall,
+                in_thread=in_thread,
+            )
+            self.drainer = Drainer(
+                self.tools,
+                self.ledger,
+                self.history,
+                controller="c",
+                holder=self.holder,
+                epoch=lambda: self._epoch,
+                pool_of=lambda _: "pool",
+            )
+            self._ready.set()
+            await asyncio.Event().wait()
+
+    async def ready(self) -> None:
+        """Wait until it knows the cluster."""
+        await self._ready.wait()
 
     def _settings(self) -> DrainSettings:
         self.looks += 1
         return self.settings
 
-    @staticmethod
-    async def _at_once(work: Callable[[], list[Refusal]]) -> list[Refusal]:
-        return work()
+    async def does(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have its process do *work*. Never returns once that is killed."""
+        return await self.process.run(work)
+
+    def meets(self, hook: Hook | None) -> None:
+        """Ask *hook* what each of its requests meets from here on."""
+        self._api.hooks.pop(self.process.name, None)
+        if hook is not None:
+            self._api.hooks[self.process.name] = hook
+
+    def sent(self) -> list[Record]:
+        """Return its requests that the server has answered, watches left out."""
+        log = self._api.proxy.log
+        return [e for e in log if e.call.client == self.process.name and e.status is not None and not e.call.is_watch]
+
+    def changes(self) -> list[tuple[str, str]]:
+        """Return verb and path of those that may change something."""
+        return [(each.call.verb, each.call.path) for each in self.sent() if each.call.write_number]
 
     async def claim(self, name: str = "n1") -> Refusal | None:
-        return await self.drainer.claim(
-            self.cache.snapshot().nodes[name].node, pool="pool", plan_hash="p", allows=lambda _: None
-        )
+        judged = self.cache.snapshot().nodes[name].node
+        return await self.does(self.drainer.claim(judged, pool="pool", plan_hash="p", allows=lambda _: None))
+
+    async def take(self, claim: Claim) -> None:
+        """Put a claim into the ledger."""
+        await self.does(self.ledger.take(claim, lambda _: None))
 
     async def adopt(self) -> None:
-        await self.drainer.adopt(self.cache.snapshot())
+        await self.does(self.drainer.adopt(self.cache.snapshot()))
+
+    async def ended(self) -> list[Finished]:
+        """Return what the history tells of drains."""
+        return list(await self.does(self.history.read()))
 
     async def settled(self) -> None:
         """Do what a controller does every loop, until there is nothing left to do."""
-
-        async def loop() -> None:
+        async with asyncio.timeout(4 * 3600):
             while True:
                 try:
                     await self.adopt()
-                    if not self.drainer.driving and not await self.ledger.read():
+                    if not self.drainer.driving and not await self.does(self.ledger.read()):
                         return
                 except KubeError:
                     continue  # the next loop's
                 finally:
-                    await asyncio.sleep(0.005)
-
-        await asyncio.wait_for(loop(), 60)
-
-    def later(self, seconds: float) -> None:
-        """Let the replica's clock show that *seconds* have passed."""
-        self.ahead += seconds
-        self.drainer.wake()
+                    await asyncio.sleep(1)
 
     async def looked(self) -> None:
         """Wait until the node has been looked at from here on."""
@@ -157,27 +201,15 @@ class Replica:
 
 
 class Bench:
-    """The API server and its replicas."""
+    """The cluster and its replicas."""
 
-    def __init__(self, api: FakeApi, stack: AsyncExitStack) -> None:
-        self.api, self._stack = api, stack
-        self._replicas: list[Replica] = []
+    def __init__(self, api: Simulated) -> None:
+        self.api = api
 
     async def replica(self, holder: str = "a", epoch: int = 1) -> Replica:
-        real = await self._stack.enter_async_context(connection_to(self.api))
-        cache = await self._stack.enter_async_context(
-            ClusterCache(real, timing=Timing(first=0.002, longest=0.02, silence=60))
-        )
-        await cache.synced(60)
-        made = Replica(Line(await self._stack.enter_async_context(connection_to(self.api))), cache, holder, epoch)
-        self._replicas.append(made)
+        made = Replica(self.api, self.api.process(holder), holder, epoch)
+        await made.ready()
         return made
-
-    async def close(self) -> None:
-        for each in self._replicas:
-            each.leading = False
-            each.line.dead = True
-            await each.drainer.stop(0)
 
     @property
     def node(self) -> Node | None:
@@ -203,26 +235,22 @@ class Bench:
         return raw is not None and not raw["spec"].get("unschedulable") and raw["spec"].get("taints") == [OTHERS]
 
     def claims(self) -> list[Claim]:
-        lease = self.api.objects[LEASES].get("tightship/tightship-claims")
-        raw = lease["metadata"].get("annotations", {}).get(CLAIMS_ANNOTATION, "[]") if lease else "[]"
+        lease = self.api.store.find("Lease", "tightship-claims", "tightship") or {"metadata": {}}
+        raw = (lease["metadata"].get("annotations") or {}).get(CLAIMS_ANNOTATION, "[]")
         return [Claim(node=e["node"], op=e["op"], controller=e["controller"], holder=e["holder"], since=0.0)
                 for e in msgspec.json.decode(raw)]  # fmt: skip
 
-    def writes(self) -> list[Did]:
-        return [each for each in self.api.did if each.verb == "PATCH"]
+    def writes(self) -> list[Record]:
+        return [each for each in self.api.did if each.call.verb == "PATCH"]
 
 
 @asynccontextmanager
-async def benched(api: FakeApi) -> AsyncIterator[Bench]:
-    async with AsyncExitStack() as stack:
-        made = Bench(api, stack)
-        try:
-            yield made
-        finally:
-            await made.close()
+async def benched(folder: Path) -> AsyncIterator[Bench]:
+    async with simulated(folder, {"kind": "Namespace", "metadata": {"name": "tightship"}}, *small_cluster()) as api:
+        yield Bench(api)
 
 
 @pytest_asyncio.fixture
-async def bench(api: FakeApi) -> AsyncIterator[Bench]:
-    async with benched(api) as made:
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with benched(tmp_path) as made:
         yield made

@@ -1,9 +1,11 @@
-"""Drains from claim to end against an API server in memory: crashes, lost answers, other leaders, orphans."""
+"""Drains from claim to end on an embedded cluster: crashes, lost answers, other leaders, orphans."""
 
 from __future__ import annotations
 
 import asyncio
-import time
+import itertools
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +13,7 @@ import pytest
 
 from tightship.drain import driving
 from tightship.drain.claims import Claim
-from tightship.drain.history import DrainHistory
+from tightship.drain.drainer import ORPHAN_AFTER
 from tightship.drain.machine import Ending
 from tightship.drain.news import Told
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
@@ -19,12 +21,13 @@ from tightship.kube.errors import KubeError
 from tightship.nodes import TO_BE_DELETED
 from tightship.objects.pod import DRAINING
 from tightship.reasons import Reason
-from tightship_testkit.builders import pod
+from tightship_testkit.builders import controller
+from tightship_testkit.faults import Call, Fault, Reset
+from tightship_testkit.simulated import BUDGET, LOST, UNHEARD, Simulated, until
 
-from .conftest import OTHERS, Bench, Replica, benched, small_cluster, until
-from .fake_api import NODES, PODS, FakeApi, Json, budget_refusal, serving
+from .conftest import OTHERS, TOLERATIONS, Bench, Json, Replica, benched, known_pod, other
 
-pytestmark = pytest.mark.usefixtures("impatient")
+pytestmark = pytest.mark.virtual_time
 
 OURS: Json = {"key": DRAINING.key, "value": "op", "effect": "NoSchedule"}
 CA: Json = {"key": TO_BE_DELETED, "effect": "NoSchedule"}
@@ -41,12 +44,16 @@ def annotated(raw: Json, key: str, text: str) -> None:
     raw["metadata"].setdefault("annotations", {})[key] = text
 
 
-def held_back(api: FakeApi) -> None:
-    api.refuse = lambda _: budget_refusal()
+def held_back(api: Simulated) -> None:
+    api.refuse = BUDGET
 
 
-def released(api: FakeApi) -> None:
-    api.refuse = lambda _: None
+def released(api: Simulated) -> None:
+    api.refuse = None
+
+
+def codes(bench: Bench) -> list[int | None]:
+    return [each.answered for each in bench.writes()]
 
 
 async def evicting(bench: Bench, replica: Replica) -> None:
@@ -67,11 +74,11 @@ async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) 
     assert sorted(bench.api.evicted) == MOVED
     assert bench.api.on("n1") == ["shop/agent"]
     assert bench.claims() == []
-    first = bench.writes()[0].body
+    first, *more = [json.loads(each.call.body) for each in bench.writes()]
     assert set(first["metadata"]) == {"resourceVersion", "annotations"}
     assert first["spec"]["taints"][0] == OTHERS
-    assert all("resourceVersion" in each.body["metadata"] for each in bench.writes())
-    assert all("spec" not in each.body for each in bench.writes()[1:])
+    assert all("resourceVersion" in each["metadata"] for each in more)
+    assert all("spec" not in each for each in more)
 
 
 async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(
@@ -100,7 +107,7 @@ async def test_what_is_unfinished_is_driven_or_on_a_node_or_in_the_ledger_under_
         return encode_record(record)
 
     async def unfinished() -> bool:
-        return await replica.drainer.unfinished(replica.cache.snapshot())
+        return await replica.does(replica.drainer.unfinished(replica.cache.snapshot()))
 
     replica = await bench.replica()
     assert not await unfinished()
@@ -109,44 +116,45 @@ async def test_what_is_unfinished_is_driven_or_on_a_node_or_in_the_ledger_under_
         version = (bench.api.node() or {})["metadata"]["resourceVersion"]
         await until(lambda v=version: replica.cache.snapshot().nodes["n1"].node.resource_version == v)
         assert await unfinished() == ours
-    for controller, ours in (("sibling", False), ("c", True)):
-        claim = Claim(node=f"of-{controller}", op="op", controller=controller, holder="h", since=1.0)
-        await replica.ledger.take(claim, lambda _: None)
+    for name, ours in (("sibling", False), ("c", True)):
+        claim = Claim(node=f"of-{name}", op="op", controller=name, holder="h", since=1.0)
+        await replica.take(claim)
         assert await unfinished() == ours
-    await replica.ledger.drop("of-c", "op")
+    await replica.does(replica.ledger.drop("of-c", "op"))
     assert not await unfinished()
     assert bench.writes() == []
 
 
 async def test_a_drain_that_is_driven_from_here_is_unfinished_though_the_cache_lags_behind(bench: Bench) -> None:
     replica = await bench.replica()
-    bench.api.frozen.add(NODES)
+    bench.api.freeze("Node")
     held_back(bench.api)
     assert await replica.claim() is None
     assert not replica.cache.snapshot().nodes["n1"].node.unschedulable
-    assert await replica.drainer.unfinished(replica.cache.snapshot())
+    assert await replica.does(replica.drainer.unfinished(replica.cache.snapshot()))
 
 
 async def test_a_cache_that_lags_behind_our_own_writes_is_not_read_as_an_uncordon(bench: Bench) -> None:
     replica = await bench.replica()
-    bench.api.frozen.add(NODES)
+    bench.api.freeze("Node")
     bench.api.autoscaler = False
     assert await replica.claim() is None
     await until(lambda: bench.phase is Phase.DRAINED)
     bench.api.thaw()
     await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
-    bench.api.remove(NODES, "n1")
+    bench.api.remove("Node", "n1")
     await until(lambda: not replica.drainer.driving)
     assert replica.phases == [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED]
     assert sorted(bench.api.evicted) == MOVED
 
 
 async def test_pods_bound_behind_the_cache_are_found_before_a_node_counts_as_drained(bench: Bench) -> None:
+    bench.api.remove("ReplicaSet", "web", "shop")
     for name in ("web-1", "web-2"):
-        bench.api.remove(PODS, f"shop/{name}")
+        bench.api.remove("Pod", name, "shop")
     replica = await bench.replica()
-    bench.api.frozen.add(PODS)
-    bench.api.add(pod("late", tolerations=[{"key": "dedicated", "operator": "Exists"}]))
+    bench.api.freeze("Pod")
+    bench.api.add(other(), known_pod("late", owner=controller("ReplicaSet", "other"), tolerations=TOLERATIONS))
     assert await replica.claim() is None
     await until(lambda: not replica.drainer.driving)
     assert bench.api.evicted == ["uid-Pod-late"]
@@ -158,14 +166,13 @@ async def test_a_write_that_comes_second_is_decided_anew(bench: Bench, number: i
     replica = await bench.replica()
     patches = 0
 
-    async def first(count: int, method: str, path: str) -> str | None:
+    async def first(call: Call) -> None:
         nonlocal patches
-        patches += method == "PATCH"
-        if method == "PATCH" and patches == number:
+        patches += call.verb == "PATCH"
+        if call.verb == "PATCH" and patches == number:
             bench.api.edit_node("n1", lambda raw: annotated(raw, "example.com/kubelet", "beat"))
-        return None
 
-    replica.line.hook = first
+    replica.meets(first)
     refusal = await replica.claim()
     assert (refusal is not None) == (number == 1)
     if refusal is not None:
@@ -174,23 +181,24 @@ async def test_a_write_that_comes_second_is_decided_anew(bench: Bench, number: i
         assert bench.pristine
         return
     await until(lambda: not replica.drainer.driving)
-    assert [each.code for each in bench.writes()].count(409) == 1
+    assert codes(bench).count(409) == 1
     assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
 
 
-async def _with_one_failure(number: int, fate: str) -> bool:
+async def _with_one_failure(folder: Path, number: int, fate: Fault) -> bool:
     """Whether the drain had as many changing requests; its end must be good in any case."""
-    async with serving(small_cluster()) as api, benched(api) as bench:
+    async with benched(folder) as bench:
+        api = bench.api
         replica = await bench.replica()
         changes = 0
 
-        async def fail(count: int, method: str, path: str) -> str | None:
+        async def fail(call: Call) -> Fault | None:
             nonlocal changes
-            changes += method != "GET"
-            return fate if method != "GET" and changes == number else None
+            changes += call.verb != "GET"
+            return fate if call.verb != "GET" and changes == number else None
 
-        replica.line.hook = fail
+        replica.meets(fail)
         try:
             refusal = await replica.claim()
             assert refusal is None
@@ -198,7 +206,7 @@ async def _with_one_failure(number: int, fate: str) -> bool:
             pass
         await replica.settled()
         context = f"{fate}: {changes} changes, {number} failed; {api.did}"
-        assert len(api.evicted) == len(set(api.evicted)) or fate == "unheard", context
+        assert len(api.evicted) == len(set(api.evicted)) or fate is UNHEARD, context
         assert set(api.evicted) <= set(MOVED), context
         if api.node() is None:
             assert sorted(set(api.evicted)) == MOVED, context
@@ -208,30 +216,41 @@ async def _with_one_failure(number: int, fate: str) -> bool:
         return changes >= number
 
 
-@pytest.mark.parametrize("fate", ["lost", "unheard"])
-async def test_a_write_without_an_answer_is_made_good_wherever_it_happens(fate: str) -> None:
-    number = 1
-    while await _with_one_failure(number, fate):
-        number += 1
+@pytest.mark.parametrize("fate", [LOST, UNHEARD], ids=["lost", "unheard"])
+async def test_a_write_without_an_answer_is_made_good_wherever_it_happens(tmp_path: Path, fate: Fault) -> None:
+    for number in itertools.count(1):
+        if not await _with_one_failure(tmp_path, number, fate):
+            break
     assert number > 7, "lease, claim, evicting, two evictions, drained, history and lease again"
 
 
-async def _with_a_crash(number: int, fate: str) -> bool:
-    async with serving(small_cluster()) as api, benched(api) as bench:
+async def _with_a_crash(folder: Path, number: int, *, done: bool) -> bool:
+    async with benched(folder) as bench:
+        api = bench.api
         first = await bench.replica("a", 1)
         second = await bench.replica("b", 2)
+        count = 0
 
-        async def die(count: int, method: str, path: str) -> str | None:
-            return fate if count == number else None
+        async def killed() -> None:
+            first.process.kill()
 
-        first.line.hook = die
+        async def die(_: Call) -> Fault | None:
+            nonlocal count
+            count += 1
+            if count != number:
+                return None
+            return Reset(done=True, after=killed) if done else Reset(before=killed)
+
+        first.meets(die)
         task = asyncio.create_task(first.claim())
-        await until(lambda: first.line.dead or (task.done() and not first.drainer.driving))
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        crashed = first.line.dead
+        await until(lambda: not first.process.alive or (task.done() and not first.drainer.driving))
+        crashed = not first.process.alive
+        if not crashed:
+            assert await task is None
+        first.meets(None)
         await second.settled()
-        context = f"request {number} {fate}: {[(each.verb, each.path, each.code) for each in api.did]}"
+        task.cancel()
+        context = f"request {number}: {[(each.call.verb, each.call.path, each.answered) for each in api.did]}"
         assert len(api.evicted) == len(set(api.evicted)), context
         if api.node() is None:
             assert sorted(api.evicted) == MOVED, context
@@ -242,11 +261,13 @@ async def _with_a_crash(number: int, fate: str) -> bool:
         return crashed
 
 
-@pytest.mark.parametrize("fate", ["die", "die afterwards"])
-async def test_whoever_leads_after_a_crash_at_any_request_brings_the_drain_to_a_good_end(fate: str) -> None:
-    number = 1
-    while await _with_a_crash(number, fate):
-        number += 1
+@pytest.mark.parametrize("done", [False, True], ids=["before it is sent", "once it is carried out"])
+async def test_whoever_leads_after_a_crash_at_any_request_brings_the_drain_to_a_good_end(
+    tmp_path: Path, done: bool
+) -> None:
+    for number in itertools.count(1):
+        if not await _with_a_crash(tmp_path, number, done=done):
+            break
     assert number > 10
 
 
@@ -259,10 +280,10 @@ async def test_another_leader_takes_over_and_the_first_one_stops(bench: Bench) -
     await until(lambda: not first.drainer.driving)
     assert [each.ending for each in first.told(Told.ENDED)] == [Ending.PARKED]
     assert [each.node for each in bench.claims()] == ["n1"], "the claim counts until the drain is over"
-    sent = len([each for each in first.line.sent if each[0] != "GET"])
+    sent = first.changes()
     released(bench.api)
     await second.settled()
-    assert len([each for each in first.line.sent if each[0] != "GET"]) == sent
+    assert first.changes() == sent
     assert sorted(bench.api.evicted) == MOVED
 
 
@@ -271,20 +292,23 @@ async def test_a_leader_that_wakes_up_late_writes_nothing_after_the_takeover(ben
     first, second = await bench.replica("a", 1), await bench.replica("b", 2)
     patches = 0
 
-    async def taken_over(count: int, method: str, path: str) -> str | None:
+    async def taken_over(call: Call) -> None:
         nonlocal patches
-        patches += method == "PATCH"
-        if method == "PATCH" and patches == 2:
+        patches += call.verb == "PATCH"
+        if call.verb == "PATCH" and patches == 2:
             held_back(bench.api)
             await second.adopt()
-        return None
 
-    first.line.hook = taken_over
+    first.meets(taken_over)
     assert await first.claim() is None
     await until(lambda: second.told(Told.TAKEN_OVER) and not first.drainer.driving)
-    assert first.line.sent.count(("PATCH", "/api/v1/nodes/n1")) == 2
-    assert [each.code for each in bench.writes()][:3] == [200, 200, 409]
-    assert not [each for each in first.line.sent if each[0] == "POST" and each[1].endswith("/eviction")]
+    assert first.changes().count(("PATCH", "/api/v1/nodes/n1")) == 2
+    assert sorted((each.call.client, each.answered) for each in bench.writes()[:3]) == [
+        ("a", 200),
+        ("a", 409),
+        ("b", 200),
+    ]
+    assert not [path for _, path in first.changes() if path.endswith("/eviction")]
     released(bench.api)
     await second.settled()
     assert bench.api.node() is None
@@ -338,8 +362,19 @@ async def test_an_annotation_nobody_can_read_is_replaced_by_a_back_off(bench: Be
     assert record is not None
     assert record.phase is Phase.BACKOFF
     assert record.next_try is not None
-    assert record.next_try > replica.tools.clock()
+    assert record.next_try > bench.api.now
     assert "can't be read" in record.reason
+
+
+async def test_an_orphan_that_the_autoscaler_has_taken_is_undone_only_when_it_is_given_back(bench: Bench) -> None:
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, CA, note="{"))
+    before = bench.api.node()
+    replica = await bench.replica()
+    await replica.adopt()
+    assert bench.api.node() == before
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note="{"))
+    await replica.adopt()
+    assert bench.pristine
 
 
 async def test_an_unreadable_annotation_on_a_node_somebody_cordoned_does_not_lift_the_cordon(bench: Bench) -> None:
@@ -372,13 +407,14 @@ async def test_a_node_without_anything_of_ours_is_never_touched(bench: Bench) ->
 
 async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behind_it(bench: Bench) -> None:
     replica = await bench.replica()
-    since = {"Claimed": replica.tools.clock(), "Evicting": replica.tools.clock()}
+    last = bench.api.now - ORPHAN_AFTER + 600
+    since = {"Claimed": last, "Evicting": last}
     theirs = DrainRecord(phase=Phase.EVICTING, controller="other", op="op", since=since)
     bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(theirs)))
     await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
     await replica.adopt()
     assert bench.api.did == []
-    replica.later(25 * 3600)
+    await asyncio.sleep(600)
     await replica.adopt()
     await until(lambda: not replica.drainer.driving)
     assert bench.pristine
@@ -389,13 +425,13 @@ async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behin
 async def _abandoned_entry(bench: Bench, replica: Replica) -> None:
     """A claim that is in the ledger, while its patch never left."""
 
-    async def lose(count: int, method: str, path: str) -> str | None:
-        return "lost" if method == "PATCH" else None
+    async def lose(call: Call) -> Fault | None:
+        return LOST if call.verb == "PATCH" else None
 
-    replica.line.hook = lose
+    replica.meets(lose)
     with pytest.raises(KubeError):
         await replica.claim()
-    replica.line.hook = None
+    replica.meets(None)
     assert [each.node for each in bench.claims()] == ["n1"]
 
 
@@ -411,17 +447,16 @@ async def test_an_entry_without_a_claim_is_dropped(bench: Bench) -> None:
 async def test_the_late_patch_of_a_dropped_claim_meets_another_version(bench: Bench) -> None:
     first, second = await bench.replica("a", 1), await bench.replica("b", 2)
 
-    async def mended_meanwhile(count: int, method: str, path: str) -> str | None:
-        if method == "PATCH":
+    async def mended_meanwhile(call: Call) -> None:
+        if call.verb == "PATCH":
             await second.adopt()
             assert bench.claims() == []
-        return None
 
-    first.line.hook = mended_meanwhile
+    first.meets(mended_meanwhile)
     refusal = await first.claim()
     assert refusal is not None
     assert refusal.reason is Reason.COOL_DOWN
-    assert [each.code for each in bench.writes()] == [200, 409]
+    assert {(each.call.client, each.answered) for each in bench.writes()} == {("a", 409), ("b", 200)}
     assert bench.pristine
 
 
@@ -439,12 +474,12 @@ async def test_the_mark_and_the_back_off_of_a_node_survive_a_dropped_claim(bench
 async def test_one_entry_that_cannot_be_mended_does_not_keep_the_next(bench: Bench) -> None:
     replica = await bench.replica()
     await _abandoned_entry(bench, replica)
-    await replica.ledger.take(_claim("n2"), lambda _: None)
+    await replica.take(_claim("n2"))
 
-    async def forbid_n1(count: int, method: str, path: str) -> str | None:
-        return "lost" if (method, path) == ("PATCH", "/api/v1/nodes/n1") else None
+    async def forbid_n1(call: Call) -> Fault | None:
+        return LOST if (call.verb, call.path) == ("PATCH", "/api/v1/nodes/n1") else None
 
-    replica.line.hook = forbid_n1
+    replica.meets(forbid_n1)
     with pytest.raises(KubeError):
         await replica.adopt()
     assert [each.node for each in bench.claims()] == ["n1"]
@@ -456,7 +491,7 @@ def _claim(name: str) -> Claim:
 
 async def test_a_node_that_is_gone_frees_its_claim(bench: Bench) -> None:
     replica = await bench.replica()
-    await replica.ledger.take(_claim("n9"), lambda _: None)
+    await replica.take(_claim("n9"))
     await replica.adopt()
     assert bench.claims() == []
 
@@ -465,14 +500,13 @@ async def test_a_node_that_is_gone_frees_its_claim(bench: Bench) -> None:
 async def test_a_drained_node_that_was_taken_while_nobody_was_there_is_remembered_once(
     bench: Bench, noted: bool
 ) -> None:
-    claim = Claim(node="n9", op="old", controller="c", holder="h", pool="p", since=float(int(time.time())))
+    claim = Claim(node="n9", op="old", controller="c", holder="h", pool="p", since=float(int(bench.api.now)))
     replica = await bench.replica()
-    history = DrainHistory(replica.line, namespace="tightship")
-    await replica.ledger.take(claim, lambda _: None)
+    await replica.take(claim)
     if noted:
-        await history.add(Finished("n9", "p", "c", "handed_over", time.time()))
+        await replica.does(replica.history.add(Finished("n9", "p", "c", "handed_over", bench.api.now)))
     await replica.adopt()
-    [each] = await history.read()
+    [each] = await replica.ended()
     assert (each.node, each.pool, each.controller) == ("n9", "p", "c")
     assert each.ending == ("handed_over" if noted else "node_gone")
     assert each.at >= claim.since
@@ -483,20 +517,17 @@ async def test_a_drained_node_that_was_taken_while_nobody_was_there_is_remembere
 async def test_a_drain_that_was_restored_and_not_noted_is_remembered_by_its_back_off(
     bench: Bench, before: float, remembered: bool
 ) -> None:
-    now = float(int(time.time()))
+    now = float(int(bench.api.now))
     record = DrainRecord(
         phase=Phase.BACKOFF, controller="c", op="old", since={"Backoff": now - before}, reason="PodStuck shop/web-1: x"
     )
     bench.api.edit_node("n1", lambda raw: annotated(raw, DRAIN_ANNOTATION, encode_record(record)))
     replica = await bench.replica()
-    history = DrainHistory(replica.line, namespace="tightship")
-    await replica.ledger.take(
-        Claim(node="n1", op="old", controller="c", holder="h", pool="p", since=now), lambda _: None
-    )
+    await replica.take(Claim(node="n1", op="old", controller="c", holder="h", pool="p", since=now))
     await replica.adopt()
     assert bench.claims() == []
     ended = Finished("n1", "p", "c", "restored", now, "PodStuck shop/web-1: x")
-    assert list(await history.read()) == ([ended] if remembered else [])
+    assert await replica.ended() == ([ended] if remembered else [])
 
 
 # Claims that are refused.
@@ -512,7 +543,7 @@ async def test_a_drain_that_was_restored_and_not_noted_is_remembered_by_its_back
             lambda raw: raw["spec"]["taints"].append({"key": TO_BE_DELETED, "effect": "NoSchedule"}),
             Reason.TO_BE_DELETED,
         ),
-        (lambda raw: raw["metadata"].update(uid="another"), Reason.NODE_TERMINATING),
+        (None, Reason.NODE_TERMINATING),
     ],
 )
 async def test_a_node_that_has_changed_since_it_was_judged_is_not_claimed(
@@ -520,8 +551,11 @@ async def test_a_node_that_has_changed_since_it_was_judged_is_not_claimed(
 ) -> None:
     replica = await bench.replica()
     judged = replica.cache.snapshot().nodes["n1"].node
-    bench.api.edit_node("n1", change)
-    refusal = await replica.drainer.claim(judged, pool="pool", plan_hash="p", allows=lambda _: None)
+    if change is None:
+        bench.api.renew_node("n1")
+    else:
+        bench.api.edit_node("n1", change)
+    refusal = await replica.does(replica.drainer.claim(judged, pool="pool", plan_hash="p", allows=lambda _: None))
     assert refusal is not None
     assert refusal.reason is reason
     assert bench.claims() == []
@@ -546,7 +580,7 @@ async def test_stopping_gives_back_a_node_of_which_no_pod_was_touched(bench: Ben
     )
     assert await replica.claim() is None
     replica.stopping = True
-    assert await replica.drainer.stop(60) == {}
+    assert await replica.does(replica.drainer.stop(60)) == {}
     assert bench.pristine
     assert bench.phase is Phase.BACKOFF
     assert bench.claims() == []
@@ -562,7 +596,7 @@ async def test_stopping_parks_a_drain_under_way_at_once_also_in_the_autoscalers_
         bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
         await until(lambda: bench.phase is Phase.YIELDED)
     replica.stopping = True
-    assert await replica.drainer.stop(60) == {}
+    assert await replica.does(replica.drainer.stop(60)) == {}
     assert bench.phase is (Phase.YIELDED if taken else Phase.EVICTING)
     assert [each.node for each in bench.claims()] == ["n1"]
     assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.PARKED]

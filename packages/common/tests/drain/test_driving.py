@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import msgspec
@@ -16,21 +18,22 @@ from tightship.nodes import TO_BE_DELETED
 from tightship.objects.pod import DRAINING
 from tightship.reasons import Reason
 from tightship_testkit.builders import controller, pod, workload
+from tightship_testkit.faults import Answer, Call, Fault
+from tightship_testkit.simulated import BUDGET, LOST, until
 
-from .conftest import OTHERS, Bench, Replica, until
-from .fake_api import NODES, PODS, Json, Refused, budget_refusal
+from .conftest import OTHERS, TOLERATIONS, Bench, Json, Replica, other
 
-pytestmark = pytest.mark.usefixtures("impatient")
+pytestmark = pytest.mark.virtual_time
 
 CA: Json = {"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}
 
 
 def held_back(bench: Bench) -> None:
-    bench.api.refuse = lambda _: budget_refusal()
+    bench.api.refuse = BUDGET
 
 
 def released(bench: Bench) -> None:
-    bench.api.refuse = lambda _: None
+    bench.api.refuse = None
 
 
 async def evicting(bench: Bench, replica: Replica) -> None:
@@ -72,9 +75,9 @@ async def test_a_node_the_autoscaler_takes_is_left_to_it_until_it_is_gone(bench:
     await until(lambda: bench.phase is Phase.YIELDED)
     asked = len(replica.told(Told.EVICTION))
     released(bench)
-    replica.later(3600)
+    await asyncio.sleep(3600)
     await replica.looked()
-    bench.api.remove(NODES, "n1")
+    bench.api.remove("Node", "n1")
     assert await ended(replica) is Ending.HANDED_OVER
     assert len(replica.told(Told.EVICTION)) == asked
     assert bench.api.evicted == []
@@ -84,10 +87,9 @@ async def test_nothing_is_evicted_while_the_cache_does_not_know_yet_that_the_nod
     replica = await bench.replica()
     await evicting(bench, replica)
     await until(lambda: '"Evicting"' in replica.cache.snapshot().nodes["n1"].node.annotations.get(DRAIN_ANNOTATION, ""))
-    bench.api.frozen.add(NODES)
+    bench.api.freeze("Node")
     bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
     released(bench)
-    replica.later(60)
     await until(lambda: bench.phase is Phase.YIELDED)
     assert bench.api.evicted == []
 
@@ -95,7 +97,7 @@ async def test_nothing_is_evicted_while_the_cache_does_not_know_yet_that_the_nod
 async def test_a_node_deleted_half_way_ends_the_drain_and_frees_the_claim(bench: Bench) -> None:
     replica = await bench.replica()
     await evicting(bench, replica)
-    bench.api.remove(NODES, "n1")
+    bench.api.remove("Node", "n1")
     assert await ended(replica) is Ending.NODE_GONE
     assert bench.claims() == []
 
@@ -103,9 +105,8 @@ async def test_a_node_deleted_half_way_ends_the_drain_and_frees_the_claim(bench:
 async def test_a_new_node_of_the_same_name_is_not_drained(bench: Bench) -> None:
     replica = await bench.replica()
     await evicting(bench, replica)
-    bench.api.edit_node("n1", lambda raw: raw["metadata"].update(uid="another"))
+    bench.api.renew_node("n1")
     released(bench)
-    replica.later(60)
     assert await ended(replica) is Ending.NODE_GONE
     assert bench.api.evicted == []
 
@@ -120,38 +121,34 @@ async def test_an_annotation_of_another_drain_stops_this_one_without_a_write(ben
     assert len(bench.writes()) == done
 
 
-async def test_a_rest_that_fits_nowhere_any_more_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "REJUDGE", 0.0)
+async def test_a_rest_that_fits_nowhere_any_more_stays(bench: Bench) -> None:
     replica = await bench.replica()
     await evicting(bench, replica)
-    bench.api.add(pod("big", on="n2", cpu="4", owner=controller("ReplicaSet", "other")))
-    replica.drainer.wake()
+    bench.api.add(other(), pod("big", on="n2", cpu="4", owner=controller("ReplicaSet", "other")))
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [Reason.NO_PLACE]
     assert bench.pristine
     assert bench.api.evicted == []
 
 
-async def test_a_verdict_holds_until_the_next_one_is_due(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_verdict_holds_until_the_next_one_is_due(bench: Bench) -> None:
     """The one that has a drain given up is asked for twice: for the cache's node, and for the server's."""
-    monkeypatch.setattr(driving, "REJUDGE", 30.0)
     replica = await bench.replica()
+    began = bench.api.now
     await evicting(bench, replica)
-    bench.api.add(pod("big", on="n2", cpu="4", owner=controller("ReplicaSet", "other")))
+    bench.api.add(other(), pod("big", on="n2", cpu="4", owner=controller("ReplicaSet", "other")))
     await until(lambda: len(replica.cache.snapshot().nodes["n2"].pods) == 1)
-    replica.later(31)
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [Reason.NO_PLACE]
+    assert bench.api.now >= began + driving.REJUDGE
 
 
 async def test_a_pod_held_by_a_finalizer_is_named_with_it(bench: Bench) -> None:
-    stuck = bench.api.objects[PODS]["shop/web-1"]
-    bench.api.put(PODS, {**stuck, "metadata": {**stuck["metadata"], "finalizers": ["example.com/guard"]}})
+    guard = ["example.com/guard"]
+    bench.api.edit("Pod", "web-1", lambda raw: raw["metadata"].update(finalizers=guard), "shop")
     replica = await bench.replica()
     assert await replica.claim() is None
     await until(lambda: bench.api.on("n1") == ["shop/agent", "shop/web-1"])
-    await until(lambda: len(replica.cache.snapshot().nodes["n1"].pods) == 2)
-    replica.later(120)
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [Reason.STUCK_FINALIZER]
     assert bench.record is not None
@@ -159,34 +156,31 @@ async def test_a_pod_held_by_a_finalizer_is_named_with_it(bench: Bench) -> None:
 
 
 async def test_finalizers_that_may_not_be_read_do_not_keep_a_drain_from_ending(bench: Bench) -> None:
-    stuck = bench.api.objects[PODS]["shop/web-1"]
-    bench.api.put(PODS, {**stuck, "metadata": {**stuck["metadata"], "finalizers": ["example.com/guard"]}})
+    guard = ["example.com/guard"]
+    bench.api.edit("Pod", "web-1", lambda raw: raw["metadata"].update(finalizers=guard), "shop")
     replica = await bench.replica()
 
-    async def no_pods(count: int, method: str, path: str) -> str | None:
-        return "lost" if method == "GET" and path == "/api/v1/namespaces/shop/pods" else None
+    async def no_pods(call: Call) -> Fault | None:
+        return LOST if (call.verb, call.path) == ("GET", "/api/v1/namespaces/shop/pods") else None
 
-    replica.line.hook = no_pods
+    replica.meets(no_pods)
     assert await replica.claim() is None
     await until(lambda: bench.api.on("n1") == ["shop/agent", "shop/web-1"])
-    await until(lambda: len(replica.cache.snapshot().nodes["n1"].pods) == 2)
-    replica.later(120)
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [Reason.POD_STUCK]
 
 
 async def test_pods_are_not_late_because_a_job_was_awaited_before_them(bench: Bench) -> None:
-    tolerations = [{"key": "dedicated", "operator": "Exists"}]
-    bench.api.add(workload("Job", "nightly"))
-    bench.api.add(pod("job", owner=controller("Job", "nightly"), restartPolicy="Never", tolerations=tolerations))
+    job = pod("job", owner=controller("Job", "nightly"), restartPolicy="Never", tolerations=TOLERATIONS)
+    bench.api.add(workload("Job", "nightly"), job)
     replica = await bench.replica()
     rules(replica, await_timeout=7200.0)
     assert await replica.claim() is None
     await until(lambda: bench.phase is Phase.EVICTING)
-    replica.later(3600)
+    await asyncio.sleep(3600)
     await replica.looked()
     assert bench.api.evicted == []
-    bench.api.remove(PODS, "shop/job")
+    bench.api.remove("Pod", "job", "shop")
     assert await ended(replica) is Ending.HANDED_OVER
     assert sorted(bench.api.evicted) == ["uid-Pod-web-1", "uid-Pod-web-2"]
 
@@ -194,7 +188,6 @@ async def test_pods_are_not_late_because_a_job_was_awaited_before_them(bench: Be
 async def test_pods_that_refuse_for_too_long_end_the_drain(bench: Bench) -> None:
     replica = await bench.replica()
     await evicting(bench, replica)
-    replica.later(601)
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [Reason.EVICTION_FAILED]
     assert bench.pristine
@@ -203,8 +196,8 @@ async def test_pods_that_refuse_for_too_long_end_the_drain(bench: Bench) -> None
 async def test_whoever_takes_over_gives_pods_their_time_anew(bench: Bench) -> None:
     first, second = await bench.replica("a", 1), await bench.replica("b", 2)
     await evicting(bench, first)
-    await until(lambda: second.cache.snapshot().nodes["n1"].node.unschedulable)
-    second.later(900)
+    first.process.kill()
+    await asyncio.sleep(900)
     released(bench)
     await second.settled()
     assert bench.api.node() is None
@@ -212,7 +205,7 @@ async def test_whoever_takes_over_gives_pods_their_time_anew(bench: Bench) -> No
 
 
 async def test_a_pod_without_permission_to_evict_it_ends_the_drain(bench: Bench) -> None:
-    bench.api.refuse = lambda _: Refused(403, "pods/eviction is forbidden", reason="Forbidden")
+    bench.api.refuse = Answer(403, "Forbidden", "pods/eviction is forbidden")
     replica = await bench.replica()
     assert await replica.claim() is None
     assert await ended(replica) is Ending.RESTORED
@@ -226,7 +219,8 @@ async def test_pods_are_deleted_past_their_budgets_only_when_told_to(bench: Benc
     rules(replica, past_budgets=True)
     assert await replica.claim() is None
     assert await ended(replica) is Ending.HANDED_OVER
-    sent = [(each.verb, each.body.get("preconditions")) for each in bench.api.did if "/pods/" in each.path]
+    calls = [each.call for each in bench.api.did if "/pods/" in each.call.path]
+    sent = [(call.verb, json.loads(call.body).get("preconditions")) for call in calls]
     assert sent == [("DELETE", {"uid": "uid-Pod-web-1"}), ("DELETE", {"uid": "uid-Pod-web-2"})]
 
 
@@ -246,20 +240,19 @@ async def test_pauses_after_requests_that_keep_failing_grow(
     replica = await bench.replica()
     claimed = False
 
-    async def fail(count: int, method: str, path: str) -> str | None:
-        what = "LIST" if path == PODS else method
-        return "lost" if claimed and what == refused else None
+    async def fail(call: Call) -> Fault | None:
+        what = "LIST" if call.path == "/api/v1/pods" else call.verb
+        return LOST if claimed and what == refused else None
 
-    replica.line.hook = fail
+    replica.meets(fail)
     held_back(bench)
-    rules(replica, settle=3600.0)
+    rules(replica, settle=10.0)
     assert await replica.claim() is None
     claimed = True
-    replica.later(3600)
     await until(lambda: len(asked) >= 5)
     assert asked[:5] == [0, 1, 2, 3, 4]
     assert replica.told(Told.TROUBLE)
-    replica.line.hook = None
+    replica.meets(None)
     released(bench)
     assert await ended(replica) is Ending.HANDED_OVER
 
@@ -269,7 +262,6 @@ async def test_what_others_wrote_on_the_node_meanwhile_survives_the_restore(benc
     await evicting(bench, replica)
     theirs = {"key": "node.example.com/x", "effect": "PreferNoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
     bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].insert(0, theirs))
-    replica.later(601)
     assert await ended(replica) is Ending.RESTORED
     raw = bench.api.node()
     assert raw is not None

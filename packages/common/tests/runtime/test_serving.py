@@ -1,40 +1,35 @@
-"""The frame of a controller: what it writes when, and in which order it ends, against an API server in memory."""
+"""The frame of a controller: what it writes when, and in which order it ends, on an embedded cluster."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
-from drain.fake_api import EVENTS, FakeApi, serving
 
 from tightship.kube.cache import CacheCrashed
 from tightship.report import Generator
 from tightship.report.html.model import Page
-from tightship.runtime import serving as frames
-from tightship.runtime.main import Runtime
 from tightship.runtime.serving import Configuration, Frame, serve
 from tightship.settings.loading import SettingsError
 from tightship.settings.process import Name, Ports, Positive, ProcessSettings, load_process, variable
-from tightship_testkit.ports import free_ports
+from tightship_testkit.simulated import Controller, Simulated, simulated, until
+
+pytestmark = pytest.mark.virtual_time
 
 CONFIG = "own-config"
 LEASE = "own"
 
 
 class Settings(ProcessSettings):
-    interval: Positive = variable("PAUSE_SECONDS", default=0.02)
+    interval: Positive = variable("PAUSE_SECONDS", default=1.0)
     config_map: Name = variable("CONFIG_MAP_NAME", default=CONFIG)
-    ports: Ports = variable("HTTP_PORTS", default=(0,))
+    ports: Ports = variable("HTTP_PORTS", default=(8080,))
     lease_name: Name = variable("LEASE_NAME", default=LEASE)
-    host: str = variable("HTTP_HOST", default="127.0.0.1")
-    lease_retry_period: Positive = variable("LEASE_RETRY_PERIOD_SECONDS", default=0.05)
 
 
 def parse(data: Mapping[str, str]) -> bool:
@@ -74,22 +69,15 @@ class Toy:
         return lambda: Page("toy")
 
 
-async def until(condition: Callable[[], object], deadline: float = 90) -> None:
-    async with asyncio.timeout(deadline):
-        while not condition():  # noqa: ASYNC110 - any condition
-            await asyncio.sleep(0.002)
-
-
-class Process:
+class Process(Controller):
     """A process of a toy."""
 
-    def __init__(self, api: FakeApi, settings: Settings, *, careful: bool = False) -> None:
-        self.api, self.settings = api, settings
-        self.runtime = Runtime()
+    def __init__(self, api: Simulated, name: str, settings: Settings, *, careful: bool = False) -> None:
+        self.settings = settings
         self.toys: list[Toy] = []
         configuration = Configuration(parse, acting=lambda on: on, lost=(lambda _: False) if careful else None)
         program = Generator("own-controller", "1.2")
-        self.task = asyncio.create_task(serve(self.runtime, settings, program, configuration, self._make))
+        super().__init__(api, name, lambda runtime: serve(runtime, settings, program, configuration, self._make))
 
     @asynccontextmanager
     async def _make(self, frame: Frame[bool]) -> AsyncIterator[Toy]:
@@ -107,18 +95,13 @@ class Process:
         await until(lambda: len(self.toy.passes) >= wanted or self.task.done())
         assert not self.task.done()
 
-    async def ended(self) -> None:
-        self.runtime.end()
-        await self.task
-        await self.runtime.close()
-
     def writes(self) -> list[str]:
-        return [f"{each.verb} {each.path}" for each in self.api.did]
+        return [f"{each.call.verb} {each.call.path}" for each in self.api.did]
 
 
 @pytest_asyncio.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with serving(FakeApi()) as made:
+async def api(tmp_path: Path) -> AsyncIterator[Simulated]:
+    async with simulated(tmp_path) as made:
         yield made
 
 
@@ -126,25 +109,21 @@ Start = Callable[..., Process]
 REFUSED = "The configuration was refused, environment and defaults stand"
 
 
-@pytest_asyncio.fixture
-async def start(api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
-    monkeypatch.setattr(frames, "LEAST_PAUSE", 0.002)
-    monkeypatch.setattr("tightship.runtime.campaign.LOOK", 0.01)
+@pytest.fixture
+def start(api: Simulated, tmp_path: Path) -> Start:
     made: list[Process] = []
 
     def begin(*, careful: bool = False, **flags: Any) -> Process:
-        given = {"kubeconfig": api.kubeconfig(tmp_path), "namespace": "default", **flags}
-        made.append(Process(api, load_process(Settings, {}, given, namespace_file=tmp_path / "none"), careful=careful))
+        name = f"own-{len(made)}"
+        given = {"kubeconfig": api.kubeconfig(), "namespace": "default", **flags}
+        settings = load_process(Settings, {"POD_NAME": name}, given, namespace_file=tmp_path / "none")
+        made.append(Process(api, name, settings, careful=careful))
         return made[-1]
 
-    yield begin
-    for each in made:
-        each.task.cancel()
-        await asyncio.gather(each.task, return_exceptions=True)
-        await each.runtime.close()
+    return begin
 
 
-async def test_a_leader_acts_and_at_the_end_finishes_before_the_lease_is_free(api: FakeApi, start: Start) -> None:
+async def test_a_leader_acts_and_at_the_end_finishes_before_the_lease_is_free(api: Simulated, start: Start) -> None:
     process = start()
     await until(lambda: process.toys and (True, True) in process.toy.passes)
     assert api.holder(LEASE) == process.settings.identity
@@ -164,39 +143,41 @@ async def test_of_two_replicas_one_leads(start: Start) -> None:
     assert second.toy.frame.acting()
 
 
-async def test_a_bad_configuration_is_told_in_an_event(api: FakeApi, start: Start) -> None:
+async def test_a_bad_configuration_is_told_in_an_event(api: Simulated, start: Start) -> None:
     api.configure(CONFIG, {"on": "perhaps"})
     process = start()
     await process.passed()
-    await until(lambda: api.objects[EVENTS])
-    [event] = api.objects[EVENTS].values()
+    await until(api.events)
+    [event] = api.events()
     assert (event["reason"], event["regarding"]["name"]) == ("ConfigInvalid", CONFIG)
     assert event["note"] == f"{REFUSED}: on: 'perhaps': allowed are true and false"
     assert process.toy.frame.live.current is True
 
 
-async def test_one_that_switches_off_by_being_deleted_is_told_in_an_event_too(api: FakeApi, start: Start) -> None:
+async def test_one_that_switches_off_by_being_deleted_is_told_in_an_event_too(api: Simulated, start: Start) -> None:
     api.configure(CONFIG, {"on": "true"})
     process = start(careful=True)
     await process.passed()
-    api.remove("/api/v1/namespaces/default/configmaps", f"default/{CONFIG}")
-    await until(lambda: api.objects[EVENTS])
-    [event] = api.objects[EVENTS].values()
+    api.remove("ConfigMap", CONFIG, "default")
+    await until(api.events)
+    [event] = api.events()
     assert event["note"] == f"ConfigMap default/{CONFIG} was deleted, nothing new is begun until it is back"
     assert process.toy.frame.switched_off()
 
 
-async def test_where_the_starting_one_would_act_a_bad_one_at_the_start_switches_off(api: FakeApi, start: Start) -> None:
+async def test_where_the_starting_one_would_act_a_bad_one_at_the_start_switches_off(
+    api: Simulated, start: Start
+) -> None:
     api.configure(CONFIG, {"on": "perhaps"})
     process = start(careful=True)
     await process.passed()
     assert set(process.toy.passes) == {(False, False)}
-    await until(lambda: api.objects[EVENTS])
-    [event] = api.objects[EVENTS].values()
+    await until(api.events)
+    [event] = api.events()
     assert "nothing new is begun until there is a good one: on: 'perhaps'" in event["note"]
 
 
-async def test_a_dry_run_writes_nothing_not_even_an_event(api: FakeApi, start: Start) -> None:
+async def test_a_dry_run_writes_nothing_not_even_an_event(api: Simulated, start: Start) -> None:
     api.configure(CONFIG, {"on": "perhaps"})
     process = start(dry_run=True)
     await process.passed()
@@ -216,7 +197,7 @@ async def test_a_dry_run_of_a_single_replica_leads_nothing_either(start: Start) 
     assert set(process.toy.passes) == {(False, False)}
 
 
-async def test_switched_off_from_the_start_nothing_is_written_not_even_on_a_lease(api: FakeApi, start: Start) -> None:
+async def test_switched_off_from_the_start_nothing_is_written_not_even_on_a_lease(api: Simulated, start: Start) -> None:
     api.configure(CONFIG, {"on": "false"})
     process = start()
     await process.passed(5)
@@ -228,7 +209,7 @@ async def test_switched_off_from_the_start_nothing_is_written_not_even_on_a_leas
     assert set(process.toy.passes) == {(False, False)}
 
 
-async def test_switched_off_the_lease_is_kept_until_all_is_finished(api: FakeApi, start: Start) -> None:
+async def test_switched_off_the_lease_is_kept_until_all_is_finished(api: Simulated, start: Start) -> None:
     process = start()
     await until(lambda: process.toys and (True, True) in process.toy.passes)
     process.toy.unfinished = True
@@ -247,7 +228,7 @@ async def test_switched_off_the_lease_is_kept_until_all_is_finished(api: FakeApi
     assert api.holder(LEASE) == process.settings.identity
 
 
-async def test_what_is_unfinished_is_a_reason_to_run_for_the_lease_though_off(api: FakeApi, start: Start) -> None:
+async def test_what_is_unfinished_is_a_reason_to_run_for_the_lease_though_off(api: Simulated, start: Start) -> None:
     api.configure(CONFIG, {"on": "false"})
     process = start()
     await process.passed()
@@ -257,7 +238,7 @@ async def test_what_is_unfinished_is_a_reason_to_run_for_the_lease_though_off(ap
     await until(lambda: api.holder(LEASE) == "")
 
 
-async def test_a_single_replica_without_election_follows_the_switch(api: FakeApi, start: Start) -> None:
+async def test_a_single_replica_without_election_follows_the_switch(api: Simulated, start: Start) -> None:
     api.configure(CONFIG, {"on": "false"})
     process = start(leader_elect=False)
     await process.passed()
@@ -268,7 +249,7 @@ async def test_a_single_replica_without_election_follows_the_switch(api: FakeApi
 
 
 async def test_a_cache_that_crashes_ends_the_process_with_an_error_in_good_order(
-    api: FakeApi, start: Start, caplog: pytest.LogCaptureFixture
+    api: Simulated, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = start()
     await until(lambda: process.toys and (True, True) in process.toy.passes)
@@ -309,25 +290,18 @@ async def test_a_cache_that_crashes_before_the_first_pass_ends_the_process_too(
     assert process.toy.passes == []
 
 
-def reached(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 async def test_what_a_replica_waits_for_is_told_until_it_is_ready(
-    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
+    api: Simulated, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = ["not synced: Pod"]
     monkeypatch.setattr(Toy, "waits_for", lambda _: waiting)
-    port = free_ports("http")["http"]
-    process = start(ports=[port])
+    process = start()
     await until(lambda: process.toys)
+    await asyncio.sleep(1)
 
     async def ready() -> tuple[int, str]:
-        async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/readyz") as answer:
-            return answer.status, await answer.text()
+        return await api.get(process.name, 8080, "/readyz")
 
-    await until(lambda: reached(port))
     assert await ready() == (503, "not ok\nnot synced: Pod\n")
     assert process.toy.passes == []
     assert api.holder(LEASE) is None

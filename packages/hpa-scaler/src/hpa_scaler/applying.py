@@ -143,7 +143,8 @@ class Applier:
 
         async def job() -> None:
             sent = await send(self._connection, step.hpa, step.make, permitted)
-            self._unanswered = self._unanswered + 1 if sent.ending in ("failed", "unheard") else 0
+            if sent.ending != "left":  # what was not sent tells nothing of the API server
+                self._unanswered = self._unanswered + 1 if sent.ending in ("failed", "unheard") else 0
             self._metrics.wrote(sent.ending, again=sent.again)
             step.ended(sent)
 

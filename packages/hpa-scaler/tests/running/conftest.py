@@ -1,30 +1,26 @@
-"""A world for each test, with short pauses."""
+"""A world for each test, on virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
-from drain.fake_api import serving as serving_api
 
-from tightship.runtime import campaign
-from tightship.runtime import serving as frames
-from tightship_simulator.life.prometheus import serving
-from tightship_testkit.floors import answering_one
+from tightship_testkit.stall import NEVER, Stall, stall
 
-from .world import HpaApi, World
+from .world import World
 
 
 @pytest_asyncio.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(frames, "LEAST_PAUSE", 0.002)
-    monkeypatch.setattr(campaign, "LOOK", 0.01)
-    async with serving_api(HpaApi()) as api, serving(answering_one()) as prometheus:
-        assert isinstance(api, HpaApi)
-        made = World(api, prometheus, tmp_path)
-        made.configure()
+async def on(tmp_path: Path) -> AsyncIterator[Stall]:
+    """A cluster with an HPA controller."""
+    async with stall(tmp_path) as made:
         yield made
-        for each in made.processes:
-            await each.killed()
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """HPAs whose status is what the test says."""
+    async with stall(tmp_path, speeds=NEVER) as made:
+        yield World(made)

@@ -5,32 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp import web
-from drain.fake_api import EVENTS
 
 from hpa_scaler.decision_log import replay
 from hpa_scaler.loop import CycleTooLongError
 from tightship_simulator.life.prometheus import silent
+from tightship_testkit.faults import Answer, Hang
+from tightship_testkit.replica import NAMESPACE, Replica
 
-from .world import HPAS, Json, Process, World, eventually, get, port
+from .world import World
+
+pytestmark = pytest.mark.virtual_time
 
 ASKS = {"prometheus_query": "rate", "requests_per_replica": "10", "minimum_replicas": "1"}
-LEASE = "hpa-scaler"
 
 
-async def aged(process: Process, seconds: float) -> None:
-    """Wait until its last good cycle is so long ago."""
-    async with asyncio.timeout(90):
-        while True:
-            code, text = await get(process, "/metrics")
-            assert code == 200
-            age = next(line for line in text.splitlines() if line.startswith("tightship_loop_age_seconds"))
-            if float(age.split()[1]) >= seconds:
-                return
-            await asyncio.sleep(0.01)
+async def age(replica: Replica) -> float:
+    """How long ago its last good cycle was."""
+    code, text = await replica.get("/metrics")
+    assert code == 200
+    return float(next(line for line in text.splitlines() if line.startswith("tightship_loop_age_seconds")).split()[1])
 
 
 def asked(world: World) -> int:
@@ -40,34 +35,35 @@ def asked(world: World) -> int:
 async def test_while_the_api_server_is_away_nothing_is_decided_and_the_age_grows(world: World) -> None:
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
-    process = world.start(ports=[port()], leader_elect=False, request_timeout=1)
+    process = world.start(LEADER_ELECT="false")
     await world.until(lambda: world.api.bounds() == (8, 20))
+    assert await age(process) < 100
     world.api.away = True
     world.prometheus.set("rate", 95)
-    await aged(process, 0.3)  # what was under way has ended
     questions = asked(world)
-    await aged(process, 0.6)
-    assert (await get(process, "/healthz"))[0] == 200
+    await world.sleep(1200)
+    assert 1100 < await age(process) < 1300
+    # It is alive: a restart would mend nothing.
+    assert (await process.get("/healthz"))[0] == 200
     assert world.api.bounds() == (8, 20)
     assert asked(world) == questions
     world.api.away = False
     await world.until(lambda: world.api.bounds() == (10, 20))
+    assert process.code is None
 
 
-async def test_a_list_that_never_ends_ends_the_cycle(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_list_that_never_ends_ends_the_cycle(world: World) -> None:
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
-    process = world.start(cycle_deadline=0.5)
+    process = world.start(CYCLE_DEADLINE_SECONDS="20")
     await world.until(lambda: world.api.bounds() == (8, 20))
-
-    async def hangs() -> Any:
-        await asyncio.Event().wait()
-
-    world.api.on_list = hangs
+    world.api.on_list = Hang()
     words = str(CycleTooLongError("did not answer within"))
-    before = caplog.text.count(words)
-    await world.until(lambda: caplog.text.count(words) > before)
-    assert not process.runtime.crashed
+    assert words not in process.log
+    await process.says(words, 600)
+    world.api.on_list = None
+    await world.cycles()
+    assert process.code is None
 
 
 async def test_a_silent_prometheus_holds_and_a_stop_does_not_wait_for_it(world: World) -> None:
@@ -75,9 +71,10 @@ async def test_a_silent_prometheus_holds_and_a_stop_does_not_wait_for_it(world: 
     world.prometheus.otherwise = silent
     process = world.start()
     await world.until(lambda: asked(world))
-    await asyncio.wait_for(process.ended(), 8)  # a query has ten seconds
+    async with asyncio.timeout(8):  # a query has ten seconds
+        await world.ended(process)
     assert world.api.bounds() == (3, 20)
-    assert world.api.holder(LEASE) == ""
+    assert world.api.holder() == ""
 
 
 async def test_a_stop_finishes_the_write_under_way_and_begins_no_other(world: World) -> None:
@@ -95,9 +92,9 @@ async def test_a_stop_finishes_the_write_under_way_and_begins_no_other(world: Wo
     await begun.wait()
     await world.until(lambda: world.api.patches >= 5)
     under_way = world.api.patches
-    ending = asyncio.create_task(process.ended())
-    await asyncio.sleep(0.05)
-    assert world.api.holder(LEASE) == process.settings.identity
+    ending = asyncio.create_task(world.ended(process))
+    await world.sleep(2)
+    assert world.api.holder().startswith(process.name)
     go_on.set()
     await ending
     assert len(world.api.written()) <= under_way + 8
@@ -122,7 +119,7 @@ async def test_what_a_lowering_waits_for_is_written_down_at_once_and_at_the_end(
     notes = len([each for each in world.api.did if each.verb == "PATCH"])
     assert notes == 1
     floors = world.api.state()["history"]["floors"]
-    await process.ended()
+    await world.ended(process)
     assert len([each for each in world.api.did if each.verb == "PATCH"]) == 2
     assert world.api.state()["history"]["floors"][0] == floors[0]
     assert world.api.bounds() == (8, 20)
@@ -133,20 +130,21 @@ async def test_a_standby_asks_and_writes_nothing_and_takes_over_with_what_is_on_
     world.prometheus.set("rate", 72)
     first = world.start()
     await world.until(lambda: world.api.bounds() == (8, 20))
-    second = world.start(ports=[port()])
-    await world.until(lambda: second.task is not None and world.api.holder(LEASE) == first.settings.identity)
-
-    await eventually(second, "/", f"Stands by: {first.settings.identity} leads.")
-    _, metrics = await get(second, "/metrics")
+    second = world.start()
+    await second.ready()
+    identity = world.api.holder()
+    assert identity.startswith(first.name)
+    await world.shows(second, "/", f"Stands by: {identity} leads.")
+    _, metrics = await second.get("/metrics")
     assert 'hpa="web"' not in metrics
-    assert (await get(second, "/readyz"))[0] == 200
-    status = json.loads((await get(second, "/status"))[1])
-    assert (status["plan"], status["leader"]) == (None, first.settings.identity)
-    await first.ended()
+    assert (await second.get("/readyz"))[0] == 200
+    status = json.loads((await second.get("/status"))[1])
+    assert (status["plan"], status["leader"]) == (None, identity)
+    await world.ended(first)
     world.prometheus.set("rate", 41)
     await world.until(lambda: world.api.bounds() == (5, 20))
     assert world.api.state()["originalMin"] == 3
-    assert world.api.holder(LEASE) == second.settings.identity
+    assert world.api.holder().startswith(second.name)
 
 
 async def test_a_leader_that_lost_its_lease_in_a_cycle_writes_no_more(world: World) -> None:
@@ -156,19 +154,19 @@ async def test_a_leader_that_lost_its_lease_in_a_cycle_writes_no_more(world: Wor
 
     async def taken(*_: object) -> None:
         world.api.before = None
-        world.api.taken(LEASE)
+        world.api.taken()
         await until_noticed.wait()
 
     until_noticed = asyncio.Event()
     world.api.before = taken
     world.configure(maximumWritesPerSecond=20)
-    process = world.start(ports=[port()])
+    process = world.start()
     await world.until(lambda: world.api.before is None)
-    await eventually(process, "/metrics", "tightship_leader 0.0")
+    await world.shows(process, "/metrics", "tightship_leader 0.0")
     until_noticed.set()
-    await asyncio.sleep(0.2)
+    await world.sleep(20)
     written = len(world.api.written())
-    await asyncio.sleep(0.3)
+    await world.sleep(600)
     assert len(world.api.written()) == written < 40
 
 
@@ -181,9 +179,9 @@ async def test_an_api_server_that_goes_away_between_writes_is_not_asked_all_the_
         world.api.deaf = True
 
     world.api.before = breaks
-    world.start(interval=60)
+    world.start()
     await world.until(lambda: world.api.patches >= 5)
-    await asyncio.sleep(0.2)
+    await world.sleep(60)
     assert world.api.patches < 20
     assert all(each.verb != "PATCH" or each.code == 200 for each in world.api.did)
 
@@ -193,28 +191,31 @@ async def test_a_dry_run_judges_and_shows_and_changes_nothing(world: World) -> N
     world.api.stock("off", minimum=9)
     world.api.edit("off", notes={"estafette.io/hpa-scaler": None})
     world.prometheus.set("rate", 72)
-    process = world.start(dry_run=True, ports=[port()])
+    version = world.on.store.version
+    process = world.start(DRY_RUN="true")
     await world.cycles(5)
-    status = json.loads((await get(process, "/status"))[1])
+    status = await process.status()
     assert status["dryRun"] is True
     [web] = status["plan"]["hpas"]
     assert (web["action"], web["minimum"]) == ("raise", {"now": 3, "after": 8})
-    assert 'would_be_min_replicas{hpa="web",namespace="shop"} 8' in (await get(process, "/metrics"))[1]
-    await process.ended()
-    assert world.api.did == []
+    assert 'would_be_min_replicas{hpa="web",namespace="shop"} 8' in (await process.get("/metrics"))[1]
+    await world.ended(process)
+    assert any("horizontalpodautoscalers" in each.call.path for each in world.on.proxy.log)
+    assert world.on.proxy.writes == []
+    assert world.on.store.version == version
 
 
 async def test_a_dry_run_beside_a_controller_does_not_take_its_writes_for_a_quarrel(world: World) -> None:
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
-    dry = world.start(dry_run=True, ports=[port()])
+    dry = world.start(DRY_RUN="true")
     await world.cycles(3)
     world.start()
     for rate, floor in ((72, 8), (95, 10), (41, 5), (72, 8), (31, 4)):
         world.prometheus.set("rate", rate)
         await world.until(lambda floor=floor: world.api.bounds() == (floor, 20))
         await world.cycles(4)
-    status = json.loads((await get(dry, "/status"))[1])
+    status = json.loads((await dry.get("/status"))[1])
     assert status["plan"]["hpas"][0]["reasons"] == ["FollowsQuery"]
 
 
@@ -222,32 +223,47 @@ async def test_a_bad_configuration_leaves_the_last_good_one_in_force(world: Worl
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
     world.configure(defaults={"maximumReplicas": "6"})
-    process = world.start(ports=[port()])
+    process = world.start()
     await world.until(lambda: world.api.bounds() == (6, 20))
     world.configure(defaults={"maximumReplicas": "many"}, nonsense=1)
-    await world.until(lambda: ("ConfigInvalid", "hpa-scaler-config") in world.api.told())
+    await process.says("The configuration was refused, the last good one stands", 600)
+    await world.until(lambda: ("ConfigInvalid", world.on.team) in world.api.told())
     await world.cycles(4)
     assert world.api.bounds() == (6, 20)
-    assert "the last good one stands" in (await get(process, "/"))[1]
+    assert "the last good one stands" in (await process.get("/"))[1]
     world.configure()
     await world.until(lambda: world.api.bounds() == (8, 20))
+
+
+async def test_a_deleted_configuration_is_told_with_what_is_in_force(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.configure(defaults={"maximumReplicas": 6})
+    process = world.start()
+    await world.until(lambda: world.api.bounds() == (6, 20))
+    world.on.store.delete("ConfigMap", world.on.team, NAMESPACE)
+    told = f"ConfigMap {NAMESPACE}/{world.on.team} was deleted, environment and defaults stand until it is back"
+    await process.says(told, 600)
+    await world.cycles()
+    assert (await process.status())["problems"] == [told]
+    assert f">{told}<" in (await process.get("/"))[1]
 
 
 async def test_many_that_fall_at_once_are_held_and_told_once(world: World) -> None:
     for number in range(12):
         world.api.stock(f"web-{number}", minimum=8, replicas=8, **ASKS)
     world.prometheus.set("rate", 80)
-    process = world.start(ports=[port()])
+    process = world.start()
     await world.until(lambda: asked(world))
     await world.cycles()
     world.prometheus.set("rate", 0)
     await world.until(lambda: world.api.notes("CorrelatedDrop"))
     await world.cycles(4)
-    assert world.api.told().count(("CorrelatedDrop", LEASE)) == 1
-    assert [each for each in world.api.told() if each[0] == "CorrelatedDrop"] == [("CorrelatedDrop", LEASE)]
+    assert world.api.told().count(("CorrelatedDrop", world.api.lease)) == 1
+    assert [each for each in world.api.told() if each[0] == "CorrelatedDrop"] == [("CorrelatedDrop", world.api.lease)]
     assert all(world.api.bounds(f"web-{number}") == (8, 20) for number in range(12))
-    assert "tightship_hpa_correlated_drop 1.0" in (await get(process, "/metrics"))[1]
-    assert json.loads((await get(process, "/status"))[1])["correlatedDrop"]
+    assert "tightship_hpa_correlated_drop 1.0" in (await process.get("/metrics"))[1]
+    assert json.loads((await process.get("/status"))[1])["correlatedDrop"]
 
 
 async def test_events_tell_changes_and_trouble_once_and_nothing_of_a_calm_start(world: World) -> None:
@@ -261,7 +277,7 @@ async def test_events_tell_changes_and_trouble_once_and_nothing_of_a_calm_start(
     await world.until(lambda: ("InvalidAnnotation", "typo") in world.api.told())
     await world.cycles(5)
     assert sorted(world.api.told()) == [("FollowsQuery", "moves"), ("InvalidAnnotation", "typo")]
-    kinds = {each["reason"]: (each["type"], each["action"]) for each in world.api.objects[EVENTS].values()}
+    kinds = {each["reason"]: (each["type"], each["action"]) for each in world.api.events()}
     assert kinds == {"FollowsQuery": ("Normal", "Raise"), "InvalidAnnotation": ("Warning", "Hold")}
     world.prometheus.set("rate", "NaN")
     await world.until(lambda: ("NotANumber", "calm") in world.api.told())
@@ -277,11 +293,11 @@ async def test_a_decision_log_is_replayed_without_a_difference(world: World, tmp
 
     world.api.before = somebody
     log = tmp_path / "decisions.jsonl"
-    process = world.start(decision_log=log)
+    process = world.start(DECISION_LOG=str(log))
     await world.until(lambda: world.api.bounds() == (8, 20))
     world.prometheus.set("rate", 41)
     await world.until(lambda: world.api.bounds() == (5, 20))
-    await process.ended()
+    await world.ended(process)
     found = replay(log.read_bytes().splitlines())
     assert found.differences == ()
     assert found.unended == 0
@@ -292,7 +308,7 @@ async def test_a_decision_log_begins_anew_before_it_is_too_large(world: World, t
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
     log = tmp_path / "decisions.jsonl"
-    world.start(decision_log=log, decision_log_megabytes=0.003)
+    world.start(DECISION_LOG=str(log), DECISION_LOG_MEGABYTES="0.003")
     older = tmp_path / "decisions.jsonl.1"
     await world.until(older.exists)
     await world.cycles(6)
@@ -300,41 +316,40 @@ async def test_a_decision_log_begins_anew_before_it_is_too_large(world: World, t
     assert replay(older.read_bytes().splitlines()).unended == 0
 
 
-async def test_a_decision_log_that_cant_be_written_holds_nothing_up(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_decision_log_that_cant_be_written_holds_nothing_up(world: World, tmp_path: Path) -> None:
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
-    world.start(decision_log=tmp_path / "nowhere" / "decisions.jsonl")
+    process = world.start(DECISION_LOG=str(tmp_path / "nowhere" / "decisions.jsonl"))
     await world.until(lambda: world.api.bounds() == (8, 20))
     await world.cycles(3)
-    assert caplog.text.count("decision log not written") == 1
+    assert process.log.count("decision log not written") == 1
 
 
 async def test_an_hpa_that_cant_be_read_is_told_and_the_others_go_on(world: World) -> None:
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
-    broken: Json = {"metadata": {"name": "broken", "namespace": "shop"}, "spec": {"maxReplicas": "many"}}
-    world.api.put(HPAS, broken)
-    process = world.start(ports=[port()])
+    world.api.stock("broken")
+    # The API server would not take it: another version of it may know more than we do.
+    world.api.hpa("broken")["spec"]["maxReplicas"] = "many"
+    process = world.start()
     await world.until(lambda: world.api.bounds() == (8, 20))
     await world.cycles()
-    status = json.loads((await get(process, "/status"))[1])
+    status = json.loads((await process.get("/status"))[1])
     assert "shop/broken" in status["plan"]["warnings"][0]
-    assert 'tightship_hpas_by_reason{reason="Unreadable"} 1.0' in (await get(process, "/metrics"))[1]
+    assert 'tightship_hpas_by_reason{reason="Unreadable"} 1.0' in (await process.get("/metrics"))[1]
 
 
 async def test_what_is_opted_out_leaves_the_metrics(world: World) -> None:
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
-    process = world.start(ports=[port()])
+    process = world.start()
     await world.until(lambda: world.api.bounds() == (8, 20))
     await world.cycles()
-    assert 'hpa="web"' in (await get(process, "/metrics"))[1]
+    assert 'hpa="web"' in (await process.get("/metrics"))[1]
     world.api.edit(notes={"estafette.io/hpa-scaler": "false"})
     await world.until(lambda: world.api.bounds() == (3, 20))
     await world.cycles()
-    assert 'hpa="web"' not in (await get(process, "/metrics"))[1]
+    assert 'hpa="web"' not in (await process.get("/metrics"))[1]
 
 
 async def test_who_sets_a_floor_back_again_and_again_is_left_alone(world: World) -> None:
@@ -352,19 +367,33 @@ async def test_who_sets_a_floor_back_again_and_again_is_left_alone(world: World)
     assert len(world.api.written()) - writes <= 1
 
 
+async def test_when_nobody_fights_any_more_the_floor_comes_back(world: World) -> None:
+    world.api.stock(**ASKS)
+    world.prometheus.set("rate", 72)
+    world.start()
+    while not world.api.notes("Contested"):
+        await world.until(lambda: world.api.bounds() == (8, 20))
+        world.api.edit(minReplicas=3)
+        await world.cycles(1)
+    began = world.on.simulation.wall()
+    await world.sleep(600)
+    assert world.api.bounds() == (3, 20)
+    # For a quarter of an hour by default.
+    await world.until(lambda: world.api.bounds() == (8, 20), 900)
+    assert world.on.simulation.wall() - began >= 600
+    await world.cycles(30)
+    assert world.api.bounds() == (8, 20)
+    assert len(world.api.notes("Contested")) == 1
+
+
 async def test_a_replica_that_may_not_read_hpas_is_not_ready_and_says_why(world: World) -> None:
+    world.api.on_list = Answer(403, "Forbidden", "cannot list resource")
+    process = world.start()
 
-    async def forbidden() -> web.StreamResponse:
-        body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "cannot list resource"}
-        return web.json_response(body, status=403)
-
-    world.api.on_list = forbidden
-    process = world.start(ports=[port()])
-
-    await eventually(process, "/readyz", "cannot list resource; see docs/permissions.md")
+    await world.shows(process, "/readyz", "cannot list resource; see docs/permissions.md")
     assert world.api.did == []
     world.api.on_list = None
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
     await world.until(lambda: world.api.bounds() == (8, 20))
-    assert (await get(process, "/readyz"))[0] == 200
+    assert (await process.get("/readyz"))[0] == 200

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pytest
-from drain.fake_api import LEASES, Refused
+from msgspec import Struct
 
 from hpa_scaler.annotations import ENABLE, PREFIX
 from tightship.kube.leases import micro_time
+from tightship_testkit.client import Json
+from tightship_testkit.floors import cli
+from tightship_testkit.stall import Stall
 
-from .world import HPAS, STATE, Json, World
+from .world import STATE, Refused, World
+
+pytestmark = pytest.mark.virtual_time
 
 OURS = json.dumps({"originalMin": 3, "originalMax": 6, "applied": 8, "appliedMax": 9, "history": {}})
-Release = Callable[..., Any]
+ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
+
+
+class Ended(Struct, frozen=True):
+    """What came of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+Release = Callable[..., Awaitable[Ended]]
 
 
 @pytest.fixture
-def release(world: World, tmp_path: Path, cli: Any) -> Release:
-    async def run(*arguments: str) -> Any:
-        kubeconfig = world.api.kubeconfig(tmp_path)
-        return await asyncio.to_thread(cli, "release", "--kubeconfig", kubeconfig, *arguments)
+def release(world: World) -> Release:
+    async def run(*arguments: str) -> Ended:
+        return Ended(*await cli(world.on, "release", "--kubeconfig", str(world.on.kubeconfig), *arguments))
 
     return run
 
@@ -36,13 +47,10 @@ def stock(world: World, name: str = "web", *, state: str = OURS, minimum: int = 
 
 
 def led(world: World, *, age: float = 1) -> None:
-    spec = {
-        "holderIdentity": "pod-1",
-        "leaseDurationSeconds": 600,
-        "renewTime": micro_time(int((time.time() - age) * 1e6)),
-    }
-    meta = {"name": "hpa-scaler", "namespace": "scaling"}
-    world.api.put(LEASES, {"kind": "Lease", "metadata": meta, "spec": spec})
+    renewed = micro_time(int((world.on.simulation.wall() - age) * 1e6))
+    spec = {"holderIdentity": "pod-1", "leaseDurationSeconds": 600, "renewTime": renewed}
+    meta = {"name": world.api.lease, "namespace": "scaling"}
+    world.on.store.load([{"kind": "Lease", "metadata": meta, "spec": spec}])
 
 
 async def test_the_users_bounds_are_back_and_our_annotation_is_gone(world: World, release: Release) -> None:
@@ -61,7 +69,7 @@ async def test_the_users_bounds_are_back_and_our_annotation_is_gone(world: World
 
 async def test_what_somebody_else_has_changed_is_left_and_said(world: World, release: Release) -> None:
     stock(world, minimum=5)
-    ended = await release("web", "-o", "json")
+    ended = await release("-n", "shop", "web", "-o", "json")
     [entry] = json.loads(ended.out)["hpas"]
     assert world.api.bounds() == (5, 6)
     assert entry["outcome"] == "restored"
@@ -88,7 +96,7 @@ async def test_nothing_is_released_while_a_controller_leads_that_would_take_it_u
     led(world)
     ended = await release("-A")
     assert (ended.code, ended.out) == (1, "")
-    assert "pod-1 by the Lease scaling/hpa-scaler" in ended.err
+    assert "pod-1 by the Lease scaling/scaler-leader" in ended.err
     assert "shop/web" in ended.err
     assert world.api.did == []
     forced = await release("-A", "--force")
@@ -144,7 +152,7 @@ async def test_a_change_in_between_is_seen(world: World, release: Release) -> No
         world.api.edit(minReplicas=4)
 
     world.api.before = somebody
-    ended = await release("web", "-o", "json")
+    ended = await release("-n", "shop", "web", "-o", "json")
     assert ended.code == 0
     assert world.api.bounds() == (4, 6)
     assert "from 8 to 4" in json.loads(ended.out)["hpas"][0]["left"]
@@ -170,7 +178,7 @@ async def test_the_older_controllers_annotation_is_left_alone(world: World, rele
     ("arguments", "code", "says"),
     [
         ((), 64, "nothing is named"),
-        (("nobody",), 1, 'HPA "nobody" not found'),
+        (("-n", "shop", "nobody"), 1, 'HPA "nobody" not found'),
         (("-A", "-n", "shop"), 64, "not allowed"),
     ],
 )
@@ -181,4 +189,34 @@ async def test_who_names_nothing_or_nobody_is_told(
     ended = await release(*arguments)
     assert (ended.code, ended.out) == (code, "")
     assert says in ended.err
-    assert world.api.objects[HPAS]["shop/web"]["spec"]["minReplicas"] == 8
+    assert world.api.bounds() == (8, 9)
+
+
+async def test_release_refuses_while_a_controller_leads_and_gives_back_once_it_ended(on: Stall) -> None:
+    await on.stock("web", 3, 6, **ASKS)
+    await on.stock("edited", 3, 20, **ASKS)
+    await on.stock("plain", 2, 4)
+    on.prometheus.set("rate", 72)
+    replica = on.start()
+    await on.until_bounds("web", 8, 9)
+    await on.until_bounds("edited", 8, 20)
+    code, out, err = await cli(on, "release", "-A")
+    assert (code, out) == (1, "")
+    assert "a controller runs" in err
+    assert "--force" in err
+    replica.told_to_end()
+    assert await replica.ended() == 0
+    await on.edit("edited", minReplicas=5)
+    code, out, _ = await cli(on, "release", "-A", "--dry-run")
+    assert code == 0
+    assert "would-restore" in out
+    assert await on.bounds("web") == (8, 9)
+    code, out, _ = await cli(on, "release", "-A")
+    assert code == 0, out
+    assert await on.bounds("web") == (3, 6)
+    assert await on.bounds("edited") == (5, 20)
+    assert "that is the user's own now" in out
+    for name in ("web", "edited"):
+        assert STATE not in (await on.hpa(name))["metadata"]["annotations"]
+    code, out, _ = await cli(on, "release", "shop/web", "shop/plain")
+    assert (code, out.count("nothing-ours")) == (0, 3)

@@ -11,16 +11,13 @@ from aiohttp import web
 from hpa_scaler import watching
 from tightship.objects import ApiObject, HorizontalPodAutoscaler
 from tightship_simulator.life.prometheus import body, says
+from tightship_testkit.replica import SCALER
 
-from .world import HPAS, World
+from .world import World
 
+pytestmark = pytest.mark.virtual_time
 ASKS = {"prometheus_query": "rate", "requests_per_replica": "10", "minimum_replicas": "1"}
-HOUR = 3600.0
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK", 0.01)
+HOURLY = {SCALER.interval: "3600"}
 
 
 async def watched(world: World) -> None:
@@ -30,18 +27,30 @@ async def watched(world: World) -> None:
     await world.until(lambda: world.api.watches)
 
 
+def gets(world: World) -> int:
+    """How often the HPA was read by itself."""
+    log = world.on.proxy.log
+    return len([each for each in log if each.call.verb == "GET" and each.call.path.endswith("autoscalers/web")])
+
+
 async def test_a_floor_that_is_set_back_is_raised_again_before_the_next_cycle(world: World) -> None:
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
-    world.start(watch=True, interval=HOUR)
+    process = world.start(WATCH_HPAS="true", **HOURLY)
     await world.until(lambda: world.api.bounds() == (8, 20))
     await watched(world)
     questions = len(world.prometheus.seen)
     world.api.edit(minReplicas=4)
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.until(lambda: world.api.bounds() == (8, 20), 10)
     assert len(world.prometheus.seen) == questions
     assert world.api.state()["originalMin"] == 4
     assert world.api.state()["history"]["resets"] == 1
+    # Raising is all that is done between cycles: what is set higher is looked at, and left.
+    looks = gets(world)
+    world.api.edit(minReplicas=12)
+    await world.until(lambda: gets(world) > looks)
+    await world.ended(process)
+    assert world.api.bounds() == (12, 20)
 
 
 async def test_what_is_set_back_before_our_own_write_is_answered_for_is_raised_again_too(
@@ -67,7 +76,7 @@ async def test_what_is_set_back_before_our_own_write_is_answered_for_is_raised_a
         await world.until(lambda: 4 in told)
 
     world.api.after = set_back
-    world.start(watch=True, interval=HOUR)
+    world.start(WATCH_HPAS="true", **HOURLY)
     await world.until(lambda: len(world.api.written()) == 2)
     assert world.api.bounds() == (8, 20)
     assert world.api.state()["originalMin"] == 4
@@ -77,7 +86,7 @@ async def test_nothing_is_lowered_between_cycles(world: World) -> None:
     world.api.stock(**ASKS)
     world.api.stock("other", **ASKS)
     world.prometheus.set("rate", 72)
-    world.start(watch=True, interval=HOUR)
+    world.start(WATCH_HPAS="true", **HOURLY)
     await world.until(lambda: world.api.bounds() == (8, 20) and world.api.bounds("other") == (8, 20))
     await watched(world)
     world.api.edit(minReplicas=12)
@@ -90,14 +99,14 @@ async def test_what_the_watch_shows_late_is_no_change_by_others(world: World) ->
     """Events of before our own write come after it: judged by them, our own write would be somebody's."""
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 45)
-    world.start(watch=True, interval=0.05)
+    world.start(WATCH_HPAS="true")
     await world.until(lambda: world.api.bounds() == (5, 20))
     await watched(world)
-    world.api.frozen.add(HPAS)
+    world.api.freeze()
     for rate, floor in ((55, 6), (65, 7), (72, 8)):
         world.prometheus.set("rate", rate)
         await world.until(lambda floor=floor: world.api.bounds() == (floor, 20))
-        world.api.put(HPAS, world.api.hpa())
+        world.api.touch()
     writes = len(world.api.written())
     world.api.thaw()
     await world.cycles(5)
@@ -109,7 +118,7 @@ async def test_what_the_watch_shows_late_is_no_change_by_others(world: World) ->
 async def test_a_reaction_while_a_cycle_asks_is_not_undone_by_it(world: World) -> None:
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
-    world.start(watch=True, interval=0.3)
+    world.start(WATCH_HPAS="true")
     await world.until(lambda: world.api.bounds() == (8, 20))
     await watched(world)
     asking, go_on = asyncio.Event(), asyncio.Event()
@@ -120,7 +129,7 @@ async def test_a_reaction_while_a_cycle_asks_is_not_undone_by_it(world: World) -
         return await says(body("35"))(request)
 
     # Set back before the list of the cycle that is slow, so that the list shows a floor that needs no change.
-    world.api.frozen.add(HPAS)
+    world.api.freeze()
     world.prometheus.answers["rate"] = slow
     world.api.edit(minReplicas=4)
     await asking.wait()
@@ -139,13 +148,13 @@ async def test_a_reaction_while_a_cycle_asks_is_not_undone_by_it(world: World) -
 async def test_who_sets_back_again_and_again_is_left_to_it(world: World) -> None:
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
-    world.start(watch=True, interval=HOUR)
+    world.start(WATCH_HPAS="true", **HOURLY)
     for reset in range(3):
         await world.until(lambda: world.api.bounds() == (8, 20))
         await watched(world)
         assert world.api.state()["history"].get("resets", 0) == reset
         world.api.edit(minReplicas=4)
-    await asyncio.sleep(0.2)
+    await world.sleep(600)
     assert world.api.bounds() == (4, 20)
     assert json.dumps(world.api.written()).count("200") == 3
 
@@ -155,6 +164,6 @@ async def test_nothing_is_watched_unless_it_is_asked_for_nor_by_a_standby(world:
     world.prometheus.set("rate", 72)
     world.start()
     await world.until(lambda: world.api.bounds() == (8, 20))
-    world.start(watch=True)
+    world.start(WATCH_HPAS="true")
     await world.cycles(5)
     assert world.api.watches == 0

@@ -9,7 +9,7 @@ import pytest
 from contract_api import Api, controlplane, embedded
 
 
-@pytest.fixture(params=["embedded", pytest.param("controlplane", marks=pytest.mark.controlplane)])
+@pytest.fixture(params=["embedded", pytest.param("controlplane", marks=[pytest.mark.controlplane, pytest.mark.waits])])
 async def api(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Api]:
     """An API server with a namespace of the test's own."""
     if request.param == "embedded":

@@ -6,7 +6,7 @@ from lively import AT, LATER, Json, node, pod
 
 from tightship_simulator.life.changes import Change, Delete, Patch
 from tightship_simulator.life.index import Index
-from tightship_simulator.life.kubelet import BOOTING, STOPS_AFTER, Kubelets, Pace
+from tightship_simulator.life.kubelet import BOOTING, EXIT_AFTER, STOPS_AFTER, Kubelets, Pace
 
 PACE = Pace(start=10, stop=20, boot=60)
 
@@ -59,6 +59,12 @@ def test_a_pod_that_is_told_to_end_is_gone_within_its_grace() -> None:
 def test_a_pod_ends_sooner_than_a_long_grace() -> None:
     when, _ = _when([node("n1"), _leaving("old", "n1", grace=600)], 700)
     assert when <= PACE.stop
+
+
+def test_a_pod_may_say_itself_how_long_it_takes_to_end_past_its_grace() -> None:
+    slow = _leaving("old", "n1", grace=8)
+    slow["metadata"]["annotations"] = {EXIT_AFTER: "40s"}
+    assert _when([node("n1"), slow], 60)[0] == 40
 
 
 def test_pods_of_a_node_that_is_gone_are_collected() -> None:

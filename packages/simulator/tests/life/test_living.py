@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable
 
+import pytest
 from lively import Json, node, workload
 
 from tightship_simulator.api.disruption import compute_budgets
 from tightship_simulator.api.store import Store
-from tightship_simulator.life.changes import Evict, Patch, ready
+from tightship_simulator.life.changes import Change, Evict, Look, Patch, ready
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Living, Speeds, apply
 from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
@@ -76,6 +79,41 @@ def test_an_evicted_pod_is_replaced_and_a_budget_says_no() -> None:
     assert sum("deletionTimestamp" in each["metadata"] for each in town.pods()) == 1
     town.until(lambda: town.all_ready(3) and {each["metadata"]["uid"] for each in town.pods()} != before)
     assert len(before & {each["metadata"]["uid"] for each in town.pods()}) == 2
+
+
+def test_what_is_paused_does_nothing_and_sees_afterwards_what_has_changed() -> None:
+    town = _Town(node("n1"), _deployment(2, "1"))
+    town.until(lambda: town.all_ready(2))
+    with town.living.paused("workloads"):
+        town.store.delete("Pod", town.pods()[0]["metadata"]["name"], "shop", grace=0)
+        for _ in range(20):
+            town.now += 1.0
+            town.living.step(town.now)
+        assert len(town.pods()) == 1
+    town.until(lambda: town.all_ready(2))
+
+
+@pytest.mark.virtual_time
+async def test_life_that_is_woken_looks_at_once_though_nothing_has_changed() -> None:
+    town = _Town(node("n1"))
+    seen: list[float] = []
+
+    class Other:
+        due = math.inf
+
+        def step(self, look: Look, now: float, at: str) -> list[Change]:
+            seen.append(now)
+            return []
+
+    with town.living.paused("horizontal", "nodes"):
+        life = asyncio.create_task(town.living.run())
+        await asyncio.sleep(100)
+        town.living.others.append(Other())
+        assert seen == []
+        town.living.wake()
+        await asyncio.sleep(100)
+        life.cancel()
+    assert len(seen) == 1
 
 
 def test_a_guarded_patch_fails_on_an_object_that_has_changed() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import copy
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from tightship_simulator.api.requests import Asked
@@ -12,18 +13,23 @@ from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
 from tightship_simulator.life.prometheus import Prometheus
+from tightship_simulator.life.remover import Remover
 from tightship_simulator.small import replicas
 from tightship_simulator.virtual.simulation import Simulation
-from tightship_testkit.client import Client
-from tightship_testkit.drains import Place, spare
-from tightship_testkit.floors import Market
-from tightship_testkit.invariants import Recorder
+from tightship_testkit.audit import AuditEvent
+from tightship_testkit.client import Client, wait_for
+from tightship_testkit.drains import DEADLINE, Place, all_ready, spare
+from tightship_testkit.embedded_audit import EmbeddedAudit
+from tightship_testkit.invariants import TAINT, Recorder
 from tightship_testkit.manifests import POOL, as_list, budget
-from tightship_testkit.replica import COMPACTOR, SCALER, Program, Replica, Settings
+from tightship_testkit.replica import COMPACTOR, Program, Replica, Settings
 from tightship_testkit.virtual import Machine
 
 AGENT = "tightship/"
 """With what the controllers' ``User-Agent`` begins."""
+
+Key = tuple[str, str]
+"""Namespace and name."""
 
 OFTEN = "0.3"
 """Seconds between two passes of a controller."""
@@ -68,13 +74,21 @@ class Yard:
 
 @asynccontextmanager
 async def yard(
-    folder: Path, cluster: Json | None = None, *, ending: float = 0.2, prometheus: Prometheus | None = None
+    folder: Path,
+    cluster: Json | None = None,
+    *,
+    ending: float = 0.2,
+    prometheus: Prometheus | None = None,
+    audit: EmbeddedAudit | None = None,
 ) -> AsyncIterator[Yard]:
     """Serve *cluster* and let it live: pods start within half a second and end within *ending* seconds."""
     items = (cluster or {"items": []})["items"]
     # The autoscaler removes what is empty and nothing else: what it does by itself is tested elsewhere.
     speeds = Speeds(Pace(0.5, ending, 0.5), Rules(0.5, 0.2, 30, threshold=0), horizontal_every=0.2, nodes_every=0.2)
-    async with Simulation(0, folder, groups=groups(items), speeds=speeds, prometheus=prometheus) as simulation:
+    audits = [audit.middleware] if audit is not None else []
+    async with Simulation(
+        0, folder, groups=groups(items), speeds=speeds, prometheus=prometheus, middlewares=audits
+    ) as simulation:
         assert simulation.store.load(items) == {}
         machine = Machine(simulation)
         with machine.logging():
@@ -92,53 +106,147 @@ def groups(items: list[Json]) -> list[NodeGroup]:
 
 
 class Ground(Place):
-    """A yard whose nodes, pods and budgets are watched, and a team of replicas."""
+    """A yard whose nodes, pods and budgets are watched, and teams of replicas whose requests are noted in *audit*."""
 
-    def __init__(self, yard: Yard, recorder: Recorder) -> None:
+    def __init__(self, yard: Yard, recorder: Recorder, audit: EmbeddedAudit) -> None:
         super().__init__(yard.machine, yard.api, recorder)
         self.yard = yard
+        self.machine = yard.machine
+        self.audit = audit
+        self.living = yard.simulation.living
         self.kubeconfig = yard.kubeconfig
+        self.began = yard.simulation.wall()
+        """When the recorder began, in seconds since 1970."""
 
     def start(self, **variables: str) -> Replica:
         """Start one more replica, which judges often."""
-        return super().start(**{self.program.interval: OFTEN, **PATIENT, **variables})
+        made = super().start(**{self.program.interval: OFTEN, **PATIENT, **variables})
+        self.audit.users[made.name] = self.program.user
+        return made
+
+    @contextmanager
+    def removing(self, after: float = 0.5) -> Iterator[Remover]:
+        """Have nodes removed meanwhile that a drain has emptied."""
+        remover = Remover(TAINT, after)
+        self.living.others.append(remover)
+        self.living.wake()
+        try:
+            yield remover
+        finally:
+            self.living.others.remove(remover)
+
+    async def ended_well(self, *nodes: str) -> None:
+        """See these nodes go, all pods Ready, no claim left, and nothing wrong so far."""
+        for name in nodes:
+            await self.gone(name)
+        await all_ready(self.api)
+        await self.free()
+        await self.checked()
+
+    @property
+    def events(self) -> list[AuditEvent]:
+        """The requests of all replicas so far, as the API server's audit log would have them."""
+        return self.audit.events
+
+    async def checked(self) -> None:
+        """Hold everything that was seen and written against the invariants; no eviction is granted twice."""
+        await super().checked()
+        self.audit.checked()
+        moved = self.yard.evicted()
+        twice = sorted({pod for pod in moved if moved.count(pod) > 1})
+        assert not twice, f"evicted more than once: {twice}\n{self.logs()}"
 
 
 @asynccontextmanager
 async def ground(
-    folder: Path, cluster: Json, settings: Settings, program: Program = COMPACTOR, *, ending: float = 0.2
+    folder: Path,
+    cluster: Json,
+    settings: Settings,
+    program: Program = COMPACTOR,
+    *,
+    ending: float = 0.2,
+    autoscaling: bool = False,
 ) -> AsyncIterator[Ground]:
-    """Serve *cluster*, write *settings*, and hold all that is seen against the invariants in the end."""
-    async with yard(folder, cluster, ending=ending) as made, Recorder(made) as recorder:
-        on = Ground(made, recorder)
-        await on.staff(program, settings)
-        yield on
-        await on.checked()
-        twice = [pod for pod in set(made.evicted()) if made.evicted().count(pod) > 1]
-        assert twice == []
+    """Serve *cluster*, write *settings*, and hold all that is seen against the invariants in the end.
+
+    No node is removed but within :meth:`Ground.removing`; the HPA controller acts only with *autoscaling*.
+    """
+    audit = EmbeddedAudit()
+    async with yard(folder, owned(cluster), ending=ending, audit=audit) as made:
+        audit.store = made.simulation.store
+        idle = ("nodes",) if autoscaling else ("nodes", "horizontal")
+        with made.simulation.living.paused(*idle):
+            await _settled(made.api)
+            async with Recorder(made) as recorder:
+                on = Ground(made, recorder, audit)
+                await on.staff(program, settings)
+                yield on
+                await on.checked()
 
 
-class Stall(Market):
-    """A yard with HPAs and a Prometheus that knows the series ``rate``, and a team of replicas of the hpa-scaler."""
+async def _settled(api: Client) -> None:
+    """Wait until every pod is Ready, and every budget counts them."""
 
-    def __init__(self, yard: Yard, prometheus: Prometheus) -> None:
-        super().__init__(yard.machine, yard.api, prometheus)
-        self.yard = yard
-        self.prometheus = prometheus
-        self.kubeconfig = self.admin = yard.kubeconfig
+    async def counted() -> bool:
+        budgets = await api.list("PodDisruptionBudget")
+        stated = [(each["metadata"].get("generation", 1), each.get("status") or {}) for each in budgets]
+        return all(
+            status.get("observedGeneration") == generation
+            and status.get("currentHealthy") == status.get("expectedPods")
+            for generation, status in stated
+        )
 
-    def start(self, **variables: str) -> Replica:
-        """Start one more replica, which judges often."""
-        return super().start(**{SCALER.interval: OFTEN, **PATIENT, **variables})
+    await all_ready(api)
+    await wait_for(counted, DEADLINE, "all budgets count their pods")
 
 
-@asynccontextmanager
-async def stall(folder: Path) -> AsyncIterator[Stall]:
-    """Open a stall in a cluster without nodes."""
-    async with yard(folder, prometheus=(prometheus := Prometheus(gauges={"rate": lambda _: None}))) as made:
-        on = Stall(made, prometheus)
-        await on.open()
-        yield on
+def owned(cluster: Json) -> Json:
+    """Return *cluster* with a ReplicaSet for each that its pods name, and without the uids that pods share.
+
+    One that lacks a template has that of its first pod. So it is with clusters that are loaded into a control plane.
+    """
+    cluster = copy.deepcopy(cluster)
+    sets = {_key(each): each for each in cluster["items"] if each["kind"] == "ReplicaSet"}
+    given, pods = set(sets), [each for each in cluster["items"] if each["kind"] == "Pod"]
+    counts: dict[Key, int] = {}
+    items = [each for each in cluster["items"] if each["kind"] not in ("Pod", "ReplicaSet")]
+    for pod in pods:
+        meta = {name: value for name, value in pod["metadata"].items() if name not in ("uid", "resourceVersion")}
+        owners = []
+        for each in meta.get("ownerReferences") or []:
+            key = meta["namespace"], each["name"]
+            if each["kind"] == "ReplicaSet":
+                made = _replica_set(each["name"], pod)
+                sets[key] = found = sets.get(key, made)
+                found["spec"].setdefault("template", made["spec"]["template"])
+                counts[key] = counts.get(key, 0) + 1
+                owners.append({**each, "uid": found["metadata"]["uid"]})
+            else:
+                owners.append(each)
+        items.append({**pod, "metadata": {**meta, "ownerReferences": owners}})
+    for key in sets.keys() - given:
+        sets[key]["spec"]["replicas"] = counts[key]
+    return {**cluster, "items": [*items, *sets.values()]}
+
+
+def _key(item: Json) -> Key:
+    return item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+def _replica_set(name: str, pod: Json) -> Json:
+    meta = pod["metadata"]
+    labels = dict(meta.get("labels") or {})
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": meta["namespace"], "uid": f"uid-{name}", "labels": labels},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
 
 
 # Clusters.

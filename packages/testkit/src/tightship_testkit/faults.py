@@ -23,7 +23,7 @@ Hook: TypeAlias = Callable[[], Awaitable[object]]
 class Call:
     """One request. `number` counts all calls from 1, `write_number` the mutating ones (0: this is none).
 
-    `headers` are found whatever their case.
+    `headers` are found whatever their case. `client` is who asks: a process of a simulation, else an address.
     """
 
     number: int
@@ -34,6 +34,7 @@ class Call:
     body: bytes
     is_watch: bool
     headers: Mapping[str, str] = field(default_factory=dict)
+    client: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,21 @@ class Reset(Fault):
     """The connection breaks without an answer; with `done` the server has carried the call out."""
 
     done: bool = False
+
+
+@dataclass(frozen=True)
+class Late(Fault):
+    """The connection breaks at the beginning of an answer, and the call is carried out so many seconds later.
+
+    Without a beginning of an answer, clients may send the call again by themselves.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twice(Fault):
+    """The call is carried out, and once more at once: what the client hears is the second answer."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +136,13 @@ class SilentWatch(Fault):
     """A watch that is accepted and says nothing any more after so many events."""
 
     events: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldWatch(Fault):
+    """A watch whose events are passed on only while `open` is set; none is lost."""
+
+    open: asyncio.Event
 
 
 Plan: TypeAlias = Callable[[Call], Awaitable[Fault | None]]

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tightship_simulator.life.prometheus import Prometheus, body, says
-from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.client import Client, Items, Json, wait_for
+from tightship_testkit.fault_proxy import FaultProxy
 from tightship_testkit.replica import SCALER, Host, Replica, Settings, configure, new_team
 from tightship_testkit.virtual import Machine
 
@@ -71,11 +72,14 @@ class Source(Protocol):
 class Market:
     """HPAs of one namespace, a Prometheus for them, and a team of replicas, which are processes of *host*."""
 
-    def __init__(self, host: Host, api: Client, source: Source) -> None:
+    proxy: FaultProxy
+    """The replicas' way to the API server."""
+
+    def __init__(self, host: Host, api: Client, source: Source, team: str = "") -> None:
         self.host = host
         self.api = api
         self.source = source
-        self.team = new_team()
+        self.team = team or new_team()
         self.kubeconfig = self.admin = Path()
         self.replicas: list[Replica] = []
 
@@ -108,6 +112,14 @@ class Market:
     async def hpa(self, name: str) -> Json:
         """Return an HPA as it is."""
         return await self.api.get(HPA, name, SHOP)
+
+    async def hpas(self) -> dict[str, Json]:
+        """Return all HPAs by name."""
+        return {each["metadata"]["name"]: each for each in await self.api.list(HPA, SHOP)}
+
+    async def events(self, namespace: str = SHOP) -> Items:
+        """Return the Events of a namespace."""
+        return await self.api.list("Event", namespace)
 
     async def bounds(self, name: str) -> tuple[int, int]:
         """Return its minReplicas and maxReplicas."""

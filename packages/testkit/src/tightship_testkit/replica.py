@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import signal
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from tightship.host import wall
 from tightship_testkit.client import ApiError, Client, Json, wait_for
 
 NAMESPACE = "default"
@@ -192,8 +191,6 @@ class Host(Protocol):
 class Replica:
     """One process of a program's ``run``. All with the same *team* share ConfigMap, election and ledger."""
 
-    _numbers = itertools.count()
-
     def __init__(
         self,
         host: Host,
@@ -203,7 +200,7 @@ class Replica:
         **variables: str,
     ) -> None:
         self.host = host
-        self.name = f"{team}-{next(self._numbers)}"
+        self.name = f"{team}-{sum(each.startswith(f'{team}-') for each in host.logs)}"
         self.port = host.free_port()
         environment = {
             "KUBECONFIG": str(kubeconfig),
@@ -287,4 +284,4 @@ class Replica:
 
 def new_team() -> str:
     """Return a name that no Lease bears yet: Leases outlive the emptying of a plane."""
-    return f"team-{time.time_ns()}"
+    return f"team-{int(wall() * 1e9)}"

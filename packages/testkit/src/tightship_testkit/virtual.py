@@ -7,24 +7,31 @@ stop and end them as they do processes, and what each logs is kept apart.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import io
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import aiohttp
 
+from tightship.host import HOST, Host
 from tightship.observability.logging import LEVELS, formatter
+from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_simulator.virtual.process import PROCESS
 from tightship_simulator.virtual.programs import PROGRAMS
 from tightship_simulator.virtual.simulation import Replica, Simulation, VirtualTime
 
+T = TypeVar("T")
+
 _FIRST_PORT = 9101
+_BEGIN = 1_800_000_000.0
 
 
 class _Log:
@@ -141,6 +148,7 @@ class Machine:
         environment = {"KUBECONFIG": str(self.simulation.kubeconfig), **variables}
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
         with (
+            _logging_kept(),
             patch.dict(os.environ, environment),
             patch.object(sys, "argv", [module, *arguments]),
             redirect_stdout(out),
@@ -166,6 +174,38 @@ class Machine:
             return 0, ""
 
 
+def run_virtually(work: Coroutine[Any, Any, T]) -> T:
+    """Run *work* on a loop of its own whose clock is virtual: the same work has the same run, also in one test."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work)
+
+
+@contextmanager
+def on_virtual_network() -> Iterator[None]:
+    """Have clients connect in the running virtual loop, and the wall clock go with it: for what needs no cluster."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop), "mark the test with virtual_time"
+    begin = _BEGIN - loop.time()
+    host = Host(wall=lambda: begin + loop.time(), connector=loop.network.connector, run=loop.run_nested)
+    token = HOST.set(host)
+    try:
+        yield
+    finally:
+        HOST.reset(token)
+
+
+@contextmanager
+def _logging_kept() -> Iterator[None]:
+    """Undo what a command does to logging: it has a process to itself where time is real."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
 def _written(stream: io.TextIOWrapper) -> str:
     stream.flush()
     buffer = stream.buffer
@@ -173,4 +213,4 @@ def _written(stream: io.TextIOWrapper) -> str:
     return buffer.getvalue().decode()
 
 
-__all__ = ["Machine"]
+__all__ = ["Machine", "on_virtual_network", "run_virtually"]

@@ -1,38 +1,35 @@
-"""One night of the demo: the cluster, the three controllers, and what is seen of them, told moment by moment."""
+"""One night of the demo: its story, and what is seen of it, told moment by moment, whatever runs it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import math
-import tempfile
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from pathlib import Path
 
 import aiohttp
 from msgspec import Struct
 
+from tightship.host import monotonic, wall
 from tightship.kube.connection import connect
 from tightship_simulator.api.store import Store
 from tightship_simulator.demo import story
-from tightship_simulator.demo.processes import CONTROLLERS, Controller, config_maps
+from tightship_simulator.demo.backend import Backend, Controller, Setup
 from tightship_simulator.demo.scene import Scene
+from tightship_simulator.demo.settings import config_maps
 from tightship_simulator.demo.sights import Moment, Sight, Told, identity
 from tightship_simulator.demo.town import SHAPES, WORKS, group, objects
-from tightship_simulator.demo.watching import PAUSE, WATCHED, follow, watch_status, watch_traffic
+from tightship_simulator.demo.watching import PAUSE, WATCHED, follow, session, watch_status, watch_traffic
 from tightship_simulator.life.changes import Json, key_of
 from tightship_simulator.life.kubelet import Pace
-from tightship_simulator.life.living import Living, Speeds
+from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.node_autoscaler import Rules
-from tightship_simulator.life.prometheus import Outage, Prometheus, serving
-from tightship_simulator.serve import EmbeddedCluster
+from tightship_simulator.life.prometheus import Outage, Prometheus
 
 READY_WITHIN = 180.0
 SETTLED_WITHIN = 120.0
-"""Real seconds until all controllers are ready, and until nothing is under way any more in the morning."""
+"""Seconds until all controllers are ready, and until nothing is under way any more in the morning."""
 
 RESTS = 3.0
 """For how long: a controller may be about to begin something while it is switched off."""
@@ -68,13 +65,13 @@ class Show:
 
     def __init__(self, options: Options, heard: Callable[[Moment], None]) -> None:
         self.scene = Scene(options.seconds, options.price)
-        self.controllers: list[Controller] = []
+        self.controllers: Sequence[Controller] = ()
         self._options = options
         self._passing = story.Passing(story.Night(options.seconds))
         self._heard = heard
         self._began: float | None = None
         self._known: dict[tuple[str, str], Sight] = {}
-        self._prometheus = Prometheus(rates={"http_requests_total": self._rate})
+        self._prometheus = Prometheus(rates={"http_requests_total": self._rate}, now=wall)
         self._peaks = {work.name: work.peak for work in WORKS if work.rate}
         self._rates = {work.name: work.rate for work in WORKS if work.rate}
 
@@ -83,12 +80,12 @@ class Show:
     @property
     def elapsed(self) -> float:
         """Seconds since the beginning of the night, 0 before."""
-        return 0.0 if self._began is None else time.monotonic() - self._began
+        return 0.0 if self._began is None else monotonic() - self._began
 
     @property
     def hour(self) -> float:
         """The hour of the story."""
-        return story.BEGIN if self._began is None else self._passing.hour(time.monotonic())
+        return story.BEGIN if self._began is None else self._passing.hour(monotonic())
 
     def _rate(self, labels: Mapping[str, str]) -> float | None:
         peak = self._peaks.get(labels.get("app", ""))
@@ -113,28 +110,23 @@ class Show:
 
     # The night.
 
-    async def run(self) -> None:
-        """Live through the night, and end everything in order whatever happens.
+    async def run(self, backend: Backend) -> None:
+        """Live through the night on *backend*, and end everything in order whatever happens.
 
-        Raises :class:`~tightship_simulator.demo.processes.DiedError` where a controller ends by itself, or does not get
+        Raises :class:`~tightship_simulator.demo.backend.DiedError` where a controller ends by itself, or does not get
         ready.
         """
-        options = self._options
-        store = Store(seed=options.seed)
-        store.load(objects(options.seed, datetime.now(UTC)))
-        store.load(config_maps(on=False))
+        seed, speed = self._options.seed, self._options.speed
         groups = [group(shape) for shape in SHAPES]
-        living = Living(store, groups, self._measure, speeds=SPEEDS, speed=options.speed, seed=options.seed)
-        with tempfile.TemporaryDirectory(prefix="tightship-demo-") as folder:
+        setup = Setup(seed, speed, SPEEDS, groups, self._measure, self._prometheus)
+        async with backend(setup) as running:
+            store, self.controllers = running.store, running.controllers
+            store.load(objects(seed, store.now()))
+            store.load(config_maps(on=False))
             async with (
-                EmbeddedCluster(store) as cluster,
-                serving(self._prometheus),
-                await connect(kubeconfig := cluster.kubeconfig(Path(folder) / "kubeconfig")) as connection,
-                _tasks(living.run(), *(follow(connection, each, self._see) for each in WATCHED)) as tasks,
+                await connect(running.kubeconfig) as connection,
+                _tasks(*running.works, *(follow(connection, each, self._see) for each in WATCHED)) as tasks,
             ):
-                self.controllers = [
-                    Controller(name, kubeconfig, Path(folder), self._prometheus.url) for name in CONTROLLERS
-                ]
                 try:
                     for each in self.controllers:
                         await each.start()
@@ -150,9 +142,9 @@ class Show:
         queries = {"/".join(key_of(hpa)): _query(hpa) for hpa in hpas}
         # Until now nothing was drained, so that the night begins with the whole cluster however long a start takes.
         _switch(store, on=True)
-        self._began = time.monotonic()
+        self._began = monotonic()
         tasks.add(watch_traffic(self._prometheus.url, queries, self._see))
-        tasks.add(watch_status({each.name: each.port for each in self.controllers}, self._see))
+        tasks.add(watch_status({each.name: each.url for each in self.controllers}, self._see))
         for hour, text in _TOLD:
             await tasks.beside(self._until(hour))
             if hour == story.RISING:
@@ -178,11 +170,11 @@ class Show:
 
     async def _until_ready(self) -> None:
         """Wait until all controllers are ready. They need not lead: what is switched off gives its Lease up."""
-        end = time.monotonic() + READY_WITHIN
-        async with aiohttp.ClientSession() as session:
+        end = monotonic() + READY_WITHIN
+        async with session() as client:
             for each in self.controllers:
-                while not await _ready(session, each.port):
-                    if time.monotonic() > end:
+                while not await _ready(client, each):
+                    if monotonic() > end:
                         raise each.late(READY_WITHIN)
                     await asyncio.sleep(PAUSE / 2)
 
@@ -192,8 +184,8 @@ class Show:
 
         def rests() -> bool:
             nonlocal since
-            since = min(since, time.monotonic()) if settled(self.scene) else math.inf
-            return time.monotonic() - since >= RESTS
+            since = min(since, monotonic()) if settled(self.scene) else math.inf
+            return monotonic() - since >= RESTS
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_WITHIN):
@@ -223,9 +215,9 @@ def _query(hpa: Json) -> str:
     return f'sum(rate(http_requests_total{{app="{key_of(hpa)[1]}"}}[1m]))'
 
 
-async def _ready(session: aiohttp.ClientSession, port: int) -> bool:
+async def _ready(client: aiohttp.ClientSession, controller: Controller) -> bool:
     try:
-        async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+        async with client.get(f"{controller.url}/readyz") as answer:
             return answer.status == 200
     except (aiohttp.ClientError, TimeoutError, OSError):
         return False

@@ -22,6 +22,8 @@ from tightship_simulator.demo.sights import (
 from tightship_simulator.demo.story import BEGIN
 
 AUTOSCALER = "autoscaler"
+FLOORS = "floors"
+"""What floors that have moved have in common."""
 _MOVE = "minReplicas "
 """How the hpa-scaler's Events begin that tell of a floor that has moved."""
 
@@ -36,6 +38,7 @@ class Line(Struct, frozen=True):
     """Something that was decided or done: *who* did it to *what*, and *tone* is "", good, warn or bad.
 
     *at* is in seconds after the beginning. Of *what* several, separated by commas, *same* is what they have in common.
+    *whys* are the reasons for what became of floors, each once.
     """
 
     at: float
@@ -45,6 +48,7 @@ class Line(Struct, frozen=True):
     text: str
     tone: str = ""
     same: str = ""
+    whys: tuple[str, ...] = ()
 
 
 @dataclass
@@ -106,6 +110,9 @@ class Scene:
         self.removed = 0
         self.added = 0
         self.restored = 0
+        self.raised = 0
+        """How often a floor that the hpa-scaler looks after was seen to rise, and (*lowered*) to fall."""
+        self.lowered = 0
         self._used: dict[str, Used] = {}
 
     @property
@@ -116,7 +123,7 @@ class Scene:
     @property
     def waiting(self) -> int:
         """Pods without a node."""
-        return sum(1 for pod in self.pods.values() if not pod.node and not pod.leaving)
+        return sum(1 for pod in self.pods.values() if pod.waits)
 
     @property
     def money(self) -> float:
@@ -146,8 +153,7 @@ class Scene:
             case PodSeen() as pod:
                 self._pod(pod)
             case FloorSeen() as floor:
-                self.floors[floor.key] = floor
-                self.highest[floor.key] = max(self.highest.get(floor.key, 1), floor.current, floor.floor)
+                self._floor(floor)
             case TrafficSeen() as traffic:
                 self.traffic.setdefault(traffic.key, []).append((self.hour, traffic.value))
             case StatusSeen() as status:
@@ -171,19 +177,23 @@ class Scene:
         """Say what became of a floor, in one line with others of which the same is said at the same time."""
         name = event.about.rpartition("/")[2]
         move, found, why = event.note.partition(": ")
+        whys: tuple[str, ...]
         tone = "warn" if event.warning else ""
         if found and move.startswith(_MOVE):
             step = move.removeprefix(_MOVE).partition(",")[0].replace(" -> ", "→")
-            named, same, text = f"{name} {step}", "floors", why.removeprefix(f"{event.reason}: ")
+            text = why.removeprefix(f"{event.reason}: ")
+            named, same, whys = f"{name} {step}", FLOORS, (f"{event.reason}: {text}",)
         else:
             named, same, text = name, event.reason, f"{event.reason}: {event.note}"
+            whys = (text,)
         last = self.lines[-1] if self.lines else None
         if last is not None and last.same == same and last.tone == tone and self.at - last.at <= TOGETHER:
             self.lines.pop()
             self.said -= 1
-            named, text = f"{last.what}, {named}", "" if same == "floors" else last.text
+            named, text = f"{last.what}, {named}", "" if same == FLOORS else last.text
+            whys = tuple(dict.fromkeys((*last.whys, *whys)))
         if self.began:
-            self.lines.append(Line(self.at, self.hour, event.controller, named, text, tone, same))
+            self.lines.append(Line(self.at, self.hour, event.controller, named, text, tone, same, whys))
             self.said += 1
 
     def _node(self, node: NodeSeen) -> None:
@@ -207,6 +217,14 @@ class Scene:
             self.drained[new.by] += 1
         if old.drain and not new.drain and not new.taken:
             self.restored += 1
+
+    def _floor(self, floor: FloorSeen) -> None:
+        before = self.floors.get(floor.key, floor).floor
+        if floor.guarded and self.began:
+            self.raised += floor.floor > before
+            self.lowered += floor.floor < before
+        self.floors[floor.key] = floor
+        self.highest[floor.key] = max(self.highest.get(floor.key, 1), floor.current, floor.floor)
 
     def _pod(self, pod: PodSeen) -> None:
         self._unbind(self.pods.get(pod.key))
@@ -273,4 +291,4 @@ class Scene:
         return f"cordoned: CPU {cpu:.0%}, memory {memory:.0%} requested; {many} to move"
 
 
-__all__ = ["AUTOSCALER", "TOGETHER", "Line", "Pool", "Scene", "Slot", "Used"]
+__all__ = ["AUTOSCALER", "FLOORS", "TOGETHER", "Line", "Pool", "Scene", "Slot", "Used"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from tightship_simulator.demo.scene import AUTOSCALER, Line, Pool, Scene, Slot
+from tightship_simulator.demo.scene import AUTOSCALER, FLOORS, Line, Pool, Scene, Slot
 from tightship_simulator.demo.sights import FloorSeen
 from tightship_simulator.demo.story import BEGIN, END, clock
 
@@ -254,7 +254,7 @@ def _entry(entry: Line) -> Text:
         line.append(f"· {entry.text}", LOUD)
         return line
     line.append(f"{_SHORT.get(entry.who, entry.who):10} ", _OF.get(entry.who, PLAIN))
-    if entry.same and entry.same != "floors":
+    if entry.same and entry.same != FLOORS:
         line.append(entry.text, _TONES[entry.tone])
         line.append(f" ({entry.what})", DIM)
     else:

@@ -50,6 +50,11 @@ class PodSeen(Struct, frozen=True, tag="pod", omit_defaults=True):
     leaving: bool = False
     daemon: bool = False
 
+    @property
+    def waits(self) -> bool:
+        """Whether it has no node, and is to have one."""
+        return not self.node and not self.leaving
+
 
 class BudgetSeen(Struct, frozen=True, tag="budget", omit_defaults=True):
     """The status of a PodDisruptionBudget."""

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 
 from tightship.kube.connection import Connection
+from tightship.kube.connector import connector
 from tightship.kube.errors import KubeError
 from tightship.kube.resources import BY_KIND, Resource
 from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver
@@ -87,23 +88,28 @@ async def ask_prometheus(session: aiohttp.ClientSession, url: str, query: str) -
         return None
 
 
+def session() -> aiohttp.ClientSession:
+    """Return a client for Prometheus and the controllers' pages."""
+    return aiohttp.ClientSession(connector=connector(), timeout=aiohttp.ClientTimeout(total=2))
+
+
 async def watch_traffic(url: str, queries: Mapping[str, str], take: Take) -> None:
     """Tell the traffic of each HPA (by ``namespace/name``), until cancelled."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
+    async with session() as client:
         while True:
             for key, query in queries.items():
-                take(TrafficSeen(key, await ask_prometheus(session, url, query)))
+                take(TrafficSeen(key, await ask_prometheus(client, url, query)))
             await asyncio.sleep(PAUSE)
 
 
-async def watch_status(ports: Mapping[str, int], take: Take) -> None:
-    """Tell what each controller's ``/status`` says, by the port it serves it on, whenever that changes."""
+async def watch_status(urls: Mapping[str, str], take: Take) -> None:
+    """Tell what each controller's ``/status`` says, by the URL it serves it at, whenever that changes."""
     last: dict[str, Sight] = {}
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
+    async with session() as client:
         while True:
-            for name, port in ports.items():
+            for name, url in urls.items():
                 with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
-                    async with session.get(f"http://127.0.0.1:{port}/status") as answer:
+                    async with client.get(f"{url}/status") as answer:
                         line = status_line(name, await answer.read())
                     if line is not None and last.get(name) != line:
                         last[name] = line
@@ -111,4 +117,4 @@ async def watch_status(ports: Mapping[str, int], take: Take) -> None:
             await asyncio.sleep(2 * PAUSE)
 
 
-__all__ = ["WATCHED", "ask_prometheus", "follow", "watch_status", "watch_traffic"]
+__all__ = ["WATCHED", "ask_prometheus", "follow", "session", "watch_status", "watch_traffic"]

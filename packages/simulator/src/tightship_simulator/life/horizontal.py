@@ -2,7 +2,8 @@
 
 By ``pkg/controller/podautoscaler``: ``ceil(current * metric / target)``, a tolerance of a tenth, the largest of several
 metrics, the highest recommendation of the stabilization window when going down. Replicas below ``minReplicas`` are
-raised whether or not there is a metric; otherwise no metric means no change. Policies of ``behavior`` are left out.
+raised, and those above ``maxReplicas`` lowered, without a look at any metric; otherwise no metric means no change, also
+of ``status.desiredReplicas``. Policies of ``behavior``, and the limit to twice as many replicas at once, are left out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,20 @@ from collections.abc import Callable
 from tightship_simulator.life.changes import Change, Json, Look, Patch, key_of, with_condition
 
 TOLERANCE = 0.1
+
+_MESSAGES = {
+    "SucceededGetScale": "the HPA controller was able to get the target's current scale",
+    "SucceededRescale": "the HPA controller was able to update the target scale",
+    "ReadyForNewScale": "recommended size matches current size",
+    "ScaleDownStabilized": "recent recommendations were higher than current one, applying the highest recent one",
+    "ScalingDisabled": "scaling is disabled since the replica count of the target is zero",
+    "ValidMetricFound": "the HPA was able to successfully calculate a replica count",
+    "TooFewReplicas": "the desired replica count is less than the minimum replica count",
+    "TooManyReplicas": "the desired replica count is more than the maximum replica count",
+    "ScaledToZero": "the HPA controller scaled the workload to zero",
+    "NotScaledToZero": "the HPA controller did not scale the workload to zero",
+    "DesiredWithinRange": "the desired count is within the acceptable range",
+}
 
 Measure = Callable[[Json, Json, int], float | None]
 """Gives the ratio of a metric to its target, for an HPA, one of its ``spec.metrics`` and its current replicas."""
@@ -48,31 +63,56 @@ class HorizontalAutoscaler:
         spec = hpa["spec"]
         least, most = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
         current = int(target["spec"].get("replicas", 1))
-        ratios = [self._measure(hpa, metric, current) for metric in spec.get("metrics") or ()]
-        known = [ratio for ratio in ratios if ratio is not None]
-        if current == 0:
-            wanted = 0
-        elif known and (len(known) == len(ratios) or max(known) > 1):
-            wanted = self._stable(hpa, max(recommend(current, ratio) for ratio in known), current, now)
+        told = _Conditions(hpa, at)
+        told.set("AbleToScale", "True", "SucceededGetScale")
+        desired: int | None = current
+        if current == 0 and least != 0:
+            told.set("ScalingActive", "False", "ScalingDisabled")
+        elif current > most:
+            desired = most
+        elif current < least:
+            desired = least
         else:
-            wanted = current
-        desired = max(least, min(most, wanted)) if current else 0
+            desired = self._by_metrics(hpa, current, now, told)
         changes: list[Change] = []
-        if desired != current:
-            changes.append(Patch(target, {"spec": {"replicas": desired}}))
-        conditions = _conditions(hpa, at, bool(known), wanted, desired)
-        status: Json = {
-            "currentReplicas": int((target.get("status") or {}).get("replicas", 0)),
-            "desiredReplicas": desired,
-            "observedGeneration": hpa["metadata"].get("generation", 1),
-            "conditions": conditions,
-        }
-        if desired != current:
-            status["lastScaleTime"] = at
         shown = hpa.get("status") or {}
+        # Where metrics fail what was desired last stands. Go leaves out a field that is 0, but for those required.
+        wanted = shown.get("desiredReplicas", 0) if desired is None else desired
+        generation = hpa["metadata"].get("generation", 1)
+        status: Json = {
+            "observedGeneration": generation, "currentReplicas": current or None, "desiredReplicas": wanted
+        }  # fmt: skip
+        if desired not in (None, current):
+            changes.append(Patch(target, {"spec": {"replicas": desired}}))
+            told.set("AbleToScale", "True", "SucceededRescale")
+            told.set("ScaledToZero", *(("False", "NotScaledToZero") if desired else ("True", "ScaledToZero")))
+            status["lastScaleTime"] = at
+        status["conditions"] = told.conditions
         if any(shown.get(key) != value for key, value in status.items()):
             changes.append(Patch(hpa, {"status": status}, status=True))
         return changes
+
+    def _by_metrics(self, hpa: Json, current: int, now: float, told: _Conditions) -> int | None:
+        """Return how many replicas the metrics ask for, within bounds; ``None`` where they can't be had."""
+        spec = hpa["spec"]
+        least, most = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
+        metrics = spec.get("metrics") or ()
+        found = [(metric, self._measure(hpa, metric, current)) for metric in metrics]
+        failed = [metric for metric, ratio in found if ratio is None]
+        asked = max((recommend(current, ratio) for _, ratio in found if ratio is not None), default=None)
+        if asked is None or (failed and asked < current):
+            kind = failed[0]["type"] if failed else "Resource"
+            told.set("ScalingActive", "False", f"FailedGet{kind}Metric")
+            return None
+        told.set("ScalingActive", "True", "ValidMetricFound")
+        wanted = self._stable(hpa, asked, current, now)
+        told.set("AbleToScale", "True", "ReadyForNewScale" if wanted == asked else "ScaleDownStabilized")
+        desired = max(least, min(most, wanted))
+        if wanted == desired:
+            told.set("ScalingLimited", "False", "DesiredWithinRange")
+        else:
+            told.set("ScalingLimited", "True", "TooFewReplicas" if wanted < desired else "TooManyReplicas")
+        return desired
 
     def _stable(self, hpa: Json, wanted: int, current: int, now: float) -> int:
         """Return the highest recommendation of the window if that is a way down, *wanted* else."""
@@ -89,22 +129,21 @@ def recommend(current: int, ratio: float) -> int:
     return current if abs(ratio - 1) <= TOLERANCE else math.ceil(current * ratio - 1e-9)
 
 
-def _conditions(hpa: Json, at: str, active: bool, wanted: int, desired: int) -> list[Json]:
-    reason = "TooFewReplicas" if wanted < desired else "TooManyReplicas" if wanted > desired else "DesiredWithinRange"
-    limited = "False" if wanted == desired else "True"
-    message = {
-        "TooFewReplicas": "the desired replica count is less than the minimum replica count",
-        "TooManyReplicas": "the desired replica count is more than the maximum replica count",
-        "DesiredWithinRange": "the desired count is within the acceptable range",
-    }[reason]
-    able = with_condition(hpa, "AbleToScale", "True", at, reason="ReadyForNewScale", message="ready")
-    read = ("True", "ValidMetricFound", "metrics were read") if active else ("False", "FailedGetMetric", "no metric")
-    known = with_condition(_having(able), "ScalingActive", read[0], at, reason=read[1], message=read[2])
-    return with_condition(_having(known), "ScalingLimited", limited, at, reason=reason, message=message)
+class _Conditions:
+    """The conditions of an HPA's status, those that are not set kept as they are."""
 
+    def __init__(self, hpa: Json, at: str) -> None:
+        self.conditions: list[Json] = list((hpa.get("status") or {}).get("conditions") or ())
+        self._before = hpa
+        self._at = at
 
-def _having(conditions: list[Json]) -> Json:
-    return {"status": {"conditions": conditions}}
+    def set(self, kind: str, status: str, reason: str) -> None:
+        """Set one, in its place where it is there already."""
+        message = _MESSAGES.get(reason, "the HPA was unable to compute the replica count")
+        made = with_condition(self._before, kind, status, self._at, reason=reason, message=message)[-1]
+        places = [place for place, each in enumerate(self.conditions) if each["type"] == kind]
+        at = places[0] if places else len(self.conditions)
+        self.conditions[at : at + 1] = [made]
 
 
 __all__ = ["HorizontalAutoscaler", "Measure", "recommend"]

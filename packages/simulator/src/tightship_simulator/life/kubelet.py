@@ -1,7 +1,7 @@
 """Kubelets that take their time, the node's start, and the collection of pods whose node is gone. Pure.
 
 A pod's or a node's time is told by its uid, between half and all of what the pace allows, so that the same cluster
-lives the same life.
+lives the same life; a pod may say itself how long it takes to end.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import zlib
 
 from msgspec import Struct
 
+from tightship.durations import parse_duration
 from tightship_simulator.life.changes import (
     Change,
     Delete,
@@ -25,6 +26,8 @@ from tightship_simulator.life.changes import (
 )
 from tightship_simulator.life.index import BOOTING, Index, in_order
 
+EXIT_AFTER = "e2e.tightship.dev/exit-after"
+"""Annotation of a pod: how long it takes to end, whatever its grace; kwok on the control plane heeds it too."""
 STOPS_AFTER = "tightship-simulator/stops-after"
 """Annotation of a pod: for how many seconds it runs on when it is told to end, at most, if its grace lasts so long."""
 
@@ -83,7 +86,8 @@ class Kubelets:
     def _due(self, item: Json, what: str, takes: float, now: float, waits: set[tuple[str, str]]) -> bool:
         key = (what, uid_of(item))
         since = self._since.setdefault(key, now)
-        share = 0.5 + zlib.crc32(key[1].encode()) / 2**33
+        told = what == "stop" and EXIT_AFTER in (item["metadata"].get("annotations") or {})
+        share = 1.0 if told else 0.5 + zlib.crc32(key[1].encode()) / 2**33
         if now - since >= takes * share:
             return True
         waits.add(key)
@@ -92,7 +96,10 @@ class Kubelets:
 
     def _ending(self, pod: Json) -> float:
         meta = pod["metadata"]
-        takes = float((meta.get("annotations") or {}).get(STOPS_AFTER, self._pace.stop))
+        notes = meta.get("annotations") or {}
+        if told := notes.get(EXIT_AFTER):
+            return parse_duration(told)
+        takes = float(notes.get(STOPS_AFTER, self._pace.stop))
         return min(takes, float(meta.get("deletionGracePeriodSeconds", 30)))
 
 
@@ -118,4 +125,4 @@ def up(node: Json, at: str) -> list[Change]:
     return changes
 
 
-__all__ = ["BOOTING", "Kubelets", "Pace", "started", "up"]
+__all__ = ["BOOTING", "EXIT_AFTER", "Kubelets", "Pace", "started", "up"]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -21,7 +23,7 @@ from tightship_simulator.api.objects import timestamp
 from tightship_simulator.api.patches import MERGE_PATCH, patched
 from tightship_simulator.api.store import Part, Store
 from tightship_simulator.api.subresources import bind, evict
-from tightship_simulator.life.changes import Bind, Change, Create, Delete, Evict, Json, Patch, key_of
+from tightship_simulator.life.changes import Bind, Change, Create, Delete, Evict, Json, Look, Patch, key_of
 from tightship_simulator.life.horizontal import HorizontalAutoscaler, Measure
 from tightship_simulator.life.index import Index
 from tightship_simulator.life.kubelet import Kubelets, Pace
@@ -48,8 +50,26 @@ class Speeds(Struct, frozen=True):
     stabilization: float = 300.0
 
 
+class Behaviour(Protocol):
+    """What lives in a cluster besides: it is looked at with all else, and at *due*."""
+
+    @property
+    def due(self) -> float:
+        """When it wants to look again even if nothing changes, by the clock of the steps."""
+
+    def step(self, look: Look, now: float, at: str) -> list[Change]:
+        """Return what it wants changed at *now* (seconds); *at* is the time in RFC 3339."""
+
+
+PARTS = ("horizontal", "workloads", "scheduler", "kubelets", "nodes")
+"""What can be paused."""
+
+
 class Living:
-    """Scheduler, workload controllers, kubelets and both autoscalers of one store."""
+    """Scheduler, workload controllers, kubelets and both autoscalers of one store.
+
+    *others* are looked at after them, and may come and go; who changes them calls :meth:`wake`.
+    """
 
     def __init__(
         self,
@@ -73,17 +93,41 @@ class Living:
         self._horizontal = HorizontalAutoscaler(measure, speeds.stabilization / speed, speed)
         self._every = {"horizontal": speeds.horizontal_every / speed, "nodes": speeds.nodes_every / speed}
         self._last: dict[str, float] = {}
+        self._paused: set[str] = set()
+        self._pause: asyncio.Timeout | None = None
+        self._woken = False
+        self.others: list[Behaviour] = []
+
+    @contextlib.contextmanager
+    def paused(self, *parts: str) -> Iterator[None]:
+        """Have these of :data:`PARTS` do nothing for the body's time; what changes meanwhile they see afterwards."""
+        assert set(parts) <= set(PARTS)
+        before, self._paused = self._paused, self._paused | set(parts)
+        try:
+            yield
+        finally:
+            self._paused = before
+            self.wake()
+
+    def wake(self) -> None:
+        """Look as soon as may be, though nothing has changed."""
+        self._woken = True
+        if self._pause is not None and not self._pause.expired():
+            self._pause.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         """Live until cancelled: look whenever something has changed, or is due."""
         loop, store = asyncio.get_running_loop(), self._store
         while True:
+            self._woken = False
             before = store.changed(_LOOKED_AT)
             due = self.step(loop.time())
             await asyncio.sleep(TICK)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(due):
-                    await store.wait(before, _LOOKED_AT)
+                async with asyncio.timeout_at(None if due == math.inf else due) as self._pause:
+                    if not self._woken:
+                        await store.wait(before, _LOOKED_AT)
+            self._pause = None
 
     def step(self, now: float) -> float:
         """Let everything happen that is due at *now* (seconds of any clock that goes on).
@@ -93,17 +137,29 @@ class Living:
         at = timestamp(self._store.now())
         if self._due("horizontal", now):
             self.carry_out(self._horizontal.step(self._look().every, now, at))
-        self.carry_out(self._workloads.step(self._look()))
+        if "workloads" not in self._paused:
+            self.carry_out(self._workloads.step(self._look()))
+        if "scheduler" not in self._paused:
+            self._schedule(at)
+        if "kubelets" not in self._paused:
+            self.carry_out(self._kubelets.step(self._look(), now, at))
+        if self._due("nodes", now):
+            index = self._look()
+            self.carry_out(self._nodes.step(self._reading.snapshot(), index.nodes, index.pods, now))
+        for other in self.others:
+            self.carry_out(other.step(self._look().every, now, at))
+        again = [self._last[name] + every for name, every in self._every.items() if name not in self._paused]
+        again += [other.due for other in self.others]
+        if "kubelets" not in self._paused:
+            again.append(self._kubelets.due)
+        return min(again, default=math.inf)
+
+    def _schedule(self, at: str) -> None:
         if (index := self._look()).unbound and (snapshot := self._reading.snapshot()) is not self._full:
             changes = schedule(snapshot, index.pods, at)
             # What has no place now has none until something changes.
             self._full = None if changes else snapshot
             self.carry_out(changes)
-        self.carry_out(self._kubelets.step(self._look(), now, at))
-        if self._due("nodes", now):
-            index = self._look()
-            self.carry_out(self._nodes.step(self._reading.snapshot(), index.nodes, index.pods, now))
-        return min(self._kubelets.due, *(self._last[name] + every for name, every in self._every.items()))
 
     def _look(self) -> Index:
         """Return what there is now."""
@@ -131,7 +187,7 @@ class Living:
             self._reading.put(item)
 
     def _due(self, name: str, now: float) -> bool:
-        if now - self._last.get(name, -1e9) < self._every[name]:
+        if name in self._paused or now - self._last.get(name, -1e9) < self._every[name]:
             return False
         self._last[name] = now
         return True
@@ -168,4 +224,4 @@ def apply(store: Store, change: Change) -> None:
             evict(store, name, namespace, {"preconditions": {"uid": item["metadata"]["uid"]}})
 
 
-__all__ = ["TICK", "Living", "Speeds", "apply"]
+__all__ = ["PARTS", "TICK", "Behaviour", "Living", "Speeds", "apply"]

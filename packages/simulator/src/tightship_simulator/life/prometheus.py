@@ -1,7 +1,9 @@
 """A Prometheus that answers the few queries of its own series, and an honest error to every other.
 
-Understood is a plain selector, ``rate(SELECTOR[RANGE])``, and ``sum(...)`` of either, where a selector is a name with
-equality matchers. Series are functions of the moment: there is no storage, and so no range older than now.
+It has one of two kinds of series. With a past (:class:`~tightship_simulator.life.scraping.Past`) it scrapes targets,
+keeps the samples, and evaluates what :mod:`tightship_simulator.life.promql` can read as a real one would. Without one
+series are functions of the moment; understood is then a plain selector, ``rate(SELECTOR[RANGE])``, and ``sum(...)`` of
+either, where a selector is a name with equality matchers.
 
 A test may have it answer any query in any way: see :attr:`Prometheus.answers`.
 """
@@ -11,22 +13,23 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 from enum import Enum
-from typing import Any
 
-import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from tightship.host import wall
+from tightship.host import monotonic, wall
+from tightship_simulator.life.evaluation import ExecutionError, evaluate
+from tightship_simulator.life.promql import PromQLError
+from tightship_simulator.life.promql import parse as parse_promql
+from tightship_simulator.life.responders import UNAUTHORIZED, Responder, body, cut, fails, says, silent, success
+from tightship_simulator.life.scraping import Past, Places
 
 Series = Callable[[Mapping[str, str]], float | None]
 """Gives the value for a selector's labels now, ``None`` where there is no such series."""
-
-Responder = Callable[[web.Request], Awaitable[web.StreamResponse]]
-"""Answers a request, well or badly."""
 
 QUERY_PATH = "/api/v1/query"
 
@@ -89,34 +92,14 @@ def parse(text: str) -> Query:
     return Query(found["name"], labels, bool(found["rate"]), bool(found["sum"]))
 
 
-def body(*values: str, at: float = 0.0, **more: object) -> dict[str, object]:
-    """Return what Prometheus answers with one series for each of *values*, with a sample of time *at*."""
-    vector = [{"metric": {"n": str(number)}, "value": [at, value]} for number, value in enumerate(values)]
-    return {**_success(vector), **more}
-
-
-def says(content: object, status: int = 200) -> Responder:
-    """Answer with *content*, as JSON unless it is text or bytes."""
-    raw = content.encode() if isinstance(content, str) else content
-    raw = raw if isinstance(raw, bytes) else msgspec.json.encode(raw)
-
-    async def respond(_: web.Request) -> web.StreamResponse:
-        return web.Response(body=raw, status=status, content_type="application/json")
-
-    return respond
-
-
-async def silent(_: web.Request) -> web.StreamResponse:
-    """Accept the request and never answer."""
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
 class Prometheus:
-    """Answers from *rates* (per second, asked by ``rate``) and *gauges*, by name.
+    """Answers from *rates* (per second, asked by ``rate``) and *gauges*, by name, or from a *past*.
 
-    What is in *answers*, by the text of a query, is answered instead, and with *otherwise* everything else. *outage*
-    comes before both. All three may be changed at any time. *now* is the time of samples, in seconds since 1970.
+    What is in *answers*, by the text of a query, is answered instead, and with *otherwise* everything else. Before all
+    of these come *outage*, and the headers that it *demands*. All may be changed at any time. *now* is the time of
+    samples, in seconds since 1970.
+
+    Queries wait for one of its *places*. How many seconds one takes by itself is in *takes*, by its text.
     """
 
     def __init__(
@@ -124,14 +107,21 @@ class Prometheus:
         rates: Mapping[str, Series] = {},
         gauges: Mapping[str, Series] = {},
         *,
+        past: Past | None = None,
         otherwise: Responder | None = None,
+        places: Places = Places(),
         now: Callable[[], float] = wall,
     ) -> None:
         self._rates = rates
         self._gauges = gauges
         self._now = now
+        self._places = places
+        self._free = asyncio.Semaphore(places.count)
+        self.past = past
         self.otherwise = otherwise
         self.answers: dict[str, Responder] = {}
+        self.takes: dict[str, float] = {}
+        self.demands: Mapping[str, str] = {}
         self.outage = Outage.NONE
         self.url = ""
         """Where it is served."""
@@ -139,7 +129,11 @@ class Prometheus:
         """Every request, outages or not."""
         self.most = 0
         """How many requests were on the way at once at most."""
-        self._on_the_way = 0
+        self.on_the_way = 0
+        """How many are now."""
+        self._runner: web.AppRunner | None = None
+        self._site: web.TCPSite | None = None
+        self._tls: ssl.SSLContext | None = None
 
     @property
     def texts(self) -> list[str]:
@@ -156,7 +150,7 @@ class Prometheus:
         self.answers[query] = respond
 
     def result(self, text: str) -> list[dict[str, object]]:
-        """Return the vector that *text* evaluates to. Raises :class:`QueryError`."""
+        """Return the vector that *text* evaluates to without a past. Raises :class:`QueryError`."""
         query = parse(text)
         known = self._rates if query.rate else self._gauges
         series = known.get(query.name)
@@ -169,65 +163,133 @@ class Prometheus:
         metric = {} if query.summed else {"__name__": query.name, **query.labels}
         return [{"metric": metric, "value": [self._now(), f"{value:.6g}"]}]
 
+    async def date(self, _: web.Request, response: web.StreamResponse) -> None:
+        """Date an answer by this server's clock; aiohttp goes by the machine's."""
+        response.headers["Date"] = formatdate(self._now(), usegmt=True)
+
+    # Its life.
+
+    async def start(self) -> None:
+        """Serve again, at the same address, with the samples that it has."""
+        if self._site is not None or self._runner is None:
+            return
+        port = int(self.url.rpartition(":")[2]) if self.url else 0
+        self._site = web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=self._tls, reuse_address=True)
+        await self._site.start()
+        if not self.url:
+            host, port = self._runner.addresses[0][:2]
+            self.url = f"{'https' if self._tls else 'http'}://{host}:{port}"
+
+    async def kill(self) -> None:
+        """Cut all connections, refuse new ones, and scrape no more, until the next :meth:`start`."""
+        site, self._site = self._site, None
+        if site is None or self._runner is None or self._runner.server is None:
+            return
+        await site.stop()
+        for connection in self._runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+        if self.past is not None:
+            self.past.restarted()
+
+    @property
+    def scrapes(self) -> bool:
+        """Whether it is there and not held up."""
+        return self._site is not None and self.outage is not Outage.SILENT
+
+    # Answering.
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request."""
         form = {key: str(value) for key, value in (await request.post()).items()}
         seen = Seen(request.method, request.path, dict(request.query), form, dict(request.headers))
         self.seen.append(seen)
-        self._on_the_way += 1
-        self.most = max(self.most, self._on_the_way)
+        self.on_the_way += 1
+        self.most = max(self.most, self.on_the_way)
         try:
+            match self.outage:
+                case Outage.REFUSES:
+                    return await cut(request)
+                case Outage.SILENT:
+                    return await silent(request)
+            if any(request.headers.get(name) != value for name, value in self.demands.items()):
+                return await UNAUTHORIZED(request)
+            return await self._in_turn(seen, request)
+        finally:
+            self.on_the_way -= 1
+
+    async def _in_turn(self, seen: Seen, request: web.Request) -> web.StreamResponse:
+        """Answer once there is a place, as far as there is time."""
+        until = monotonic() + min(self._places.timeout, _milliseconds(seen.form.get("timeout", "")))
+        try:
+            async with asyncio.timeout(until - monotonic()):
+                await self._free.acquire()
+        except TimeoutError:
+            return await fails(400, "bad_data", 'invalid parameter "query": context deadline exceeded')(request)
+        try:
+            seconds, left = self.takes.get(seen.query, 0.0), until - monotonic()
+            await asyncio.sleep(min(seconds, left))
+            if seconds > left:
+                return await fails(503, "timeout", "query timed out in expression evaluation")(request)
             return await self._responder(seen)(request)
         finally:
-            self._on_the_way -= 1
+            self._free.release()
 
     def _responder(self, seen: Seen) -> Responder:
-        match self.outage:
-            case Outage.REFUSES:
-                return _cut
-            case Outage.SILENT:
-                return silent
-            case Outage.EMPTY:
-                return says(_success([]))
+        if self.outage is Outage.EMPTY:
+            return says(success([]))
         return self.answers.get(seen.query) or self.otherwise or self._evaluated(seen)
 
     def _evaluated(self, seen: Seen) -> Responder:
         if not seen.path.endswith(QUERY_PATH):
-            return says("404 page not found", 404)
+            return says("404 page not found", 404, "text/plain")
         try:
-            return says(_success(self.result(seen.query)))
+            if self.past is None:
+                return says(success(self.result(seen.query)))
+            tree = parse_promql(seen.query)
+            at = float(seen.form.get("time") or seen.params.get("time") or self._now())
+            return says({"status": "success", **evaluate(self.past.samples, tree, at, self.past.lookback)})
         except QueryError as error:
-            return says({"status": "error", "errorType": "bad_data", "error": str(error)}, 400)
+            return fails(400, "bad_data", str(error))
+        except PromQLError as error:
+            return fails(400, "bad_data", f'invalid parameter "query": {error}')
+        except ExecutionError as error:
+            return fails(422, "execution", str(error))
 
-    def application(self) -> web.Application:
-        """Return what serves it."""
+    @asynccontextmanager
+    async def served(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+        """Serve on loopback, on a port of its own, and scrape."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.answer)
-        return app
+        app.on_response_prepare.append(self.date)
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        self._runner, self._tls, self.url = runner, tls, ""
+        scraping = None
+        try:
+            await self.start()
+            if self.past is not None:
+                scraping = asyncio.create_task(self.past.run(lambda: self.scrapes), name="scraping")
+            yield
+        finally:
+            if scraping is not None:
+                scraping.cancel()
+                await asyncio.wait([scraping])
+            self._site = self._runner = None
+            await runner.cleanup()
 
 
 @asynccontextmanager
 async def serving(prometheus: Prometheus, tls: ssl.SSLContext | None = None) -> AsyncIterator[Prometheus]:
     """Serve *prometheus* on loopback, on a port of its own that is in its ``url``."""
-    runner = web.AppRunner(prometheus.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        host, port = runner.addresses[0][:2]
-        prometheus.url = f"{'https' if tls else 'http'}://{host}:{port}"
+    async with prometheus.served(tls):
         yield prometheus
-    finally:
-        await runner.cleanup()
 
 
-async def _cut(request: web.Request) -> web.StreamResponse:
-    if request.transport is not None:
-        request.transport.abort()
-    raise web.HTTPServiceUnavailable
-
-
-def _success(vector: list[Any]) -> dict[str, object]:
-    return {"status": "success", "data": {"resultType": "vector", "result": vector}}
+def _milliseconds(text: str) -> float:
+    """Return the seconds of a parameter such as ``2500ms``, without end where it has none."""
+    digits = text.removesuffix("ms")
+    return int(digits) / 1000 if digits != text and digits.isdigit() else 1e9
 
 
 __all__ = [

@@ -168,8 +168,8 @@ def orphans(index: Index) -> list[Json]:
 
 
 def deploy(deployment: Json, sets: list[Json]) -> list[Change]:
-    """Return what brings a Deployment's ReplicaSets nearer to it, and its status."""
-    if leaving(deployment):
+    """Return what brings a Deployment's ReplicaSets nearer to it, and its status; one that is paused is left."""
+    if leaving(deployment) or deployment["spec"].get("paused"):
         return []
     wanted = int(deployment["spec"].get("replicas", 1))
     template = deployment["spec"]["template"]

@@ -87,9 +87,15 @@ class Replica:
             self._task.cancel()
 
     async def stopped(self) -> None:
-        """Tell it to end, and wait until it has."""
+        """Tell it to end, and wait until it has, or has been killed."""
         self.stop()
-        await asyncio.wait([self._task])
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait until it has ended, by itself or killed."""
+        killed = asyncio.create_task(self.process.killed.wait())
+        await asyncio.wait([self._task, killed], return_when=asyncio.FIRST_COMPLETED)
+        killed.cancel()
 
     async def _run(self, work: Work) -> None:
         runtime = self._runtime = Runtime()
@@ -103,10 +109,10 @@ class Replica:
 class Simulation:
     """The world of one run; see the module. To be made by :func:`simulate`.
 
-    *groups* are the node pools that the autoscaler knows, *measure* tells the HPA controller its metrics. *prometheus*
-    answers under its ``url``. *middlewares* are aiohttp's, around every answer of the API server.
-
-    While it lasts, the process's own source of chance is seeded.
+    *groups* are the node pools that the autoscaler knows, *measure* tells the HPA controller its metrics, and the
+    durations of what lives in the cluster are *speeds* over *speed*. *prometheus* answers under its ``url``.
+    *middlewares* are aiohttp's, around every answer of the API server. While it lasts, the process's own source of
+    chance is seeded.
     """
 
     def __init__(
@@ -117,6 +123,7 @@ class Simulation:
         groups: Sequence[NodeGroup] = (),
         measure: Measure = lambda *_: None,
         speeds: Speeds = Speeds(),
+        speed: float = 1.0,
         prometheus: Prometheus | None = None,
         bookmarks: float = 60.0,
         middlewares: Sequence[Middleware] = (),
@@ -128,11 +135,11 @@ class Simulation:
         self.rng = random.Random(seed)  # noqa: S311 - a simulation, not a secret
         self.network = loop.network
         self._first = BEGIN.timestamp() - loop.time()
-        HOST.set(Host(wall=self.wall, connector=self.network.connector, run=loop.run_nested))
+        HOST.set(self._host(0.0))
         self.store = Store(now=self.now, seed=seed)
         self.prometheus = prometheus or Prometheus()
         self.cluster = EmbeddedCluster(self.store, port=API_PORT, bookmarks=bookmarks, middlewares=middlewares)
-        self.living = Living(self.store, groups, measure, speeds=speeds, seed=seed)
+        self.living = Living(self.store, groups, measure, speeds=speeds, speed=speed, seed=seed)
         self.replicas: list[Replica] = []
         self._folder = folder
         self._kubeconfig = folder / "kubeconfig"
@@ -166,8 +173,7 @@ class Simulation:
     def start(self, program: Program, *, name: str = "", skew: float = 0.0, **variables: str) -> Replica:
         """Start a replica of *program* with these environment *variables*; its wall clock is *skew* seconds ahead."""
         name = name or f"{program.name}-{sum(each.program is program for each in self.replicas)}"
-        host = Host(wall=lambda: self.wall() + skew, connector=self.network.connector)
-        process = Process(self.loop, name, host)
+        process = Process(self.loop, name, self._host(skew))
         environment: Mapping[str, str] = {
             "TIGHTSHIP_KUBECONFIG": str(self._kubeconfig),
             "NAMESPACE": NAMESPACE,
@@ -183,6 +189,14 @@ class Simulation:
         replica = Replica(process, program, work)
         self.replicas.append(replica)
         return replica
+
+    def _host(self, skew: float) -> Host:
+        return Host(
+            wall=lambda: self.wall() + skew,
+            connector=self.network.connector,
+            run=self.loop.run_nested,
+            own_process=False,
+        )
 
     def session(self) -> aiohttp.ClientSession:
         """Return a client for whatever listens: the API at :attr:`url`, a replica at ``http://NAME:PORT``."""

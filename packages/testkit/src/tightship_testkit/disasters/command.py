@@ -187,6 +187,11 @@ def _told(scenario: Scenario) -> str:
         f"  {len(scenario.nodes)} nodes, {len(scenario.workloads)} workloads, {len(scenario.budgets)} budgets, "
         + ", ".join(f"{len(each.skews)} {each.program}" for each in scenario.controllers)
     ]
+    if scenario.floors is not None:
+        lines += [
+            f"  HPA {each.name} of {each.app}, {each.least} to {each.most}: {json.dumps(each.notes)}"
+            for each in scenario.floors.autoscalers
+        ]
     timed = [(each.at, f"{each.kind} {json.dumps(each.args)}") for each in scenario.steps]
     timed += [
         (each.at, f"fault {each.kind} {json.dumps(each.args)} until {each.until:g} s, share {each.share:g}")

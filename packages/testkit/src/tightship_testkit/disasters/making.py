@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 
 from tightship_testkit.disasters import faults, steps
+from tightship_testkit.disasters.floors.making import floors_only, with_floors
 from tightship_testkit.disasters.registry import FAULTS, STEPS, Args
 from tightship_testkit.disasters.scenario import (
     Autoscaler,
@@ -34,7 +35,17 @@ LEAD = 10.0
 
 
 def make(seed: int) -> Scenario:
-    """Return the scenario of *seed*: the same for the same seed."""
+    """Return the scenario of *seed*: the same for the same seed. Most are of nodes, some of floors, a few of both."""
+    match seed % 10:
+        case 3 | 6:
+            return floors_only(seed)
+        case 9:
+            return with_floors(_nodes(seed), Random(f"both {seed}"))  # noqa: S311
+        case _:
+            return _nodes(seed)
+
+
+def _nodes(seed: int) -> Scenario:
     rng = Random(seed)  # noqa: S311 - a simulation
     pools = [Pool(name=f"p{number}", cpu=rng.choice(("2", "4", "4"))) for number in range(rng.choice((2, 2, 3)))]
     nodes = [_node(rng, number, pools) for number in range(rng.randint(4, 7))]

@@ -21,7 +21,7 @@ from tightship_testkit.disasters.observer import Observer, Tracebacks
 from tightship_testkit.disasters.promises.base import Violation
 from tightship_testkit.disasters.promises.running import LeadersLead
 from tightship_testkit.disasters.scenario import Scenario
-from tightship_testkit.disasters.world import World
+from tightship_testkit.disasters.world import Json, World
 
 PODS = Pace(start=2.0, stop=4.0, boot=8.0, lost=10.0)
 PORT = 9101
@@ -53,19 +53,26 @@ class Result(Struct, frozen=True, kw_only=True):
 def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Result:
     """Play *scenario*; *ready* is called when its cluster is there and before anything runs."""
     door = Door(scenario)
+    worlds: list[World] = []
+
+    def measure(hpa: Json, metric: Json, current: int) -> float | None:
+        market = worlds[0].market if worlds else None
+        return market.measure(hpa, metric, current) if market is not None else None
 
     async def play(simulation: Simulation) -> Result:
         world = World(simulation, scenario)
+        worlds.append(world)
         observer = Observer(world)
         simulation.network.delay = lambda: simulation.rng.random() * scenario.latency
         simulation.network.refuses = world.refuses
         handler = Tracebacks(observer)
         logging.getLogger().addHandler(handler)
         try:
-            _found(world)
-            door.opened(world, observer)
-            ready(world, observer)
-            await _play(world, observer)
+            async with world.market.open() if world.market is not None else contextlib.nullcontext():
+                _found(world)
+                door.opened(world, observer)
+                ready(world, observer)
+                await _play(world, observer)
         finally:
             logging.getLogger().removeHandler(handler)
         return Result(
@@ -80,6 +87,7 @@ def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Re
         play,
         seed=scenario.seed,
         groups=cluster.groups(scenario),
+        measure=measure,
         speeds=Speeds(pods=PODS, nodes=_rules(scenario)),
         middlewares=[door.middleware],
     )

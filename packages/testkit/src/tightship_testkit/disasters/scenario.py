@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from tightship_testkit.disasters.floors.shrinking import problem
+from tightship_testkit.disasters.floors.spec import Floors
 from tightship_testkit.disasters.registry import FAULTS, STEPS, Args, FaultKind, StepKind
 
 FORMAT = 1
@@ -124,6 +126,7 @@ class Scenario(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     controllers: list[Controller] = []
     steps: list[Step] = []
     faults: list[Fault] = []
+    floors: Floors | None = None
     autoscaler: Autoscaler = Autoscaler()
     latency: float = 0.0
     """Seconds that bytes take from one end to the other, at most."""
@@ -158,6 +161,8 @@ def decode(raw: bytes, name: str = "story") -> Scenario:
     for each in found.controllers:
         if each.program not in programs:
             raise StoryError(f"{name}: controller {each.program!r} is unknown; allowed are {', '.join(programs)}")
+    if found.floors is not None and (wrong := problem(found.floors)):
+        raise StoryError(f"{name}: floors: {wrong}")
     for number, step in enumerate(found.steps):
         _check(f"{name}: step {number}", step.kind, step.args, STEPS)
     for number, fault in enumerate(found.faults):

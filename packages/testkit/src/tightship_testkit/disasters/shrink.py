@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tightship_testkit.disasters.floors.shrinking import shorter
 from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.promises.base import Violation
 from tightship_testkit.disasters.run import Result, run
@@ -85,6 +86,9 @@ def _shorter(scenario: Scenario) -> Iterator[Scenario]:
             fewer = [*scenario.workloads]
             fewer[number] = msgspec.structs.replace(workload, replicas=workload.replicas // 2)
             yield msgspec.structs.replace(scenario, workloads=fewer)
+    if scenario.floors is not None:
+        for fewer_floors in shorter(scenario.floors):
+            yield msgspec.structs.replace(scenario, floors=fewer_floors)
     if scenario.latency:
         yield msgspec.structs.replace(scenario, latency=0.0)
     if scenario.story / 2 >= _SHORTEST:

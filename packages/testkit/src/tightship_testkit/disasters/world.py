@@ -17,6 +17,7 @@ from tightship_simulator.api.errors import Refused
 from tightship_simulator.api.store import AUTHOR, Change, Store
 from tightship_simulator.virtual.programs import PROGRAMS
 from tightship_simulator.virtual.simulation import API_PORT, Replica, Simulation
+from tightship_testkit.disasters.floors.market import Market
 from tightship_testkit.disasters.registry import STEPS
 from tightship_testkit.disasters.scenario import Controller, Scenario, Step
 
@@ -95,6 +96,8 @@ class World:
         """Is told what steps do, in words."""
         self.broken: Callable[[object], None] = lambda _violation: None
         """Is told of each violation when it is found."""
+        self.market = Market(self, scenario.floors) if scenario.floors is not None else None
+        """What floors follow, where the scenario has any."""
         self.rules: list[Rule] = []
         """What forbids requests now."""
         self.away: list[tuple[frozenset[str], float]] = []

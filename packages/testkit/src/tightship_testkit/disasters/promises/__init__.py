@@ -1,5 +1,21 @@
 """All promises: a module registers its own when it is imported."""
 
-from tightship_testkit.disasters.promises import cordons, drains, evictions, leading, others, pace, running, silence
+from tightship_testkit.disasters.promises import (
+    bounds,
+    cordons,
+    drains,
+    evictions,
+    following,
+    leading,
+    lowering,
+    others,
+    pace,
+    raising,
+    running,
+    silence,
+)
 
-__all__ = ["cordons", "drains", "evictions", "leading", "others", "pace", "running", "silence"]
+__all__ = [
+    "bounds", "cordons", "drains", "evictions", "following", "leading", "lowering", "others", "pace", "raising",
+    "running", "silence",
+]  # fmt: skip

@@ -76,7 +76,8 @@ class Eviction(Struct, frozen=True):
 
 
 class Promise:
-    """One promise of docs/safety.md: *name* is how it is called here, *text* its words there.
+    """One promise of docs/safety.md: *name* is how it is called here, *text* its words there. *about* is nodes
+    or floors.
 
     A subclass looks at what it needs: :meth:`changed` is called right after each change of the store, :meth:`evicted`
     for those that begin to take a pod away, :meth:`asked` after each answer, :meth:`passed` once a second,
@@ -85,6 +86,7 @@ class Promise:
 
     name: ClassVar[str]
     text: ClassVar[str]
+    about: ClassVar[str] = "nodes"
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -1,5 +1,14 @@
 """All kinds of steps: a module registers its own when it is imported."""
 
-from tightship_testkit.disasters.steps import clouds, configuration, people, replicas, trouble, workloads
+from tightship_testkit.disasters.steps import (
+    autoscalers,
+    clouds,
+    configuration,
+    metrics,
+    people,
+    replicas,
+    trouble,
+    workloads,
+)
 
-__all__ = ["clouds", "configuration", "people", "replicas", "trouble", "workloads"]
+__all__ = ["autoscalers", "clouds", "configuration", "metrics", "people", "replicas", "trouble", "workloads"]

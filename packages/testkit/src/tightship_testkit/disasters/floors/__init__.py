@@ -1,0 +1,1 @@
+"""The floors' part of the disasters: HPAs, their traffic, and the Prometheus servers that know of it."""

@@ -1,0 +1,118 @@
+"""That quarrels end, and that floors follow again what is true once all that was wrong is over."""
+
+from __future__ import annotations
+
+import math
+
+from tightship_testkit.disasters.floors.ledger import SCALER, Track, bounds, state_of
+from tightship_testkit.disasters.floors.market import HPA, Market
+from tightship_testkit.disasters.floors.wishes import Wish, enabled, wish_of
+from tightship_testkit.disasters.promises.base import Json, Promise
+from tightship_testkit.disasters.promises.bounds import Written
+from tightship_testkit.disasters.promises.lowering import AHEAD, SAMPLED, interval_of
+from tightship_testkit.disasters.registry import promise
+
+RESETS = 3
+PAUSE = 900.0
+_CLOCKS = 15.0
+"""Seconds by which clocks of replicas may differ, and a write be late."""
+
+
+@promise
+class QuarrelsEnd(Written):
+    """Who sets a bound back three times is left alone for the pause, and told of."""
+
+    name = "quarrels-end"
+    text = "No endless quarrel with whoever sets the floor back: it is said who it is, and they win."
+
+    def written(self, track: Track, old: Json, new: Json, author: str) -> None:
+        settings = self.world.teams[SCALER].settings
+        pause = float(settings.get("contestPause", PAUSE)) * 2 ** max(0, track.setbacks - RESETS)
+        if bounds(old) == bounds(new) or state_of(new) is None or not enabled(old):
+            return
+        since = self.world.now - track.setback
+        if track.setbacks >= RESETS and since < pause - _CLOCKS:
+            self.broken(
+                track.name,
+                f"{author} set {bounds(new)} again, {since:.0f} s after it was set back for the {track.setbacks}. time",
+            )
+
+    def ended(self) -> None:
+        market = self.world.market
+        if market is None or self.world.scenario.faults:
+            return  # an Event may have met one
+        events = {
+            str((each.get("regarding") or each.get("involvedObject") or {}).get("name"))
+            for each in self.world.store.list("Event")
+            if each.get("reason") == "Contested"
+        }
+        for hpa in self.world.store.list(HPA):
+            track = market.ledger.of(hpa)
+            contested = track.setbacks >= RESETS - 1 and track.set_back and self.world.now - track.setback > 60.0
+            judged = wish_of(hpa, 1.0) is not None and track.noted < track.setback
+            if contested and judged and track.name not in events:
+                self.broken(track.name, "was set back again and again, and no Event says so")
+
+
+@promise
+class FloorsFollow(Promise):
+    """At the quiet end each floor is what the true traffic needs, within its bounds."""
+
+    name = "floors-follow"
+    about = "floors"
+    text = "Where nothing is wrong any more, each floor follows what is needed"
+
+    def ended(self) -> None:
+        market, team = self.world.market, self.world.team(SCALER)
+        if market is None or team is None or team.dry_run:
+            return
+        for hpa in self.world.store.list(HPA):
+            wish = wish_of(hpa, interval_of(self.world))
+            if wish is not None:
+                self._look(market, hpa, wish, market.ledger.of(hpa))
+
+    def _look(self, market: Market, hpa: Json, wish: Wish, track: Track) -> None:
+        now, (floor, most) = self.world.now, bounds(hpa)
+        settled = now - track.edited > wish.window + wish.looks_back + 120.0
+        if not settled or wish.dry_run or wish.paused or track.foreign >= RESETS:
+            return  # or it is left to somebody who seemed to quarrel
+        reach = 60.0
+        low = high = 0
+        for part in wish.parts:
+            if part.source not in market.servers:
+                return
+            traffic = market.traffic[part.query.app]
+            begin = now - wish.window - part.query.reach - reach
+            low = max(low, part.replicas(SAMPLED * traffic.least(now - part.query.reach - reach, now)))
+            high = max(high, part.replicas(traffic.most(begin, now) / SAMPLED))
+        replicas = [count for _, count in track.replicas[-1:]]
+        recent = [count for at, count in track.replicas if at > now - 60.0] + replicas
+        for count in recent:
+            high = max(high, count - max(1, math.floor(count * wish.ratio)) if wish.ratio < 1 else 0)
+        least = wish.capped(low, track.own[1])
+        highest = wish.capped(high, track.own[1])
+        behaviour = "behavior" in hpa["spec"]
+        if floor < least and not wish.paused_up and not behaviour:
+            ahead = " with a clock ahead" if self._ahead(market, wish) else ""
+            self.broken(
+                f"{track.name} is too low{ahead}",
+                f"its floor is {floor} in the end, and {least} are needed, of at most {most}",
+            )
+        if floor > highest + wish.band and not wish.paused_down:
+            held = any(each.get("reason") == "CorrelatedDrop" for each in self.world.store.list("Event"))
+            self.broken(
+                f"{track.name} is too high{' after a correlated drop' if held else ''}",
+                f"its floor is {floor} in the end, and no more than {highest} are needed",
+            )
+
+    def _ahead(self, market: Market, wish: Wish) -> bool:
+        """Whether the clock of who asked lately was ahead."""
+        texts, since = {part.text for part in wish.parts}, self.world.now - 60.0
+        return any(
+            each.ahead > AHEAD and each.text in texts and each.at > since
+            for server in market.servers.values()
+            for each in server.log
+        )
+
+
+__all__ = ["FloorsFollow", "QuarrelsEnd"]
