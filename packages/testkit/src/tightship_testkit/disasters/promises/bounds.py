@@ -123,9 +123,9 @@ class OnlyOursIsWritten(Written):
         settled = self.world.now - track.noted > _RACE
         if notes.get(f"{PREFIX}-dry-run") == "true" and enabled(old) and settled and author != "release":
             self.broken(track.name, f"{author} wrote to it, and it asks for a dry run")
-        if not enabled(old) and settled and enabled(new) is False and bounds(old) != bounds(new):
-            if bounds(new) != (min(track.given), track.given[1]):
-                self.broken(track.name, f"{author} set {bounds(new)} of one that is not opted in")
+        theirs = bounds(new) in (bounds(old), (min(track.given), track.given[1]))
+        if not enabled(old) and settled and not theirs:
+            self.broken(track.name, f"{author} set {bounds(new)} of one that is not opted in")
 
 
 def _only_status(old: Json, new: Json) -> bool:
