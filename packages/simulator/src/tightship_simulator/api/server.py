@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Middleware
+from aiohttp.typedefs import Handler, Middleware
 
 from tightship_simulator.api import subresources
 from tightship_simulator.api.answers import Form, encode, form_of
@@ -70,8 +71,12 @@ class ApiServer:
         self._store = store
         self._bookmarks = bookmarks
         self.requests: deque[Asked] = deque(maxlen=_REMEMBERED)
-        self.app = web.Application(client_max_size=_LARGEST_BODY, middlewares=middlewares)
-        self.app.router.add_route("*", "/{path:.*}", self._handle)
+        self.app = web.Application(client_max_size=_LARGEST_BODY)
+        handle: Handler = self._handle
+        for each in reversed(middlewares):
+            # Not by aiohttp: it remembers all applications that have middlewares.
+            handle = partial(each, handler=handle)
+        self.app.router.add_route("*", "/{path:.*}", handle)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
+from aiohttp import web_app
 from aiohttp.typedefs import Middleware
 
 from tightship.host import HOST, Host
@@ -230,11 +231,15 @@ class Simulation:
 
 def simulate(work: Callable[[Simulation], Coroutine[Any, Any, T]], *, seed: int = 0, **options: Any) -> T:
     """Run *work* in a :class:`Simulation` made with *options*, and return what it returns."""
-    with (
-        tempfile.TemporaryDirectory(prefix="tightship-") as folder,
-        asyncio.Runner(loop_factory=VirtualLoop) as runner,
-    ):
-        return runner.run(_run(work, seed, Path(folder), options))
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="tightship-") as folder,
+            asyncio.Runner(loop_factory=VirtualLoop) as runner,
+        ):
+            return runner.run(_run(work, seed, Path(folder), options))
+    finally:
+        # It keeps the last thousand applications, with all that they serve: thousands of simulations fill the memory.
+        web_app._cached_build_middleware.cache_clear()
 
 
 async def _run(

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 from tightship_simulator.api.errors import Refused
@@ -319,15 +320,21 @@ def _without_finalizers(thing: Json) -> None:
 
 
 def drain_of(node: Json) -> Json:
-    """Return the drain that a node's annotation tells, empty where there is none that can be read."""
+    """Return the drain that a node's annotation tells, empty where there is none that can be read; not to be changed."""
     text = (node["metadata"].get("annotations") or {}).get(DRAIN)
-    if not text:
-        return {}
+    return _read(text) if text else _NO_DRAIN
+
+
+_NO_DRAIN: Json = {}
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str) -> Json:
     try:
         found = json.loads(text)
     except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        return _NO_DRAIN
+    return found if isinstance(found, dict) else _NO_DRAIN
 
 
 @contextmanager
