@@ -15,7 +15,7 @@ SEEDS ?= 10000
 FIRST ?= 0
 DOCKER ?= docker
 # Workers side by side, as many as control planes fit on this machine; see packages/testkit/src/tightship_testkit/order.py.
-PYTEST := $(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n auto
 # What takes no Go and no half-minute of a processor.
 FAST := not controlplane and not slow
 REGISTRY ?= ghcr.io/tightship
@@ -66,10 +66,6 @@ test-fast: install ## Only the tests that need nothing of make controlplane: thr
 .PHONY: test-slow
 test-slow: install ## What make test-fast leaves out, but for the charts' own tests (needs make controlplane).
 	@$(PYTEST) packages e2e/tests -m "not ($(FAST))" $(ARGS)
-
-.PHONY: soak
-soak: install ## Disasters by seed, on virtual time (SEEDS=10000 FIRST=0).
-	@$(BIN)/python -m tightship_testkit.disasters soak --seeds $(SEEDS) --first $(FIRST) $(ARGS)
 
 SEEDS ?= 10000
 PROCESSES ?= 2

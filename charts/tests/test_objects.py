@@ -110,6 +110,22 @@ def test_a_chart_that_is_refused_says_which_values_are_wrong(render: Render) -> 
         render("node-compactor", {"config": {"nodePools": {"x": {"enabled": "yes"}}}})
 
 
+HOSTILE: Values = {
+    "log": {"level": "info\n- name: EVIL"},
+    "interval": "1s; rm",
+    "annotationPrefix": "a b",
+    "dryRun": "no",
+    "replicaCount": "2",
+    "nonsense": True,
+}
+
+
+@pytest.mark.parametrize("key", HOSTILE)
+def test_a_hostile_value_is_refused_by_its_name(render: Render, key: str) -> None:
+    with pytest.raises(HelmError, match=rf"'/{key}|'{key}'"):
+        render("hpa-scaler", {key: HOSTILE[key]})
+
+
 @pytest.mark.takes(10)
 @each_chart
 def test_a_default_that_is_taken_away_is_missed_by_its_name_or_by_nothing(render: Render, chart: str) -> None:

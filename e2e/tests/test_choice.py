@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -53,7 +55,8 @@ def test_what_somebodys_cluster_needs_is_said_all_at_once_and_is_for_it_alone() 
 
 
 def test_only_a_run_on_somebodys_cluster_has_a_suffix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signal.signal", lambda *_: None)
+    handlers: dict[int, Callable[..., None]] = {}
+    monkeypatch.setattr("signal.signal", handlers.__setitem__)
     monkeypatch.setattr(os, "environ", given := {SUFFIX_VARIABLE: ""})
     name_run(options(provider="kind"))
     assert given == {SUFFIX_VARIABLE: ""}
@@ -62,4 +65,7 @@ def test_only_a_run_on_somebodys_cluster_has_a_suffix(monkeypatch: pytest.Monkey
         name_run(options(provider="existing"))
         names.add(given[SUFFIX_VARIABLE])
     assert len(names) == 2
+    assert [*handlers] == [signal.SIGTERM]  # told to end it cleans up, as after Ctrl-C
+    with pytest.raises(KeyboardInterrupt):
+        handlers[signal.SIGTERM](signal.SIGTERM, None)
     assert all(each.startswith("-") and len(each) == 7 for each in names)

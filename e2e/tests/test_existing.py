@@ -100,30 +100,19 @@ def pytest_run(*arguments: str) -> subprocess.Popen[str]:
     """Start pytest on a scenario, with these options."""
     # Where these tests run in the background SIGINT may be ignored, which a process would inherit.
     words = ["env", "--default-signal=INT", sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    words += [*arguments, str(ROOT / "e2e/tests/test_release.py"), "-k", "hostile"]
+    words += [*arguments, str(ROOT / "e2e/tests/test_release.py"), "-k", "of_the_hpa_scaler"]
     out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.Popen(words, cwd=ROOT, text=True, env=ours, **out)  # type: ignore[call-overload, no-any-return]
 
 
-def said(*arguments: str) -> tuple[int, str]:
-    """Run pytest to its end: exit code and output."""
-    process = pytest_run(*arguments)
-    out, _ = process.communicate(timeout=DEADLINE)
-    return process.returncode, out
+def test_a_context_that_is_not_there_is_told_with_those_that_are(cluster: ControlPlane, tmp_path: Path) -> None:
+    async def work(_: Client) -> None:
+        with pytest.raises(RefusedError, match=f"^there is no context 'other'; there are: {CONTEXT}$"):
+            async with on_existing(replace(CHOSEN, context="other"), tmp_path, pytest.fail):
+                pytest.fail("it was used")
 
-
-def test_somebodys_cluster_has_to_be_named(cluster: ControlPlane) -> None:
-    code, out = said("--provider=existing")
-    assert code == pytest.ExitCode.USAGE_ERROR
-    assert "say on which, with --yes-use-this-cluster" in out
-    assert "say on which, with --existing-nodes" in out
-    code, out = said(f"--yes-use-this-cluster={CONTEXT}")
-    assert code == pytest.ExitCode.USAGE_ERROR
-    assert "--yes-use-this-cluster is for --provider existing, not controlplane" in out
-    code, out = said("--provider=existing", "--yes-use-this-cluster=other", f"--existing-nodes={SELECTOR}")
-    assert code == pytest.ExitCode.USAGE_ERROR
-    assert f"there is no context 'other'; there are: {CONTEXT}" in out
+    cluster.run(work)
     assert [each for each in cluster.audit_events() if each.user_agent.startswith(("tightship-e2e", "Helm"))] == []
 
 
@@ -270,9 +259,8 @@ def test_a_cluster_is_as_it_was_after_a_cancellation_in_the_middle(
     cluster.run(work)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_end_leaves_nothing(cluster: ControlPlane, number: signal.Signals) -> None:
-    """It waits for a pod that never answers when the signal comes."""
+def test_a_run_that_is_told_to_end_leaves_nothing(cluster: ControlPlane) -> None:
+    """It waits for a pod that never answers when SIGTERM comes, which it takes as Ctrl-C: see test_choice.py."""
     before = cluster.run(everything)
     process = pytest_run(
         "--provider=existing", f"--yes-use-this-cluster={CONTEXT}", f"--existing-nodes={SELECTOR}", "--timeout=300"
@@ -290,7 +278,7 @@ def test_a_run_that_is_told_to_end_leaves_nothing(cluster: ControlPlane, number:
         made = set(cluster.run(everything)["Namespace"]) - set(before["Namespace"])
         assert len(made) == len(NAMESPACES)
         assert not made & set(NAMESPACES)
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=DEADLINE)
     finally:
         with process:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from tightship_e2e import ControlPlane, load, reset, settle
-from tightship_e2e.draining import cordon
+from tightship_e2e import ControlPlane, load, settle
 from tightship_e2e.owners import OWNER_LABEL
+from tightship_e2e.source import read
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.manifests import as_list, budget, node, owner, pod, replicas
 
@@ -78,95 +77,37 @@ def test_a_loaded_cluster_rests_as_the_file_says(empty_plane: ControlPlane) -> N
         await settle.pods_seen(api)
         await settle.owners_seen(api, report.owners)
         assert uids(await api.list("Pod", "shop")) == uids(pods)
+        await nodes_are_kept(api)
 
     empty_plane.run(work)
 
 
-def test_nodes_keep_what_the_file_says_and_stay_ready(empty_plane: ControlPlane) -> None:
-    async def work(api: Client) -> None:
-        await load(api, full_cluster())
+async def nodes_are_kept(api: Client) -> None:
+    """Nodes are as the file says, and stay Ready."""
 
-        async def leased() -> bool:
-            # That of a node without pods is nothing that loading waits for.
-            leases = await api.list("Lease", "kube-node-lease")
-            return {lease["metadata"]["name"] for lease in leases} == {*NODES, "n8"}
+    async def leased() -> bool:
+        # That of a node without pods is nothing that loading waits for.
+        leases = await api.list("Lease", "kube-node-lease")
+        return {lease["metadata"]["name"] for lease in leases} == {*NODES, "n8"}
 
-        await wait_for(leased, DEADLINE, "every node has its Lease, and nothing else has")
-        for live in await api.list("Node"):
-            given = node(live["metadata"]["name"])
-            assert live["status"]["allocatable"] == given["status"]["allocatable"]
-            assert live["status"]["capacity"] == given["status"]["capacity"]
-            assert live["metadata"]["labels"] == given["metadata"]["labels"]
-            ready = [c["status"] for c in live["status"]["conditions"] if c["type"] == "Ready"]
-            assert ready == ["True"]
-            keys = {taint["key"] for taint in live["spec"].get("taints", [])}
-            wanted = {"k"} if live["metadata"]["name"] == "n8" else set()
-            assert keys - {"node.kubernetes.io/unschedulable"} == wanted
-
-    empty_plane.run(work)
-
-
-def test_a_budget_lets_one_go_and_the_owner_replaces_it(empty_plane: ControlPlane) -> None:
-    cluster = as_list(*map(node, NODES), *replicas("web", NODES, app="web"), budget("web", 7, app="web"))
-
-    async def work(api: Client) -> None:
-        await load(api, cluster)
-        before = uids(await api.list("Pod", "shop"))
-        # A budget counts a pod that is not Ready; the replacement must not be so at once.
-        await cordon(api, "n0")
-        with empty_plane.paused("kube-scheduler"):
-            assert await api.evict("shop", "web-0") == 201
-
-            async def one_left() -> bool:
-                status = (await api.get("PodDisruptionBudget", "web", "shop"))["status"]
-                return bool(status["currentHealthy"] == 7)
-
-            await wait_for(one_left, DEADLINE, "the budget counts seven")
-            assert await api.evict("shop", "web-1") == 429
-
-        async def replaced() -> list[Json]:
-            pods = await api.list("Pod", "shop", fieldSelector="status.phase=Running")
-            # The one that was evicted runs until it is gone; the budget counts it no longer.
-            alive = [each for each in pods if not each["metadata"].get("deletionTimestamp")]
-            return alive if len(alive) == 8 else []
-
-        after = await wait_for(replaced, DEADLINE, "the pod is replaced")
-        made = [p for p in after if p["metadata"]["uid"] not in before.values()]
-        assert len(made) == 1
-        assert made[0]["spec"]["nodeName"] != "n0"
-
-    empty_plane.run(work)
+    await wait_for(leased, DEADLINE, "every node has its Lease, and nothing else has")
+    for live in await api.list("Node"):
+        given = node(live["metadata"]["name"])
+        assert live["status"]["allocatable"] == given["status"]["allocatable"]
+        assert live["status"]["capacity"] == given["status"]["capacity"]
+        assert live["metadata"]["labels"] == given["metadata"]["labels"]
+        ready = [c["status"] for c in live["status"]["conditions"] if c["type"] == "Ready"]
+        assert ready == ["True"]
+        keys = {taint["key"] for taint in live["spec"].get("taints", [])}
+        wanted = {"k"} if live["metadata"]["name"] == "n8" else set()
+        assert keys - {"node.kubernetes.io/unschedulable"} == wanted
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz", ".yaml"])
-def test_files_are_read(empty_plane: ControlPlane, tmp_path: Path, suffix: str) -> None:
+def test_files_are_read(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"cluster{suffix}"
-    text = json.dumps(as_list(node("n0"), *replicas("web", ["n0"]))).encode()
+    cluster = as_list(node("n0"), *replicas("web", ["n0"]))
+    text = json.dumps(cluster).encode()
     path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
-    report = empty_plane.run(lambda api: load(api, path))
-    assert (report.nodes, report.bound) == (1, 1)
-
-
-def test_unbound_pods_can_be_held_or_left_out(empty_plane: ControlPlane) -> None:
-    cluster = as_list(node("n0"), pod("a", None), pod("b", "n0"))
-
-    async def work(api: Client) -> None:
-        assert (await load(api, cluster, pending="gate")).unbound == 1
-        assert (await api.get("Pod", "a", "shop"))["spec"]["schedulingGates"]
-        await reset(api)
-        assert (await load(api, cluster, pending="skip")).unbound == 0
-
-    empty_plane.run(work)
-
-
-def test_many_clusters_follow_each_other_on_one_plane(empty_plane: ControlPlane) -> None:
-    cluster = full_cluster()
-
-    async def work(api: Client) -> None:
-        for _ in range(int(os.environ.get("TIGHTSHIP_E2E_ROUNDS", "5"))):
-            await load(api, cluster)
-            await reset(api)
-            for kind in ("Pod", "Node", "ReplicaSet", "StatefulSet", "PodDisruptionBudget"):
-                assert await api.list(kind) == []
-
-    empty_plane.run(work)
+    assert read(path) == read(cluster)
+    assert {kind: len(items) for kind, items in read(path).items()} == {"Node": 1, "Pod": 1}

@@ -44,7 +44,7 @@ def test_what_is_paused_does_nothing_any_more(processes: Processes) -> None:
     pid = processes.spawn("busy", [sys.executable, "-c", BUSY])
     until = time.monotonic() + DEADLINE
     processes.wait_until(lambda: len(states(pid)) == THREADS + 1, until, "all threads", watched=["busy"], shown="busy")
-    for _ in range(20):
+    for _ in range(5):
         with processes.paused("busy"):
             assert set(states(pid)) == {"T"}
 

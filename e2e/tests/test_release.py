@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, RELEASE, SYSTEM, UNGUARDED, Live, Town, scaled
+from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, NIGHT, RELEASE, SYSTEM, UNGUARDED, Live, Town, scaled
 
 from tightship_e2e.helm import HelmError
 from tightship_e2e.names import SHOP
@@ -16,6 +16,8 @@ from tightship_e2e.providers import Values
 from tightship_testkit.client import Json
 from tightship_testkit.floors import HPA, hpa_annotations
 from tightship_testkit.invariants import claims_made, drain, forbidden, node_writes
+
+pytestmark = pytest.mark.takes(25)
 
 ODD = "a\"b'c: {{ .Release.Name }} #\n\\ ü $(NOTHING) - null"
 """No YAML, no template, no shell, and no reference to a variable."""
@@ -159,67 +161,88 @@ def test_a_release_that_is_switched_off_first_leaves_nothing(in_town: Live) -> N
     in_town(work, by_night=True)
 
 
-@pytest.mark.parametrize("controller", CONTROLLERS)
+@pytest.mark.parametrize("controller", ["node-compactor", "node-refiner"])
 def test_each_chart_does_its_work_alone(in_town: Live, controller: str) -> None:
     async def work(on: Town) -> None:
         await on.install_alone(controller)
         assert {each.name for each in await on.provider.controllers(SYSTEM)} == {controller}
-        user = f"system:serviceaccount:{SYSTEM}:{RELEASE}-{controller}"
-        if controller == "hpa-scaler":
-            await _floors(on, {"web": 6, "cache": 3, "api": 3})
-        else:
-            await on.seen(lambda: bool(on.remover.removed), "a node is taken away")
-            assert {each.user for each in claims_made(await on.audited())} == {user}
-        await on.until_ready(AT_NIGHT if controller == "hpa-scaler" else UNGUARDED)
-        assert forbidden(await on.audited(), user) == []
+        await on.seen(lambda: bool(on.remover.removed), "a node is taken away")
+        assert {each.user for each in claims_made(await on.audited())} == {user_of(controller)}
+        await on.until_ready(UNGUARDED)
+        await judged_by_its_own_test(on, controller)
+        assert forbidden(await on.audited(), user_of(controller)) == []
 
     in_town(work, by_night=True)
 
 
-def test_an_hpa_scaler_of_one_namespace_has_no_rights_elsewhere(in_town: Live) -> None:
+def test_the_chart_of_the_hpa_scaler_does_its_work_alone(in_town: Live) -> None:
+    """In all namespaces, with odd values; then in one, without a right elsewhere."""
+
     async def work(on: Town) -> None:
-        notes = hpa_annotations(minimum_replicas=3)
-        elsewhere = scaled("stranger", 1, 9, notes)
-        elsewhere["metadata"]["namespace"] = "default"
-        await on.api.create(elsewhere)
-        await on.install_alone("hpa-scaler", config={"namespaces": [SHOP]})
-        kinds = {each["kind"] for each in await on.provider.manifest(RELEASE, SYSTEM)}
-        assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
-        await _floors(on, {"web": 6, "cache": 3, "api": 3})
-        await on.passes()
-        assert (await on.api.get(HPA, "stranger", "default"))["spec"]["minReplicas"] == 1
-        user = f"system:serviceaccount:{SYSTEM}:{RELEASE}-hpa-scaler"
-        assert forbidden(await on.audited(), user) == []
-
-    in_town(work, by_night=True)
-
-
-def test_hostile_values_arrive_as_they_are_or_are_refused(in_town: Live) -> None:
-    async def work(on: Town) -> None:
-        hostile = {
-            "log": {"level": "info\n- name: EVIL"},
-            "interval": "1s; rm",
-            "annotationPrefix": "a b",
-            "dryRun": "no",
-            "replicaCount": "2",
-            "nonsense": True,
-        }
-        for key, value in hostile.items():
-            with pytest.raises(HelmError, match=rf"'/{key}|'{key}'"):
-                await on.install_alone("hpa-scaler", **{key: value})
-        assert await on.provider.controllers(SYSTEM) == []
-        given = {"podAnnotations": {"example.com/odd": ODD}, "commonAnnotations": {"example.com/common": ODD}}
+        odd = {"podAnnotations": {"example.com/odd": ODD}, "commonAnnotations": {"example.com/common": ODD}}
         # Values of `env` are templates: what looks like one has to be quoted as one.
         quoted = ODD.replace("{{ .Release.Name }}", '{{ "{{" }} .Release.Name }}')
-        await on.install_alone("hpa-scaler", env=[{"name": "ODD", "value": quoted}], **given)
+        await on.install_alone("hpa-scaler", env=[{"name": "ODD", "value": quoted}], **odd)
         [scaler] = await on.provider.controllers(SYSTEM)
+        assert scaler.name == "hpa-scaler"
         assert f"ODD={ODD}" in await scaler.environment()
         pods = await on.api.list("Pod", SYSTEM)
         assert [each["metadata"]["annotations"]["example.com/odd"] for each in pods] == [ODD]
         assert [each["metadata"]["annotations"]["example.com/common"] for each in pods] == [ODD]
-        await _floors(on, {"web": 6, "cache": 3})
+        await _floors(on, {"web": 6, "cache": 3, "api": 3})
+        await on.until_ready(AT_NIGHT)
+        await judged_by_its_own_test(on, "hpa-scaler")
+        await on.provider.uninstall(RELEASE, SYSTEM)
+
+        elsewhere = scaled("stranger", 1, 9, hpa_annotations(minimum_replicas=3))
+        elsewhere["metadata"]["namespace"] = "default"
+        await on.api.create(elsewhere)
+        await on.be({**NIGHT, "load_web": 70})
+        await on.install_alone("hpa-scaler", config={"namespaces": [SHOP]})
+        kinds = {each["kind"] for each in await on.provider.manifest(RELEASE, SYSTEM)}
+        assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
+        await _floors(on, {"web": 7, "cache": 3, "api": 3})
+        await on.passes()
+        assert (await on.api.get(HPA, "stranger", "default"))["spec"]["minReplicas"] == 1
+        assert forbidden(await on.audited(), user_of("hpa-scaler")) == []
 
     in_town(work, by_night=True)
+
+
+def user_of(controller: str) -> str:
+    """The account of a controller in a release of its chart alone."""
+    return f"system:serviceaccount:{SYSTEM}:{RELEASE}-{controller}"
+
+
+async def judged_by_its_own_test(on: Town, controller: str) -> None:
+    """The chart's own test says yes, and no once its ConfigMap is spoilt, or its controller is gone."""
+
+    async def well() -> bool:
+        with suppress(HelmError):
+            said = await on.provider.tested(RELEASE, SYSTEM)
+            return "is ready, its configuration is good, and its passes succeed" in said
+        return False
+
+    await on.until(well, "the chart's own test says that all is well")
+    [config] = [each for each in await on.provider.manifest(RELEASE, SYSTEM) if each["kind"] == "ConfigMap"]
+    key, name = next(iter(config["data"])), config["metadata"]["name"]
+    await on.api.patch("ConfigMap", name, {"data": {key: "nonsense: 7"}}, SYSTEM)
+
+    async def noticed() -> bool:
+        [one] = await on.provider.controllers(SYSTEM)
+        return "tightship_config_valid 0.0" in (await one.get("/metrics"))[1]
+
+    await on.until(noticed, "the bad edit is noticed")
+    with pytest.raises(HelmError, match="its configuration can't be used"):
+        await on.provider.tested(RELEASE, SYSTEM)
+    await on.api.patch("Deployment", f"{RELEASE}-{controller}", {"spec": {"replicas": 0}}, SYSTEM)
+
+    async def gone() -> bool:
+        return not await on.provider.controllers(SYSTEM)
+
+    await on.until(gone, "its pod is gone")
+    with pytest.raises(HelmError, match="/readyz says 0"):
+        await on.provider.tested(RELEASE, SYSTEM)
 
 
 async def _floors(on: Town, wanted: dict[str, int]) -> None:

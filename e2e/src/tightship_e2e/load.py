@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Literal
 
 from tightship_e2e import owners, priorities, settle
 from tightship_e2e.owners import Key, Owner
@@ -33,13 +32,10 @@ PLAIN = (
 )
 HANDLED = {*PLAIN, *owners.KINDS, "Namespace", "Node", "Pod", "PodDisruptionBudget"}
 HANDLED.add("PriorityClass")
-GATE = "e2e.tightship.dev/hold"
 PHASE = "e2e.tightship.dev/phase"
 DEADLINE = 600.0  # seconds until a loaded cluster must have come to rest
 MISSED = 10.0  # seconds after which a pod that does not run is brought to kwok's notice
 SYSTEM = {"default", "kube-system", "kube-public", "kube-node-lease"}
-
-Pending = Literal["keep", "gate", "skip"]
 
 
 class LoadError(Exception):
@@ -61,29 +57,20 @@ class LoadReport:
     seconds: float = 0.0
 
 
-async def load(
-    client: Client,
-    source: Source,
-    *,
-    pending: Pending = "keep",
-    deadline: float = DEADLINE,
-) -> LoadReport:
+async def load(client: Client, source: Source, *, deadline: float = DEADLINE) -> LoadReport:
     """Load a List and wait until bound pods are Ready and owners and budgets count them.
 
-    `pending` says what becomes of pods without a node: `keep` leaves them to the
-    scheduler they name, `gate` holds them back with a scheduling gate, `skip` leaves them
-    out. `deadline` is in seconds. Raises SourceError for what is no List, ApiError for an
-    object that the API refuses, TimeoutError when the cluster does not come to rest, and
+    Pods without a node are left to the scheduler they name. `deadline` is in seconds. Raises SourceError for what is no
+    List, ApiError for an object that the API refuses, TimeoutError when the cluster does not come to rest, and
     LoadError when it rests differently. The plane must run the controller-manager and kwok.
     """
-    return await _Load(client, read(source), pending, deadline).run()
+    return await _Load(client, read(source), deadline).run()
 
 
 class _Load:
-    def __init__(self, client: Client, kinds: dict[str, list[Json]], pending: Pending, deadline: float) -> None:
+    def __init__(self, client: Client, kinds: dict[str, list[Json]], deadline: float) -> None:
         self.client = client
         self.kinds = kinds
-        self.pending = pending
         self.deadline = deadline
         self.report = LoadReport()
         self.pods: list[Json] = []
@@ -175,11 +162,6 @@ class _Load:
             if node and node not in nodes:
                 self.problem(f"pod {name} is left out: its node {node} is not in the file")
                 continue
-            if not node:
-                if self.pending == "skip":
-                    continue
-                if self.pending == "gate":
-                    pod["spec"]["schedulingGates"] = [{"name": GATE}]
             self.pods.append(pod)
             for reference in item["metadata"].get("ownerReferences") or []:
                 kind = reference["kind"]

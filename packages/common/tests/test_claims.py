@@ -1,21 +1,21 @@
-"""The ledger of drain claims, in virtual time, over a network that loses, delays and repeats."""
+"""The ledger of drain claims, on virtual time, over links that lose, delay and repeat."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lease_server import LeaseServer, MemoryConnection, virtually
+from links import Client, Direct, virtually
 
 from tightship.drain.claims import (
     CLAIMS_ANNOTATION,
+    Allows,
     Claim,
     ClaimLedger,
     ClaimsContended,
@@ -24,10 +24,10 @@ from tightship.drain.claims import (
 from tightship.kube.connection import Connection
 from tightship.kube.errors import ConnectionFailed, Forbidden, KubeError, Unavailable
 from tightship.reasons import Reason, Refusal
+from tightship_testkit.simulated import Simulated
 
 T = TypeVar("T")
-
-PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/tightship-claims"
+Json = dict[str, Any]
 
 
 def claim(node: str = "n1", op: str = "op1", **more: Any) -> Claim:
@@ -35,8 +35,27 @@ def claim(node: str = "n1", op: str = "op1", **more: Any) -> Claim:
     return Claim(node=node, op=op, **fields)
 
 
-def ledger(connection: MemoryConnection) -> ClaimLedger:
-    return ClaimLedger(cast("Connection", connection), namespace="ns")
+def direct(api: Simulated) -> tuple[Direct, ClaimLedger]:
+    made = Direct(api.store)
+    return made, ClaimLedger(cast("Connection", made), namespace="ns")
+
+
+class Ledger:
+    """The ledger as one client has it."""
+
+    def __init__(self, api: Simulated) -> None:
+        self._client = Client(api)
+        self.link = self._client.link
+        self._ledger = ClaimLedger(self._client.connection, namespace="ns")
+
+    async def read(self) -> tuple[Claim, ...]:
+        return await self._client.does(self._ledger.read())
+
+    async def take(self, claim: Claim, allows: Allows) -> Refusal | None:
+        return await self._client.does(self._ledger.take(claim, allows))
+
+    async def drop(self, node: str, op: str) -> None:
+        await self._client.does(self._ledger.drop(node, op))
 
 
 def anything(_: tuple[Claim, ...]) -> None:
@@ -49,29 +68,28 @@ def one_at_a_time(present: tuple[Claim, ...]) -> Refusal | None:
     return Refusal(Reason.BUDGET_EXHAUSTED, present[0].node, f"{len(present)} in flight")
 
 
-def annotation(api: LeaseServer) -> str:
-    return cast("str", api.objects[PATH]["metadata"]["annotations"][CLAIMS_ANNOTATION])
+def lease(api: Simulated) -> Json:
+    return api.store.get("Lease", "tightship-claims", "ns")
 
 
-def written(api: LeaseServer) -> list[Any]:
+def annotation(api: Simulated) -> str:
+    return cast("str", lease(api)["metadata"]["annotations"][CLAIMS_ANNOTATION])
+
+
+def written(api: Simulated) -> list[Any]:
     return cast("list[Any]", json.loads(annotation(api)))
 
 
-def holding(value: str, **spec: Any) -> LeaseServer:
-    meta = {
-        "name": "tightship-claims",
-        "resourceVersion": "7",
-        "uid": "u",
-        "labels": {"team": "x"},
-        "annotations": {"note": "hands off", CLAIMS_ANNOTATION: value},
-    }
-    return LeaseServer({PATH: {"kind": "Lease", "metadata": meta, "spec": spec}})
+def holding(api: Simulated, value: str, **spec: Any) -> None:
+    """Put a Lease there."""
+    notes = {"note": "hands off", CLAIMS_ANNOTATION: value}
+    meta = {"name": "tightship-claims", "namespace": "ns", "labels": {"team": "x"}, "annotations": notes}
+    api.add({"kind": "Lease", "metadata": meta, "spec": spec})
 
 
 def test_a_claim_is_written_read_and_dropped() -> None:
-    async def work() -> None:
-        api = LeaseServer()
-        mine, theirs = ledger(MemoryConnection(api)), ledger(MemoryConnection(api))
+    async def work(api: Simulated) -> None:
+        mine, theirs = Ledger(api), Ledger(api)
         assert await mine.read() == ()
         assert await mine.take(claim(), anything) is None
         assert await theirs.take(claim("n2", "op2", pool="", controller="node-refiner"), anything) is None
@@ -96,24 +114,22 @@ def test_a_claim_is_written_read_and_dropped() -> None:
 
 
 def test_what_is_there_already_is_not_written_again() -> None:
-    async def work() -> None:
-        api = LeaseServer()
-        connection = MemoryConnection(api)
-        held = ledger(connection)
+    async def work(api: Simulated) -> None:
+        held = Ledger(api)
         await held.drop("n1", "op1")
-        assert connection.sent == ["GET"]
+        assert held.link.sent == ["GET"]
         assert await held.take(claim(), one_at_a_time) is None
-        connection.sent.clear()
+        held.link.sent.clear()
         assert await held.take(claim(), one_at_a_time) is None
         await held.drop("n1", "another op")
-        assert connection.sent == ["GET", "GET"]
+        assert held.link.sent == ["GET", "GET"]
 
     virtually(work)
 
 
 def test_a_node_has_one_claim() -> None:
-    async def work() -> None:
-        held = ledger(MemoryConnection(LeaseServer()))
+    async def work(api: Simulated) -> None:
+        held = Ledger(api)
         await held.take(claim(), anything)
         refusal = await held.take(claim(op="op2"), anything)
         assert refusal is not None
@@ -126,9 +142,9 @@ def test_a_node_has_one_claim() -> None:
 
 @pytest.mark.parametrize(("node", "op"), [("", "op"), ("node", "")])
 def test_a_claim_names_its_node_and_operation(node: str, op: str) -> None:
-    async def work() -> None:
+    async def work(api: Simulated) -> None:
         with pytest.raises(ValueError, match="needs a node and an op"):
-            await ledger(MemoryConnection(LeaseServer())).take(claim(node, op), anything)
+            await Ledger(api).take(claim(node, op), anything)
 
     virtually(work)
 
@@ -136,16 +152,16 @@ def test_a_claim_names_its_node_and_operation(node: str, op: str) -> None:
 def test_what_others_wrote_stays() -> None:
     entry = {"node": "n9", "op": "op9", "controller": "c", "holder": "h", "since": "2026-01-01T01:00:00+01:00", "v2": 1}
 
-    async def work() -> None:
-        api = holding(json.dumps([entry]), strategy="x")
-        held = ledger(MemoryConnection(api))
+    async def work(api: Simulated) -> None:
+        holding(api, json.dumps([entry]), strategy="x")
+        held = Ledger(api)
         await held.take(claim(), anything)
         assert written(api)[0] == entry
-        lease = api.objects[PATH]
-        assert lease["metadata"]["labels"] == {"team": "x"}
-        assert lease["metadata"]["annotations"]["note"] == "hands off"
-        assert lease["spec"]["strategy"] == "x"
-        assert "holderIdentity" not in lease["spec"]
+        there = lease(api)
+        assert there["metadata"]["labels"] == {"team": "x"}
+        assert there["metadata"]["annotations"]["note"] == "hands off"
+        assert there["spec"]["strategy"] == "x"
+        assert "holderIdentity" not in there["spec"]
 
     virtually(work)
 
@@ -171,9 +187,9 @@ GOOD = {"node": "n", "op": "o", "controller": "c", "holder": "h", "since": "2026
     ],
 )
 def test_a_ledger_broken_by_hand_is_an_error_that_says_how_to_mend_it(value: str, problem: str) -> None:
-    async def work() -> None:
-        api = holding(value)
-        held = ledger(MemoryConnection(api))
+    async def work(api: Simulated) -> None:
+        holding(api, value)
+        held = Ledger(api)
         for call in (held.read(), held.take(claim(), anything), held.drop("n", "o")):
             with pytest.raises(ClaimsUnreadable, match=problem) as caught:
                 await call
@@ -192,11 +208,11 @@ def test_a_ledger_broken_by_hand_is_an_error_that_says_how_to_mend_it(value: str
 def test_of_many_takers_at_once_one_gets_the_only_place(seed: int) -> None:
     rng = random.Random(seed)
 
-    async def work() -> None:
-        api = LeaseServer()
+    async def work(api: Simulated) -> None:
 
         async def taker(number: int) -> Refusal | None:
-            held = ledger(MemoryConnection(api, delay=lambda: rng.uniform(0, 0.2)))
+            connection, held = direct(api)
+            connection.link.delay = lambda: rng.uniform(0, 0.2)
             return await held.take(claim(f"n{number}", f"op{number}"), one_at_a_time)
 
         answers = await asyncio.gather(*[taker(number) for number in range(20)])
@@ -208,9 +224,8 @@ def test_of_many_takers_at_once_one_gets_the_only_place(seed: int) -> None:
 
 
 def test_many_changes_at_once_all_come_through() -> None:
-    async def work() -> None:
-        api = LeaseServer()
-        ledgers = [ledger(MemoryConnection(api)) for _ in range(10)]
+    async def work(api: Simulated) -> None:
+        ledgers = [Ledger(api) for _ in range(10)]
         claims = [claim(f"n{number}", f"op{number}") for number in range(10)]
         answers = await asyncio.gather(*[held.take(each, anything) for held, each in zip(ledgers, claims, strict=True)])
         assert answers == [None] * 10
@@ -224,14 +239,14 @@ def test_many_changes_at_once_all_come_through() -> None:
 @pytest.mark.parametrize("mode", ["lost answer", "late", "twice", "refused", "hang", 500, 503, 429, 409])
 @pytest.mark.parametrize("empty", [True, False])
 def test_a_write_whose_answer_was_lost_is_looked_for(mode: str | int, empty: bool) -> None:
-    async def work() -> None:
-        api = LeaseServer() if empty else holding("[]")
-        connection = MemoryConnection(api)
-        held = ledger(connection)
-        connection.once.append(mode)
+    async def work(api: Simulated) -> None:
+        if not empty:
+            holding(api, "[]")
+        held = Ledger(api)
+        held.link.once.append(mode)
         assert await held.take(claim(), one_at_a_time) is None
         assert await held.read() == (claim(),)
-        connection.once.append(mode)
+        held.link.once.append(mode)
         await held.drop("n1", "op1")
         assert await held.read() == ()
         await asyncio.sleep(60)
@@ -245,23 +260,27 @@ def test_a_write_still_on_its_way_can_not_undo_what_was_reported(empty: bool) ->
     """The write is given up for lost, the budget is gone meanwhile, then the write arrives."""
     budget = iter([None, Refusal(Reason.BUDGET_EXHAUSTED, "", "gone meanwhile")])
 
-    async def work() -> None:
-        api = LeaseServer() if empty else holding("[]")
-        held = ledger(MemoryConnection(api, once=deque(["late"]), lateness=30))
+    async def work(api: Simulated) -> None:
+        if not empty:
+            holding(api, "[]")
+        held = Ledger(api)
+        held.link.once.append("late")
+        held.link.lateness = 30
         assert await held.take(claim(), lambda _: next(budget)) is not None
         await asyncio.sleep(60)
-        assert api.seen[-1] == ("POST" if empty else "PUT", 409)
+        last = api.proxy.writes[0]
+        assert (last.call.verb, last.status) == ("POST" if empty else "PUT", 409)
         assert await held.read() == ()
 
     virtually(work)
 
 
 def test_a_cancelled_take_can_be_undone() -> None:
-    async def work() -> None:
-        api = holding("[]")
-        connection = MemoryConnection(api, delay=lambda: 1.0)
-        held = ledger(connection)
-        connection.once.append("late")
+    async def work(api: Simulated) -> None:
+        holding(api, "[]")
+        held = Ledger(api)
+        held.link.delay = lambda: 1.0
+        held.link.once.append("late")
         task = asyncio.create_task(held.take(claim(), anything))
         await asyncio.sleep(1.2)
         task.cancel()
@@ -274,25 +293,32 @@ def test_a_cancelled_take_can_be_undone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "error"), [("refused", ConnectionFailed), ("hang", ConnectionFailed), (409, ClaimsContended)]
+    ("mode", "error", "sent"),
+    [
+        ("refused", ConnectionFailed, 24),  # the transport repeats a PUT whose idle connection broke
+        ("hang", ConnectionFailed, 12),
+        (409, ClaimsContended, 12),
+    ],
 )
-def test_tries_end_with_a_typed_error(mode: str | int, error: type[KubeError]) -> None:
-    async def work() -> None:
-        connection = MemoryConnection(holding("[]"))
-        connection.once.extend([mode] * 100)
+def test_tries_end_with_a_typed_error(mode: str | int, error: type[KubeError], sent: int) -> None:
+    async def work(api: Simulated) -> None:
+        holding(api, "[]")
+        held = Ledger(api)
+        held.link.once.extend([mode] * 100)
         with pytest.raises(error):
-            await ledger(connection).take(claim(), anything)
-        assert connection.sent.count("PUT") == 12
+            await held.take(claim(), anything)
+        assert held.link.sent.count("PUT") == sent
 
     virtually(work)
 
 
 def test_what_is_forbidden_is_not_tried_again() -> None:
-    async def work() -> None:
-        connection = MemoryConnection(LeaseServer(), mode=403)
+    async def work(api: Simulated) -> None:
+        held = Ledger(api)
+        held.link.mode = 403
         with pytest.raises(Forbidden):
-            await ledger(connection).take(claim(), anything)
-        assert connection.sent == ["GET"]
+            await held.take(claim(), anything)
+        assert held.link.sent == ["GET"]
 
     virtually(work)
 
@@ -314,16 +340,16 @@ def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> N
     def allows(present: tuple[Claim, ...]) -> Refusal | None:
         return None if len(present) < budget else Refusal(Reason.BUDGET_EXHAUSTED, "", "")
 
-    async def work() -> None:
-        api = LeaseServer()
+    async def work(api: Simulated) -> None:
         mine: set[str] = set()
         uncertain: set[str] = set()
 
         async def controller(number: int) -> None:
-            connection = MemoryConnection(api, delay=lambda: rng.uniform(0, 0.5), lateness=rng.uniform(0, 40))
+            connection, held = direct(api)
+            connection.link.delay = lambda: rng.uniform(0, 0.5)
+            connection.link.lateness = rng.uniform(0, 40)
             modes = ["lost answer", "late", "twice", "refused", 503]
-            connection.once.extend(rng.choices(["up", *modes], [12, 1, 1, 1, 1, 1], k=200))
-            held = ledger(connection)
+            connection.link.once.extend(rng.choices(["up", *modes], [12, 1, 1, 1, 1, 1], k=200))
             for turn in range(6):
                 node = op = f"{number}-{turn}"
                 uncertain.add(node)
@@ -343,7 +369,7 @@ def test_the_budget_holds_whatever_the_network_does(seed: int, budget: int) -> N
         async def watch() -> None:
             while True:
                 await asyncio.sleep(0.05)
-                if PATH in api.objects:
+                if api.store.find("Lease", "tightship-claims", "ns") is not None:
                     there = {each["node"] for each in written(api)}
                     assert len(there) <= budget
                     assert mine <= there <= mine | uncertain

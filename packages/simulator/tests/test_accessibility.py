@@ -4,96 +4,163 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser
-from yard import cluster, ground, stall
 
+import hpa_scaler.cli
+import node_compactor.cli
+import node_refiner.cli
 from tightship_simulator.generate import off_peak_cluster
+from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_testkit.accessibility import MORE, TAGS, assert_accessible, assert_accessible_in_every_way
 from tightship_testkit.browser import opened
+from tightship_testkit.commands import call
+from tightship_testkit.embedded import cluster, ground
 from tightship_testkit.refining import quick
 from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, Program, Replica, Settings
+from tightship_testkit.stall import stall
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SCRIPTS = Path(sys.executable).parent
+COMMANDS = {
+    "node-compactor": node_compactor.cli.COMMAND.command,
+    "node-refiner": node_refiner.cli.COMMAND.command,
+    "hpa-scaler": hpa_scaler.cli.command,
+}
 SHOP = Path(__file__).parents[2] / "hpa-scaler" / "tests" / "data"
 NODES = 8
 HOUR = 3600.0
 """Seconds that a pod takes to end: a drain does not get further."""
 ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
 
+Printed = Callable[..., str]
+Served = Callable[[Callable[[Path], Awaitable[str]]], str]
 
-async def printed(folder: Path, *command: str | Path) -> str:
-    """Run a command and return where the page is that it prints."""
-    process = await asyncio.create_subprocess_exec(
-        SCRIPTS / command[0], *command[1:], "-o", "html",
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    page, complaint = await process.communicate()
-    assert process.returncode == 0, complaint.decode()
+
+@pytest.fixture
+def printed(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Printed:
+    """Run a command and return the address of the page that it prints."""
+
+    def run(program: str, *arguments: str | Path) -> str:
+        said = call(program, COMMANDS[program], capfdbinary.readouterr, [*arguments, "-o", "html"])
+        assert said.code == 0, said.err
+        return kept(tmp_path, said.out)
+
+    return run
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    """Do something on virtual time that comes to a page, and return the page's address."""
+
+    def run(work: Callable[[Path], Awaitable[str]]) -> str:
+        async def page() -> str:
+            return await work(tmp_path)
+
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            return kept(tmp_path, runner.run(page()))
+
+    return run
+
+
+def kept(folder: Path, text: str) -> str:
     file = folder / "page.html"
-    file.write_bytes(page)
+    file.write_text(text)
     return file.as_uri()
 
 
-def home(replica: Replica) -> str:
-    return f"http://127.0.0.1:{replica.port}/"
+async def home(replica: Replica) -> str:
+    status, text = await replica.get("/")
+    assert status == 200
+    return text
 
 
-@pytest.mark.parametrize(("program", "more"), [("node-compactor", ["--until-stable"]), ("node-refiner", [])])
-async def test_a_plan_of_nodes(browser: Browser, tmp_path: Path, program: str, more: list[str]) -> None:
+@pytest.fixture(params=[("node-compactor", "--until-stable"), ("node-refiner",)], ids=lambda words: words[0])
+def plan_of_nodes(request: pytest.FixtureRequest, printed: Printed, tmp_path: Path) -> str:
     fleet = tmp_path / "cluster.json"
     fleet.write_text(json.dumps(off_peak_cluster(7, NODES)))
-    await assert_accessible_in_every_way(browser, await printed(tmp_path, program, "plan", "-f", fleet, *more))
+    program, *more = request.param
+    return printed(program, "plan", "-f", fleet, *more)
 
 
-async def test_a_plan_of_floors(browser: Browser, tmp_path: Path) -> None:
-    known = SHOP / "outcomes.json"
-    url = await printed(tmp_path, "hpa-scaler", "plan", "-f", SHOP / "shop.yaml", "--outcomes", known)
-    await assert_accessible_in_every_way(browser, url)
+async def test_a_plan_of_nodes(browser: Browser, plan_of_nodes: str) -> None:
+    await assert_accessible_in_every_way(browser, plan_of_nodes)
 
 
-@pytest.mark.parametrize(
-    ("program", "settings", "broken"),
-    [
+@pytest.fixture
+def plan_of_floors(printed: Printed) -> str:
+    return printed("hpa-scaler", "plan", "-f", SHOP / "shop.yaml", "--outcomes", SHOP / "outcomes.json")
+
+
+async def test_a_plan_of_floors(browser: Browser, plan_of_floors: str) -> None:
+    await assert_accessible_in_every_way(browser, plan_of_floors)
+
+
+@pytest.fixture(
+    params=[
         (COMPACTOR, QUICK, {**QUICK, "nodePools": {"*": {"enabled": "perhaps"}}}),
         (REFINER, quick(), quick(time_gap="soon")),
     ],
     ids=["node-compactor", "node-refiner"],
 )
-async def test_a_controller_of_nodes_at_work(
-    browser: Browser, tmp_path: Path, program: Program, settings: Settings, broken: Settings
-) -> None:
+def nodes_at_work(request: pytest.FixtureRequest, served: Served) -> str:
+    program: Program
+    settings: Settings
+    broken: Settings
+    program, settings, broken = request.param
+
+    async def work(folder: Path) -> str:
+        places = dict.fromkeys(("n1", "n2", "n3", "n4"), 3)
+        half_full = cluster(places, pools=dict.fromkeys(places, "spare"), cpu="620m")
+        async with ground(folder, half_full, settings, program, ending=HOUR) as on:
+            replica = on.start()
+            await on.seen(lambda: any("Evicting" in on.recorder.phases(name) for name in places), "a node is drained")
+            await on.configured(broken)
+            await replica.says("The configuration was refused")
+            await on.passes(replica)
+            return await home(replica)
+
+    return served(work)
+
+
+async def test_a_controller_of_nodes_at_work(browser: Browser, nodes_at_work: str) -> None:
     """In the middle of a drain, and after an edit that was refused."""
-    places = dict.fromkeys(("n1", "n2", "n3", "n4"), 3)
-    half_full = cluster(places, pools=dict.fromkeys(places, "spare"), cpu="620m")
-    async with ground(tmp_path, half_full, settings, program, ending=HOUR) as on:
-        replica = on.start()
-        await on.seen(lambda: any("Evicting" in on.recorder.phases(name) for name in places), "a node is drained")
-        await on.configured(broken)
-        await replica.says("The configuration was refused")
-        await on.passes(replica)
-        await assert_accessible_in_every_way(browser, home(replica))
+    await assert_accessible_in_every_way(browser, nodes_at_work)
 
 
-async def test_floors_at_work_and_their_log(browser: Browser, tmp_path: Path) -> None:
-    log = tmp_path / "decisions"
-    async with stall(tmp_path) as on:
-        await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set("rate", 72)
-        replica = on.start(DECISION_LOG=str(log))
-        await on.until_bounds("web", 8, 20)
-        await on.configured("circuitBreakerPause: soon")
-        await replica.says("The configuration was refused")
-        await on.cycles(replica)
-        await assert_accessible_in_every_way(browser, home(replica))
-        replica.told_to_end()
-        assert await replica.ended() == 0
-    await assert_accessible_in_every_way(browser, await printed(tmp_path, "hpa-scaler", "replay", log))
+@pytest.fixture
+def floors_at_work(served: Served) -> str:
+    async def work(folder: Path) -> str:
+        async with stall(folder) as on:
+            await on.stock("web", 3, 20, **ASKS)
+            on.prometheus.set("rate", 72)
+            replica = on.start(DECISION_LOG=str(folder / "decisions"))
+            await on.until_bounds("web", 8, 20)
+            await on.configured("circuitBreakerPause: soon")
+            await replica.says("The configuration was refused")
+            await on.cycles(replica)
+            page = await home(replica)
+            replica.told_to_end()
+            assert await replica.ended() == 0
+            return page
+
+    return served(work)
+
+
+async def test_floors_at_work(browser: Browser, floors_at_work: str) -> None:
+    await assert_accessible_in_every_way(browser, floors_at_work)
+
+
+@pytest.fixture
+def log_of_floors(floors_at_work: str, printed: Printed, tmp_path: Path) -> str:
+    return printed("hpa-scaler", "replay", tmp_path / "decisions")
+
+
+async def test_the_log_of_floors(browser: Browser, log_of_floors: str) -> None:
+    await assert_accessible_in_every_way(browser, log_of_floors)
 
 
 BAD = """<!doctype html><html lang="en"><title>bad</title>

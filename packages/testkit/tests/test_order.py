@@ -25,6 +25,7 @@ def test_of_both_kinds_the_longest_come_first_and_both_end_together() -> None:
     assert list(order.side_by_side([], [], lambda each: each)) == []
 
 
+OPTIONS = ("-p", "tightship_testkit.order", "-p", "no:cacheprovider", "-v", "--strict-markers")
 TESTS = """
 import pytest
 
@@ -61,13 +62,22 @@ def test_workers_get_groups_whole_and_the_longest_first(
     pytester: pytest.Pytester, workers: int, expected: list[str]
 ) -> None:
     pytester.makepyfile(TESTS)
-    options = ["-p", "tightship_testkit.order", "-p", "no:cacheprovider", "-v", "--strict-markers"]
-    if workers:
-        options += [f"-n{workers}", "--dist=loadgroup", "--no-loadscope-reorder"]
-    ran = pytester.runpytest_subprocess(*options)
+    ran = pytester.runpytest_subprocess(*OPTIONS, f"-n{workers}")
     ran.assert_outcomes(passed=6)
     passed = [line.partition("::test_")[2].split()[0] for line in ran.outlines if "PASSED" in line]
-    assert [each.partition("@")[0] for each in passed] == expected
+    assert passed == expected
+
+
+def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:
+    names = [f"test_{group}{number}" for number in range(8) for group in ("a", "b")]
+    text = "import pytest\n"
+    for name in names:
+        text += f"@pytest.mark.xdist_group('{name[5]}')\ndef {name}(worker_id): print('ran', '{name[5]}', worker_id)\n"
+    pytester.makepyfile(text)
+    ran = pytester.runpytest_subprocess(*OPTIONS, "-n2", "-rP")
+    ran.assert_outcomes(passed=16)
+    said = {tuple(line.split()[1:]) for line in ran.outlines if line.startswith("ran ")}
+    assert sorted(group for group, _ in said) == ["a", "b"]
 
 
 @pytest.mark.parametrize(("processors", "gibibytes", "expected"), [(2, 24, 4), (8, 8, 4), (1, 1, 1), (4, 64, 8)])

@@ -94,6 +94,12 @@ class Provider(Protocol):
     async def manifest(self, release: str, namespace: str) -> list[Json]:
         """Return the objects of an installed release."""
 
+    async def tested(self, release: str, namespace: str) -> str:
+        """Have the tests of a release's charts ask their controllers, and return what they said.
+
+        Raises HelmError with what is wrong.
+        """
+
     async def command(self, *words: str) -> str:
         """Run a controller's command, or kubectl, as an administrator, and return what it printed.
 

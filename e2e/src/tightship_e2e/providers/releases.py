@@ -34,6 +34,10 @@ class Releases:
         """Return the objects of an installed release."""
         return objects(await asyncio.to_thread(self._helm, "get", "manifest", release, "--namespace", namespace))
 
+    async def tested(self, release: str, namespace: str) -> str:
+        """Run ``helm test``, and return what it and its pods said."""
+        return await asyncio.to_thread(self._helm, "test", release, "--namespace", namespace, "--logs")
+
     async def command(self, *words: str) -> str:
         """Run a controller's command, or kubectl, as an administrator, and return what it printed."""
         ours = Path(sys.executable).parent

@@ -12,7 +12,7 @@ node of the same plan has to wait for a later round.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from msgspec import Struct
@@ -60,8 +60,31 @@ class DisruptionLedger:
     def charge(self, pods: Sequence[Pod]) -> tuple[Charge, list[Refusal]]:
         """Judge evicting all of *pods* from one node: what it takes, and **all** refusals."""
         need: dict[str, int] = {}
-        budgets: dict[str, PodDisruptionBudget] = {}
+        left: dict[str, int] = {}
         refusals: list[Refusal] = []
+        for pod, budget in self._asking(pods, refusals):
+            key = budget.key
+            if key not in left:
+                left[key] = self.left(budget)
+            need[key] = need.get(key, 0) + 1
+            if left[key] < 1:
+                refusals.append(self._exhausted(budget, pod))
+        taken = {key: min(count, max(0, left[key])) for key, count in sorted(need.items())}
+        waits = tuple(key for key, count in sorted(need.items()) if count > taken[key])
+        return Charge(taken, waits), refusals
+
+    def needs(self, pods: Sequence[Pod]) -> dict[str, tuple[PodDisruptionBudget, int]]:
+        """Return by key the budgets that evicting *pods* would need allowances of, and how many of each.
+
+        It is the same whatever has been taken. A budget has nothing to spare where it has no more left than that.
+        """
+        found: dict[str, tuple[PodDisruptionBudget, int]] = {}
+        for _, budget in self._asking(pods, []):
+            found[budget.key] = (budget, found.get(budget.key, (budget, 0))[1] + 1)
+        return found
+
+    def _asking(self, pods: Sequence[Pod], refusals: list[Refusal]) -> Iterator[tuple[Pod, PodDisruptionBudget]]:
+        """Yield the pods that need an allowance; what no allowance would help is added to *refusals*."""
         for pod in pods:
             if pod.phase == "Pending":
                 continue
@@ -85,14 +108,7 @@ class DisruptionLedger:
             if refusal is not None:
                 refusals.append(refusal)
             elif not _needs_no_allowance(budget, pod):
-                key = budget.key
-                need[key] = need.get(key, 0) + 1
-                budgets[key] = budget
-                if self.left(budget) < 1:
-                    refusals.append(self._exhausted(budget, pod))
-        taken = {key: min(count, max(0, self.left(budgets[key]))) for key, count in sorted(need.items())}
-        waits = tuple(key for key, count in sorted(need.items()) if count > taken[key])
-        return Charge(taken, waits), refusals
+                yield pod, budget
 
     def take(self, charge: Charge) -> None:
         """Spend what *charge* takes."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -122,6 +123,7 @@ def encode_record(record: DrainRecord) -> str:
     return msgspec.json.encode(wire).decode()
 
 
+@lru_cache(maxsize=4096)  # of a node in drain it is asked many times a pass
 def decode_record(text: str) -> DrainRecord:
     """Return the record an annotation holds; one that can't be read has the phase ``Unknown`` and says why."""
     try:

@@ -1,20 +1,23 @@
-"""Election of a leader in virtual time, against Leases in memory."""
+"""Election of a leader on virtual time, over links that fail."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from lease_server import LeaseServer, MemoryConnection, now, virtually
+import pytest_asyncio
+from links import Client
 
 from tightship.kube.connection import Connection
 from tightship.kube.election import Elector, LeaseTiming
 from tightship.kube.errors import ApiError
+from tightship_testkit.simulated import Simulated, simulated
+
+pytestmark = pytest.mark.virtual_time
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/leader"
 DEADLINE = LeaseTiming().renew_deadline
@@ -22,29 +25,30 @@ DURATION = LeaseTiming().duration
 PERIOD = LeaseTiming().retry_period
 
 
-@dataclass
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class Replica:
     """An elector that runs, with its own connection and its own clocks."""
 
-    api: LeaseServer
-    identity: str = "a"
-    skew: float = 0.0
-    wall: float = 1_700_000_000.0
-    changes: list[bool] = field(default_factory=list)
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def __post_init__(self) -> None:
-        self.connection = MemoryConnection(self.api)
+    def __init__(self, client: Client, identity: str = "a", wall: float = 1_700_000_000.0) -> None:
+        self.client = client
+        self.link = client.link
+        self.skew = 0.0
+        self.wall = wall
+        self.changes: list[bool] = []
+        self.stop = asyncio.Event()
         self.elector = Elector(
-            cast("Connection", self.connection),
+            client.connection,
             namespace="ns",
             name="leader",
-            identity=self.identity,
+            identity=identity,
             clock=lambda: now() + self.skew,
             wall_clock=lambda: self.wall,
             on_change=self.changes.append,
         )
-        self.task = asyncio.create_task(self.elector.run(self.stop))
+        self.task = client.process.run(self.elector.run(self.stop))
 
     @property
     def leads(self) -> bool:
@@ -56,47 +60,42 @@ class Replica:
 
 
 class Scene:
-    """Replicas that end with the test."""
+    """A cluster with the Lease that replicas want."""
 
-    def __init__(self) -> None:
-        self.api = LeaseServer()
-        self.replicas: list[Replica] = []
+    def __init__(self, api: Simulated) -> None:
+        self.api = api
+        self.began = now()
+        self._clients = 0
+
+    def client(self, identity: str) -> Client:
+        self._clients += 1
+        return Client(self.api, f"{identity}-{self._clients}")
 
     def replica(self, identity: str = "a", **more: Any) -> Replica:
-        self.replicas.append(Replica(self.api, identity, **more))
-        return self.replicas[-1]
+        return Replica(self.client(identity), identity, **more)
 
     async def leader(self, identity: str = "a") -> Replica:
         made = self.replica(identity)
         await made.elector.wait_for_leadership()
         return made
 
+    def edit(self, change: Callable[[dict[str, Any]], object]) -> None:
+        """Change the Lease as somebody else would."""
+        self.api.edit("Lease", "leader", change, "ns")
+
+    @property
+    def lease(self) -> dict[str, Any]:
+        return self.api.store.get("Lease", "leader", "ns")
+
     @property
     def spec(self) -> dict[str, Any]:
-        return cast("dict[str, Any]", self.api.objects[PATH]["spec"])
+        return cast("dict[str, Any]", self.lease["spec"])
 
 
-@asynccontextmanager
-async def _ended(scene: Scene) -> Any:
-    try:
-        yield
-    finally:
-        for each in scene.replicas:
-            await each.gone()
-
-
-def scene(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
-    def run() -> None:
-        async def work() -> None:
-            made = Scene()
-            async with _ended(made):
-                await test(made)
-
-        virtually(work)
-
-    run.__name__ = test.__name__
-    run.__doc__ = test.__doc__
-    return run
+@pytest_asyncio.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with simulated(tmp_path, {"kind": "Namespace", "metadata": {"name": "ns"}}) as api:
+        yield Scene(api)
 
 
 def taken_by(holder: str) -> Callable[[dict[str, Any]], None]:
@@ -124,7 +123,6 @@ def test_an_empty_identity_is_refused() -> None:
         Elector(cast("Connection", None), namespace="ns", name="leader", identity="")
 
 
-@scene
 async def test_a_replica_alone_leads_and_renews(scene: Scene) -> None:
     a = await scene.leader()
     assert a.elector.epoch == scene.spec["leaseTransitions"] == 1
@@ -137,101 +135,83 @@ async def test_a_replica_alone_leads_and_renews(scene: Scene) -> None:
     assert scene.spec["renewTime"] > renewed
     assert a.changes == [True]
     assert a.elector.epoch == 1
-    assert a.connection.sent.count("GET") == 1
+    assert a.link.sent.count("GET") == 1
 
 
-@scene
 async def test_what_others_wrote_into_the_lease_stays(scene: Scene) -> None:
-    scene.api.objects[PATH] = {
-        "kind": "Lease",
-        "metadata": {
-            "name": "leader",
-            "resourceVersion": "7",
-            "uid": "u",
-            "labels": {"team": "x"},
-            "annotations": {"note": "hands off"},
-            "ownerReferences": [{"name": "o"}],
-        },
-        "spec": {"strategy": "OldestEmulationVersion", "leaseTransitions": 41, "holderIdentity": None},
-    }
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "o"}
+    meta = {"name": "leader", "namespace": "ns", "labels": {"team": "x"}, "annotations": {"note": "hands off"}}
+    spec = {"strategy": "OldestEmulationVersion", "leaseTransitions": 41, "holderIdentity": None}
+    scene.api.add({"kind": "Lease", "metadata": {**meta, "ownerReferences": [owner]}, "spec": spec})
     a = await scene.leader()
     await asyncio.sleep(10)
-    lease = scene.api.objects[PATH]
+    lease = scene.lease
     assert lease["metadata"]["labels"] == {"team": "x"}
     assert lease["metadata"]["annotations"]["note"] == "hands off"
-    assert lease["metadata"]["ownerReferences"] == [{"name": "o"}]
+    assert lease["metadata"]["ownerReferences"] == [owner]
     assert lease["spec"]["strategy"] == "OldestEmulationVersion"
     assert a.elector.epoch == 42
 
 
 @pytest.mark.parametrize("mode", ["refused", "hang", "lost answer", 500, 429, 403, 401])
-def test_an_outage_shorter_than_the_deadline_keeps_leadership(mode: str | int) -> None:
-    @scene
-    async def run(scene: Scene) -> None:
-        a, b = await scene.leader("a"), scene.replica("b")
-        await asyncio.sleep(20.5)
-        for each in (a, b):
-            each.connection.mode = mode
-        for _ in range(55):
-            await asyncio.sleep(0.1)
-            assert a.leads
-        for each in (a, b):
-            each.connection.mode = "up"
-        for _ in range(300):
-            await asyncio.sleep(0.1)
-            assert a.leads
-            assert not b.leads
-        assert a.changes == [True]
-        assert a.elector.epoch == 1
-        assert a.elector.failure is None
-
-    run()
+async def test_an_outage_shorter_than_the_deadline_keeps_leadership(scene: Scene, mode: str | int) -> None:
+    a, b = await scene.leader("a"), scene.replica("b")
+    await asyncio.sleep(20.5)
+    for each in (a, b):
+        each.link.mode = mode
+    for _ in range(55):
+        await asyncio.sleep(0.1)
+        assert a.leads
+    for each in (a, b):
+        each.link.mode = "up"
+    for _ in range(300):
+        await asyncio.sleep(0.1)
+        assert a.leads
+        assert not b.leads
+    assert a.changes == [True]
+    assert a.elector.epoch == 1
+    assert a.elector.failure is None
 
 
 @pytest.mark.parametrize("mode", ["refused", "hang", "lost answer", 500, 403])
-def test_a_longer_outage_ends_leadership_in_time_though_the_process_goes_on(mode: str | int) -> None:
-    @scene
-    async def run(scene: Scene) -> None:
-        a = await scene.leader()
-        await asyncio.sleep(20.5)
-        began, a.connection.mode = now(), mode
-        await a.elector.wait_for_loss()
-        assert DEADLINE - PERIOD - 0.1 < now() - began <= DEADLINE
-        assert a.changes == [True, False]
-        await asyncio.sleep(60)
-        assert not a.leads
-        assert not a.task.done()
-        a.connection.mode = "up"
-        assert await a.elector.wait_for_leadership() > 1
-        assert a.changes == [True, False, True]
-
-    run()
+async def test_a_longer_outage_ends_leadership_in_time_though_the_process_goes_on(
+    scene: Scene, mode: str | int
+) -> None:
+    a = await scene.leader()
+    await asyncio.sleep(20.5)
+    began, a.link.mode = now(), mode
+    await a.elector.wait_for_loss()
+    assert DEADLINE - PERIOD - 0.1 < now() - began <= DEADLINE
+    assert a.changes == [True, False]
+    await asyncio.sleep(60)
+    assert not a.leads
+    assert not a.task.done()
+    a.link.mode = "up"
+    assert await a.elector.wait_for_leadership() > 1
+    assert a.changes == [True, False, True]
 
 
-@scene
 async def test_the_term_counts_from_before_the_request_was_sent(scene: Scene) -> None:
     a = scene.replica()
-    a.connection.delay = lambda: 3.0
+    a.link.delay = lambda: 3.0
     await a.elector.wait_for_leadership()
     assert a.elector.remaining == pytest.approx(DEADLINE - 3.0, abs=0.1)
 
 
-@scene
 async def test_a_write_answered_after_the_deadline_prolongs_nothing(scene: Scene) -> None:
     a = await scene.leader()
     await asyncio.sleep(0.5)
-    a.connection.delay = lambda: 1.0
+    a.link.delay = lambda: 1.0
     await asyncio.sleep(2)
     a.skew += 8.5  # stopped while the request was on its way; counted from its start there would be a second left
     assert not a.leads
     await asyncio.sleep(1)
     assert not a.leads
     assert a.changes == [True, False]
-    a.connection.delay = lambda: 0.01
+    a.link.delay = lambda: 0.01
     assert await a.elector.wait_for_leadership() == 2
 
 
-@scene
 async def test_wall_clocks_that_jump_or_differ_do_not_matter(scene: Scene) -> None:
     a, b = await scene.leader("a"), scene.replica("b", wall=4_000_000_000.0)
     for jump in (0, 86400, -86400 * 400, 3600, 0):
@@ -244,7 +224,6 @@ async def test_wall_clocks_that_jump_or_differ_do_not_matter(scene: Scene) -> No
     assert a.changes == [True]
 
 
-@scene
 async def test_a_process_that_was_stopped_is_no_leader_when_it_wakes(scene: Scene) -> None:
     a = await scene.leader("a")
     await asyncio.sleep(5)
@@ -255,11 +234,10 @@ async def test_a_process_that_was_stopped_is_no_leader_when_it_wakes(scene: Scen
     assert a.changes == [True, False, True]
 
 
-@scene
 async def test_a_process_that_was_stopped_while_another_took_over_stays_a_candidate(scene: Scene) -> None:
     a = await scene.leader("a")
     await asyncio.sleep(5)
-    scene.api.edit(PATH, taken_by("b"))
+    scene.edit(taken_by("b"))
     a.skew += 60
     assert not a.leads
     await asyncio.sleep(DURATION - 1)
@@ -268,7 +246,6 @@ async def test_a_process_that_was_stopped_while_another_took_over_stays_a_candid
     assert await a.elector.wait_for_leadership() == 3
 
 
-@scene
 async def test_a_dead_leader_is_succeeded_after_the_duration(scene: Scene) -> None:
     a, b = await scene.leader("a"), scene.replica("b")
     await asyncio.sleep(30)
@@ -280,7 +257,6 @@ async def test_a_dead_leader_is_succeeded_after_the_duration(scene: Scene) -> No
     assert DURATION - PERIOD <= now() - died <= DURATION + 2.5 * PERIOD
 
 
-@scene
 async def test_release_hands_over_at_once(scene: Scene) -> None:
     a, b = await scene.leader("a"), scene.replica("b")
     await asyncio.sleep(30)
@@ -294,112 +270,93 @@ async def test_release_hands_over_at_once(scene: Scene) -> None:
     assert a.changes == [True, False]
 
 
-@scene
 async def test_stopping_a_candidate_writes_nothing(scene: Scene) -> None:
     await scene.leader("a")
     b = scene.replica("b")
     await asyncio.sleep(30)
     b.stop.set()
     await b.task
-    assert set(b.connection.sent) == {"GET"}
+    assert set(b.link.sent) == {"GET"}
     assert scene.spec["holderIdentity"] == "a"
 
 
 @pytest.mark.parametrize("mode", ["hang", "refused", 500])
-def test_a_release_that_fails_does_not_hold_up_the_end(mode: str | int) -> None:
-    @scene
-    async def run(scene: Scene) -> None:
-        a = await scene.leader("a")
-        a.connection.mode = mode
-        a.stop.set()
-        stopped = now()
-        await a.task
-        assert now() - stopped <= LeaseTiming().request_timeout + 0.1
-        assert not a.leads
-
-    run()
+async def test_a_release_that_fails_does_not_hold_up_the_end(scene: Scene, mode: str | int) -> None:
+    a = await scene.leader("a")
+    a.link.mode = mode
+    a.stop.set()
+    stopped = now()
+    await a.task
+    assert now() - stopped <= LeaseTiming().request_timeout + 0.1
+    assert not a.leads
 
 
-@scene
 async def test_a_release_after_a_lost_answer_reads_first(scene: Scene) -> None:
     a = await scene.leader("a")
-    a.connection.once.append("lost answer")
+    a.link.once.append("lost answer")
     await asyncio.sleep(PERIOD + 1)
     a.stop.set()
     await a.task
     assert scene.spec["holderIdentity"] == ""
 
 
-@scene
 async def test_a_release_never_takes_the_lease_from_another(scene: Scene) -> None:
     a = await scene.leader("a")
-    scene.api.edit(PATH, taken_by("b"))
+    scene.edit(taken_by("b"))
     a.stop.set()
     await a.task
     assert scene.spec["holderIdentity"] == "b"
 
 
-@scene
 async def test_a_conflict_with_another_holder_ends_leadership_at_once(scene: Scene) -> None:
     a = await scene.leader("a")
-    scene.api.edit(PATH, taken_by("b"))
+    scene.edit(taken_by("b"))
     await asyncio.sleep(PERIOD + 0.1)
     assert not a.leads
     assert a.changes == [True, False]
     assert a.elector.holder == "b"
 
 
-@scene
 async def test_a_conflict_with_a_new_label_is_none(scene: Scene) -> None:
     a = await scene.leader("a")
     for turn in range(20):
-        scene.api.edit(PATH, lambda lease, turn=turn: lease["metadata"].update(labels={"turn": str(turn)}))  # type: ignore[misc]
+        scene.edit(lambda lease, turn=turn: lease["metadata"].update(labels={"turn": str(turn)}))  # type: ignore[misc]
         await asyncio.sleep(1)
         assert a.leads
-    assert scene.api.objects[PATH]["metadata"]["labels"] == {"turn": "19"}
+    assert scene.lease["metadata"]["labels"] == {"turn": "19"}
     assert a.elector.epoch == 1
 
 
-@scene
 async def test_labels_that_change_are_no_sign_of_life(scene: Scene) -> None:
     a, b = await scene.leader("a"), scene.replica("b")
     await asyncio.sleep(10)
     await a.gone()
     for turn in range(20):
-        scene.api.edit(PATH, lambda lease, turn=turn: lease["metadata"].update(labels={"turn": str(turn)}))  # type: ignore[misc]
+        scene.edit(lambda lease, turn=turn: lease["metadata"].update(labels={"turn": str(turn)}))  # type: ignore[misc]
         await asyncio.sleep(1)
     assert b.leads
 
 
 @pytest.mark.parametrize("mode", ["lost answer", "late", "twice"])
-def test_a_renewal_whose_answer_was_lost_costs_nothing(mode: str) -> None:
-    @scene
-    async def run(scene: Scene) -> None:
-        a = await scene.leader("a")
-        a.connection.once.extend([mode, "up"] * 5)
-        for _ in range(600):
-            await asyncio.sleep(0.1)
-            assert a.leads
-        assert a.elector.epoch == 1
-        assert not a.connection.once
-
-    run()
+async def test_a_renewal_whose_answer_was_lost_costs_nothing(scene: Scene, mode: str) -> None:
+    a = await scene.leader("a")
+    a.link.once.extend([mode, "up"] * 5)
+    for _ in range(600):
+        await asyncio.sleep(0.1)
+        assert a.leads
+    assert a.elector.epoch == 1
+    assert not a.link.once
 
 
 @pytest.mark.parametrize("mode", ["lost answer", "late", "twice"])
-def test_an_acquisition_whose_answer_was_lost_begins_a_later_term(mode: str) -> None:
-    @scene
-    async def run(scene: Scene) -> None:
-        a = scene.replica("a")
-        a.connection.once.append(mode)
-        epoch = await a.elector.wait_for_leadership()
-        assert epoch == scene.spec["leaseTransitions"] == 2
-        assert now() < 1000 + DEADLINE
-
-    run()
+async def test_an_acquisition_whose_answer_was_lost_begins_a_later_term(scene: Scene, mode: str) -> None:
+    a = scene.replica("a")
+    a.link.once.append(mode)
+    epoch = await a.elector.wait_for_leadership()
+    assert epoch == scene.spec["leaseTransitions"] == 2
+    assert now() < scene.began + DEADLINE
 
 
-@scene
 async def test_a_restart_under_the_same_identity_waits_and_begins_a_new_term(scene: Scene) -> None:
     a = await scene.leader("a")
     await asyncio.sleep(10)
@@ -413,23 +370,21 @@ async def test_a_restart_under_the_same_identity_waits_and_begins_a_new_term(sce
     assert now() - died >= DURATION - PERIOD - 0.1
 
 
-@scene
 async def test_the_holders_own_longer_duration_counts(scene: Scene) -> None:
     a = await scene.leader("a")
     await a.gone()
-    scene.api.edit(PATH, lambda lease: lease["spec"].update(leaseDurationSeconds=100))
+    scene.edit(lambda lease: lease["spec"].update(leaseDurationSeconds=100))
     b = scene.replica("b")
     began = now()
     await b.elector.wait_for_leadership()
     assert 100 <= now() - began <= 100 + 1.25 * PERIOD + 0.1
 
 
-@scene
 async def test_a_deleted_lease_ends_the_term_and_no_epoch_comes_back(scene: Scene) -> None:
     a, b = await scene.leader("a"), scene.replica("b")
     await asyncio.sleep(10)
-    b.connection.delay = lambda: 0.001  # first to look
-    del scene.api.objects[PATH]
+    b.link.delay = lambda: 0.001  # first to look
+    scene.api.remove("Lease", "leader", "ns")
     for _ in range(100):
         await asyncio.sleep(0.1)
         assert not (a.leads and b.leads)
@@ -438,31 +393,27 @@ async def test_a_deleted_lease_ends_the_term_and_no_epoch_comes_back(scene: Scen
     assert a.elector.epoch == scene.spec["leaseTransitions"] == 2
 
 
-def test_trouble_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    @scene
-    async def run(scene: Scene) -> None:
+async def test_trouble_is_told_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "tightship.kube.election"):
         a = scene.replica("a")
-        a.connection.mode = 403
+        a.link.mode = 403
         await asyncio.sleep(120)
         assert isinstance(a.elector.failure, ApiError)
-        a.connection.mode = "up"
+        a.link.mode = "up"
         await a.elector.wait_for_leadership()
-
-    with caplog.at_level(logging.INFO, "tightship.kube.election"):
-        run()
     told = [each.message for each in caplog.records if "403" in each.message]
     assert len(told) == 1
     assert PATH in told[0]
 
 
-@scene
 async def test_what_on_change_raises_ends_the_run_without_leadership(scene: Scene) -> None:
     def broken(leads: bool) -> None:
         if leads:
             raise ZeroDivisionError
 
+    client = scene.client("a")
     elector = Elector(
-        cast("Connection", MemoryConnection(scene.api)),
+        client.connection,
         namespace="ns",
         name="leader",
         identity="a",
@@ -470,18 +421,17 @@ async def test_what_on_change_raises_ends_the_run_without_leadership(scene: Scen
         on_change=broken,
     )
     with pytest.raises(ZeroDivisionError):
-        await elector.run(asyncio.Event())
+        await client.does(elector.run(asyncio.Event()))
     assert not elector.is_leader
 
 
-@scene
 async def test_an_elector_runs_once_at_a_time_and_again_after_its_end(scene: Scene) -> None:
     a = await scene.leader("a")
     with pytest.raises(RuntimeError, match="runs already"):
-        await a.elector.run(asyncio.Event())
+        await a.client.does(a.elector.run(asyncio.Event()))
     assert a.leads
     a.stop.set()
     await a.task
     a.stop.clear()
-    a.task = asyncio.create_task(a.elector.run(a.stop))
+    a.task = a.client.process.run(a.elector.run(a.stop))
     assert await a.elector.wait_for_leadership() == 2

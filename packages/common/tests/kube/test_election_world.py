@@ -6,17 +6,17 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lease_server import LeaseServer
+from links import answer as answer_of
 
 from tightship.kube.connection import Connection
 from tightship.kube.election import Elector
 from tightship.kube.errors import ApiError
-
-PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/leader"
+from tightship_simulator.api.store import Store
+from tightship_simulator.virtual.simulation import BEGIN
 
 
 class _OwnTimeLoop(asyncio.SelectorEventLoop):
@@ -73,7 +73,8 @@ class World:
         self.rng = random.Random(seed)
         self.now = 0.0
         self.calm = False
-        self.api = LeaseServer()
+        self.store = Store(now=lambda: BEGIN, seed=seed)
+        self.store.create("Namespace", {"metadata": {"name": "ns"}})
         self.posts: list[tuple[float, int, Callable[[], None]]] = []
         self.dead: list[_Process] = []
         self.processes = [_Process(self, name) for name in "abc"]
@@ -91,7 +92,7 @@ class World:
         def arrive() -> None:
             for _ in range(1 + twice):
                 try:
-                    result: bytes | ApiError = self.api.handle(verb, path, body)
+                    result: bytes | ApiError = answer_of(self.store, verb, path, body)
                 except ApiError as error:
                     result = error
             if heard:
@@ -165,10 +166,13 @@ class World:
             case "stop":
                 if self.now >= victim.frozen_until:
                     victim.loop.call_soon(victim.stop.set)
-            case "label" if PATH in self.api.objects:
-                self.api.edit(PATH, lambda lease: lease["metadata"].update(labels={"at": str(self.now)}))
+            case "label" if self.store.find("Lease", "leader", "ns") is not None:
+                self.store.modify("Lease", "leader", "ns", self._label)
             case _:
                 pass
+
+    def _label(self, lease: dict[str, Any]) -> None:
+        lease["metadata"]["labels"] = {"at": str(self.now)}
 
     def close(self) -> None:
         for each in self.processes + self.dead:

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
 from node_refiner.settings import CandidateOrder, RefinerSettings
 from tightship.cluster import Snapshot
-from tightship.objects import Pod
+from tightship.objects import Pod, PodDisruptionBudget
 from tightship.plan import Candidate, Ordered, Planner
 
 _Owner = tuple[str, str, str]
@@ -37,6 +39,18 @@ class Scoring:
         return self._cpu * min(cpu, MOST) + self._memory * min(memory, MOST)
 
 
+class _Pods(Struct, frozen=True):
+    """What *count* pods of a node come to: keys, the allowances they need, whether one is the only one of its kind."""
+
+    count: int
+    first: _Keys
+    needs: Mapping[str, tuple[PodDisruptionBudget, int]]
+    only_ones: bool
+
+
+_NONE = _Pods(0, (), {}, only_ones=False)
+
+
 def strategy_of(settings: RefinerSettings) -> Ordered:
     """Return the strategy that tries candidates in the order of *settings*, by whose word it is named."""
     return Ordered(settings.candidate_order, Keys(settings).of)
@@ -49,21 +63,31 @@ class Keys:
         self._scoring = Scoring(settings)
         self._first = _FIRST[settings.candidate_order]
         self._single: tuple[Snapshot | None, frozenset[_Owner]] = (None, frozenset())
+        self._told: tuple[Planner | None, dict[str, _Pods]] = (None, {})
 
     def of(self, planner: Planner, candidate: Candidate) -> tuple[float, ...]:
         """Return the key of *candidate* after what *planner* has planned."""
         score = self._scoring.of(planner.ratio(candidate.name), planner.memory_ratio(candidate.name))
-        pods = planner.pods_of(candidate)
-        felt = self._tight(planner, pods) or self._only_ones(planner.snapshot, pods)
-        return (*self._first(pods), float(round(score * 100)), float(felt), score)
+        told = self._of_pods(planner, candidate)
+        left = planner.ledger.left
+        felt = told.only_ones or any(count >= left(budget) for budget, count in told.needs.values())
+        return (*told.first, float(round(score * 100)), float(felt), score)
 
-    def _tight(self, planner: Planner, pods: list[Pod]) -> bool:
-        ledger = planner.ledger
-        charge, _ = ledger.charge(pods)
-        if charge.waits:
-            return True
-        budgets = planner.snapshot.budgets.by_key
-        return any(taken >= ledger.left(budgets[key]) for key, taken in charge.taken.items())
+    def _of_pods(self, planner: Planner, candidate: Candidate) -> _Pods:
+        """Return what follows from the candidate's pods: all but what others leave of their budgets."""
+        if self._told[0] is not planner:
+            self._told = (planner, {})
+        pods, known = planner.pods_of(candidate), self._told[1]
+        told = known.get(candidate.name, _NONE)
+        if told.count < len(pods) or told is _NONE:
+            # In a plan pods only ever arrive on a node that stays, behind those that are there.
+            more = pods[told.count :]
+            needs = dict(told.needs)
+            for key, (budget, count) in planner.ledger.needs(more).items():
+                needs[key] = (budget, count + needs.get(key, (budget, 0))[1])
+            only_ones = told.only_ones or self._only_ones(planner.snapshot, more)
+            told = known[candidate.name] = _Pods(len(pods), self._first(pods), needs, only_ones)
+        return told
 
     def _only_ones(self, snapshot: Snapshot, pods: list[Pod]) -> bool:
         if self._single[0] is not snapshot:

@@ -31,6 +31,7 @@ from aiohttp.typedefs import Middleware
 
 from tightship_simulator.api.disruption import keep_budgets
 from tightship_simulator.api.errors import Refused
+from tightship_simulator.api.rights import Allows
 from tightship_simulator.api.server import ApiServer
 from tightship_simulator.api.store import Store
 from tightship_simulator.api.watching import BOOKMARKS
@@ -66,8 +67,13 @@ class EmbeddedCluster:
         self._keeper: asyncio.Task[None] | None = None
         api = ApiServer(self.store, bookmarks=bookmarks, middlewares=middlewares)
         self.requests = api.requests
+        self._api = api
         # A watch must end when its client goes, not when it next has something to tell.
         self._runner = web.AppRunner(api.app, access_log=None, shutdown_timeout=_SHUTDOWN, handler_cancellation=True)
+
+    def permit(self, allows: Allows | None) -> None:
+        """Let clients do what *allows* says from here on; ``None``: everything."""
+        self._api.allows = allows
 
     @property
     def url(self) -> str:

@@ -24,6 +24,7 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_budget_that_allows_none_refuses_with_its_counts_and_without_a_time",
         "test_a_budget_that_was_changed_asks_to_come_back",
         "test_a_budget_that_cannot_be_computed_any_more_says_so",
+        "test_a_budget_that_was_never_computed_asks_to_come_back",
         "test_a_pod_with_two_budgets_is_refused_without_a_reason_also_in_a_dry_run",
         "test_another_pod_of_the_same_name_is_not_evicted",
         "test_a_pod_that_is_gone_is_not_found",
@@ -60,6 +61,9 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
     ("tightship/observability/events.py", "POST", ""): (
         "test_an_event_is_written_in_the_new_form_and_read_in_both",
         "test_an_event_of_a_name_that_is_taken_is_a_conflict",
+        "test_a_text_of_an_event_has_a_longest_length",
+        "test_an_event_about_what_has_no_namespace_is_in_one_of_two",
+        "test_the_longest_words_and_oddest_names_of_the_recorder_are_accepted",
     ),
     ("tightship/settings/sources.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
     ("tightship/settings/sources.py", "WATCH", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
@@ -67,6 +71,7 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
     ("hpa_scaler/sending.py", "GET", ""): ("test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",),
     ("hpa_scaler/sending.py", "PATCH", "CONTENT_TYPE"): (
         "test_a_json_patch_that_tests_uid_and_bounds_is_carried_out",
+        "test_no_json_patch_is_lost_to_status_updates_however_many_there_are",
         "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",
         "test_a_json_patch_in_a_dry_run_says_the_same_and_changes_nothing",
         "test_bounds_the_wrong_way_round_are_invalid",

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 from contract_api import DEADLINE, EXIT_AFTER, Api, Json, unique
 
-from tightship.drain.answers import Answer
+from tightship.drain.answers import FATAL, GOING, Answer
 from tightship.drain.evicting import send_away
 from tightship.objects import Pod, decode
+from tightship.reasons import Reason
 from tightship_testkit.client import wait_for
 
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -22,11 +23,23 @@ def causes(answer: Json) -> list[Json]:
     return found
 
 
-async def heard(api: Api, name: str = "web-0") -> Answer:
-    """What the drain makes of the answer."""
-    pod = decode("Pod", msgspec.json.encode(await api.get("Pod", name)))
+FATAL_ONES = {
+    Answer.MULTIPLE_BUDGETS: Reason.MULTIPLE_PDBS,
+    Answer.BUDGET_SYNC_FAILED: Reason.PDB_SYNC_FAILED,
+}
+"""Answers that end a drain, and why."""
+
+
+async def heard(api: Api, name: str = "web-0", namespace: str = "", /, **changed: str) -> Answer:
+    """What the drain makes of the answer; *changed* is what it wrongly believes of the pod."""
+    _, raw = await api.request("GET", api.path("Pod", name, namespace=namespace))
+    pod = decode("Pod", msgspec.json.encode(raw))
     assert isinstance(pod, Pod)
-    return (await send_away(api.connection, pod, past_budgets=False)).answer
+    told = await send_away(api.connection, msgspec.structs.replace(pod, **changed), past_budgets=False)
+    assert FATAL.get(told.answer) is FATAL_ONES.get(told.answer)
+    assert (told.retry_after is not None) == (told.answer is Answer.BUDGET_NOT_CURRENT)
+    assert (told.answer in GOING) == (told.answer in {Answer.ACCEPTED, Answer.NAMESPACE_TERMINATING})
+    return told.answer
 
 
 async def test_an_eviction_without_a_budget_is_granted_and_tells_why_on_the_pod(api: Api) -> None:
@@ -135,6 +148,23 @@ async def test_a_budget_that_cannot_be_computed_any_more_says_so(api: Api) -> No
     assert await heard(api, "odd") is Answer.BUDGET_SYNC_FAILED
 
 
+async def test_a_budget_that_was_never_computed_asks_to_come_back(api: Api) -> None:
+    """Its status stays older than its spec, and that is what the server says."""
+    at = await api.node()
+    uid = (await api.client.get("Node", at))["metadata"]["uid"]
+    # A node has no scale to count by.
+    owner = {"apiVersion": "v1", "kind": "Node", "name": at, "uid": uid, "controller": True}
+    await api.pod(node=at, meta={"ownerReferences": [owner]})
+    await api.budget(counted=False, maxUnavailable=1)
+
+    def failed(budget: Json) -> bool:
+        conditions = (budget.get("status") or {}).get("conditions") or []
+        return any(each["reason"] == "SyncFailed" for each in conditions)
+
+    await api.until("PodDisruptionBudget", "web", failed)
+    assert await heard(api) is Answer.BUDGET_NOT_CURRENT
+
+
 async def test_a_share_of_replicas_is_rounded_up(api: Api) -> None:
     at = await api.node()
     template = {
@@ -171,6 +201,7 @@ async def test_another_pod_of_the_same_name_is_not_evicted(api: Api) -> None:
     await api.web(1)
     code, answer = await api.evict(preconditions={"uid": OTHER})
     assert (code, answer["reason"]) == (409, "Conflict")
+    assert await heard(api, uid=OTHER) is Answer.CONFLICT
     assert "deletionTimestamp" not in (await api.get("Pod", "web-0"))["metadata"]
 
 
@@ -195,6 +226,8 @@ async def test_a_pod_that_is_gone_is_not_found(api: Api) -> None:
     code, answer = await api.evict("nobody")
     assert (code, answer["reason"]) == (404, "NotFound")
     assert (answer["details"]["kind"], answer["details"]["name"]) == ("pods", "nobody")
+    await api.web(1)
+    assert await heard(api, name="nobody") is Answer.GONE
 
 
 async def test_a_body_about_another_pod_is_refused(api: Api) -> None:
@@ -218,6 +251,7 @@ async def test_in_a_namespace_that_is_going_nothing_is_evicted(api: Api) -> None
         answer = await wait_for(refused, DEADLINE, "403")
         assert answer is not None
         assert [each["reason"] for each in causes(answer)] == ["NamespaceTerminating"]
+        assert await heard(api, "last", space) is Answer.NAMESPACE_TERMINATING
     finally:
         # What a kubelet and the owner of the finalizer would do.
         await api.client.delete("Pod", "last", space, grace=0)
@@ -256,6 +290,7 @@ async def test_an_unready_pod_below_the_minimum_goes_by_the_policy(api: Api, pol
     await api.pod("ill", phase="Unready")
     await api.budget(minAvailable=1, unhealthyPodEvictionPolicy=policy)
     assert (await api.evict("ill"))[0] == code
+    assert await heard(api, "ill") is (Answer.BUDGET if code == 429 else Answer.ACCEPTED)
 
 
 async def test_a_dry_run_has_the_same_verdicts_and_costs_nothing(api: Api) -> None:
@@ -285,6 +320,7 @@ async def test_a_pod_that_is_leaving_is_evicted_again_and_only_ever_sooner(api: 
 async def test_a_finalizer_keeps_the_pod_after_its_process_is_gone(api: Api) -> None:
     await api.web(1, meta={"finalizers": ["example.com/held"]})
     assert (await api.evict())[0] == 201
+    assert await heard(api) is Answer.ACCEPTED, "its deletion has begun: to be evicted again says the same"
     await api.client.delete("Pod", "web-0", api.namespace, grace=0)
     held = await api.get("Pod", "web-0")
     assert held["metadata"]["deletionTimestamp"]

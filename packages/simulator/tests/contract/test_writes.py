@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
-from contract_api import Api, Json, unique
+from contract_api import DEADLINE, Api, Json, unique
 
-from tightship_testkit.client import RESOURCES
+from tightship.kube.errors import Conflict
+from tightship.kube.leases import LeaseStore, decode_lease
+from tightship.observability.events import EventRecorder, ObjectRef
+from tightship.observability.events import Pace as EventPace
+from tightship_testkit.client import RESOURCES, wait_for
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -316,6 +321,44 @@ async def test_bounds_the_wrong_way_round_are_invalid(api: Api) -> None:
         assert answer["details"]["kind"] == "HorizontalPodAutoscaler"
 
 
+async def test_no_json_patch_is_lost_to_status_updates_however_many_there_are(api: Api) -> None:
+    """As the HPA controller writes them. A PUT of what was read before, the older way, is lost to one."""
+    await api.client.create(autoscaler(api, 1, 100))
+    path = api.path("HorizontalPodAutoscaler", "web")
+    churned = 0
+
+    async def churn() -> None:
+        nonlocal churned
+        while True:
+            churned += 1
+            body = {"status": {"currentReplicas": 1, "desiredReplicas": churned % 50}}
+            await api.client.patch("HorizontalPodAutoscaler", "web", body, api.namespace, subresource="status")
+
+    churning = [asyncio.create_task(churn()) for _ in range(4)]
+    try:
+        for value in range(2, 52):
+            ops = [
+                {"op": "test", "path": "/spec/minReplicas", "value": value - 1},
+                {"op": "replace", "path": "/spec/minReplicas", "value": value},
+            ]
+            code, after = await api.request("PATCH", path, body=ops, content_type=JSON_PATCH)
+            assert (code, after["spec"]["minReplicas"]) == (200, value)
+        read, before = await api.get("HorizontalPodAutoscaler", "web"), churned
+
+        async def written() -> bool:
+            return churned > before + len(churning)
+
+        await wait_for(written, DEADLINE, "the status is written")
+    finally:
+        for each in churning:
+            each.cancel()
+        ended = await asyncio.gather(*churning, return_exceptions=True)
+    assert {type(each) for each in ended} == {asyncio.CancelledError}
+    read["spec"]["minReplicas"] = 60
+    assert (await api.request("PUT", path, body=read))[0] == 409
+    assert (await api.get("HorizontalPodAutoscaler", "web"))["spec"]["minReplicas"] == 51
+
+
 async def test_the_floor_of_an_hpa_is_one_unless_it_says_otherwise(api: Api) -> None:
     manifest = autoscaler(api)
     del manifest["spec"]["minReplicas"]
@@ -349,6 +392,10 @@ async def test_a_lease_that_was_deleted_is_not_made_again_by_a_replacement(api: 
     assert (await api.request("DELETE", leases(api, "leader")))[0] == 200
     code, answer = await api.request("PUT", leases(api, "leader"), body=made)
     assert (code, answer["reason"]) == (409, "Conflict")
+    with pytest.raises(Conflict):
+        await LeaseStore(api.connection, api.namespace, "leader").replace(
+            decode_lease(api.namespace, "leader", msgspec.json.encode(made)), 30
+        )
     assert (await api.request("GET", leases(api, "leader")))[0] == 404
 
 
@@ -390,6 +437,14 @@ def events(api: Api, group: str = "events.k8s.io/v1") -> str:
     return f"{root}/namespaces/{api.namespace}/events"
 
 
+async def event_code(api: Api, namespace: str = "", **changed: object) -> int:
+    """The answer to an Event, which is only tried."""
+    namespace = namespace or api.namespace
+    body = event(api, **changed) | {"metadata": {"name": "x", "namespace": namespace}}
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    return (await api.request("POST", path, body=body, params={"dryRun": "All"}))[0]
+
+
 async def test_an_event_is_written_in_the_new_form_and_read_in_both(api: Api) -> None:
     code, made = await api.request("POST", events(api), body=event(api))
     assert (code, made["note"]) == (201, "because")
@@ -417,6 +472,42 @@ async def test_an_event_that_lacks_something_is_invalid(api: Api, field: str) ->
 
 
 # Deletion.
+
+
+@pytest.mark.parametrize(
+    ("field", "longest"), [("note", 1024), ("action", 128), ("reason", 128), ("reportingInstance", 128)]
+)
+async def test_a_text_of_an_event_has_a_longest_length(api: Api, field: str, longest: int) -> None:
+    assert await event_code(api, **{field: "x" * longest}) == 201
+    assert await event_code(api, **{field: "x" * (longest + 1)}) == 422
+
+
+@pytest.mark.parametrize("changed", [{"reportingController": "a/b/c"}, {"type": "Loud"}])
+async def test_an_event_of_an_unknown_type_or_by_nobody_is_invalid(api: Api, changed: Json) -> None:
+    assert await event_code(api, **changed) == 422
+
+
+async def test_an_event_about_what_has_no_namespace_is_in_one_of_two(api: Api) -> None:
+    about = {"kind": "Node", "name": "n1"}
+    for namespace, code in (("default", 201), ("kube-system", 201), ("kube-public", 422), (api.namespace, 422)):
+        assert await event_code(api, namespace, regarding=about) == code, namespace
+
+
+async def test_an_event_about_what_has_a_namespace_may_be_in_any(api: Api) -> None:
+    about = {"kind": "Pod", "name": "web-0", "namespace": api.namespace}
+    for namespace in (api.namespace, "default", "kube-system", "kube-public"):
+        assert await event_code(api, namespace, regarding=about) == 201, namespace
+
+
+async def test_the_longest_words_and_oddest_names_of_the_recorder_are_accepted(api: Api) -> None:
+    told = {"controller": "tightship.dev/node-compactor", "instance": "i" * 300}
+    async with EventRecorder(api.connection, **told, pace=EventPace(timeout=60, flush=60)) as recorder:
+        recorder.record(ObjectRef("Node", "n" * 253, "u"), "Warning", "r" * 300, "n" * 2000, "a" * 300)
+        recorder.record(ObjectRef("ClusterRole", "system:a_B", "u"), "Normal", "R", "", "A")
+        # An API object of another group; dots at the ends of a name cut short are not allowed.
+        hpa = ObjectRef("HorizontalPodAutoscaler", "h.", "u", api.namespace, "autoscaling/v2")
+        recorder.record(hpa, "Normal", "R", "n", "A")
+    assert (recorder.counts.sent, recorder.counts.dropped) == (3, 0)
 
 
 async def test_what_is_deleted_is_gone_and_its_uid_is_told(api: Api) -> None:

@@ -115,6 +115,8 @@ class Ground(Place):
         self.audit = audit
         self.living = yard.simulation.living
         self.kubeconfig = yard.kubeconfig
+        self.began = yard.simulation.wall()
+        """When the recorder began, in seconds since 1970."""
 
     def start(self, **variables: str) -> Replica:
         """Start one more replica, which judges often."""
@@ -132,6 +134,14 @@ class Ground(Place):
             yield remover
         finally:
             self.living.others.remove(remover)
+
+    async def ended_well(self, *nodes: str) -> None:
+        """See these nodes go, all pods Ready, no claim left, and nothing wrong so far."""
+        for name in nodes:
+            await self.gone(name)
+        await all_ready(self.api)
+        await self.free()
+        await self.checked()
 
     @property
     def events(self) -> list[AuditEvent]:

@@ -7,8 +7,9 @@ out. No proxy stands in between: each request comes from the replica's own conne
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -21,8 +22,10 @@ from tightship_simulator.api.store import Store
 from tightship_testkit.audit import AuditEvent, ObjectRef, ResponseStatus, User
 from tightship_testkit.client import Json, break_off
 from tightship_testkit.fault_proxy import WRITES
-from tightship_testkit.faults import Call, Fault, Plan, Reset
+from tightship_testkit.faults import Call, Plan, Reset
 from tightship_testkit.invariants import MAY_WRITE
+
+T = TypeVar("T")
 
 _OF_THE_SERVER = frozenset({"metadata/resourceVersion", "metadata/generation"})
 _BY_KEY = frozenset({"labels", "annotations"})
@@ -69,30 +72,31 @@ class EmbeddedAudit:
         received = _time()
         call = await self._call(request)
         self.calls.append(call)
+        fault = await self._told(self.plan(call)) if self.plan is not None else None
+        if fault is not None and fault.before:
+            await self._told(fault.before())
+        if isinstance(fault, Reset) and not fault.done:
+            return _broken(request)
+        note = self._event(request, user, received)
+        if call.is_watch:
+            # It is noted when it begins: it ends when it ends.
+            self.events.append(msgspec.structs.replace(note, stage_timestamp=_time()))
+            return await handler(request)
+        before = self._node(note.object_ref)
+        answer = await handler(request)
+        assert isinstance(answer, web.Response)
+        self._answered(note, answer, before)
+        if fault is not None and fault.after:
+            await self._told(fault.after())
+        return _broken(request) if isinstance(fault, Reset) else answer
+
+    async def _told(self, said: Awaitable[T]) -> T:
+        """Await the test's own code; its errors end up in the test."""
         try:
-            fault = await self.plan(call) if self.plan is not None else None
-            if fault is not None and fault.before:
-                await fault.before()
-            if isinstance(fault, Reset) and not fault.done:
-                return _broken(request)
-            # A watch is noted when it begins: it ends when it ends.
-            note = self._event(request, user, received)
-            if call.is_watch:
-                self.events.append(msgspec.structs.replace(note, stage_timestamp=_time()))
-                return await handler(request)
-            before = self._node(note.object_ref)
-            answer = await handler(request)
-            assert isinstance(answer, web.Response)
-            self._answered(note, answer, before)
-            return await self._after(request, fault, answer)
+            return await said
         except Exception as error:
             self._failure = self._failure or error
             raise
-
-    async def _after(self, request: web.Request, fault: Fault | None, answer: web.Response) -> web.StreamResponse:
-        if fault is not None and fault.after:
-            await fault.after()
-        return _broken(request) if isinstance(fault, Reset) else answer
 
     async def _call(self, request: web.Request) -> Call:
         body, query = await request.read(), dict(request.query)

@@ -16,6 +16,7 @@ import contextlib
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -34,11 +35,13 @@ from tightship_testkit.faults import (
     Fault,
     Hang,
     HeldWatch,
+    Late,
     Plan,
     Reset,
     ResetMidAnswer,
     SilentWatch,
     Slow,
+    Twice,
     Verbatim,
     WatchError,
 )
@@ -104,6 +107,11 @@ class Proxy:
     def writes(self) -> list[Record]:
         """The mutating calls so far."""
         return [record for record in self.log if record.call.write_number]
+
+    @property
+    def tasks(self) -> frozenset[asyncio.Task[web.StreamResponse]]:
+        """The calls under way."""
+        return frozenset(self._tasks)
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
@@ -180,8 +188,7 @@ class Proxy:
         record = Record(call)
         self.log.append(record)
         work = asyncio.create_task(self._guarded(request, record))
-        self._tasks.add(work)
-        work.add_done_callback(self._tasks.discard)
+        self._keep(work)
         return await (asyncio.shield(work) if number else work)
 
     async def _guarded(self, request: web.Request, record: Record) -> web.StreamResponse:
@@ -223,12 +230,12 @@ class Proxy:
                 return _broken(request)
             case Reset(done=False):
                 return _broken(request)
-        assert self._session is not None
-        headers = [(name, value) for name, value in request.headers.items() if name.lower() not in HOPS]
-        url = URL(self._server + request.raw_path, encoded=True)
-        async with self._session.request(
-            request.method, url, data=record.call.body or None, headers=headers, allow_redirects=False
-        ) as answer:
+            case Late():
+                self._keep(asyncio.create_task(self._forget(request, record, fault.seconds)))
+                return await _begun(request)
+            case Twice():
+                await self._forget(request, record)
+        async with self._forwarded(request, record) as answer:
             # Held now: once the answer is whole or closed, it forgets its connection.
             upstream = answer.connection.transport if answer.connection else None
             try:
@@ -236,6 +243,26 @@ class Proxy:
             finally:
                 if record.call.is_watch or answer.connection is not None:
                     break_off(upstream)
+
+    def _forwarded(self, request: web.Request, record: Record) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        assert self._session is not None
+        headers = [(name, value) for name, value in request.headers.items() if name.lower() not in HOPS]
+        url = URL(self._server + request.raw_path, encoded=True)
+        return self._session.request(
+            record.call.verb, url, data=record.call.body or None, headers=headers, allow_redirects=False
+        )
+
+    async def _forget(self, request: web.Request, record: Record, seconds: float = 0.0) -> web.StreamResponse:
+        """Have the call carried out after so many seconds; nobody hears the answer."""
+        await asyncio.sleep(seconds)
+        async with self._forwarded(request, record) as answer:
+            await answer.read()
+            record.status = answer.status
+        return web.Response()
+
+    def _keep(self, work: asyncio.Task[web.StreamResponse]) -> None:
+        self._tasks.add(work)
+        work.add_done_callback(self._tasks.discard)
 
     async def _answer(
         self, request: web.Request, record: Record, fault: Fault, answer: aiohttp.ClientResponse
@@ -361,6 +388,16 @@ async def _hang(fault: Hang) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(fault.seconds):
             await release.wait()
+
+
+async def _begun(request: web.Request) -> web.StreamResponse:
+    """Begin an answer and break it off."""
+    response = web.StreamResponse()
+    response.content_length = 2
+    await response.prepare(request)
+    await response.write(b"{")
+    await _flushed(request.transport)
+    return _broken(request, response)
 
 
 def _broken(request: web.Request, response: web.StreamResponse | None = None) -> web.StreamResponse:

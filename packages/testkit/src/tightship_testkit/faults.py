@@ -56,6 +56,21 @@ class Reset(Fault):
 
 
 @dataclass(frozen=True)
+class Late(Fault):
+    """The connection breaks at the beginning of an answer, and the call is carried out so many seconds later.
+
+    Without a beginning of an answer, clients may send the call again by themselves.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twice(Fault):
+    """The call is carried out, and once more at once: what the client hears is the second answer."""
+
+
+@dataclass(frozen=True)
 class ResetMidAnswer(Fault):
     """The connection breaks after so many bytes of the answer's body; at least its last byte is missing."""
 

@@ -10,9 +10,9 @@ pods that wait for them get them; not which nodes the real Cluster Autoscaler wo
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Awaitable, Callable, Mapping
 
+from tightship.host import monotonic
 from tightship_testkit.client import Client
 from tightship_testkit.looking import Looker
 from tightship_testkit.manifests import POOL
@@ -47,7 +47,7 @@ class Grower(Looker):
         self._numbers = itertools.count()
 
     async def _look(self) -> None:
-        now = time.monotonic()
+        now = monotonic()
         pods = [each for each in await self._api.list("Pod", fieldSelector="spec.nodeName=") if unschedulable(each)]
         uids = {each["metadata"]["uid"] for each in pods}
         self._since = {uid: self._since.get(uid, now) for uid in uids}
@@ -64,7 +64,7 @@ class Grower(Looker):
         name = f"{group}-new-{next(self._numbers)}"
         await self._add(name, group)
         self.added.append(name)
-        self._next[group] = time.monotonic() + self._pause
+        self._next[group] = monotonic() + self._pause
 
 
 __all__ = ["Grower"]

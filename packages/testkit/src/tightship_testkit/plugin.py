@@ -16,6 +16,15 @@ settings.register_profile("patient", settings(), deadline=None, suppress_health_
 settings.load_profile("patient")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have one worker open all pages: a browser is the work of seconds, and has processes for every processor."""
+    for each in items:
+        if "browser" in getattr(each, "fixturenames", ()):
+            each.add_marker(pytest.mark.xdist_group("browser"))
+            each.add_marker(pytest.mark.takes(1))
+
+
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run tests marked ``virtual_time`` on a loop whose clock is virtual."""
     if item.get_closest_marker("virtual_time") is not None:

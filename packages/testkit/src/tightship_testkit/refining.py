@@ -13,8 +13,6 @@ ALONE = {"LEADER_ELECT": "false"}
 KEEP = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 HOUR = 60
 """Minutes, the unit of plain numbers."""
-CLOCKS = 1.0
-"""Seconds by which a pause may be shorter by the audit log: it counts from before a write is sent."""
 
 
 def quick(**changes: object) -> Settings:

@@ -139,11 +139,7 @@ class Simulated:
 
     def kubeconfig(self) -> str:
         """Write a kubeconfig, and return its name."""
-        config = json.loads(self.simulation.kubeconfig.read_text())
-        config["clusters"][0]["cluster"]["server"] = self.url
-        file = self._folder / "kubeconfig-of-clients"
-        file.write_text(json.dumps(config))
-        return str(file)
+        return str(kubeconfig_to(self.url, self.simulation.kubeconfig, self._folder / "kubeconfig-of-clients"))
 
     @property
     def did(self) -> list[Record]:
@@ -226,6 +222,14 @@ async def simulated(folder: Path, *things: Json) -> AsyncIterator[Simulated]:
             await asyncio.wait([living])
 
 
+def kubeconfig_to(url: str, like: Path, file: Path) -> Path:
+    """Write a kubeconfig as *like* is, for the server at *url*, and return *file*."""
+    config = json.loads(like.read_text())
+    config["clusters"][0]["cluster"]["server"] = url
+    file.write_text(json.dumps(config))
+    return file
+
+
 async def until(condition: Callable[[], object], deadline: float = 3600) -> None:
     """Wait for *condition*, at most *deadline* seconds."""
     async with asyncio.timeout(deadline):
@@ -268,4 +272,4 @@ class Controller:
         self.process.kill()
 
 
-__all__ = ["BUDGET", "LOST", "UNHEARD", "Controller", "Hook", "Simulated", "simulated", "until"]
+__all__ = ["BUDGET", "LOST", "UNHEARD", "Controller", "Hook", "Simulated", "kubeconfig_to", "simulated", "until"]

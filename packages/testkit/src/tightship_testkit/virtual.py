@@ -14,8 +14,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import aiohttp
@@ -26,6 +27,8 @@ from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_simulator.virtual.process import PROCESS
 from tightship_simulator.virtual.programs import PROGRAMS
 from tightship_simulator.virtual.simulation import Replica, Simulation, VirtualTime
+
+T = TypeVar("T")
 
 _FIRST_PORT = 9101
 _BEGIN = 1_800_000_000.0
@@ -171,6 +174,12 @@ class Machine:
             return 0, ""
 
 
+def run_virtually(work: Coroutine[Any, Any, T]) -> T:
+    """Run *work* on a loop of its own whose clock is virtual: the same work has the same run, also in one test."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work)
+
+
 @contextmanager
 def on_virtual_network() -> Iterator[None]:
     """Have clients connect in the running virtual loop, and the wall clock go with it: for what needs no cluster."""
@@ -204,4 +213,4 @@ def _written(stream: io.TextIOWrapper) -> str:
     return buffer.getvalue().decode()
 
 
-__all__ = ["Machine", "on_virtual_network"]
+__all__ = ["Machine", "on_virtual_network", "run_virtually"]

@@ -44,7 +44,13 @@ def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retrie
     if not asks:
         return Fit()
     start = space.mark()
-    order = sorted(range(len(asks)), key=lambda position: _hardness(space, asks[position]))
+    # One that fits nowhere by itself is the end of it, before anything is tried. Where there is but one try, that finds
+    # it as soon; and the scheduler's model remembers what it has looked at.
+    alone = _alone(space, asks) if retries else ()
+    if alone:
+        return Fit(unplaced=alone, alone=alone)
+    hardness = {id(ask): _hardness(space, ask) for ask in asks}
+    order = sorted(range(len(asks)), key=lambda position: hardness[id(asks[position])])
     for _ in range(retries + 1):
         failed, nodes = _greedy(space, asks, order, choose)
         if failed is None:
@@ -54,11 +60,7 @@ def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retrie
             break
         order.remove(failed)
         order.insert(0, failed)
-    alone = tuple(
-        position
-        for position, ask in enumerate(asks)
-        if not space.feasible(ask).any() and not _helped(asks, position, range(len(asks)))
-    )
+    alone = _alone(space, asks)
     if alone:
         return Fit(unplaced=alone, alone=alone)
     if retries:
@@ -68,6 +70,20 @@ def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retrie
                 space.place(asks[position], node)
             return Fit(nodes=found)
     return Fit(unplaced=(order[0],))
+
+
+def _alone(space: Space, asks: Sequence[Ask]) -> tuple[int, ...]:
+    """Return the positions of asks that fit nowhere, whatever becomes of the others."""
+    fits: dict[int, bool] = {}
+    for ask in asks:
+        if id(ask) not in fits:
+            fits[id(ask)] = bool(space.feasible(ask).any())
+    if all(fits.values()):
+        return ()
+    everyone = range(len(asks))
+    return tuple(
+        position for position, ask in enumerate(asks) if not fits[id(ask)] and not _helped(asks, position, everyone)
+    )
 
 
 def _hardness(space: Space, ask: Ask) -> tuple[int, float]:

@@ -1,12 +1,14 @@
 """The Kubernetes API over HTTP, on a :class:`~tightship_simulator.api.store.Store`.
 
-Who asks is not looked at: everybody may do everything. What RBAC withholds is tested on a real control plane.
+There is no RBAC: everybody may do everything, unless a test says otherwise (:attr:`ApiServer.allows`). What RBAC
+withholds is tested on a real control plane.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from email.utils import format_datetime
 from functools import partial
 from typing import Any
 
@@ -27,7 +29,8 @@ from tightship_simulator.api.errors import (
     details,
     invalid,
 )
-from tightship_simulator.api.events import as_kept, as_new, lacking
+from tightship_simulator.api.events import as_kept, as_new
+from tightship_simulator.api.events import problems as event_problems
 from tightship_simulator.api.kinds import NEW_EVENTS
 from tightship_simulator.api.patches import patched
 from tightship_simulator.api.requests import (
@@ -41,6 +44,7 @@ from tightship_simulator.api.requests import (
     target_of,
     token_of,
 )
+from tightship_simulator.api.rights import Allows, check
 from tightship_simulator.api.shelf import key_of
 from tightship_simulator.api.store import AUTHOR, Part, Store
 from tightship_simulator.api.validity import malformed
@@ -64,19 +68,25 @@ class ApiServer:
     """Answers requests on *store*. *bookmarks* is the time between two bookmarks of a watch, in seconds.
 
     *middlewares* are aiohttp's, around every answer. *requests* holds the last 100,000 requests for objects, in the
-    order of their answers: a watch when it begins.
+    order of their answers: a watch when it begins. *allows* may be set at any time: who may do what.
     """
 
     def __init__(self, store: Store, *, bookmarks: float = BOOKMARKS, middlewares: Sequence[Middleware] = ()) -> None:
         self._store = store
         self._bookmarks = bookmarks
         self.requests: deque[Asked] = deque(maxlen=_REMEMBERED)
+        self.allows: Allows | None = None
         self.app = web.Application(client_max_size=_LARGEST_BODY)
         handle: Handler = self._handle
         for each in reversed(middlewares):
             # Not by aiohttp: it remembers all applications that have middlewares.
             handle = partial(each, handler=handle)
         self.app.router.add_route("*", "/{path:.*}", handle)
+        self.app.on_response_prepare.append(self._date)
+
+    async def _date(self, _: web.Request, response: web.StreamResponse) -> None:
+        """Date the answer by the cluster's clock; aiohttp goes by the machine's."""
+        response.headers["Date"] = format_datetime(self._store.now(), usegmt=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
@@ -98,6 +108,9 @@ class ApiServer:
             review = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {}}
             return _sent(201, {**review, "status": {"allowed": True, "reason": "the embedded cluster has no RBAC"}})
         target = target_of(path)
+        if self.allows is not None:
+            about = asked(method, target, request.query, "", 0)
+            check(self.allows, AUTHOR.get(), about, target, request.query)
         reads = method == "GET" and not target.subresource
         if reads and flag(request.query, "watch"):
             watch = watch_of(selection(target, request.query), self._form(target, request), request.query)
@@ -216,8 +229,8 @@ class ApiServer:
             raise BadRequest(f"{named} does not match the name on the URL ({target.name})")
         thing = {**thing, "metadata": meta}
         if kind is NEW_EVENTS:
-            if lacks := lacking(thing):
-                raise invalid(kind, str(meta.get("name", "")), lacks)
+            if wrong_with := event_problems(thing):
+                raise invalid(kind, str(meta.get("name", "")), wrong_with)
             thing = as_kept(thing)
         return thing
 

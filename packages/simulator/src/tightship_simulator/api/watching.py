@@ -58,7 +58,7 @@ async def stream(store: Store, watch: Watch, request: web.Request, every: float)
     kind = watch.form.kind.name
     loop = asyncio.get_running_loop()
     end = loop.time() + watch.seconds
-    mark = loop.time() + every
+    mark = loop.time() + every if watch.bookmarks else end
     at = watch.since
     if at is None:
         at = store.version

@@ -156,7 +156,8 @@ class NodeAutoscaler:
         ]
         if not light:
             return empty
-        facts = gather(snapshot, FactRules(), now=0.0, only=light)
+        shown = msgspec.structs.replace(snapshot, nodes={name: snapshot.nodes[name] for name in light})
+        facts = gather(shown, FactRules(), now=0.0)
         space = Space(snapshot)
         for name in sorted(light, key=lambda each: load_of(snapshot.nodes[each])):
             if facts[name].refusals:

@@ -111,12 +111,6 @@ NODES = (
         _says(r"its controller is a dry run now$"),
         "operations F2: going back to a dry run strands a cordoned node",
     ),
-    Known(
-        "orphan-mended-under-the-autoscaler",
-        "left-to-autoscaler",
-        _says(r"uncordoned it while the autoscaler was taking it away; its record can't be read"),
-        "bug under repair: a spoilt drain is undone though the autoscaler has taken the node",
-    ),
 )
 
 FLOORS = (

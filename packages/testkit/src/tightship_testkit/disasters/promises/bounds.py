@@ -53,8 +53,8 @@ class OwnBoundsAreKept(Written):
         least, most = bounds(new)
         text = state_of(new)
         if text is None:
-            own = track.own if bounds(old) == bounds(new) else track.given
-            wanted = (min(own), own[1])
+            user = track.own if bounds(old) == bounds(new) else track.given
+            wanted = (min(user), user[1])
             if (least, most) != wanted:
                 self.broken(track.name, f"{author} gave back {least} and {most}, its user's own were {wanted}")
             return

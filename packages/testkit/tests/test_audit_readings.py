@@ -1,31 +1,24 @@
-"""node-compactor and node-refiner on one cluster: one budget, one ledger, and neither touches what is the other's."""
+"""What is read from an audit log: who quarrels with whom over a node, and how many nodes are in drain at once."""
 
 from __future__ import annotations
 
 import json
-import time
 
 import msgspec
 import pytest
-from drains import Run, Site
 
-from tightship_e2e import ControlPlane
 from tightship_testkit.audit import AuditEvent, ObjectRef, ResponseStatus, User
-from tightship_testkit.client import Json, wait_for
-from tightship_testkit.drains import all_ready, removing
+from tightship_testkit.client import Json
+from tightship_testkit.embedded_audit import changed_fields
 from tightship_testkit.invariants import (
     ANNOTATION,
+    MAY_WRITE,
     STEERING,
     TAINT,
-    claims_made,
-    forbidden,
     most_in_drain,
-    node_writes,
     quarrels,
 )
-from tightship_testkit.off_peak import off_peak
-from tightship_testkit.refining import quick
-from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, new_team
+from tightship_testkit.replica import COMPACTOR, REFINER
 
 BOTH = {COMPACTOR.user: COMPACTOR.name, REFINER.user: REFINER.name}
 
@@ -98,48 +91,16 @@ def test_a_write_whose_answer_is_held_up_counts_from_when_it_was_stored() -> Non
     assert most_in_drain([begun, next_one, written(4, own, state(phase="Backoff"))]) == 2
 
 
-def test_compactor_and_refiner_drain_one_cluster_together(on_site: Run, control_plane: ControlPlane) -> None:
-    """The compactor has one pool and begins, the refiner has the whole cluster, and pauses after each drain."""
-
-    async def work(on: Site) -> None:
-        control_plane.audit_events()
-        before = len(await on.api.list("Node"))
-        began = time.monotonic()
-        on.start()
-        await on.seen(lambda: bool(on.recorder.in_drain()), "the compactor has begun")
-        ledger = f"{on.team}-claims"
-        on.team = new_team()
-        await on.staff(REFINER, quick(time_gap="4s"))
-        on.start(CLAIMS_LEASE_NAME=ledger)
-        events: list[AuditEvent] = []
-        async with removing(on.api) as remover:
-
-            async def rests() -> bool:
-                events.extend(control_plane.audit_events())
-                if {each.user for each in claims_made(events)} != set(BOTH) or on.recorder.in_drain():
-                    return False
-                return time.time() - node_writes(events)[-1].seconds > 20
-
-            await wait_for(rests, 360, "both have drained nodes, and find no more")
-        took = time.monotonic() - began
-        await all_ready(on.api)
-        for replica in on.replicas:
-            replica.told_to_end()
-            assert await replica.ended() == 0
-        events += control_plane.audit_events()
-        made = claims_made(events)
-        by = {name: sum(each.user == user for each in made) for user, name in BOTH.items()}
-        print(
-            f"\n{len(remover.removed)} of {before} nodes removed in {took:.0f} s, claims {by}, longest Pending "
-            f"{on.recorder.longest_pending:.1f} s, least spare of budgets {min(on.recorder.least_spare.values())}"
-        )
-        assert min(by.values()) >= 1
-        assert most_in_drain(events) == 1
-        assert quarrels(events, BOTH) == []
-        assert [forbidden(events, user) for user in BOTH] == [[], []]
-        assert {each["metadata"]["name"] for each in await on.api.list("Node")}.isdisjoint(remover.removed)
-        assert on.recorder.in_drain() == {}
-
-    pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.75, "scaleDownRequiredUnderutilizedNodeCount": 1}
-    settings = {**QUICK, "nodePools": {"memory": pool}, "neededMarkedTimeForRemoval": 1}
-    on_site(work, off_peak({"general": 5, "memory": 5}, low=0.5, high=0.6), settings=settings)
+def test_fields_in_which_two_versions_differ_are_told_by_section_and_key() -> None:
+    before = {
+        "metadata": {"name": "n1", "resourceVersion": "1", "labels": {"a": "1", "b": "1"}},
+        "spec": {"taints": []},
+    }
+    after = {
+        "metadata": {"name": "n1", "resourceVersion": "2", "labels": {"a": "2"}, "annotations": {ANNOTATION: "{}"}},
+        "spec": {"taints": [], "unschedulable": True},
+        "status": {"phase": "Running"},
+    }
+    wrong = {"metadata/labels/a", "metadata/labels/b", "status/phase"}
+    assert changed_fields(before, before) == set()
+    assert changed_fields(before, after) - MAY_WRITE == wrong
