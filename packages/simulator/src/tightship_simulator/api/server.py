@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from email.utils import format_datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -75,8 +76,12 @@ class ApiServer:
         self._bookmarks = bookmarks
         self.requests: deque[Asked] = deque(maxlen=_REMEMBERED)
         self.allows: Allows | None = None
-        self.app = web.Application(client_max_size=_LARGEST_BODY, middlewares=middlewares)
-        self.app.router.add_route("*", "/{path:.*}", self._handle)
+        self.app = web.Application(client_max_size=_LARGEST_BODY)
+        handle: Handler = self._handle
+        for each in reversed(middlewares):
+            # Not by aiohttp: it remembers all applications that have middlewares.
+            handle = partial(each, handler=handle)
+        self.app.router.add_route("*", "/{path:.*}", handle)
         self.app.on_response_prepare.append(self._date)
 
     async def _date(self, _: web.Request, response: web.StreamResponse) -> None:
