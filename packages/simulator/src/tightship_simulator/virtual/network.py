@@ -277,6 +277,19 @@ class _End(asyncio.Transport):
             self.protocol.connection_lost(error)
 
 
+class _InOrder(dict[Any, None]):
+    """A set in the order of its additions."""
+
+    def add(self, item: object) -> None:
+        self[item] = None
+
+    def discard(self, item: object) -> None:
+        self.pop(item, None)
+
+    def remove(self, item: object) -> None:
+        del self[item]
+
+
 class _Connector(aiohttp.BaseConnector):
     """Connects as :class:`aiohttp.UnixConnector` does, without a socket."""
 
@@ -284,6 +297,8 @@ class _Connector(aiohttp.BaseConnector):
         # Idle connections are closed by the server: aiohttp counts their time by the real clock.
         super().__init__(limit=0, keepalive_timeout=_FOREVER)
         self._network = network
+        # When the connector is closed they are, one after the other: a set would be in another order in each run.
+        self._acquired: Any = _InOrder()
 
     async def _create_connection(
         self,

@@ -23,13 +23,13 @@ from tightship_simulator.life.prometheus import Outage, Prometheus
 from tightship_simulator.virtual.programs import PROGRAMS, Program
 from tightship_simulator.virtual.simulation import Simulation, VirtualTime, simulate
 
-MINUTES = 8
+MINUTES = 5
 PORT = 9100
 LIMIT = aiohttp.ClientTimeout(total=5)
 SPEEDS = Speeds(Pace(start=3, stop=5, boot=20), Rules(unneeded=40, threshold=0.05))
 
 
-def transcript(seed: int) -> list[str]:
+def transcript(seed: int, minutes: int = MINUTES) -> list[str]:
     """Run the simulation, and return its lines."""
     lines: list[str] = []
 
@@ -56,12 +56,13 @@ def transcript(seed: int) -> list[str]:
             for number in range(2):
                 simulation.start(program, skew=3.0 * number, **_variables(program))
         try:
-            await _disasters(simulation)
+            await _disasters(simulation, minutes)
         finally:
             for each in watches:
                 each.cancel()
             await asyncio.wait(watches)
             logging.getLogger().removeHandler(handler)
+        note("killed", [each.name for each in simulation.replicas if each.process.killed.is_set()])
         note("steps", [each.process.steps for each in simulation.replicas])
 
     simulate(
@@ -79,9 +80,9 @@ def _variables(program: Program) -> dict[str, str]:
     return {"CONFIG_MAP_NAME": program.name, "HTTP_PORTS": str(PORT), "LOG_FORMAT": "v3"}
 
 
-async def _disasters(simulation: Simulation) -> None:
+async def _disasters(simulation: Simulation, minutes: int) -> None:
     rng = simulation.rng
-    for minute in range(MINUTES):
+    for minute in range(minutes):
         await simulation.sleep(30)
         replica = rng.choice([each for each in simulation.replicas if not each.ended])
         match minute % 4:
