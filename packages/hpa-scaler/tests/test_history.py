@@ -15,6 +15,7 @@ from hpa_scaler.history import (
     Floor,
     History,
     Raise,
+    handed_over,
     highest_floor,
     raised_within,
     resumed,
@@ -214,3 +215,15 @@ def test_a_newer_versions_keys_are_passed_over() -> None:
 def test_what_can_not_be_read_is_an_error(text: str) -> None:
     with pytest.raises(StateError, match="the state annotation can't be read: "):
         decode_state(text)
+
+
+def test_what_another_term_left_counts_only_as_long_as_no_cycle_can_be_missing() -> None:
+    left = History(evaluated=NOW, floors=(Floor(NOW, 5),))
+    assert handed_over(left, NOW + 56, 56.25) == left
+    unsure = handed_over(left, NOW + 57, 56.25)
+    assert unsure.evaluated is None
+    assert highest_floor(resumed(unsure, 44, NOW + 57, gap=300, window=600).floors, NOW + 57, 600) == 44
+
+
+def test_what_another_term_left_without_a_time_stays_without_one() -> None:
+    assert handed_over(History(), NOW, 56.25) == History()

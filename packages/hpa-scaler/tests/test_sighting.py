@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from hpa_builder import NOW, annotated, hpa
-from kube.conftest import FakeApi, Json, api, connection, page, sleeper, status
+from kube.conftest import api, connection, sleeper
 
 from hpa_scaler.cli import build_parser
 from hpa_scaler.looking import Configured, look
@@ -20,6 +20,9 @@ from hpa_scaler.targets import look as look_at_target
 from tightship.kube.connection import Connection
 from tightship.kube.errors import Forbidden
 from tightship.objects.autoscaling import ScaleTargetRef
+from tightship_testkit.scripted import Json, ScriptedApi, page, status
+
+pytestmark = pytest.mark.virtual_time
 
 __all__ = ["api", "connection", "sleeper"]
 
@@ -50,7 +53,7 @@ def deployment(updated: int) -> Any:
     return respond
 
 
-async def test_a_target_is_read_by_one_get(api: FakeApi, connection: Connection) -> None:
+async def test_a_target_is_read_by_one_get(api: ScriptedApi, connection: Connection) -> None:
     api.on(TARGET, deployment(2))
     assert await look_at_target(connection, hpa()) == Rollout("rolling", "Deployment web has 2 new pods of 4")
     api.on(TARGET, deployment(4))
@@ -67,7 +70,7 @@ async def test_a_target_is_read_by_one_get(api: FakeApi, connection: Connection)
     ],
 )
 async def test_a_target_that_can_not_be_read_is_unknown(
-    api: FakeApi, connection: Connection, answer: Any, says: str
+    api: ScriptedApi, connection: Connection, answer: Any, says: str
 ) -> None:
     api.on(TARGET, answer)
     found = await look_at_target(connection, hpa())
@@ -75,24 +78,26 @@ async def test_a_target_that_can_not_be_read_is_unknown(
     assert found.detail.startswith(says)
 
 
-async def test_a_malformed_target_is_unknown(api: FakeApi, connection: Connection) -> None:
+async def test_a_malformed_target_is_unknown(api: ScriptedApi, connection: Connection) -> None:
     api.on(TARGET, page([]))
     assert (await look_at_target(connection, hpa())).state == "unknown"
 
 
-async def test_a_kind_whose_rollouts_nobody_knows_is_not_asked_for(api: FakeApi, connection: Connection) -> None:
+async def test_a_kind_whose_rollouts_nobody_knows_is_not_asked_for(api: ScriptedApi, connection: Connection) -> None:
     found = await look_at_target(connection, hpa(target=ScaleTargetRef("Fleet", "web", "example.com/v1")))
     assert found.state == "unknown"
     assert "rollouts are known of Deployment, ReplicaSet, Rollout, StatefulSet" in found.detail
     assert api.seen == []
 
 
-async def test_an_argo_rollout_is_asked_for_in_its_group(api: FakeApi, connection: Connection) -> None:
+async def test_an_argo_rollout_is_asked_for_in_its_group(api: ScriptedApi, connection: Connection) -> None:
     await look_at_target(connection, hpa(target=ScaleTargetRef("Rollout", "web", "argoproj.io/v1alpha1")))
     assert api.seen[0].path == "/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/web"
 
 
-async def test_hpas_are_listed_and_those_that_can_not_be_read_are_named(api: FakeApi, connection: Connection) -> None:
+async def test_hpas_are_listed_and_those_that_can_not_be_read_are_named(
+    api: ScriptedApi, connection: Connection
+) -> None:
     api.on(HPAS, page([wire("a"), {**wire("b"), "spec": {}}, wire("c")]))
     said: list[str] = []
     fleet = await fleet_of_cluster(connection, Selection(selector="team=a"), said.append)
@@ -104,7 +109,7 @@ async def test_hpas_are_listed_and_those_that_can_not_be_read_are_named(api: Fak
     assert said == ["reading HPAs: 3"]
 
 
-async def test_each_namespace_is_listed_by_itself(api: FakeApi, connection: Connection) -> None:
+async def test_each_namespace_is_listed_by_itself(api: ScriptedApi, connection: Connection) -> None:
     for namespace in ("shop", "back"):
         path = f"LIST /apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
         api.on(path, page([wire(namespace=namespace)]))
@@ -112,7 +117,7 @@ async def test_each_namespace_is_listed_by_itself(api: FakeApi, connection: Conn
     assert [each.key for each in fleet.hpas] == ["shop/web", "back/web"]
 
 
-async def test_a_list_that_is_forbidden_is_an_error(api: FakeApi, connection: Connection) -> None:
+async def test_a_list_that_is_forbidden_is_an_error(api: ScriptedApi, connection: Connection) -> None:
     api.on(HPAS, status(403, "Forbidden", "no"))
     with pytest.raises(Forbidden):
         await fleet_of_cluster(connection, Selection(), lambda _: None)
@@ -141,7 +146,7 @@ def arguments(*given: str) -> argparse.Namespace:
     return build_parser().parse_args(["plan", *given])
 
 
-async def test_a_cluster_is_planned_on_with_recorded_answers(api: FakeApi, tmp_path: Path) -> None:
+async def test_a_cluster_is_planned_on_with_recorded_answers(api: ScriptedApi, tmp_path: Path) -> None:
     things = [
         wire("web", prometheus_query="q", enable_scale_down_ratio_deployment_checking="true"),
         wire("other", prometheus_query="q"),

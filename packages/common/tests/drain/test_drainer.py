@@ -366,6 +366,17 @@ async def test_an_annotation_nobody_can_read_is_replaced_by_a_back_off(bench: Be
     assert "can't be read" in record.reason
 
 
+async def test_an_orphan_that_the_autoscaler_has_taken_is_undone_only_when_it_is_given_back(bench: Bench) -> None:
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, CA, note="{"))
+    before = bench.api.node()
+    replica = await bench.replica()
+    await replica.adopt()
+    assert bench.api.node() == before
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note="{"))
+    await replica.adopt()
+    assert bench.pristine
+
+
 async def test_an_unreadable_annotation_on_a_node_somebody_cordoned_does_not_lift_the_cordon(bench: Bench) -> None:
     bench.api.edit_node("n1", lambda raw: cordoned(raw, note="{"))
     replica = await bench.replica()

@@ -14,10 +14,11 @@ from tightship.kube.errors import AccessDenied, NotSynced, Unavailable
 from tightship.kube.reflector import Backoff
 from tightship.kube.resources import BY_KIND, resources
 from tightship.objects import AUTOSCALER
+from tightship_testkit.scripted import Responder, ScriptedApi, bookmark, event, page, status, stream
 
-from .conftest import FakeApi, Responder, Sleeper, bad_pod, bookmark, event, node, page, pod, status, stream, until
+from .conftest import Sleeper, bad_pod, node, pod, until
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.virtual_time
 
 LIST, WATCH = "LIST /api/v1/pods", "WATCH /api/v1/pods"
 NODES = "LIST /api/v1/nodes"
@@ -27,7 +28,7 @@ FORBIDDEN = status(403, "Forbidden", "viewer cannot list it")
 
 
 @pytest.fixture
-def cache(api: FakeApi, connection: Connection, sleeper: Sleeper) -> ClusterCache:
+def cache(api: ScriptedApi, connection: Connection, sleeper: Sleeper) -> ClusterCache:
     api.on(NODES, page([node("n1"), node("n2")]))
     return ClusterCache(connection, timing=Timing(sleep=sleeper))
 
@@ -36,7 +37,7 @@ def pods(cache: ClusterCache) -> list[str]:
     return [f"{each.name}@{name}" for name, view in cache.snapshot().nodes.items() for each in view.pods]
 
 
-async def test_lists_then_watches_from_the_version_of_the_list(api: FakeApi, cache: ClusterCache) -> None:
+async def test_lists_then_watches_from_the_version_of_the_list(api: ScriptedApi, cache: ClusterCache) -> None:
     api.on(LIST, page([pod("a"), pod("b")], "10"))
     added, changed = event("ADDED", pod("c", "n2", "11")), event("MODIFIED", pod("a", "n2", "12"))
     api.on(
@@ -64,7 +65,7 @@ async def test_lists_then_watches_from_the_version_of_the_list(api: FakeApi, cac
         pytest.param(status(410, "Expired", "too old"), id="answer"),
     ],
 )
-async def test_an_expired_version_is_listed_anew(api: FakeApi, cache: ClusterCache, expired: Responder) -> None:
+async def test_an_expired_version_is_listed_anew(api: ScriptedApi, cache: ClusterCache, expired: Responder) -> None:
     api.on(LIST, page([pod("a")], "10"), page([pod("b")], "30"))
     api.on(WATCH, expired, stream())
     async with cache:
@@ -73,7 +74,7 @@ async def test_an_expired_version_is_listed_anew(api: FakeApi, cache: ClusterCac
     assert cache.stats()["Pod"].last_error == ""
 
 
-async def test_a_line_cut_by_a_reset_is_forgotten_and_sent_again(api: FakeApi, cache: ClusterCache) -> None:
+async def test_a_line_cut_by_a_reset_is_forgotten_and_sent_again(api: ScriptedApi, cache: ClusterCache) -> None:
     api.on(LIST, page([], "10"))
     whole, cut = event("ADDED", pod("a", version="11")), event("ADDED", pod("b", version="12"))
     api.on(WATCH, stream(whole[:40], whole[40:] + cut[:50], end="reset"), stream(cut[:9], cut[9:]))
@@ -85,7 +86,7 @@ async def test_a_line_cut_by_a_reset_is_forgotten_and_sent_again(api: FakeApi, c
     assert again[1].params["resourceVersion"] in ("10", "11")
 
 
-async def test_a_silent_watch_is_opened_again(api: FakeApi, connection: Connection, sleeper: Sleeper) -> None:
+async def test_a_silent_watch_is_opened_again(api: ScriptedApi, connection: Connection, sleeper: Sleeper) -> None:
     api.on(WATCH, stream(), stream(event("ADDED", pod("a", version="11"))))
     api.on(NODES, page([node("n1")]))
     async with ClusterCache(connection, timing=Timing(sleep=sleeper, silence=0.05)) as cache:
@@ -95,7 +96,7 @@ async def test_a_silent_watch_is_opened_again(api: FakeApi, connection: Connecti
 
 
 async def test_an_unreadable_object_of_a_watch_takes_the_place_of_the_readable(
-    api: FakeApi, cache: ClusterCache
+    api: ScriptedApi, cache: ClusterCache
 ) -> None:
     api.on(LIST, page([pod("a"), bad_pod("z", "n2")], "10"))
     api.on(WATCH, stream(event("MODIFIED", bad_pod("a", "n2"))))
@@ -107,7 +108,7 @@ async def test_an_unreadable_object_of_a_watch_takes_the_place_of_the_readable(
 
 
 async def test_server_errors_are_waited_out_with_growing_jittered_pauses(
-    api: FakeApi, cache: ClusterCache, sleeper: Sleeper
+    api: ScriptedApi, cache: ClusterCache, sleeper: Sleeper
 ) -> None:
     api.on(WATCH, *[status(500, "InternalError", "etcd")] * 4, stream(event("ADDED", pod("a", version="11"))))
     async with cache:
@@ -118,7 +119,7 @@ async def test_server_errors_are_waited_out_with_growing_jittered_pauses(
 
 
 async def test_watches_that_end_at_once_are_not_opened_in_a_tight_loop(
-    api: FakeApi, connection: Connection, sleeper: Sleeper
+    api: ScriptedApi, connection: Connection, sleeper: Sleeper
 ) -> None:
     api.on(WATCH, *[stream(end="close")] * 3, stream())
     async with ClusterCache(connection, timing=Timing(sleep=sleeper, clock=lambda: 0.0)):
@@ -126,7 +127,9 @@ async def test_watches_that_end_at_once_are_not_opened_in_a_tight_loop(
     assert len(sleeper.waits) == 3
 
 
-async def test_an_error_event_other_than_410_goes_on_from_the_same_version(api: FakeApi, cache: ClusterCache) -> None:
+async def test_an_error_event_other_than_410_goes_on_from_the_same_version(
+    api: ScriptedApi, cache: ClusterCache
+) -> None:
     api.on(
         WATCH, stream(event("ERROR", {"code": 500, "message": "etcd"})), stream(event("ADDED", pod("a", version="11")))
     )
@@ -137,7 +140,7 @@ async def test_an_error_event_other_than_410_goes_on_from_the_same_version(api: 
 
 
 async def test_a_forbidden_optional_kind_is_missing_and_told_once(
-    api: FakeApi, connection: Connection, sleeper: Sleeper, caplog: pytest.LogCaptureFixture
+    api: ScriptedApi, connection: Connection, sleeper: Sleeper, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     api.on(NODES, page([node("n1")]))
@@ -155,7 +158,7 @@ async def test_a_forbidden_optional_kind_is_missing_and_told_once(
     assert 600 in sleeper.waits
 
 
-async def test_a_kind_withdrawn_later_is_forgotten(api: FakeApi, connection: Connection) -> None:
+async def test_a_kind_withdrawn_later_is_forgotten(api: ScriptedApi, connection: Connection) -> None:
     budget = {"metadata": {"name": "j", "namespace": "default", "uid": "u"}}
     api.on(NODES, page([node("n1")]))
     api.on(JOBS, page([budget], "10"), FORBIDDEN)
@@ -170,7 +173,7 @@ async def test_a_kind_withdrawn_later_is_forgotten(api: FakeApi, connection: Con
 
 
 async def test_forbidden_required_kinds_are_named_with_the_way_out(
-    api: FakeApi, cache: ClusterCache, connection: Connection
+    api: ScriptedApi, cache: ClusterCache, connection: Connection
 ) -> None:
     api.on(LIST, FORBIDDEN)
     api.on(BUDGETS, FORBIDDEN)
@@ -189,7 +192,7 @@ async def test_forbidden_required_kinds_are_named_with_the_way_out(
         await read_cluster(connection)
 
 
-async def test_not_synced_in_time_says_what_is_in_the_way(api: FakeApi, cache: ClusterCache) -> None:
+async def test_not_synced_in_time_says_what_is_in_the_way(api: ScriptedApi, cache: ClusterCache) -> None:
     api.on(LIST, status(500, "InternalError", "etcd is away"))
     async with cache:
         await until(lambda: [kind for kind, each in cache.stats().items() if not each.synced] == ["Pod"])
@@ -200,7 +203,7 @@ async def test_not_synced_in_time_says_what_is_in_the_way(api: FakeApi, cache: C
     assert set(caught.value.waiting) == {"Pod"}
 
 
-async def test_changed_tells_of_every_change(api: FakeApi, cache: ClusterCache) -> None:
+async def test_changed_tells_of_every_change(api: ScriptedApi, cache: ClusterCache) -> None:
     api.on(WATCH, stream(event("ADDED", pod("a", version="11"))))
     async with cache:
         await cache.synced(60)
@@ -238,7 +241,7 @@ async def test_an_end_in_good_order_is_no_crash(connection: Connection) -> None:
     assert told == []
 
 
-async def test_the_single_read_lists_without_watching(api: FakeApi, connection: Connection) -> None:
+async def test_the_single_read_lists_without_watching(api: ScriptedApi, connection: Connection) -> None:
     api.on(NODES, page([node("n1")]))
     api.on(LIST, page([pod("a")], "1", "t"), page([bad_pod("b")], "1"))
     api.on(JOBS, FORBIDDEN)
@@ -251,7 +254,7 @@ async def test_the_single_read_lists_without_watching(api: FakeApi, connection: 
     assert not any(each.verb == "WATCH" for each in api.seen)
 
 
-async def test_the_single_read_raises_the_first_other_error(api: FakeApi, connection: Connection) -> None:
+async def test_the_single_read_raises_the_first_other_error(api: ScriptedApi, connection: Connection) -> None:
     api.on(NODES, status(500, "InternalError", "etcd"))
     with pytest.raises(Unavailable):
         await read_cluster(connection)
@@ -269,7 +272,7 @@ async def test_backoff_doubles_up_to_a_bound_and_begins_again() -> None:
     assert _grow(Backoff(1, 5, spread=lambda: 1), 2) == [0.5, 1]
 
 
-async def test_a_long_line_in_many_chunks(api: FakeApi, cache: ClusterCache) -> None:
+async def test_a_long_line_in_many_chunks(api: ScriptedApi, cache: ClusterCache) -> None:
     big = pod("big", version="11", annotations={"tightship.dev/x": "y" * 3_000_000})
     raw = event("ADDED", big)
     assert len(json.dumps(big)) > 3_000_000
@@ -288,7 +291,7 @@ def scaler(minimum: int, version: str = "1") -> dict[str, object]:
     return {"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2", "metadata": meta, "spec": spec}
 
 
-async def test_a_kind_can_be_followed_and_forgotten_later(api: FakeApi, connection: Connection) -> None:
+async def test_a_kind_can_be_followed_and_forgotten_later(api: ScriptedApi, connection: Connection) -> None:
     api.on(NODES, page([node("n1")]))
     api.on(f"LIST {HPAS}", page([scaler(2)], "10"))
     api.on(f"WATCH {HPAS}", stream(event("MODIFIED", scaler(5, "11"))))
@@ -313,7 +316,7 @@ async def test_a_kind_can_be_followed_and_forgotten_later(api: FakeApi, connecti
 
 
 async def test_following_a_kind_ends_when_it_turns_out_to_be_forbidden(
-    api: FakeApi, connection: Connection, caplog: pytest.LogCaptureFixture
+    api: ScriptedApi, connection: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     api.on(f"LIST {HPAS}", FORBIDDEN)
     async with ClusterCache(connection, resources=resources(autoscalers=False)) as cache:
@@ -327,7 +330,7 @@ async def test_following_a_kind_ends_when_it_turns_out_to_be_forbidden(
 
 
 async def test_following_a_kind_that_does_not_come_says_what_is_in_the_way(
-    api: FakeApi, connection: Connection
+    api: ScriptedApi, connection: Connection
 ) -> None:
     api.on(f"LIST {HPAS}", status(500, "InternalError", "etcd is away"))
     async with ClusterCache(connection, resources=resources(autoscalers=False)) as cache:

@@ -13,8 +13,9 @@ from tightship.kube.connection import Connection
 from tightship.kube.election import WRITER_ANNOTATION, Elector
 from tightship.kube.errors import ApiError, BadAnswer, Conflict, ConnectionFailed
 from tightship.kube.leases import LeaseStore, held_leases, micro_time
+from tightship_testkit.scripted import ScriptedApi, page, status
 
-from .conftest import FakeApi, page, status
+pytestmark = pytest.mark.virtual_time
 
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 PATH = f"{COLLECTION}/leader"
@@ -37,7 +38,7 @@ def recording(into: list[Any], answer: dict[str, Any], code: int = 200) -> Any:
     return respond
 
 
-async def test_a_lease_is_created_and_given_up_on_the_wire(api: FakeApi, connection: Connection) -> None:
+async def test_a_lease_is_created_and_given_up_on_the_wire(api: ScriptedApi, connection: Connection) -> None:
     created: list[Any] = []
     replaced: list[Any] = []
     api.on(f"LIST {PATH}", status(404, "NotFound"))
@@ -68,7 +69,7 @@ async def test_a_lease_is_created_and_given_up_on_the_wire(api: FakeApi, connect
     assert (freed["spec"]["holderIdentity"], freed["spec"]["leaseDurationSeconds"]) == ("", 1)
 
 
-async def test_nothing_is_sent_twice_and_answers_are_typed(api: FakeApi, connection: Connection) -> None:
+async def test_nothing_is_sent_twice_and_answers_are_typed(api: ScriptedApi, connection: Connection) -> None:
     store = LeaseStore(connection, "ns", "leader")
     api.on(f"LIST {PATH}", recording_get(lease_body(holderIdentity="x", leaseTransitions=3)))
     lease = await store.get(5)
@@ -91,7 +92,7 @@ def recording_get(answer: dict[str, Any]) -> Any:
     return respond
 
 
-async def test_an_answer_that_is_no_lease_is_an_error(api: FakeApi, connection: Connection) -> None:
+async def test_an_answer_that_is_no_lease_is_an_error(api: ScriptedApi, connection: Connection) -> None:
     async def html(_: web.Request) -> web.StreamResponse:
         return web.Response(text="<html>hello</html>", content_type="text/html")
 
@@ -100,7 +101,7 @@ async def test_an_answer_that_is_no_lease_is_an_error(api: FakeApi, connection: 
         await LeaseStore(connection, "ns", "leader").get(5)
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for(api: FakeApi, connection: Connection) -> None:
+async def test_a_server_that_says_nothing_is_not_waited_for(api: ScriptedApi, connection: Connection) -> None:
     async def never(_: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
         raise AssertionError
@@ -119,7 +120,7 @@ def held(namespace: str, holder: str, renewed: float, duration: int = 15) -> dic
     return {"metadata": {"name": "leader", "namespace": namespace}, "spec": spec}
 
 
-async def test_leases_that_are_held_are_those_that_have_not_run_out(api: FakeApi, connection: Connection) -> None:
+async def test_leases_that_are_held_are_those_that_have_not_run_out(api: ScriptedApi, connection: Connection) -> None:
     items = [
         held("a", "me", NOON - 5),
         held("b", "dead", NOON - 16),
@@ -132,20 +133,20 @@ async def test_leases_that_are_held_are_those_that_have_not_run_out(api: FakeApi
     assert api.seen[-1].params == {"fieldSelector": "metadata.name=leader"}
 
 
-async def test_leases_of_one_namespace_are_asked_for_there(api: FakeApi, connection: Connection) -> None:
+async def test_leases_of_one_namespace_are_asked_for_there(api: ScriptedApi, connection: Connection) -> None:
     api.on(f"LIST {COLLECTION}", page([held("ns", "me", NOON)]))
     assert [each.holder for each in await held_leases(connection, "leader", NOON, "ns")] == ["me"]
 
 
 async def test_a_lease_that_does_not_say_when_it_was_renewed_counts_as_held(
-    api: FakeApi, connection: Connection
+    api: ScriptedApi, connection: Connection
 ) -> None:
     odd = {"metadata": {"name": "leader", "namespace": "a"}, "spec": {"holderIdentity": "me"}}
     api.on(f"LIST {EVERYWHERE}", page([odd]))
     assert len(await held_leases(connection, "leader", NOON)) == 1
 
 
-async def test_a_list_of_leases_that_is_none_is_a_bad_answer(api: FakeApi, connection: Connection) -> None:
+async def test_a_list_of_leases_that_is_none_is_a_bad_answer(api: ScriptedApi, connection: Connection) -> None:
     api.on(f"LIST {EVERYWHERE}", page([{"metadata": "odd"}]))  # type: ignore[dict-item]
     with pytest.raises(BadAnswer):
         await held_leases(connection, "leader", NOON)

@@ -12,16 +12,17 @@ from tightship.kube.connection import Connection
 from tightship.kube.errors import BadAnswer, Forbidden, Gone
 from tightship.kube.listing import list_all
 from tightship.kube.resources import AUTOSCALERS, BY_KIND
+from tightship_testkit.scripted import Json, Responder, ScriptedApi, page, status
 
-from .conftest import FakeApi, Json, Responder, Sleeper, bad_pod, page, pod, status
+from .conftest import Sleeper, bad_pod, pod
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.virtual_time
 
 PODS = "LIST /api/v1/pods"
 POD = BY_KIND["Pod"]
 
 
-async def test_pages_are_followed_and_the_selector_is_sent_with_each(api: FakeApi, connection: Connection) -> None:
+async def test_pages_are_followed_and_the_selector_is_sent_with_each(api: ScriptedApi, connection: Connection) -> None:
     api.on(PODS, page([pod("a")], "5", "t1"), page([pod("b")], "5", "t2"), page([pod("c")], "5"))
     told: list[tuple[str, int]] = []
     listing = await list_all(connection, POD, page_size=1, progress=lambda kind, count: told.append((kind, count)))
@@ -34,7 +35,7 @@ async def test_pages_are_followed_and_the_selector_is_sent_with_each(api: FakeAp
     assert {each.headers["Accept-Encoding"] for each in api.seen} == {"identity"}
 
 
-async def test_a_kind_can_be_listed_in_one_namespace_and_by_labels(api: FakeApi, connection: Connection) -> None:
+async def test_a_kind_can_be_listed_in_one_namespace_and_by_labels(api: ScriptedApi, connection: Connection) -> None:
     path = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers"
     spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3}
     thing = {"metadata": {"name": "web", "namespace": "shop"}, "spec": spec}
@@ -47,7 +48,7 @@ async def test_a_kind_can_be_listed_in_one_namespace_and_by_labels(api: FakeApi,
     assert api.seen[0].params == {"limit": "500", "labelSelector": "team=a"}
 
 
-async def test_an_expired_continue_token_begins_the_list_anew(api: FakeApi, connection: Connection) -> None:
+async def test_an_expired_continue_token_begins_the_list_anew(api: ScriptedApi, connection: Connection) -> None:
     gone = status(410, "Expired", "too old")
     api.on(PODS, page([pod("old")], "5", "t1"), gone, page([pod("a")], "8", "t2"), page([pod("b")], "8"))
     listing = await list_all(connection, POD)
@@ -56,14 +57,14 @@ async def test_an_expired_continue_token_begins_the_list_anew(api: FakeApi, conn
     assert [each.params.get("continue") for each in api.seen] == [None, "t1", None, "t2"]
 
 
-async def test_a_list_that_expires_again_is_asked_for_in_one_piece(api: FakeApi, connection: Connection) -> None:
+async def test_a_list_that_expires_again_is_asked_for_in_one_piece(api: ScriptedApi, connection: Connection) -> None:
     gone, first = status(410, "Expired"), page([pod("old")], "5", "t1")
     api.on(PODS, first, gone, first, gone, page([pod("a")], "9"))
     assert (await list_all(connection, POD)).restarts == 2
     assert "limit" not in api.seen[-1].params
 
 
-async def test_a_list_gone_even_in_one_piece_is_an_error(api: FakeApi, connection: Connection) -> None:
+async def test_a_list_gone_even_in_one_piece_is_an_error(api: ScriptedApi, connection: Connection) -> None:
     api.on(PODS, status(410, "Expired"))
     with pytest.raises(Gone):
         await list_all(connection, POD)
@@ -79,7 +80,7 @@ async def test_a_list_gone_even_in_one_piece_is_an_error(api: FakeApi, connectio
     ],
 )
 async def test_one_malformed_object_costs_itself_only(
-    api: FakeApi, connection: Connection, broken: Json, where: str
+    api: ScriptedApi, connection: Connection, broken: Json, where: str
 ) -> None:
     api.on(PODS, page([pod("a"), broken, pod("b")]))
     listing = await list_all(connection, POD)
@@ -88,7 +89,7 @@ async def test_one_malformed_object_costs_itself_only(
     assert (error.namespace, error.name, node) == ("default", "broken", where)
 
 
-async def test_no_items_at_all(api: FakeApi, connection: Connection) -> None:
+async def test_no_items_at_all(api: ScriptedApi, connection: Connection) -> None:
     async def null_items(_: web.Request) -> web.StreamResponse:
         return web.json_response({"metadata": {"resourceVersion": "3"}, "items": None})
 
@@ -97,7 +98,7 @@ async def test_no_items_at_all(api: FakeApi, connection: Connection) -> None:
     assert (listing.things, listing.resource_version) == ([], "3")
 
 
-async def test_a_page_that_is_no_list_is_a_bad_answer(api: FakeApi, connection: Connection) -> None:
+async def test_a_page_that_is_no_list_is_a_bad_answer(api: ScriptedApi, connection: Connection) -> None:
     async def login(_: web.Request) -> web.StreamResponse:
         return web.Response(text="<html>please log in</html>", content_type="text/html")
 
@@ -107,21 +108,21 @@ async def test_a_page_that_is_no_list_is_a_bad_answer(api: FakeApi, connection: 
 
 
 async def test_a_server_error_on_the_way_repeats_that_page_only(
-    api: FakeApi, connection: Connection, sleeper: Sleeper
+    api: ScriptedApi, connection: Connection, sleeper: Sleeper
 ) -> None:
     api.on(PODS, page([pod("a")], "5", "t1"), status(500, "InternalError"), page([pod("b")], "5"))
     assert len((await list_all(connection, POD)).things) == 2
     assert len(sleeper.waits) == 1
 
 
-async def test_forbidden_is_not_repeated(api: FakeApi, connection: Connection) -> None:
+async def test_forbidden_is_not_repeated(api: ScriptedApi, connection: Connection) -> None:
     api.on(PODS, status(403, "Forbidden", "no"))
     with pytest.raises(Forbidden):
         await list_all(connection, POD)
     assert len(api.seen) == 1
 
 
-async def test_the_next_page_is_asked_for_before_this_one_has_ended(api: FakeApi, connection: Connection) -> None:
+async def test_the_next_page_is_asked_for_before_this_one_has_ended(api: ScriptedApi, connection: Connection) -> None:
     asked = asyncio.Event()
 
     async def slow(request: web.Request) -> web.StreamResponse:
@@ -143,7 +144,7 @@ async def test_the_next_page_is_asked_for_before_this_one_has_ended(api: FakeApi
     assert len(api.seen) == 2
 
 
-async def test_no_more_than_a_few_pages_are_asked_for_ahead(api: FakeApi, connection: Connection) -> None:
+async def test_no_more_than_a_few_pages_are_asked_for_ahead(api: ScriptedApi, connection: Connection) -> None:
     flying = most = 0
 
     def numbered(number: int, token: str) -> Responder:

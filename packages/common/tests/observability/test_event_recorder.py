@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from kube.conftest import FakeApi, Json, Sleeper, status, until
+from kube.conftest import Sleeper, until
 
 from tightship.kube.connection import Connection
 from tightship.observability.events import EventRecorder, ObjectRef, Pace, cut
+from tightship_testkit.scripted import Json, ScriptedApi, status
+
+pytestmark = pytest.mark.virtual_time
 
 PATH = "/apis/events.k8s.io/v1/namespaces/{}/events"
 NODE = ObjectRef("Node", "n1", "uid-1")
@@ -37,7 +40,7 @@ class Clock:
 class Book:
     """Takes Events in, and has a recorder that tells its causes."""
 
-    def __init__(self, api: FakeApi, connection: Connection) -> None:
+    def __init__(self, api: ScriptedApi, connection: Connection) -> None:
         self.events: list[Json] = []
         self.dropped: list[str] = []
         self.clock = Clock()
@@ -65,7 +68,7 @@ class Book:
 
 
 @pytest.fixture
-def book(api: FakeApi, connection: Connection) -> Book:
+def book(api: ScriptedApi, connection: Connection) -> Book:
     return Book(api, connection)
 
 
@@ -128,7 +131,7 @@ async def test_a_flood_is_slowed_down_and_what_waits_is_bounded(book: Book) -> N
 
 
 async def test_an_outage_is_logged_once_and_then_it_is_told_again(
-    book: Book, api: FakeApi, caplog: pytest.LogCaptureFixture
+    book: Book, api: ScriptedApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = f"POST {PATH.format('default')}"
     with caplog.at_level(logging.INFO):
@@ -147,7 +150,7 @@ async def test_an_outage_is_logged_once_and_then_it_is_told_again(
     assert told[1] == "Events are recorded again"
 
 
-async def test_a_lost_answer_makes_no_second_event(book: Book, api: FakeApi) -> None:
+async def test_a_lost_answer_makes_no_second_event(book: Book, api: ScriptedApi) -> None:
     names: list[str] = []
 
     async def lost(request: web.Request) -> web.StreamResponse:
@@ -169,7 +172,7 @@ async def test_a_lost_answer_makes_no_second_event(book: Book, api: FakeApi) -> 
 
 
 async def test_the_end_waits_for_what_is_queued_but_not_for_ever(
-    book: Book, api: FakeApi, caplog: pytest.LogCaptureFixture
+    book: Book, api: ScriptedApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = asyncio.Event()
 

@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from kube.conftest import FakeApi, Json, Responder, Sleeper, event, page, status, stream, until
+from kube.conftest import Sleeper, until
 
 from tightship.kube.connection import Connection
 from tightship.kube.reflector import Timing
 from tightship.settings.live import LiveConfig, LiveConfigError, Report
 from tightship.settings.sources import Absent, ConfigMapSource, Content, FileSource, Found, Unusable
+from tightship_testkit.scripted import Json, Responder, ScriptedApi, event, page, status, stream
+
+pytestmark = pytest.mark.virtual_time
 
 NAMESPACE = "tightship"
 PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -48,7 +51,7 @@ DELETED = f"ConfigMap {NAMESPACE}/limits was deleted, nothing new is begun until
 class Scene:
     """A live configuration from the fake API server, and all that it reported."""
 
-    def __init__(self, api: FakeApi, connection: Connection, sleeper: Sleeper) -> None:
+    def __init__(self, api: ScriptedApi, connection: Connection, sleeper: Sleeper) -> None:
         self.api = api
         self.reports: list[Report] = []
         self._connection = connection
@@ -80,7 +83,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(api: FakeApi, connection: Connection, sleeper: Sleeper) -> Scene:
+def scene(api: ScriptedApi, connection: Connection, sleeper: Sleeper) -> Scene:
     return Scene(api, connection, sleeper)
 
 
@@ -319,7 +322,7 @@ async def test_a_source_with_a_defect_is_tried_again(sleeper: Sleeper, caplog: p
             sink(Found({"limit": "3"}))
             await asyncio.Event().wait()
 
-    async with LiveConfig(Broken(), parse, sleep=sleeper) as live:
+    async with LiveConfig(Broken(), parse, sleep=sleeper, first_look=3600) as live:
         assert live.current == 3
     assert "a defect" in caplog.text
 

@@ -50,6 +50,7 @@ def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
         longest_guard=settings.longest_guard,
         rollout_limit=settings.rollout_limit,
         longest_gap=CYCLES_APART * run.interval,
+        handover_gap=CYCLES_APART * run.interval,
         contest_resets=settings.contest_resets,
         contest_window=settings.contest_window,
         contest_pause=settings.contest_pause,

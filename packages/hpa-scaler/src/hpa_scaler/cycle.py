@@ -12,7 +12,7 @@ from msgspec import Struct
 from hpa_scaler.annotations import enabled, parse_spec
 from hpa_scaler.correlated import DropCount, DropState, Verdict, count_drops, hold_lowering, judge_drops
 from hpa_scaler.decision_log import cycle_line, decision_line
-from hpa_scaler.history import History
+from hpa_scaler.history import History, handed_over
 from hpa_scaler.policy import Asked, Decision, Subject, decide
 from hpa_scaler.queries import Outcomes, Query, queries_of
 from hpa_scaler.reasons import Cause
@@ -79,7 +79,7 @@ def subject_of(
         asked=asked,
         outcomes={query: outcomes[query] for query in questions([asked], rules) if query in outcomes},
         rollout=rollout,
-        history=state.history if remembered is None else remembered,
+        history=handed_over(state.history, now, rules.handover_gap) if remembered is None else remembered,
         state_problem=problem,
         rules=rules,
         now=now,

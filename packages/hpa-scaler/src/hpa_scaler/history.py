@@ -83,6 +83,16 @@ def resumed(history: History, minimum: int, now: float, *, gap: float, window: f
     )
 
 
+def handed_over(history: History, now: float, gap: float) -> History:
+    """Return *history* as it was left by another term: older than *gap* seconds, nobody knows when it was last judged.
+
+    Its writer may have judged again since, and have wanted a higher floor than it wrote down.
+    """
+    if history.evaluated is None or now - history.evaluated <= gap:
+        return history
+    return msgspec.structs.replace(history, evaluated=None)
+
+
 def with_floor(floors: Iterable[Floor], floor: int, now: float, window: float) -> tuple[Floor, ...]:
     """Return *floors* with *floor* being wanted at *now*, without what is of no interest within *window* any more.
 
@@ -120,6 +130,7 @@ __all__ = [
     "Floor",
     "History",
     "Raise",
+    "handed_over",
     "highest_floor",
     "raised_within",
     "resumed",

@@ -47,7 +47,7 @@ from tightship.kube.pace import TokenBucket
 from tightship.observability.logging import log
 from tightship.report.document import Source
 from tightship.runtime.http import Draw
-from tightship.runtime.loop import in_thread
+from tightship.runtime.loop import JITTER, in_thread
 from tightship.runtime.serving import Frame
 
 T = TypeVar("T")
@@ -144,7 +144,9 @@ class ScalerLoop:
             self._stand_by()
             return
         settings = self._frame.live.current
-        rules = rules_of(settings, self._run)
+        # A command shows what the one who leads goes on with; here another may have judged without writing.
+        gap = (1 - JITTER) * self._run.interval
+        rules = msgspec.structs.replace(rules_of(settings, self._run), handover_gap=gap)
         ground = _Ground(settings, rules, term, self._monotonic() + self._run.cycle_deadline)
         try:
             await self._cycle(ground)
@@ -158,6 +160,8 @@ class ScalerLoop:
             return
         until = self._monotonic() + self._run.stop_timeout
         async with self.reactor.lock:
+            # Nothing was judged since the last cycle, nor will be: whoever leads next goes on from now.
+            last = msgspec.structs.replace(last, now=self._clock())
             await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
 
     def _term_now(self) -> _Term | None:

@@ -13,7 +13,8 @@ class Rules(Struct, frozen=True, kw_only=True):
 
     *lower_bound* is the lowest floor of HPAs that name none. *age_query* asks a server for the age of its data (empty:
     none is asked), *longest_guard* is the longest that young data holds a floor. *rollout_limit* is how long a rollout
-    does. *longest_gap* is how old a history may be to be gone on from.
+    does. *longest_gap* is how old a history may be to be gone on from; *handover_gap* how old one that another term of
+    leadership has left in the annotation, which must hide no cycle: what that saw may not have been written down.
 
     From *contest_resets* changes by somebody else on, each within *contest_window* of the one before, we leave an HPA
     alone for *contest_pause*, doubled with each further one up to *contest_longest_pause*.
@@ -30,6 +31,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     longest_guard: float = 3600.0
     rollout_limit: float = 1800.0
     longest_gap: float = 300.0
+    handover_gap: float = 300.0
     contest_resets: int = 3
     contest_window: float = 3600.0
     contest_pause: float = 900.0

@@ -72,7 +72,8 @@ def change(decision: Decision, spec: Spec, rules: Rules, now: float) -> Patch:
 
 def remember(decision: Decision, spec: Spec, before: State, rules: Rules, now: float) -> Patch:
     """Return the patch that writes only what is to be remembered; *before* is what the annotation says now."""
-    state = msgspec.structs.replace(before, history=decision.history)
+    history = msgspec.structs.replace(decision.history, evaluated=now)
+    state = msgspec.structs.replace(before, history=history)
     text = encode_state(state, spec, now)
     ops = [*_tests(decision.uid, decision.minimum, decision.maximum), _annotation("add", rules.prefix, text)]
     return _patch(decision.namespace, decision.name, ops, text, dry_run=decision.dry_run)

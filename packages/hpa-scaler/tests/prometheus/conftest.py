@@ -1,4 +1,4 @@
-"""Servers on the loopback that answer as they are told, well or badly."""
+"""Servers on the loopback, or on virtual time, that answer as they are told, well or badly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
 import pytest_asyncio
 from aiohttp import web
 
@@ -16,18 +15,14 @@ from hpa_scaler.prometheus.client import Limits, PrometheusClient
 from hpa_scaler.prometheus.servers import Server
 from hpa_scaler.queries import Outcome, Query
 from hpa_scaler.spec import ServerRef
-from tightship_simulator.life.prometheus import Prometheus, Responder, body, says, serving, silent
+from tightship_simulator.life.prometheus import Prometheus, body, says, serving, silent
+from tightship_simulator.life.responders import redirects
+from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_testkit.floors import answering_one
+from tightship_testkit.virtual import on_virtual_network
 
 AT = 1_800_000_000.0
 """The time that is asked about, in seconds since 1970."""
-
-
-def redirects(location: str, status: int = 307) -> Responder:
-    async def respond(_: web.Request) -> web.StreamResponse:
-        return web.Response(status=status, headers={"Location": location})
-
-    return respond
 
 
 async def trickling(request: web.Request) -> web.StreamResponse:
@@ -36,19 +31,34 @@ async def trickling(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     while True:
         await response.write(b" ")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)
 
 
 @pytest_asyncio.fixture
-async def prometheus() -> AsyncIterator[Prometheus]:
+async def network() -> AsyncIterator[None]:
+    """The virtual one for tests on virtual time, else sockets."""
+    if isinstance(asyncio.get_running_loop(), VirtualLoop):
+        with on_virtual_network():
+            yield
+    else:
+        yield
+
+
+@pytest_asyncio.fixture
+async def prometheus(network: None) -> AsyncIterator[Prometheus]:
     async with serving(answering_one()) as fake:
         yield fake
 
 
 @pytest_asyncio.fixture
-async def another() -> AsyncIterator[Prometheus]:
+async def another(network: None) -> AsyncIterator[Prometheus]:
     async with serving(answering_one()) as fake:
         yield fake
+
+
+def now() -> float:
+    """The seconds of the loop's clock."""
+    return asyncio.get_running_loop().time()
 
 
 @asynccontextmanager
@@ -76,16 +86,6 @@ def server(url: str, name: str = "default", **more: Any) -> Server:
 Ask = Callable[..., Awaitable[Outcome]]
 
 
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @asynccontextmanager
 async def asking(*servers: Server, allowed: tuple[str, ...] = (), **more: Any) -> AsyncIterator[PrometheusClient]:
     given = {each.name: each for each in servers}
@@ -102,23 +102,19 @@ async def one(
 
 __all__ = [
     "AT",
-    "Clock",
     "Limits",
     "Prometheus",
     "another",
     "answering_one",
     "asking",
     "body",
+    "now",
     "one",
     "prometheus",
+    "redirects",
     "says",
     "server",
     "serving",
     "silent",
     "tcp",
 ]
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()

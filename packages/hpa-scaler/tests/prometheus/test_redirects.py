@@ -18,13 +18,13 @@ from hpa_scaler.spec import ServerRef
 
 from .conftest import Prometheus, answering_one, asking, body, one, redirects, says, server, serving
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.virtual_time
 
 QUERY_PATH = "/api/v1/query"
 
 
 @pytest_asyncio.fixture
-async def elsewhere() -> AsyncIterator[Prometheus]:
+async def elsewhere(network: None) -> AsyncIterator[Prometheus]:
     async with serving(answering_one()) as fake:
         yield fake
 

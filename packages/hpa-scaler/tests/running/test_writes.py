@@ -220,7 +220,7 @@ async def test_on_opt_out_what_the_user_set_in_a_pause_stays(world: World) -> No
     await world.cycles(5)
     assert world.api.bounds() == (4, 20)
     world.api.edit(notes=dict.fromkeys(world.api.hpa()["metadata"]["annotations"].keys() - {STATE}))
-    await world.until(lambda: STATE not in world.api.hpa()["metadata"]["annotations"])
+    await world.until(lambda: STATE not in world.api.hpa()["metadata"].get("annotations", {}))
     writes = len(world.api.written())
     await world.cycles()
     assert world.api.bounds() == (4, 20)

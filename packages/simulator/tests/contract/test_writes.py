@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from contract_api import DEADLINE, Api, Json, unique
 
+from tightship.kube.errors import Conflict
+from tightship.kube.leases import LeaseStore, decode_lease
 from tightship.observability.events import EventRecorder, ObjectRef
 from tightship.observability.events import Pace as EventPace
 from tightship_testkit.client import RESOURCES, wait_for
@@ -389,6 +392,10 @@ async def test_a_lease_that_was_deleted_is_not_made_again_by_a_replacement(api: 
     assert (await api.request("DELETE", leases(api, "leader")))[0] == 200
     code, answer = await api.request("PUT", leases(api, "leader"), body=made)
     assert (code, answer["reason"]) == (409, "Conflict")
+    with pytest.raises(Conflict):
+        await LeaseStore(api.connection, api.namespace, "leader").replace(
+            decode_lease(api.namespace, "leader", msgspec.json.encode(made)), 30
+        )
     assert (await api.request("GET", leases(api, "leader")))[0] == 404
 
 

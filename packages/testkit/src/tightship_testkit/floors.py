@@ -75,11 +75,11 @@ class Market:
     proxy: FaultProxy
     """The replicas' way to the API server."""
 
-    def __init__(self, host: Host, api: Client, source: Source) -> None:
+    def __init__(self, host: Host, api: Client, source: Source, team: str = "") -> None:
         self.host = host
         self.api = api
         self.source = source
-        self.team = new_team()
+        self.team = team or new_team()
         self.kubeconfig = self.admin = Path()
         self.replicas: list[Replica] = []
 

@@ -51,8 +51,7 @@ class Stall(Market):
     """HPAs, a Prometheus, and a team of replicas, in *simulation*. The store is read without a request."""
 
     def __init__(self, simulation: Simulation, machine: Machine, api: Client, proxy: FaultProxy) -> None:
-        super().__init__(machine, api, simulation.prometheus)
-        self.team = "scaler"
+        super().__init__(machine, api, simulation.prometheus, "scaler")
         self.simulation = simulation
         self.machine = machine
         self.prometheus = simulation.prometheus

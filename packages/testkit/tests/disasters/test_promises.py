@@ -371,7 +371,7 @@ def test_a_liar_is_found_and_is_no_known_finding(promise: str) -> None:
 
 
 def test_each_promise_has_a_liar() -> None:
-    assert set(SCRIPTS) == set(PROMISES)
+    assert set(SCRIPTS) == {name for name, each in PROMISES.items() if each.about == "nodes"}
 
 
 def test_where_nobody_lies_nothing_is_broken() -> None:

@@ -208,8 +208,11 @@ class Drainer:
         """Our taint without a readable annotation: cordon and taint came in one patch, so both are ours to undo.
 
         A node whose annotation says that it was restored has the taint from somebody who wrote an old list of taints:
-        a cordon is not ours then.
+        a cordon is not ours then. A node that an autoscaler has taken meanwhile stays as it is until that gives it
+        back.
         """
+        if owner_elsewhere(live.node) is not None:
+            return
         name = live.node.name
         tainted = any(taint.key == DRAINING.key for taint in live.node.taints)
         detail = record.reason if record is not None and record.reason else f"no readable {DRAIN_ANNOTATION} on it"

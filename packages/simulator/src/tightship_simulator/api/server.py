@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from email.utils import format_datetime
 from typing import Any
 
 import msgspec
@@ -76,6 +77,11 @@ class ApiServer:
         self.allows: Allows | None = None
         self.app = web.Application(client_max_size=_LARGEST_BODY, middlewares=middlewares)
         self.app.router.add_route("*", "/{path:.*}", self._handle)
+        self.app.on_response_prepare.append(self._date)
+
+    async def _date(self, _: web.Request, response: web.StreamResponse) -> None:
+        """Date the answer by the cluster's clock; aiohttp goes by the machine's."""
+        response.headers["Date"] = format_datetime(self._store.now(), usegmt=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None

@@ -25,12 +25,12 @@ class Known(Struct, frozen=True):
     reference: str
 
 
-def _says(pattern: str) -> Callable[[Violation], bool]:
+def _says(pattern: str) -> Takes:
     found = re.compile(pattern)
     return lambda violation: found.search(violation.what) is not None
 
 
-def _apart(least: float) -> Callable[[Violation], bool]:
+def _apart(least: float) -> Takes:
     """Take what happened with clocks that were so many seconds apart."""
 
     def takes(violation: Violation) -> bool:
@@ -39,6 +39,30 @@ def _apart(least: float) -> Callable[[Violation], bool]:
 
     return takes
 
+
+def _ends(words: str) -> Takes:
+    return lambda each: each.subject.endswith(words)
+
+
+def _with(*wrong: str) -> Takes:
+    """Take violations of a floor whose data had any of these wrong with them."""
+    return lambda each: bool(set(wrong) & set(each.subject.partition(" with ")[2].split(", ")))
+
+
+def _by_clock(each: Violation) -> bool:
+    return " with clock-" in each.subject or ", clock-" in each.subject
+
+
+def _split(each: Violation) -> bool:
+    return _with("relabelled-split")(each) and "by query" in each.what
+
+
+def _answered(each: Violation) -> bool:
+    return "an answer of" in each.what and not each.subject.endswith("with nothing wrong")
+
+
+_BAD_DATA = "no-floor-lowered-on-bad-data"
+_GOOD_ANSWERS = "lowered-by-good-answers"
 
 NODES = (
     Known(
@@ -87,59 +111,50 @@ NODES = (
         _says(r"its controller is a dry run now$"),
         "operations F2: going back to a dry run strands a cordoned node",
     ),
-    Known(
-        "orphan-mended-under-the-autoscaler",
-        "left-to-autoscaler",
-        _says(r"uncordoned it while the autoscaler was taking it away; its record can't be read"),
-        "bug under repair: a spoilt drain is undone though the autoscaler has taken the node",
-    ),
 )
 
-
-def _ends(words: str) -> Takes:
-    return lambda each: each.subject.endswith(words)
-
-
-def _with(*wrong: str) -> Takes:
-    """Take violations of a floor whose data had any of these wrong with them."""
-    return lambda each: bool(set(wrong) & set(each.subject.partition(" with ")[2].split(", ")))
-
-
-def _by_clock(each: Violation) -> bool:
-    return " with clock-" in each.subject or ", clock-" in each.subject
-
-
-def _split(each: Violation) -> bool:
-    return _with("relabelled-split")(each) and "by query" in each.what
-
-
-def _answered(each: Violation) -> bool:
-    return "an answer of" in each.what and not each.subject.endswith("with nothing wrong")
-
-
-_BAD_DATA = "no-floor-lowered-on-bad-data"
-_GOOD_ANSWERS = "lowered-by-good-answers"
-
 FLOORS = (
-    Known("queries without a visible range", _BAD_DATA, _ends(" unguarded"), "floors 2"),
-    Known("partial loss of scrapes", _BAD_DATA, _with("targets-partly-away", "targets-flapping"), "floors 3"),
-    Known("isPartial is believed", _BAD_DATA, _with("partial"), "floors 4"),
-    Known("isPartial is believed", _GOOD_ANSWERS, _ends(" an answer partial"), "floors 4"),
-    Known("bad data raise without limit", "no-floor-raised-without-bound", _answered, "floors 5"),
-    Known("lag and clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6"),
-    Known("lag and clocks", _BAD_DATA, _by_clock, "floors 6"),
-    Known("lag and clocks", "floors-follow", _ends(" too low with a clock ahead"), "floors 6"),
-    Known("the breaker compares with floors", "floors-follow", _ends(" too high after a correlated drop"), "floors 8"),
-    Known("one series becomes several", _BAD_DATA, _split, "floors 10"),
+    Known("unguarded-query", _BAD_DATA, _ends(" unguarded"), "floors 2: one answer lowers where no range is visible"),
+    Known(
+        "scrapes-partly-lost",
+        _BAD_DATA,
+        _with("targets-partly-away", "targets-flapping"),
+        "floors 3: targets that can't be scraped are taken for traffic that ended",
+    ),
+    Known("is-partial", _BAD_DATA, _with("partial"), "floors 4: isPartial is not looked at"),
+    Known("is-partial", _GOOD_ANSWERS, _ends(" an answer partial"), "floors 4: isPartial is not looked at"),
+    Known("raised-without-limit", "no-floor-raised-without-bound", _answered, "floors 5: bad data raise without limit"),
+    Known("lag-and-clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6: late samples lower"),
+    Known("lag-and-clocks", _BAD_DATA, _by_clock, "floors 6: our clock ahead lowers"),
+    Known("lag-and-clocks", "floors-follow", _ends(" too low with a clock ahead"), "floors 6: our clock ahead lowers"),
+    Known(
+        "breaker-by-floors",
+        "floors-follow",
+        _ends(" too high after a correlated drop"),
+        "floors 8: the breaker compares with floors, not with earlier answers",
+    ),
+    Known("one-series-becomes-several", _BAD_DATA, _split, "floors 10: the largest of several series counts"),
     *(
-        Known("doubtful answers are believed", _GOOD_ANSWERS, _ends(f" an answer {way}"), "floors 12")
+        Known("doubtful-answers", _GOOD_ANSWERS, _ends(f" an answer {way}"), f"floors 12: {way} is believed")
         for way in ("http-203", "http-206", "error-beside")
     ),
     Known(
-        "doubtful answers are believed",
+        "doubtful-answers",
         _BAD_DATA,
         _with("http-203", "http-206", "error-beside", "negative", "stale-cache"),
-        "floors 12",
+        "floors 12: partial, old and negative answers are believed",
+    ),
+    Known(
+        "forgotten-in-a-new-term",
+        _GOOD_ANSWERS,
+        _ends(" in a new term"),
+        "bug under repair: a leader's new term forgets what the one before saw in its last four cycles",
+    ),
+    Known(
+        "forgotten-in-a-new-term",
+        _BAD_DATA,
+        _ends(" in a new term"),
+        "bug under repair: a leader's new term forgets what the one before saw in its last four cycles",
     ),
 )
 

@@ -141,12 +141,15 @@ class Ledger:
 def _moved_by_us(track: Track, change: Change, author: str, now: float) -> None:
     old, hpa = change.previous, change.object
     assert old is not None
+    if state_of(hpa) is None:
+        # Given back: a quarrel over it is over, but a controller that runs on remembers its own.
+        track.set_back, track.setbacks = False, 0
+        track.foreign = track.foreign if author == RELEASE else 0
     if bounds(old) == bounds(hpa):
         return
     track.moves.append(Move(now, author, track.name, track.uid, bounds(old), bounds(hpa), old))
     if state_of(hpa) is None:
-        # Given back.
-        track.ours, track.set_back, track.setbacks = False, False, 0
+        track.ours = False
         return
     track.ours = True
     if track.set_back:

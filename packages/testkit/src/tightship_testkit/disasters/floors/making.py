@@ -192,7 +192,7 @@ def _controller(rng: Random) -> Controller:
         settings["correlatedDropMinimumCount"] = rng.choice((2, 3))
     if rng.random() < 0.2:
         settings["contestPause"] = rng.choice((30, 60))
-    skews = [rng.choice((0.0, 0.0, 0.3, -0.5, 1.0)) for _ in range(rng.choice((1, 1, 2)))]
+    skews = [rng.choice((0.0, 0.0, 0.3, -0.5)) for _ in range(rng.choice((1, 1, 2)))]
     return Controller(program=PROGRAM, skews=skews, settings=settings, variables=variables)
 
 

@@ -93,8 +93,9 @@ class FloorsFollow(Promise):
         highest = wish.capped(high, track.own[1])
         behaviour = "behavior" in hpa["spec"]
         if floor < least and not wish.paused_up and not behaviour:
+            ahead = " with a clock ahead" if self._ahead(market, wish) else ""
             self.broken(
-                f"{track.name} is too low",
+                f"{track.name} is too low{ahead}",
                 f"its floor is {floor} in the end, and {least} are needed, of at most {most}",
             )
         if floor > highest + wish.band and not wish.paused_down:
@@ -105,10 +106,13 @@ class FloorsFollow(Promise):
             )
 
     def _ahead(self, market: Market, wish: Wish) -> bool:
-        """Whether the clock of who asked last was ahead."""
-        texts = {part.text for part in wish.parts}
-        last = [each for server in market.servers.values() for each in server.log if each.text in texts][-1:]
-        return any(each.ahead > AHEAD for each in last)
+        """Whether the clock of who asked lately was ahead."""
+        texts, since = {part.text for part in wish.parts}, self.world.now - 60.0
+        return any(
+            each.ahead > AHEAD and each.text in texts and each.at > since
+            for server in market.servers.values()
+            for each in server.log
+        )
 
 
 __all__ = ["FloorsFollow", "QuarrelsEnd"]

@@ -22,7 +22,7 @@ SAMPLED = 0.9
 """The part of the traffic that a query of it shows at least: ``rate()`` reads a few percent low or high."""
 SAMPLED_ANEW = 0.6
 """The same where counters begin anew: what they counted after the last scrape before is lost."""
-AHEAD = 1.5
+AHEAD = 0.45
 """Seconds by which a clock is ahead that lets ``rate()`` read low: what it has no samples of is not extrapolated."""
 _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""

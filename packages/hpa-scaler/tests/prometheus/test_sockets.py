@@ -1,0 +1,133 @@
+"""Asking over real sockets: names, raw bytes, proxies of the environment, and answers without an end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from hpa_scaler.prometheus import exchange
+from hpa_scaler.queries import Answer, Failure
+from hpa_scaler.reasons import Reason
+from tightship_simulator.life.responders import redirects
+
+from .conftest import Prometheus, asking, body, one, says, server, tcp
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_a_refused_connection_is_one() -> None:
+    async with tcp(_hang) as url:
+        pass
+    async with asking(server(url)) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.CONNECTION_FAILED
+    assert "default: " in found.detail
+
+
+async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    del reader, writer
+    await asyncio.Event().wait()
+
+
+async def test_a_name_that_leads_nowhere_is_one() -> None:
+    async with asking(server("http://no-such-host.invalid")) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.CONNECTION_FAILED
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+    ],
+    ids=["closed", "not HTTP", "cut off", "broken chunks", "a huge header"],
+)
+async def test_what_is_no_proper_answer_at_all_is_one(reply: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(reply)
+        await writer.drain()
+
+    async with tcp(talk) as url, asking(server(url)) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.CONNECTION_FAILED
+
+
+async def test_a_connection_closed_while_idle_is_opened_again() -> None:
+    answered = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal answered
+        await reader.readuntil(b"\r\n\r\n")
+        content = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content))
+        await writer.drain()
+        answered += 1
+        # Keep-alive was promised; the next request finds a closed connection.
+        await reader.read(1000)
+
+    async with tcp(talk) as url, asking(server(url)) as client:
+        for _ in range(3):
+            assert isinstance(await one(client), Answer)
+    assert answered == 3
+
+
+async def test_the_proxy_of_the_environment_is_asked_but_for_what_no_proxy_names(
+    prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", prometheus.url)
+    prometheus.otherwise = says(body("12"))
+    async with asking(server("http://prometheus.example:9090/prefix")) as client:
+        assert isinstance(await one(client), Answer)
+    assert [seen.path for seen in prometheus.seen] == ["/prefix/api/v1/query"]
+    assert prometheus.seen[0].headers["Host"] == "prometheus.example:9090"
+    monkeypatch.setenv("no_proxy", "prometheus.example:9090")
+    async with asking(server("http://prometheus.example:9090/prefix")) as client:
+        assert isinstance(await one(client), Failure)
+    assert len(prometheus.seen) == 1
+
+
+async def test_a_redirect_elsewhere_goes_through_the_proxy_for_there(
+    prometheus: Prometheus, another: Prometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", another.url)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    prometheus.otherwise = redirects("http://elsewhere.example/api/v1/query")
+    another.otherwise = says(body("12"))
+    async with asking(server(prometheus.url), allowed=("http://elsewhere.example",)) as client:
+        assert isinstance(await one(client), Answer)
+    assert another.seen[0].headers["Host"] == "elsewhere.example"
+    assert another.seen[0].form["query"] == "up"
+
+
+async def test_a_huge_answer_is_given_up(prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "LARGEST_BODY", 1 << 20)
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" " * 65536)
+            sent += 65536
+
+    prometheus.otherwise = endless
+    async with asking(server(prometheus.url)) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.ANSWER_TOO_LARGE
+    assert sent < 16 << 20
