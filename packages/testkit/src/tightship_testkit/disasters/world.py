@@ -320,7 +320,7 @@ def _without_finalizers(thing: Json) -> None:
 
 
 def drain_of(node: Json) -> Json:
-    """Return the drain that a node's annotation tells, empty where there is none that can be read; not to be changed."""
+    """Return the drain that a node's annotation tells, empty where none can be read; not to be changed."""
     text = (node["metadata"].get("annotations") or {}).get(DRAIN)
     return _read(text) if text else _NO_DRAIN
 

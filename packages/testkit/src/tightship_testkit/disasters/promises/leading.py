@@ -19,7 +19,7 @@ class _Term:
 
 @promise
 class OneWriter(Promise):
-    """Nothing is written to a node or an HPA, and nothing evicted, by who was succeeded, once its successor has written."""
+    """Nothing is written to a node or an HPA, nothing evicted, by who was succeeded, once its successor has written."""
 
     name = "one-writer"
     text = "No two leaders that write. A leader that was asleep finds its writes refused."
