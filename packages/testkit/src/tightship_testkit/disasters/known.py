@@ -57,6 +57,10 @@ def _split(each: Violation) -> bool:
     return _with("relabelled-split")(each) and "by query" in each.what
 
 
+def _fallback(each: Violation) -> bool:
+    return _with("targets-away")(each) and "fallback query" in each.what
+
+
 def _answered(each: Violation) -> bool:
     return "an answer of" in each.what and not each.subject.endswith("with nothing wrong")
 
@@ -127,6 +131,7 @@ FLOORS = (
     Known("lag-and-clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6: late samples lower"),
     Known("lag-and-clocks", _BAD_DATA, _by_clock, "floors 6: our clock ahead lowers"),
     Known("lag-and-clocks", "floors-follow", _ends(" too low with a clock ahead"), "floors 6: our clock ahead lowers"),
+    Known("fallback-is-believed", _BAD_DATA, _fallback, "floors 7: a fallback outlives the lowering window"),
     Known(
         "breaker-by-floors",
         "floors-follow",
@@ -143,6 +148,12 @@ FLOORS = (
         _BAD_DATA,
         _with("http-203", "http-206", "error-beside", "negative", "stale-cache"),
         "floors 12: partial, old and negative answers are believed",
+    ),
+    Known(
+        "own-bound-lost-with-etcd",
+        "own-bounds-are-kept",
+        _ends(" after etcd had lost a write"),
+        "to be mended: an older floor of ours that etcd brings back is taken for the user's own bound",
     ),
 )
 

@@ -58,6 +58,8 @@ class Track:
         self.set_back = False
         self.setbacks = 0
         self.setback = -1e9
+        self.restored = -1e9
+        """When etcd last brought an earlier state of it back."""
         self.replicas: list[tuple[float, int]] = []
         self.moves: list[Move] = []
         """Those of the controller."""
@@ -112,7 +114,7 @@ class Ledger:
         if author == ETCD:
             # The object is as it was, and so are its user's own bounds.
             track.own, track.ours = track.past.get(version, (track.own, track.ours))
-            track.edited = track.noted = now
+            track.edited = track.noted = track.restored = now
             return
         self._changed(track, change, author, now)
         track.past[version] = track.own, track.ours
@@ -146,12 +148,12 @@ def _moved_by_us(track: Track, change: Change, author: str, now: float) -> None:
         # Given back: a quarrel over it is over, but a controller that runs on remembers its own.
         track.set_back, track.setbacks = False, 0
         track.foreign = track.foreign if author == RELEASE else 0
+        track.given, track.own = track.own, bounds(hpa)
     if bounds(old) == bounds(hpa):
         return
     track.moves.append(Move(now, author, track.name, track.uid, bounds(old), bounds(hpa), old))
     if state_of(hpa) is None:
         track.ours = False
-        track.given, track.own = track.own, bounds(hpa)
         return
     track.ours = True
     if track.set_back:

@@ -53,16 +53,17 @@ class OwnBoundsAreKept(Written):
         least, most = bounds(new)
         text = state_of(new)
         if text is None:
-            user = track.own if bounds(old) == bounds(new) else track.given
-            wanted = (min(user), user[1])
+            wanted = (min(track.given), track.given[1])
             if (least, most) != wanted:
                 self.broken(track.name, f"{author} gave back {least} and {most}, its user's own were {wanted}")
             return
         state = _read(text)
         for key, value, own in (("originalMin", least, track.own[0]), ("originalMax", most, track.own[1])):
             if value != own and state.get(key) != own:
+                restored = self.world.now - track.restored < _RACE
                 self.broken(
-                    track.name, f"{author} left {value}, and {key} {state.get(key)}, where its user's own is {own}"
+                    f"{track.name}{' after etcd had lost a write' if restored else ''}",
+                    f"{author} left {value}, and {key} {state.get(key)}, where its user's own is {own}",
                 )
 
     def ended(self) -> None:

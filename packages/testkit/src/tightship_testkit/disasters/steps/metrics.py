@@ -18,6 +18,8 @@ METRICS = "metrics"
 """The author of what happens to data."""
 
 LONG = (5.0, 15.0, 30.0, 60.0, 120.0)
+LONGER = 220.0
+"""Longer than any lowering window."""
 
 
 def _source(rng: Random, scenario: Scenario) -> str | None:
@@ -131,8 +133,8 @@ async def samples_lag(world: World, *, source: str, lag: float, seconds: float) 
 def _away(rng: Random, scenario: Scenario) -> Args | None:
     app = _app(rng, scenario)
     on, off = rng.choice(((0.0, 0.0), (0.0, 0.0), (4.0, 6.0), (3.0, 9.0), (10.0, 20.0)))
-    share = rng.choice((0.0, 0.5, 0.5, 1.0))
-    return None if app is None else {"app": app, "left": share, "on": on, "off": off, "seconds": rng.choice(LONG)}
+    share, seconds = rng.choice((0.0, 0.0, 0.5, 0.5)), rng.choice((*LONG, LONGER))
+    return None if app is None else {"app": app, "left": share, "on": on, "off": off, "seconds": seconds}
 
 
 @step(_away, weight=0, author=METRICS)
@@ -160,7 +162,7 @@ async def targets_away(world: World, *, app: str, left: float, on: float, off: f
 def _relabelled(rng: Random, scenario: Scenario) -> Args | None:
     app = _app(rng, scenario)
     how = rng.choice(("split", "split", "renamed"))
-    return None if app is None else {"app": app, "how": how, "seconds": rng.choice(LONG)}
+    return None if app is None else {"app": app, "how": how, "seconds": rng.choice((*LONG, LONGER))}
 
 
 @step(_relabelled, weight=0, author=METRICS)
