@@ -42,7 +42,7 @@ from tightship_testkit.manifests import POOL, budget
 from tightship_testkit.remover import TO_BE_DELETED
 from tightship_testkit.simulated import kubeconfig_to
 
-pytestmark = pytest.mark.virtual_time
+pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(3)]
 
 Json = dict[str, Any]
 
