@@ -21,7 +21,8 @@ async def test_without_the_right_to_record_events_drains_go_on_and_that_is_count
     async with ground(tmp_path, small(), SETTINGS) as on:
         on.yard.cluster.permit(lambda who, about: not who or about.resource != "events")
         replica = on.start()
-        await on.gone("n1")
+        with on.removing():
+            await on.gone("n1")
         await on.free()
         metrics = (await replica.get("/metrics"))[1]
         dropped = [line for line in metrics.splitlines() if line.startswith("tightship_events_dropped_total{")]
@@ -38,14 +39,15 @@ async def test_a_right_that_is_taken_away_in_a_drain_and_given_back_costs_nothin
 
     async with ground(tmp_path, small(), {**SETTINGS, "settleTime": 5}) as on:
         replica = on.start()
-        await on.phase("n1", "Claimed")
-        on.yard.cluster.permit(withheld)
-        await on.yard.simulation.sleep(60)
-        # Without the right to renew its Lease it leads until its time is over: long enough for this drain.
-        assert (on.recorder.node("n1") is None) == (resource == "leases")
-        assert replica.code is None
-        on.yard.cluster.permit(None)
-        await on.gone("n1", 3600)
+        with on.removing():
+            await on.phase("n1", "Claimed")
+            on.yard.cluster.permit(withheld)
+            await on.yard.simulation.sleep(60)
+            # Without the right to renew its Lease it leads until its time is over: long enough for this drain.
+            assert (on.recorder.node("n1") is None) == (resource == "leases")
+            assert replica.code is None
+            on.yard.cluster.permit(None)
+            await on.gone("n1", 3600)
         await on.free()
 
 
