@@ -21,6 +21,9 @@ FAST := not controlplane and not slow
 REGISTRY ?= ghcr.io/tightship
 TAG ?= dev
 
+# Where it is set every worker of a test run, and every controller that a test starts, would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -65,7 +65,7 @@ _COMMON: Values = {
     "interval": "1s",
     "dryRun": False,
     "nodeSelector": {POOL: "system"},
-    "leaderElection": {"leaseDuration": "6s", "renewDeadline": "4s", "retryPeriod": "0.5s"},
+    "leaderElection": {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "1s"},
     "requestTimeout": "5s",
     "log": {"level": "debug", "format": "json"},
 }

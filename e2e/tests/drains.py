@@ -10,10 +10,18 @@ from pathlib import Path
 from tightship_e2e import ControlPlane, load
 from tightship_e2e.source import Source
 from tightship_testkit.client import Client
-from tightship_testkit.drains import SETTINGS, Place
+from tightship_testkit.drains import DEADLINE, SETTINGS, Place
 from tightship_testkit.fault_proxy import FaultProxy
 from tightship_testkit.invariants import Recorder, evicted_again
 from tightship_testkit.replica import COMPACTOR, NAMESPACE, Program, Replica, Settings, permit
+
+PATIENT = {
+    "LEASE_DURATION_SECONDS": "60",
+    "LEASE_RENEW_DEADLINE_SECONDS": "50",
+    "REQUEST_TIMEOUT_SECONDS": "30",
+}
+"""For a replica that is alone. What it remembers, and what it is about to write, goes with its Lease: on a machine that
+stands still for some seconds it would write something once more, or later."""
 
 
 class Site(Place):
@@ -24,6 +32,10 @@ class Site(Place):
         self.plane = plane
         self.proxy = proxy
         self.path = path
+
+    def start(self, **variables: str) -> Replica:
+        """Start one more replica, which is patient unless *variables* say otherwise."""
+        return super().start(**{**PATIENT, **variables})
 
     async def staff(self, program: Program, settings: Settings) -> None:
         """Have replicas that are started from now on be *program*'s, with an account and a ConfigMap of its own."""
@@ -51,7 +63,7 @@ async def site(
 ) -> AsyncIterator[Site]:
     """Load *cluster* into the emptied plane and watch it."""
     await load(api, cluster)
-    async with FaultProxy(plane) as proxy, Recorder(plane, budget=budget) as recorder:
+    async with FaultProxy(plane) as proxy, Recorder(plane, budget=budget, pending=DEADLINE) as recorder:
         made = Site(plane, api, proxy, path, recorder)
         await made.staff(program, settings)
         try:

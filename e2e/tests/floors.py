@@ -7,20 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from drains import PATIENT
+
 from tightship_e2e import ControlPlane
 from tightship_simulator.life.prometheus import Prometheus, serving
 from tightship_testkit.client import Client
 from tightship_testkit.fault_proxy import FaultProxy
 from tightship_testkit.floors import Market, answering_one
 from tightship_testkit.replica import NAMESPACE, SCALER, Replica, permit
-
-PATIENT = {
-    "LEASE_DURATION_SECONDS": "60",
-    "LEASE_RENEW_DEADLINE_SECONDS": "50",
-    "REQUEST_TIMEOUT_SECONDS": "30",
-}
-"""For a replica that is alone. What it remembers, and what it is about to write, goes with its Lease: on a machine that
-stands still for some seconds it would write something once more, or later."""
 
 
 class Shop(Market):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
 from day import AT_NIGHT, AT_PEAK, CONTROLLERS, NIGHT, PEAK, RELEASE, SYSTEM, Live, Town, scaled
 from rights import granted, used
 
@@ -20,6 +21,7 @@ AFTER_CONFLICTS = {("get", "horizontalpodautoscalers")}
 ACCOUNTS = {f"system:serviceaccount:{SYSTEM}:{RELEASE}-{name}": name for name in CONTROLLERS}
 
 
+@pytest.mark.takes(100)
 def test_a_day(in_town: Live) -> None:
     async def work(on: Town) -> None:
         await on.audited()  # where there is no log, that is known before the day

@@ -1,4 +1,8 @@
-"""Whatever single write of a drain a replica dies at, before or after its effect: the next one ends the drain well."""
+"""A replica is killed or frozen in the middle of a drain on a real control plane: the next one ends the drain well.
+
+At which write, and at which request at all, is tried exhaustively on virtual time, in
+``packages/simulator/tests/running/test_kill_points.py``. Here the process, its clock and the API server are real.
+"""
 
 from __future__ import annotations
 
@@ -9,62 +13,43 @@ import time
 from pathlib import Path
 
 import pytest
-from drains import Site, site
+from drains import Run, Site, site
 
 from tightship_e2e import ControlPlane
-from tightship_e2e.reset import reset
-from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.client import Client, Json
 from tightship_testkit.drains import SETTINGS, all_ready, removing, small, spare
-from tightship_testkit.fault_proxy import Record
 from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.invariants import most_in_drain
 from tightship_testkit.manifests import replicas
-from tightship_testkit.replica import claims, configure
+from tightship_testkit.replica import configure
 
 ALONE = {"LEADER_ELECT": "false"}
-ELECTED = {"LEASE_DURATION_SECONDS": "3", "LEASE_RENEW_DEADLINE_SECONDS": "2", "LEASE_RETRY_PERIOD_SECONDS": "0.3"}
-EVERY = int(os.environ.get("TIGHTSHIP_KILL_EVERY", "1"))
-"""Only each so manieth kill point is tried."""
-FIRST = int(os.environ.get("TIGHTSHIP_KILL_FROM", "1"))
-"""Writes before this one are not tried."""
+ELECTED = {"LEASE_DURATION_SECONDS": "10", "LEASE_RENEW_DEADLINE_SECONDS": "8", "LEASE_RETRY_PERIOD_SECONDS": "1"}
 LATER = {**SETTINGS, "neededMarkedTimeForRemoval": 3600}
-
-
-def counts(call: Call) -> bool:
-    """Whether a call is a write of the drain itself: Events change nothing, and elections have tests of their own."""
-    election = call.path.endswith("/leases") and b"-leader" in call.body
-    return call.write_number > 0 and "/events" not in call.path and not call.path.endswith("-leader") and not election
-
-
-class AtWrite:
-    """Disturbs the drain's own write number *number*, once."""
-
-    def __init__(self, number: int, fault: Fault) -> None:
-        self.met: Call | None = None
-        self.seen = 0
-        self._number = number
-        self._fault = fault
-
-    async def __call__(self, call: Call) -> Fault | None:
-        if not counts(call):
-            return None
-        self.seen += 1
-        if self.seen != self._number:
-            return None
-        self.met = call
-        return self._fault
+EVICTION = "eviction"
 
 
 def named(call: Call) -> str:
-    phase = ""
-    for each in (b"Claimed", b"Evicting", b"Drained", b"Restoring", b"Backoff", b"Marked"):
-        if b'phase\\":\\"' + each in call.body:
-            phase = each.decode()
-    return f"{call.verb} {call.path.rpartition('/')[2] if 'eviction' not in call.path else 'eviction'} {phase}".strip()
+    """What a call does to a drain: the phase that it writes on the node, or an eviction; empty for any other."""
+    if call.write_number and call.path.endswith("/eviction"):
+        return EVICTION
+    phases = (b"Claimed", b"Evicting", b"Drained")
+    return next((each.decode() for each in phases if b'phase\\":\\"' + each in call.body), "")
 
 
-def own(records: list[Record]) -> list[Record]:
-    return [record for record in records if counts(record.call)]
+class AtFirst:
+    """Disturbs the first call that does *what* to a drain."""
+
+    def __init__(self, what: str, fault: Fault) -> None:
+        self.met = False
+        self._what = what
+        self._fault = fault
+
+    async def __call__(self, call: Call) -> Fault | None:
+        if self.met or named(call) != self._what:
+            return None
+        self.met = True
+        return self._fault
 
 
 async def ends_well(on: Site) -> None:
@@ -75,57 +60,37 @@ async def ends_well(on: Site) -> None:
     await on.checked()
 
 
-@pytest.mark.timeout(1800)
-def test_killed_before_and_after_each_write_of_a_drain(empty_plane: ControlPlane, tmp_path: Path) -> None:
+@pytest.mark.takes(10)
+@pytest.mark.parametrize(
+    ("when", "what"),
+    [
+        ("before", "Claimed"),
+        ("after", "Claimed"),
+        ("after", "Evicting"),
+        ("before", EVICTION),
+        ("after", EVICTION),
+        ("after", "Drained"),
+    ],
+)
+def test_killed_before_and_after_each_write_of_a_drain(on_site: Run, when: str, what: str) -> None:
     """One replica, killed and started again."""
 
-    async def undisturbed(api: Client) -> list[Record]:
-        async with site(empty_plane, api, tmp_path, small()) as on:
+    async def work(on: Site) -> None:
+        first = on.start(**ALONE)
+
+        async def kill() -> None:
+            await asyncio.to_thread(first.kill)
+
+        plan = AtFirst(what, Reset(done=True, after=kill) if when == "after" else Reset(before=kill))
+        on.proxy.plan = plan
+        # Until it has been killed nobody takes the node away: that would end the drain.
+        await on.seen(lambda: first.code is not None, f"it is killed {when} {what}")
+        assert plan.met
+        async with removing(on.api):
             on.start(**ALONE)
-            async with removing(api):
-                await ends_well(on)
-            return own(on.proxy.log)
+            await ends_well(on)
 
-    async def killed(api: Client, number: int, after: bool) -> str:
-        await reset(api)
-        async with site(empty_plane, api, tmp_path, small()) as on:
-            first = on.start(**ALONE)
-
-            async def kill() -> None:
-                await asyncio.to_thread(first.kill)
-
-            plan = AtWrite(number, Reset(done=True, after=kill) if after else Reset(before=kill))
-            on.proxy.plan = plan
-            async with removing(api):
-
-                async def dead() -> bool:
-                    ended = on.recorder.node("n1") is None and "drain ended" in first.log
-                    return first.code is not None or (ended and await claims(api, on.team) == [])
-
-                await wait_for(dead, 120, f"write {number} kills it")
-                if plan.met is not None:
-                    on.start(**ALONE)
-                try:
-                    await ends_well(on)
-                except AssertionError as error:
-                    raise AssertionError(f"killed {'after' if after else 'before'} write {number}: {error}") from None
-            return named(plan.met) if plan.met else ""
-
-    writes = empty_plane.run(undisturbed)
-    points: list[str] = []
-    began = time.monotonic()
-    chosen = [(number, after) for number in range(FIRST, len(writes) + 1) for after in (False, True)][::EVERY]
-    for number, after in chosen:
-        met = empty_plane.run(lambda api, number=number, after=after: killed(api, number, after))  # type: ignore[misc]
-        if met:
-            points.append(f"{'after' if after else 'before'} {number} {met}")
-    print(
-        f"\n{len(points)} kill points of {len(writes)} writes in {time.monotonic() - began:.0f} s:", "; ".join(points)
-    )
-    # The last writes of a drain race with the node's end; how often a budget refuses, and how often somebody else has
-    # written the node first, is a matter of time.
-    refused = sum(record.status in (409, 429) for record in writes)
-    assert len(points) >= len(chosen) - 4 - 2 * refused
+    on_site(work)
 
 
 def two_spare() -> Json:
@@ -133,10 +98,10 @@ def two_spare() -> Json:
     return small(spare("n4"), *replicas("two", ["n4", "n4"], app="two"))
 
 
-@pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
-@pytest.mark.parametrize("number", [3, 5, 6, 8, 10])
-def test_a_second_replica_takes_over(empty_plane: ControlPlane, tmp_path: Path, number: int, how: str) -> None:
-    """The leader is lost right after its write *number* took effect; a stopped one wakes up once it is succeeded."""
+@pytest.mark.takes(30)
+@pytest.mark.parametrize(("what", "how"), [("Evicting", "SIGKILL"), (EVICTION, "SIGSTOP")])
+def test_a_second_replica_takes_over(empty_plane: ControlPlane, tmp_path: Path, what: str, how: str) -> None:
+    """The leader is lost right after a write took effect; a stopped one wakes up once it is succeeded."""
 
     async def work(api: Client) -> None:
         empty_plane.audit_events()
@@ -154,15 +119,12 @@ def test_a_second_replica_takes_over(empty_plane: ControlPlane, tmp_path: Path, 
                     os.kill(first.pid, signal.SIGSTOP)
                 lost.append(time.monotonic())
 
-            plan = AtWrite(number, Fault(after=lose))
-            on.proxy.plan = plan
+            on.proxy.plan = AtFirst(what, Fault(after=lose))
             await configure(api, on.team, SETTINGS)
             async with removing(api):
                 await on.seen(lambda: bool(lost), "the leader is lost")
                 await on.seen(lambda: '"leader":true' in second.log, "the second leads")
-                print(
-                    f"\n{how} after {named(plan.met) if plan.met else ''}: takeover {time.monotonic() - lost[0]:.1f} s"
-                )
+                print(f"\n{how} after {what}: takeover {time.monotonic() - lost[0]:.1f} s")
                 if how == "SIGSTOP":
                     os.kill(first.pid, signal.SIGCONT)
                 await on.gone("n4")

@@ -24,6 +24,8 @@ from tightship_testkit.client import Json
 from tightship_testkit.floors import PREFIX, SHOP, STATE, autoscaler, deployment, hpa_annotations
 from tightship_testkit.replica import SCALER
 
+pytestmark = pytest.mark.takes(6)
+
 OURS = "hpa-scaler"
 APART = 1.0
 SERVER = ("--server-side",)
@@ -440,6 +442,7 @@ TOOLS = {
 """How each applies, under which name, and what would end the contest. But for kubectl they are played by it."""
 
 
+@pytest.mark.takes(17)
 def test_who_applies_every_second_is_named_and_left_alone_after_three_times(with_git: Run, tmp_path: Path) -> None:
     async def work(on: Shop, _: Git) -> None:
         gits = [Git(on, tmp_path, name) for name in TOOLS]

@@ -26,12 +26,14 @@ class Host(Struct, frozen=True, kw_only=True):
     """The machine as one controller sees it.
 
     *wall* returns seconds since 1970. *connector* makes what an HTTP client opens its connections with; ``None`` leaves
-    that to the client, which then uses sockets. *run* runs the coroutine of a command to its end.
+    that to the client, which then uses sockets. *run* runs the coroutine of a command to its end. *own_process* is
+    whether the controller is alone in its process, whose CPU time and memory are then its own.
     """
 
     wall: Callable[[], float] = time.time
     connector: Callable[[], aiohttp.BaseConnector] | None = None
     run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
+    own_process: bool = True
 
 
 _SYSTEM = Host()
@@ -62,9 +64,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return result
 
 
+def random_bits(count: int) -> int:
+    """Return so many random bits: enough for a name that no other process picks, not for a secret."""
+    return random.getrandbits(count)
+
+
 def token(digits: int) -> str:
     """Return so many random hexadecimal digits: a name that no other process picks, not a secret."""
-    return f"{random.getrandbits(4 * digits):0{digits}x}"
+    return f"{random_bits(4 * digits):0{digits}x}"
 
 
-__all__ = ["HOST", "Host", "monotonic", "run", "token", "wall"]
+__all__ = ["HOST", "Host", "monotonic", "random_bits", "run", "token", "wall"]

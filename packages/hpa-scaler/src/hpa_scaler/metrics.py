@@ -196,7 +196,8 @@ class ScalerMetrics:
             {(action,): float(actions[action]) for action in _ACTIONS}
             | {("not-enabled",): float(sum(seen.passed_over.values()))}
         )
-        reasons = Count(reason.value for each in judged for reason in {cause.reason for cause in each.decision.causes})
+        met = (dict.fromkeys(cause.reason for cause in each.decision.causes) for each in judged)
+        reasons = Count(reason.value for found in met for reason in found)
         if seen.unreadable:
             reasons[Reason.UNREADABLE.value] += seen.unreadable
         self._reasons.replace({(reason,): float(number) for reason, number in reasons.items()})

@@ -71,6 +71,7 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
     ("hpa_scaler/sending.py", "GET", ""): ("test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",),
     ("hpa_scaler/sending.py", "PATCH", "CONTENT_TYPE"): (
         "test_a_json_patch_that_tests_uid_and_bounds_is_carried_out",
+        "test_no_json_patch_is_lost_to_status_updates_however_many_there_are",
         "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",
         "test_a_json_patch_in_a_dry_run_says_the_same_and_changes_nothing",
         "test_bounds_the_wrong_way_round_are_invalid",

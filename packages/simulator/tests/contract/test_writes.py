@@ -6,13 +6,13 @@ import asyncio
 
 import msgspec
 import pytest
-from contract_api import Api, Json, unique
+from contract_api import DEADLINE, Api, Json, unique
 
 from tightship.kube.errors import Conflict
 from tightship.kube.leases import LeaseStore, decode_lease
 from tightship.observability.events import EventRecorder, ObjectRef
 from tightship.observability.events import Pace as EventPace
-from tightship_testkit.client import RESOURCES
+from tightship_testkit.client import RESOURCES, wait_for
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -319,6 +319,44 @@ async def test_bounds_the_wrong_way_round_are_invalid(api: Api) -> None:
         code, answer = await api.request("PATCH", path, body=ops, content_type=JSON_PATCH)
         assert (code, answer["reason"]) == (422, "Invalid")
         assert answer["details"]["kind"] == "HorizontalPodAutoscaler"
+
+
+async def test_no_json_patch_is_lost_to_status_updates_however_many_there_are(api: Api) -> None:
+    """As the HPA controller writes them. A PUT of what was read before, the older way, is lost to one."""
+    await api.client.create(autoscaler(api, 1, 100))
+    path = api.path("HorizontalPodAutoscaler", "web")
+    churned = 0
+
+    async def churn() -> None:
+        nonlocal churned
+        while True:
+            churned += 1
+            body = {"status": {"currentReplicas": 1, "desiredReplicas": churned % 50}}
+            await api.client.patch("HorizontalPodAutoscaler", "web", body, api.namespace, subresource="status")
+
+    churning = [asyncio.create_task(churn()) for _ in range(4)]
+    try:
+        for value in range(2, 52):
+            ops = [
+                {"op": "test", "path": "/spec/minReplicas", "value": value - 1},
+                {"op": "replace", "path": "/spec/minReplicas", "value": value},
+            ]
+            code, after = await api.request("PATCH", path, body=ops, content_type=JSON_PATCH)
+            assert (code, after["spec"]["minReplicas"]) == (200, value)
+        read, before = await api.get("HorizontalPodAutoscaler", "web"), churned
+
+        async def written() -> bool:
+            return churned > before + len(churning)
+
+        await wait_for(written, DEADLINE, "the status is written")
+    finally:
+        for each in churning:
+            each.cancel()
+        ended = await asyncio.gather(*churning, return_exceptions=True)
+    assert {type(each) for each in ended} == {asyncio.CancelledError}
+    read["spec"]["minReplicas"] = 60
+    assert (await api.request("PUT", path, body=read))[0] == 409
+    assert (await api.get("HorizontalPodAutoscaler", "web"))["spec"]["minReplicas"] == 51
 
 
 async def test_the_floor_of_an_hpa_is_one_unless_it_says_otherwise(api: Api) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Living, Speeds
 from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
 
+BEGIN = datetime(2026, 11, 21, 21, tzinfo=UTC)
 SPEEDS = Speeds(Pace(start=3, stop=4, boot=15), Rules(unneeded=40, taint_delay=3, eviction=20))
 
 
@@ -105,7 +107,7 @@ def _told(store: Store) -> dict[str, list[Any]]:
 
 
 def _timeless(thing: Any) -> Any:
-    """Return *thing* without times, which are the real clock's here."""
+    """Return *thing* without times: what was there from the beginning has those of the real clock."""
     if isinstance(thing, dict):
         return {key: _timeless(each) for key, each in thing.items() if not key.endswith(("Time", "Timestamp"))}
     return [_timeless(each) for each in thing] if isinstance(thing, list) else thing
@@ -118,6 +120,8 @@ def test_who_goes_by_changes_decides_as_who_looks_at_everything(seed: int, histo
     rngs = [random.Random(seed), random.Random(seed)]
     for second in range(150):
         for (store, living), rng in zip(towns, rngs, strict=True):
+            # Who is younger goes first: both are to have one clock.
+            store.now = lambda at=second: BEGIN + timedelta(seconds=at)
             if rng.random() < 0.2:
                 with contextlib.suppress(Refused):  # it is there already, or is no more
                     _disturb(store, living, rng)

@@ -39,9 +39,9 @@ async def test_a_right_that_is_taken_away_in_a_drain_and_given_back_costs_nothin
 
     async with ground(tmp_path, small(), {**SETTINGS, "settleTime": 5}) as on:
         replica = on.start()
+        await on.phase("n1", "Claimed")
+        on.yard.cluster.permit(withheld)
         with on.removing():
-            await on.phase("n1", "Claimed")
-            on.yard.cluster.permit(withheld)
             await on.yard.simulation.sleep(60)
             # Without the right to renew its Lease it leads until its time is over: long enough for this drain.
             assert (on.recorder.node("n1") is None) == (resource == "leases")

@@ -93,10 +93,13 @@ class ConsolidationMetrics:
         refused: Count[tuple[str, ...]] = Count()
         for name, refusals in plan.refusals.items():
             pool = facts[name].pool if name in facts else ""
-            refused.update((self._controller, reason.value, pool) for reason in {each.reason for each in refusals})
+            refused.update(
+                (self._controller, reason.value, pool) for reason in dict.fromkeys(each.reason for each in refusals)
+            )
         self._refused.replace(refused)
         planned = Count(facts[each.node].pool for each in plan.removals if each.node in facts)
-        self._planned.replace({(pool,): float(planned[pool]) for pool in {fact.pool for fact in facts.values()}})
+        pools = dict.fromkeys(fact.pool for fact in facts.values())
+        self._planned.replace({(pool,): float(planned[pool]) for pool in pools})
         self._evictions_planned.set(plan.evictions)
         self._tell_drains(snapshot, now)
         self._unhealthy.set(unhealthy is not None)

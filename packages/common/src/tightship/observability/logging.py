@@ -24,6 +24,7 @@ from typing import TextIO
 import msgspec
 
 from tightship import __version__
+from tightship.host import random_bits
 
 FORMATS = ("plaintext", "console", "json", "stackdriver", "v3")
 """Names of the formats; the first is the default, as in the older controllers."""
@@ -181,7 +182,7 @@ class _V3(logging.Formatter):
             "logformat": "v3",
             "messagetype": "estafette",
             "messagetypeversion": "0.0.0",
-            "messageuniqueid": str(uuid.uuid4()),
+            "messageuniqueid": str(uuid.UUID(int=random_bits(128), version=4)),
             "sequenceid": next(self._numbers),
             "source": self._source,
             "message": record.getMessage(),

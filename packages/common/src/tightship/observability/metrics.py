@@ -19,7 +19,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from tightship import __version__
-from tightship.host import wall
+from tightship.host import HOST, wall
 
 LOOP_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Seconds: from a loop with nothing to do in a small cluster to a plan of the largest."""
@@ -30,9 +30,10 @@ def new_registry(controller: str, version: str = __version__) -> CollectorRegist
     # Series of creation times double the counters and help nobody who has rate().
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    GCCollector(registry=registry)
+    if HOST.get().own_process:
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
     info = Gauge("tightship_build_info", "What is running; always 1.", ("controller", "version"), registry=registry)
     info.labels(controller, version).set(1)
     return registry

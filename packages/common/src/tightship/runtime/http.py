@@ -12,12 +12,14 @@ import hashlib
 import logging
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
+from email.utils import formatdate
 from types import TracebackType
 
 from aiohttp import web
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
+from tightship.host import wall
 from tightship.kube.errors import one_line
 from tightship.observability.metrics import render
 from tightship.report.html.model import Page
@@ -62,6 +64,7 @@ class HttpServer:
         self._drawing = asyncio.Lock()
         self._drawn: _Drawn | None = None
         app = web.Application(middlewares=[_guarded])
+        app.on_response_prepare.append(_dated)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/status", self._status)
         app.router.add_get("/", self._page)
@@ -147,6 +150,11 @@ def _drawn(draw: Draw) -> _Drawn:
         packed += packer.compress(content)
     packed += packer.flush()
     return _Drawn(draw, bytes(packed), digest.hexdigest()[:32])
+
+
+async def _dated(_: web.Request, response: web.StreamResponse) -> None:
+    """Date an answer by this host's clock; aiohttp goes by the machine's."""
+    response.headers["Date"] = formatdate(wall(), usegmt=True)
 
 
 def _verdict(good: bool, lines: Sequence[str]) -> web.Response:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from email.utils import format_datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Middleware
+from aiohttp.typedefs import Handler, Middleware
 
 from tightship_simulator.api import subresources
 from tightship_simulator.api.answers import Form, encode, form_of
@@ -74,8 +76,17 @@ class ApiServer:
         self._bookmarks = bookmarks
         self.requests: deque[Asked] = deque(maxlen=_REMEMBERED)
         self.allows: Allows | None = None
-        self.app = web.Application(client_max_size=_LARGEST_BODY, middlewares=middlewares)
-        self.app.router.add_route("*", "/{path:.*}", self._handle)
+        self.app = web.Application(client_max_size=_LARGEST_BODY)
+        handle: Handler = self._handle
+        for each in reversed(middlewares):
+            # Not by aiohttp: it remembers all applications that have middlewares.
+            handle = partial(each, handler=handle)
+        self.app.router.add_route("*", "/{path:.*}", handle)
+        self.app.on_response_prepare.append(self._date)
+
+    async def _date(self, _: web.Request, response: web.StreamResponse) -> None:
+        """Date the answer by the cluster's clock; aiohttp goes by the machine's."""
+        response.headers["Date"] = format_datetime(self._store.now(), usegmt=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None

@@ -15,6 +15,7 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 from enum import Enum
 
 from aiohttp import web
@@ -162,6 +163,10 @@ class Prometheus:
         metric = {} if query.summed else {"__name__": query.name, **query.labels}
         return [{"metric": metric, "value": [self._now(), f"{value:.6g}"]}]
 
+    async def date(self, _: web.Request, response: web.StreamResponse) -> None:
+        """Date an answer by this server's clock; aiohttp goes by the machine's."""
+        response.headers["Date"] = formatdate(self._now(), usegmt=True)
+
     # Its life.
 
     async def start(self) -> None:
@@ -256,6 +261,7 @@ class Prometheus:
         """Serve on loopback, on a port of its own, and scrape."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.answer)
+        app.on_response_prepare.append(self.date)
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         self._runner, self._tls, self.url = runner, tls, ""

@@ -73,7 +73,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._fall_due()
         self._at_once += len(ready)
         if self._at_once > MOST_STEPS:
-            raise StuckError(f"{self._at_once:,} steps at {self._now:.3f} s, and no end: {ready[0]!r}")
+            steps, self._at_once = self._at_once, 0  # what is to be done at the end has its own steps
+            raise StuckError(f"{steps:,} steps at {self._now:.3f} s, and no end: {ready[0]!r}")
         for _ in range(len(ready)):
             if not ready:
                 break  # a nested run has done the rest
@@ -172,6 +173,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> tuple[asyncio.Transport, Any]:
         """Connect in the virtual network. Raises :class:`ConnectionRefusedError`."""
         return await self.network.connect(protocol_factory, str(host), int(port))
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        """Refuse: names are those of processes, and nobody looks them up."""
+        raise OSError(f"no address of {host!r}, port {port!r}: in virtual time there is no machine around")
+
+    async def create_datagram_endpoint(self, *_: Any, **__: Any) -> Any:
+        """Refuse: there are connections only."""
+        raise OSError("no datagrams: in virtual time there is no machine around")
 
     def _write_to_self(self) -> None:
         """Nobody waits in another thread."""

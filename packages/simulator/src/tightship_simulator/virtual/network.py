@@ -30,7 +30,8 @@ class Network:
     """All listeners and connections of one loop.
 
     *delay* returns the seconds that the next bytes take; *refuses* whether the process (its name, ``""`` for the world)
-    can't reach that port now. Both may be set at any time.
+    can't reach that port now; *tap* is told all that is written, with the names of who writes and who reads. All may be
+    set at any time.
     """
 
     def __init__(self, loop: VirtualLoop) -> None:
@@ -40,6 +41,7 @@ class Network:
         self._next_port = _FIRST_PORT
         self.delay: Callable[[], float] = lambda: 0.0
         self.refuses: Callable[[str, int], bool] = lambda _name, _port: False
+        self.tap: Callable[[str, str, bytes], object] | None = None
 
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], port: int) -> asyncio.AbstractServer:
         """Listen for the running process. Raises :class:`OSError` where the port is taken."""
@@ -58,7 +60,7 @@ class Network:
         process = PROCESS.get()
         await asyncio.sleep(self.delay())
         listener = self._listeners.get((host, port)) or self._listeners.get((_WORLD, port))
-        if listener is None or self.refuses(_name(process), port):
+        if listener is None or self.refuses(_name(process), port) or (process is not None and process.buried):
             raise ConnectionRefusedError(111, f"Connect call failed ({host!r}, {port})")
         client = _End(self, process, copy_context(), (listener.name or "world", port), (_name(process), 0))
         server = _End(self, listener.process, listener.context, (_name(process), 0), (listener.name or "world", port))
@@ -186,6 +188,8 @@ class _End(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._over and data:
+            if self._network.tap is not None:
+                self._network.tap(_name(self.process), _name(self.peer.process), bytes(data))
             self._send(bytes(data))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
@@ -273,6 +277,19 @@ class _End(asyncio.Transport):
             self.protocol.connection_lost(error)
 
 
+class _InOrder(dict[Any, None]):
+    """A set in the order of its additions."""
+
+    def add(self, item: object) -> None:
+        self[item] = None
+
+    def discard(self, item: object) -> None:
+        self.pop(item, None)
+
+    def remove(self, item: object) -> None:
+        del self[item]
+
+
 class _Connector(aiohttp.BaseConnector):
     """Connects as :class:`aiohttp.UnixConnector` does, without a socket."""
 
@@ -280,6 +297,8 @@ class _Connector(aiohttp.BaseConnector):
         # Idle connections are closed by the server: aiohttp counts their time by the real clock.
         super().__init__(limit=0, keepalive_timeout=_FOREVER)
         self._network = network
+        # When the connector is closed they are, one after the other: a set would be in another order in each run.
+        self._acquired: Any = _InOrder()
 
     async def _create_connection(
         self,

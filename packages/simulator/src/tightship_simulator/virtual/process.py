@@ -22,23 +22,29 @@ PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 """The process to which what runs belongs; ``None`` for the world around it."""
 
 
+_PATIENCE = 100
+"""How often a task is cancelled that goes on all the same."""
+
+
 class Process:
     """One process, named *name*: it runs coroutines in a context of its own, in which *host* is its machine.
 
     *steps* counts the steps that it has made; *at_step* is called before the step whose number is *stop_at*, and may
-    kill or stop it.
+    kill or stop it. *killed* is set when it has been killed.
     """
 
     def __init__(self, loop: VirtualLoop, name: str, host: Host) -> None:
         self.name = name
         self.alive = True
         self.frozen = False
+        self.buried = False
         self.steps = 0
         self.stop_at = -1
         self.at_step: Callable[[], object] = self.kill
         self._loop = loop
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._held: list[asyncio.Handle] = []
+        self.killed = asyncio.Event()
         self._context = copy_context()
         self._context.run(PROCESS.set, self)
         self._context.run(HOST.set, host)
@@ -53,15 +59,19 @@ class Process:
         return self._loop.create_task(work, name=self.name, context=self._context.copy())
 
     def admits(self, handle: asyncio.Handle) -> bool:
-        """Whether *handle*, whose turn it is, may run now. One of a frozen or killed process is kept for later."""
+        """Whether *handle*, whose turn it is, may run now; one that may not is kept.
+
+        That of a frozen process runs when it goes on, that of a dead one when it is buried: a task whose turn was lost
+        could not even be cancelled.
+        """
         if self._runs():
             self.steps += 1
             if self.steps == self.stop_at:
                 self.at_step()
-        if not self._runs():
-            # Also of one that was killed: a task whose next step is lost can't be cancelled.
-            self._held.append(handle)
-        return self._runs()
+        if self._runs():
+            return True
+        self._held.append(handle)
+        return False
 
     def _runs(self) -> bool:
         return self.alive and not self.frozen
@@ -79,29 +89,40 @@ class Process:
         """Let a frozen process go on."""
         if self.frozen:
             self.frozen = False
-            self._resume()
-
-    def _resume(self) -> None:
-        held, self._held = self._held, []
-        self._loop.resume(held)
+            self._go_on()
 
     def kill(self) -> None:
         """End the process as SIGKILL does: nothing of it runs any more, and its connections are cut."""
         if self.alive:
             self.alive = self.frozen = False
+            self.killed.set()
             self._loop.network.orphan(self)
 
     async def bury(self) -> None:
-        """Cancel what is left of the process, alive or dead, and wait for its end. To be called outside of it, last."""
+        """Cancel what is left of the process, alive or dead, and wait for its end. To be called outside of it, last.
+
+        Nothing reaches it any more, and it reaches nothing. Raises :class:`RuntimeError` where a task does not end.
+        """
+        self.buried = True
+        self._loop.network.orphan(self)
         self._loop.network.cut(self)
         self.alive, self.frozen, self.stop_at = True, False, -1
-        while tasks := [each for each in self._tasks if not each.done()]:
+        self._go_on()
+        for _ in range(_PATIENCE):
+            tasks = [each for each in self._tasks if not each.done()]
+            if not tasks:
+                break
             for each in tasks:
                 each.cancel()
-            # Only now: a task whose turn was held back finds that it is cancelled, and does nothing more.
-            self._resume()
             await asyncio.wait(tasks, timeout=60)
+        else:
+            names = ", ".join(sorted(each.get_name() for each in tasks))
+            raise RuntimeError(f"{self.name}: these tasks don't end, however often they are cancelled: {names}")
         self.alive = False
+
+    def _go_on(self) -> None:
+        held, self._held = self._held, []
+        self._loop.resume(held)
 
 
 __all__ = ["PROCESS", "Process"]

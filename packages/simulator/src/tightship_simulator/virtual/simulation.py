@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
+from aiohttp import web_app
 from aiohttp.typedefs import Middleware
 
 from tightship.host import HOST, Host
@@ -86,13 +87,15 @@ class Replica:
             self._task.cancel()
 
     async def stopped(self) -> None:
-        """Tell it to end, and wait until it has."""
+        """Tell it to end, and wait until it has, or has been killed."""
         self.stop()
         await self.wait()
 
     async def wait(self) -> None:
-        """Wait until it has ended. One that is killed never does."""
-        await asyncio.wait([self._task])
+        """Wait until it has ended, by itself or killed."""
+        killed = asyncio.create_task(self.process.killed.wait())
+        await asyncio.wait([self._task, killed], return_when=asyncio.FIRST_COMPLETED)
+        killed.cancel()
 
     async def _run(self, work: Work) -> None:
         runtime = self._runtime = Runtime()
@@ -132,7 +135,7 @@ class Simulation:
         self.rng = random.Random(seed)  # noqa: S311 - a simulation, not a secret
         self.network = loop.network
         self._first = BEGIN.timestamp() - loop.time()
-        HOST.set(Host(wall=self.wall, connector=self.network.connector, run=loop.run_nested))
+        HOST.set(self._host(0.0))
         self.store = Store(now=self.now, seed=seed)
         self.prometheus = prometheus or Prometheus()
         self.cluster = EmbeddedCluster(self.store, port=API_PORT, bookmarks=bookmarks, middlewares=middlewares)
@@ -170,8 +173,7 @@ class Simulation:
     def start(self, program: Program, *, name: str = "", skew: float = 0.0, **variables: str) -> Replica:
         """Start a replica of *program* with these environment *variables*; its wall clock is *skew* seconds ahead."""
         name = name or f"{program.name}-{sum(each.program is program for each in self.replicas)}"
-        host = Host(wall=lambda: self.wall() + skew, connector=self.network.connector)
-        process = Process(self.loop, name, host)
+        process = Process(self.loop, name, self._host(skew))
         environment: Mapping[str, str] = {
             "TIGHTSHIP_KUBECONFIG": str(self._kubeconfig),
             "NAMESPACE": NAMESPACE,
@@ -187,6 +189,14 @@ class Simulation:
         replica = Replica(process, program, work)
         self.replicas.append(replica)
         return replica
+
+    def _host(self, skew: float) -> Host:
+        return Host(
+            wall=lambda: self.wall() + skew,
+            connector=self.network.connector,
+            run=self.loop.run_nested,
+            own_process=False,
+        )
 
     def session(self) -> aiohttp.ClientSession:
         """Return a client for whatever listens: the API at :attr:`url`, a replica at ``http://NAME:PORT``."""
@@ -230,11 +240,15 @@ class Simulation:
 
 def simulate(work: Callable[[Simulation], Coroutine[Any, Any, T]], *, seed: int = 0, **options: Any) -> T:
     """Run *work* in a :class:`Simulation` made with *options*, and return what it returns."""
-    with (
-        tempfile.TemporaryDirectory(prefix="tightship-") as folder,
-        asyncio.Runner(loop_factory=VirtualLoop) as runner,
-    ):
-        return runner.run(_run(work, seed, Path(folder), options))
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="tightship-") as folder,
+            asyncio.Runner(loop_factory=VirtualLoop) as runner,
+        ):
+            return runner.run(_run(work, seed, Path(folder), options))
+    finally:
+        # It keeps the last thousand applications, with all that they serve: thousands of simulations fill the memory.
+        web_app._cached_build_middleware.cache_clear()
 
 
 async def _run(

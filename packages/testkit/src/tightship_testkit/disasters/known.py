@@ -144,18 +144,6 @@ FLOORS = (
         _with("http-203", "http-206", "error-beside", "negative", "stale-cache"),
         "floors 12: partial, old and negative answers are believed",
     ),
-    Known(
-        "forgotten-in-a-new-term",
-        _GOOD_ANSWERS,
-        _ends(" in a new term"),
-        "bug under repair: a leader's new term forgets what the one before saw in its last four cycles",
-    ),
-    Known(
-        "forgotten-in-a-new-term",
-        _BAD_DATA,
-        _ends(" in a new term"),
-        "bug under repair: a leader's new term forgets what the one before saw in its last four cycles",
-    ),
 )
 
 KNOWN: tuple[Known, ...] = (*NODES, *FLOORS)

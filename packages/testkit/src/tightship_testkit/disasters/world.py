@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 from tightship_simulator.api.errors import Refused
@@ -58,6 +59,8 @@ class Team:
         self.dry_run = controller.variables.get("DRY_RUN") == "true"
         self.dry: set[str] = set()
         """Names of the replicas that were started as dry runs."""
+        self.spoilt = False
+        """Whether the ConfigMap holds what can't be used."""
         self.replicas: list[Replica] = []
         self._history: list[tuple[float, Json]] = [(0.0, self.settings)]
 
@@ -68,7 +71,7 @@ class Team:
 
     def configured(self, settings: Json, now: float) -> None:
         """Take note of new settings."""
-        self.settings = settings
+        self.settings, self.spoilt = settings, False
         self._history.append((now, settings))
 
     def recent(self, now: float, within: float = 45.0) -> list[Json]:
@@ -218,6 +221,10 @@ class World:
             await asyncio.wait(self._tasks)
         for task in self._tasks:
             task.result()
+        for team in self.teams.values():
+            # Who started meanwhile goes by the defaults until then.
+            if team.spoilt:
+                self.configure(team, team.settings)
 
     async def _act(self, step: Step) -> None:
         kind = STEPS[step.kind]
@@ -319,15 +326,21 @@ def _without_finalizers(thing: Json) -> None:
 
 
 def drain_of(node: Json) -> Json:
-    """Return the drain that a node's annotation tells, empty where there is none that can be read."""
+    """Return the drain that a node's annotation tells, empty where none can be read; not to be changed."""
     text = (node["metadata"].get("annotations") or {}).get(DRAIN)
-    if not text:
-        return {}
+    return _read(text) if text else _NO_DRAIN
+
+
+_NO_DRAIN: Json = {}
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str) -> Json:
     try:
         found = json.loads(text)
     except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        return _NO_DRAIN
+    return found if isinstance(found, dict) else _NO_DRAIN
 
 
 @contextmanager

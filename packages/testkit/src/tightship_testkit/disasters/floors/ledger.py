@@ -39,7 +39,8 @@ class Move(Struct, frozen=True):
 class Track:
     """One HPA, by its uid.
 
-    *own* are its user's bounds: those of who set them last and was not the controller. *edited* is when somebody else
+    *own* are its user's bounds: those of who set them last and was not the controller; *given* are those that they were
+    when it was last given back. *edited* is when somebody else
     last changed its annotations, its bounds, or switched it off or on, *noted* is that without the bounds. *foreign*
     counts how often somebody else set a bound, ``hpa-scaler release`` too. *ours* is whether the controller set a bound
     last; *setbacks* counts how often somebody then set it back and the controller set it again, *setback* is when
@@ -49,7 +50,7 @@ class Track:
     def __init__(self, hpa: Json, at: float) -> None:
         self.name = str(hpa["metadata"]["name"])
         self.uid = str(hpa["metadata"]["uid"])
-        self.own = bounds(hpa)
+        self.own = self.given = bounds(hpa)
         self.made = self.edited = self.noted = at
         self.optin = enabled(hpa)
         self.ours = False
@@ -150,6 +151,7 @@ def _moved_by_us(track: Track, change: Change, author: str, now: float) -> None:
     track.moves.append(Move(now, author, track.name, track.uid, bounds(old), bounds(hpa), old))
     if state_of(hpa) is None:
         track.ours = False
+        track.given, track.own = track.own, bounds(hpa)
         return
     track.ours = True
     if track.set_back:

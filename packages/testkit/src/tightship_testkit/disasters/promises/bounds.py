@@ -53,8 +53,9 @@ class OwnBoundsAreKept(Written):
         least, most = bounds(new)
         text = state_of(new)
         if text is None:
-            wanted = (min(track.own[0], track.own[1]), track.own[1])
-            if (least, most) != wanted and (state_of(old) is not None or bounds(old) != bounds(new)):
+            user = track.own if bounds(old) == bounds(new) else track.given
+            wanted = (min(user), user[1])
+            if (least, most) != wanted:
                 self.broken(track.name, f"{author} gave back {least} and {most}, its user's own were {wanted}")
             return
         state = _read(text)
@@ -122,10 +123,9 @@ class OnlyOursIsWritten(Written):
         settled = self.world.now - track.noted > _RACE
         if notes.get(f"{PREFIX}-dry-run") == "true" and enabled(old) and settled and author != "release":
             self.broken(track.name, f"{author} wrote to it, and it asks for a dry run")
-        if not enabled(old) and settled and enabled(new) is False and bounds(old) != bounds(new):
-            wanted = (min(track.own), track.own[1])
-            if bounds(new) != wanted:
-                self.broken(track.name, f"{author} set {bounds(new)} of one that is not opted in")
+        theirs = bounds(new) in (bounds(old), (min(track.given), track.given[1]))
+        if not enabled(old) and settled and not theirs:
+            self.broken(track.name, f"{author} set {bounds(new)} of one that is not opted in")
 
 
 def _only_status(old: Json, new: Json) -> bool:

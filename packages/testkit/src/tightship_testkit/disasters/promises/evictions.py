@@ -207,12 +207,16 @@ class SomewhereToGo(Promise):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._rooms: list[tuple[float, dict[str, tuple[float, float, float]]]] = []
+        self._version = 0
+        self._last: dict[str, tuple[float, float, float]] = {}
 
     def passed(self) -> None:
-        now = self.world.now
-        if int(now) % 2 == 0:
+        now, version = self.world.now, self.world.store.changed(("Node", "Pod"))
+        if version != self._version:
+            # What there was until now held until now.
             self._rooms = [each for each in self._rooms if each[0] > now - self.judged]
-            self._rooms.append((now, self._free()))
+            self._rooms.append((now, self._last))
+            self._version, self._last = version, self._free()
 
     def evicted(self, eviction: Eviction) -> None:
         pod = eviction.pod
@@ -220,7 +224,7 @@ class SomewhereToGo(Promise):
             return
         place = pod["spec"].get("nodeName", "")
         cpu, memory = requests(pod)
-        for _, rooms in (*self._rooms, (self.world.now, self._free())):
+        for _, rooms in (*self._rooms, (0.0, self._last), (0.0, self._free())):
             for name, (free_cpu, free_memory, free_pods) in rooms.items():
                 if name != place and free_cpu >= cpu and free_memory >= memory and free_pods >= 1:
                     return

@@ -19,7 +19,7 @@ class _Term:
 
 @promise
 class OneWriter(Promise):
-    """Nothing is written to a node, and nothing evicted, by who was succeeded, once its successor has written."""
+    """Who was succeeded writes to no node or HPA, and evicts nothing, once its successor has written."""
 
     name = "one-writer"
     text = "No two leaders that write. A leader that was asleep finds its writes refused."
@@ -38,8 +38,8 @@ class OneWriter(Promise):
                     terms.pop()
             if holder and (not terms or terms[-1].holder != holder):
                 terms.append(_Term(holder, self.world.now))
-        elif kind == "Node" and ours(author):
-            self._wrote(author, f"Node {name}")
+        elif kind in ("Node", "HorizontalPodAutoscaler") and ours(author):
+            self._wrote(author, f"{kind} {name}")
 
     def evicted(self, eviction: Eviction) -> None:
         self._wrote(eviction.by, f"Pod {eviction.name}")

@@ -4,6 +4,7 @@ from __future__ import annotations as _annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from tightship_testkit.disasters.world import Json, drain_of
@@ -103,6 +104,7 @@ def pod_opts_out(pod: Json) -> str:
 _UNITS = {"m": 0.001, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
 
 
+@lru_cache(maxsize=1024)
 def amount(text: object) -> float:
     """Return a quantity as a number."""
     written = str(text)

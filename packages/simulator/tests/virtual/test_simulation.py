@@ -1,0 +1,244 @@
+"""An embedded cluster with controllers on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import random
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tightship.host import HOST, wall
+from tightship_simulator.demo import processes
+from tightship_simulator.demo.town import objects
+from tightship_simulator.virtual.loop import StuckError
+from tightship_simulator.virtual.programs import COMPACTOR, PROGRAMS, SCALER
+from tightship_simulator.virtual.simulation import BEGIN, NAMESPACE, Replica, Simulation, VirtualTime, simulate
+
+
+def _settled(simulation: Simulation, *, on: bool = True) -> None:
+    simulation.store.load(objects(1, simulation.now()))
+    simulation.store.load(processes.config_maps(on=on))
+
+
+def _start(simulation: Simulation, **variables: str) -> list[Replica]:
+    return [simulation.start(each, CONFIG_MAP_NAME=each.name, **variables) for each in PROGRAMS]
+
+
+def _holder(simulation: Simulation, lease: str) -> str:
+    found = simulation.store.find("Lease", lease, NAMESPACE)
+    return "" if found is None else str(found["spec"].get("holderIdentity") or "")
+
+
+def test_it_begins_on_a_monday_morning_and_counts_from_there() -> None:
+    async def work(simulation: Simulation) -> list[datetime]:
+        moments = [simulation.now()]
+        await simulation.sleep(86_400)
+        return [*moments, simulation.now()]
+
+    assert simulate(work) == [BEGIN, BEGIN + timedelta(days=1)]
+
+
+def test_the_process_has_its_own_chance_back_afterwards() -> None:
+    random.seed(99)
+    before = random.getstate()
+
+    async def work(_: Simulation) -> float:
+        return random.random()
+
+    assert simulate(work, seed=1) == simulate(work, seed=1) != simulate(work, seed=2)
+    assert random.getstate() == before
+
+    async def fail(_: Simulation) -> None:
+        random.random()
+        raise ValueError("as a test does")
+
+    with pytest.raises(ValueError, match="as a test does"):
+        simulate(fail)
+    assert random.getstate() == before
+    assert HOST.get().own_process
+
+
+def test_all_three_controllers_run_lead_and_end_in_order() -> None:
+    async def work(simulation: Simulation) -> None:
+        _settled(simulation, on=False)
+        replicas = _start(simulation)
+        await simulation.until(lambda: bool(_holder(simulation, "hpa-scaler")), 60, "the scaler leads")
+        await asyncio.gather(*(each.stopped() for each in replicas))
+        assert all(each.ended and not each.crashed for each in replicas)
+        assert not _holder(simulation, "hpa-scaler")
+
+    simulate(work)
+
+
+def test_a_leader_that_is_killed_is_followed_by_the_other_when_its_lease_is_over() -> None:
+    async def work(simulation: Simulation) -> float:
+        _settled(simulation)
+        first, second = (simulation.start(SCALER, CONFIG_MAP_NAME=SCALER.name) for _ in range(2))
+        await simulation.until(lambda: bool(_holder(simulation, "hpa-scaler")), 60, "one leads")
+        leader, other = (first, second) if _holder(simulation, "hpa-scaler").startswith(first.name) else (second, first)
+        await simulation.sleep(60)
+        leader.process.kill()
+        assert leader.ended
+        killed = simulation.loop.time()
+        await simulation.until(lambda: _holder(simulation, "hpa-scaler").startswith(other.name), 60, "the other leads")
+        return simulation.loop.time() - killed
+
+    assert 10 < simulate(work, seed=4) < 20
+
+
+def test_a_leader_that_stood_still_finds_its_lease_gone() -> None:
+    async def work(simulation: Simulation) -> None:
+        _settled(simulation)
+        first = simulation.start(SCALER, CONFIG_MAP_NAME=SCALER.name)
+        await simulation.until(lambda: bool(_holder(simulation, "hpa-scaler")), 60, "the first leads")
+        second = simulation.start(SCALER, CONFIG_MAP_NAME=SCALER.name)
+        await simulation.sleep(30)
+        first.process.freeze()
+        await simulation.until(
+            lambda: _holder(simulation, "hpa-scaler").startswith(second.name), 60, "the second leads"
+        )
+        first.process.thaw()
+        await simulation.sleep(300)
+        assert _holder(simulation, "hpa-scaler").startswith(second.name)
+        assert not first.ended
+
+    simulate(work)
+
+
+def test_the_clocks_of_replicas_may_be_skewed_and_no_other_is() -> None:
+    seen: dict[str, float] = {}
+
+    async def work(simulation: Simulation) -> None:
+        async def look(name: str) -> None:
+            seen[name] = wall() - simulation.wall()
+
+        for name, skew in (("slow", -5.0), ("right", 0.0), ("fast", 5.0)):
+            await simulation.start(COMPACTOR, name=name, skew=skew).process.run(look(name))
+        await look("world")
+
+    simulate(work)
+    assert seen == {"slow": -5.0, "right": 0.0, "fast": 5.0, "world": 0.0}
+
+
+def test_a_replica_that_can_t_begin_has_crashed_and_says_why() -> None:
+    async def work(simulation: Simulation) -> Replica:
+        replica = simulation.start(COMPACTOR, HTTP_PORTS="none")
+        await simulation.until(lambda: replica.ended, 10, "it ends")
+        return replica
+
+    replica = simulate(work)
+    assert replica.crashed
+    assert "HTTP_PORTS" in str(replica.error)
+
+
+def test_replicas_that_are_told_nothing_are_ended_with_the_simulation() -> None:
+    async def work(simulation: Simulation) -> list[Replica]:
+        _settled(simulation)
+        replicas = _start(simulation)
+        await simulation.sleep(45)
+        return replicas
+
+    assert all(each.ended for each in simulate(work))
+
+
+def test_a_replica_that_is_killed_while_it_stops_has_stopped() -> None:
+    async def work(simulation: Simulation) -> None:
+        _settled(simulation)
+        replica = simulation.start(COMPACTOR, CONFIG_MAP_NAME=COMPACTOR.name)
+        await simulation.sleep(60)
+        replica.process.stop_at = replica.process.steps + 3
+        await replica.stopped()
+        assert not replica.process.alive
+
+    simulate(work)
+
+
+def test_what_each_serves_is_found_under_its_name() -> None:
+    async def work(simulation: Simulation) -> None:
+        _settled(simulation)
+        replicas = _start(simulation, HTTP_PORTS="9100")
+        await simulation.sleep(30)
+        async with simulation.session() as session:
+            for each in replicas:
+                async with session.get(f"http://{each.name}:9100/metrics") as answer:
+                    text = await answer.text()
+                    assert f'tightship_build_info{{controller="{each.program.name}"' in text
+                    # This process's CPU time is that of all of them, and real.
+                    assert "process_cpu_seconds" not in text
+                    assert answer.headers["Date"] == "Mon, 05 Jan 2026 08:00:30 GMT"
+            async with session.get(f"{simulation.url}/api/v1/nodes") as answer:
+                assert answer.headers["Date"] == "Mon, 05 Jan 2026 08:00:30 GMT"
+            async with session.get(f"{simulation.prometheus.url}/api/v1/query", params={"query": "up"}) as answer:
+                assert answer.headers["Date"] == "Mon, 05 Jan 2026 08:00:30 GMT"
+
+    simulate(work)
+
+
+def test_what_a_condition_waits_for_is_named_when_it_does_not_come() -> None:
+    async def work(simulation: Simulation) -> None:
+        await simulation.until(lambda: False, 3600, "the impossible")
+
+    with pytest.raises(AssertionError, match="not within 3600 s: the impossible"):
+        simulate(work)
+
+
+def test_a_simulation_that_is_stuck_says_so_and_ends() -> None:
+    async def work(simulation: Simulation) -> None:
+        simulation.start(COMPACTOR, CONFIG_MAP_NAME=COMPACTOR.name)
+        while True:  # noqa: ASYNC110 - that is the point
+            await asyncio.sleep(0)
+
+    with pytest.raises(StuckError, match="and no end"):
+        simulate(work)
+
+
+def test_an_error_of_what_lives_in_the_cluster_is_raised() -> None:
+    async def work(simulation: Simulation) -> None:
+        simulation.store.load(objects(1, simulation.now()))
+        await simulation.sleep(60)
+
+    def broken(*_: object) -> float:
+        raise ZeroDivisionError("the metric")
+
+    with pytest.raises(ZeroDivisionError):
+        simulate(work, measure=broken)
+
+
+def test_log_lines_bear_the_simulations_time() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(created).3f %(msecs).0f"))
+
+    async def work(simulation: Simulation) -> None:
+        handler.addFilter(VirtualTime(simulation))
+        await simulation.sleep(90.25)
+        logging.getLogger("test").handle(logging.makeLogRecord({"msg": "x", "levelno": logging.ERROR}))
+
+    logging.getLogger("test").addHandler(handler)
+    try:
+        simulate(work)
+    finally:
+        logging.getLogger("test").removeHandler(handler)
+    assert stream.getvalue() == f"{datetime(2026, 1, 5, 8, 1, 30, tzinfo=UTC).timestamp() + 0.25:.3f} 250\n"
+
+
+def test_the_interpreter_has_what_the_loop_takes_from_asyncio() -> None:
+    """Names that are asyncio's own: a version without one of them is found here, and not somewhere in a run."""
+    handle = asyncio.TimerHandle(1.0, print, (), _Loop())  # type: ignore[arg-type]
+    for name in ("_cancelled", "_scheduled", "_when", "_context", "_run"):
+        assert hasattr(handle, name), (name, sys.version)
+    for name in ("_run_once", "_write_to_self", "_process_events"):
+        assert hasattr(asyncio.BaseEventLoop, name), (name, sys.version)
+    loop = asyncio.BaseEventLoop()
+    for name in ("_ready", "_scheduled", "_stopping", "_timer_cancelled_count"):
+        assert hasattr(loop, name), (name, sys.version)
+    loop._closed = True  # type: ignore[attr-defined]  # it has nothing to close
+
+
+class _Loop:
+    def get_debug(self) -> bool:
+        return False
