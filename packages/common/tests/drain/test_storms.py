@@ -28,18 +28,17 @@ from tightship.kube.connection import connect
 from tightship.kube.errors import KubeError
 from tightship.nodes import drain_record
 from tightship.runtime.loop import in_thread
-from tightship_simulator.api.store import Store
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
+from tightship_simulator.life.remover import Remover
 from tightship_simulator.small import replicas
 from tightship_simulator.virtual.simulation import Simulation
 from tightship_testkit.client import Client
 from tightship_testkit.drains import all_ready, spare
 from tightship_testkit.fault_proxy import WRITES, Proxy
 from tightship_testkit.faults import Rates, SeededFaults
-from tightship_testkit.invariants import TAINT, Recorder, evicted_again, successful_evictions, taints
+from tightship_testkit.invariants import TAINT, Recorder, evicted_again, successful_evictions
 from tightship_testkit.manifests import POOL, budget
-from tightship_testkit.remover import TO_BE_DELETED
 from tightship_testkit.simulated import kubeconfig_to
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(3)]
@@ -130,21 +129,6 @@ async def crew(kubeconfig: Path, name: str, rules: DrainRules = RULES, timing: T
             await made.stop(0.1)
 
 
-async def remove(store: Store) -> None:
-    """Take away what a drain of ours has emptied for half a second, as the autoscaler does: after its taint."""
-    empty: set[str] = set()
-    while True:
-        await asyncio.sleep(0.5)
-        busy = {pod["spec"].get("nodeName") for pod in store.list("Pod")}
-        ours = [each for each in store.list("Node") if any(taint["key"] == TAINT for taint in taints(each))]
-        names = {each["metadata"]["name"] for each in ours if each["spec"].get("unschedulable")} - busy
-        for name in names & empty:
-            mark = {"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}
-            store.modify("Node", name, "", lambda node, mark=mark: node["spec"]["taints"].append(mark))
-            store.delete("Node", name)
-        empty = names
-
-
 class Field:
     """A cluster with lanes, and what is seen of them."""
 
@@ -161,16 +145,12 @@ async def field(folder: Path, lanes: int) -> AsyncIterator[Field]:
     """Let a cluster live; everything it has to hold is checked in the end."""
     async with Simulation(0, folder, speeds=SPEEDS) as simulation:
         assert simulation.store.load([item for number in range(lanes) for item in lane(number)]) == {}
+        simulation.living.others.append(Remover(TAINT, 0.5))
         seen = SimpleNamespace(client=lambda: Client(simulation.url, {}, None))
         async with seen.client() as api, Recorder(seen, budget=lanes) as recorder:
-            removing = asyncio.create_task(remove(simulation.store))
-            try:
-                yield Field(simulation, recorder, api, folder)
-                await all_ready(api)
-                await recorder.check()
-            finally:
-                removing.cancel()
-                await asyncio.wait([removing])
+            yield Field(simulation, recorder, api, folder)
+            await all_ready(api)
+            await recorder.check()
 
 
 async def storm(on: Field, seed: int, number: int, tally: Counter[str]) -> None:
