@@ -322,7 +322,7 @@ async def test_a_source_with_a_defect_is_tried_again(sleeper: Sleeper, caplog: p
             sink(Found({"limit": "3"}))
             await asyncio.Event().wait()
 
-    async with LiveConfig(Broken(), parse, sleep=sleeper, first_look=3600) as live:
+    async with LiveConfig(Broken(), parse, sleep=sleeper) as live:
         assert live.current == 3
     assert "a defect" in caplog.text
 

@@ -22,7 +22,8 @@ T = TypeVar("T")
 FIRST_LOOK = 30.0
 """Seconds that the first look at a source may take."""
 
-_PAUSE = 30.0
+_PAUSE = 10.0
+"""Seconds before a source that failed by a defect is tried again: more than once within the first look."""
 
 
 class LiveConfigError(Exception):
