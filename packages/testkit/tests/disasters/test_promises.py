@@ -426,3 +426,15 @@ def test_where_nobody_lies_nothing_is_broken() -> None:
         await asyncio.sleep(0)
 
     assert _played(nothing, _scenario()) == []
+
+
+def test_who_turns_without_end_is_found() -> None:
+    async def spin() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    def ready(world: World, _: Observer) -> None:
+        Liar(world).process.run(spin())
+
+    [found] = [each for each in run(_scenario(), ready).violations if each.promise == "no-crash"]
+    assert "turns without end" in found.what

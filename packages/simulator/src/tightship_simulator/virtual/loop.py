@@ -22,7 +22,7 @@ from tightship_simulator.virtual.process import PROCESS
 T = TypeVar("T")
 
 MOST_STEPS = 2_000_000
-"""Steps without a tick of the clock after which the program counts as stuck."""
+"""Steps without a tick of the clock after which the program counts as stuck, unless the loop is told otherwise."""
 
 _CLEAN_AT = 2_000
 """Timers, half of them cancelled, at which the cancelled ones are thrown away."""
@@ -56,6 +56,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = start
         self._at_once = 0
+        self.most_steps = MOST_STEPS
         self._tasks_made = 0
         self.network = Network(self)
         self.set_task_factory(_make_task)
@@ -72,7 +73,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._tick()
         self._fall_due()
         self._at_once += len(ready)
-        if self._at_once > MOST_STEPS:
+        if self._at_once > self.most_steps:
             steps, self._at_once = self._at_once, 0  # what is to be done at the end has its own steps
             raise StuckError(f"{steps:,} steps at {self._now:.3f} s, and no end: {ready[0]!r}")
         for _ in range(len(ready)):

@@ -112,7 +112,11 @@ def _quiet() -> None:
 def outcome(seed: int) -> Outcome:
     """Run one seed."""
     began = time.process_time()
-    result = run(make(seed))
+    try:
+        result = run(make(seed))
+    except Exception as error:  # the other seeds are to be run all the same
+        told = f"the engine failed: {type(error).__name__}: {error}"
+        return Outcome(seed, round(time.process_time() - began, 3), {}, [told])
     known = Counter(each.name for violation in result.violations if (each := finding(violation)) is not None)
     new = result.new
     return Outcome(
@@ -166,9 +170,11 @@ def _soak(chosen: argparse.Namespace) -> int:
 
 
 def _tell_failure(each: Outcome) -> None:
-    sys.stdout.write(f"seed {each.seed} broke {each.promise}\n")
+    sys.stdout.write(f"seed {each.seed} broke {each.promise or 'the engine'}\n")
     for line in each.broken:
         sys.stdout.write(f"  {line}\n")
+    if not each.promise:
+        return
     scenario = make(each.seed)
     try:
         scenario = shrink(scenario, each.promise, tries=80, seconds=60)

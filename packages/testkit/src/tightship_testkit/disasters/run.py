@@ -13,13 +13,14 @@ from msgspec import Struct
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.node_autoscaler import Rules
+from tightship_simulator.virtual.loop import StuckError
 from tightship_simulator.virtual.simulation import Simulation, simulate
 from tightship_testkit.disasters import cluster
 from tightship_testkit.disasters.faults import Door
 from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.observer import Observer, Tracebacks
 from tightship_testkit.disasters.promises.base import Violation
-from tightship_testkit.disasters.promises.running import LeadersLead
+from tightship_testkit.disasters.promises.running import LeadersLead, NoCrash
 from tightship_testkit.disasters.scenario import Scenario
 from tightship_testkit.disasters.world import Json, World
 
@@ -27,6 +28,8 @@ PODS = Pace(start=2.0, stop=4.0, boot=8.0, lost=10.0)
 PORT = 9101
 """On which replicas answer probes."""
 PROBE = aiohttp.ClientTimeout(total=5.0)
+STEPS_AT_ONCE = 100_000
+"""Steps at one moment after which somebody counts as turning without end."""
 STOP = 30.0
 """Seconds that replicas have to end at the end."""
 
@@ -54,6 +57,7 @@ def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Re
     """Play *scenario*; *ready* is called when its cluster is there and before anything runs."""
     door = Door(scenario)
     worlds: list[World] = []
+    observers: list[Observer] = []
 
     def measure(hpa: Json, metric: Json, current: int) -> float | None:
         market = worlds[0].market if worlds else None
@@ -63,6 +67,8 @@ def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Re
         world = World(simulation, scenario)
         worlds.append(world)
         observer = Observer(world)
+        observers.append(observer)
+        simulation.loop.most_steps = STEPS_AT_ONCE
         simulation.network.delay = lambda: simulation.rng.random() * scenario.latency
         simulation.network.refuses = world.refuses
         handler = Tracebacks(observer)
@@ -75,21 +81,32 @@ def run(scenario: Scenario, ready: Ready = lambda _world, _observer: None) -> Re
                 await _play(world, observer)
         finally:
             logging.getLogger().removeHandler(handler)
-        return Result(
-            violations=observer.violations,
-            digest=observer.digest,
-            seconds=world.now,
-            changes=world.store.version,
-            faults=door.met,
-        )
+        return _result(world, observer, door)
 
-    return simulate(
-        play,
-        seed=scenario.seed,
-        groups=cluster.groups(scenario),
-        measure=measure,
-        speeds=Speeds(pods=PODS, nodes=_rules(scenario)),
-        middlewares=[door.middleware],
+    try:
+        return simulate(
+            play,
+            seed=scenario.seed,
+            groups=cluster.groups(scenario),
+            measure=measure,
+            speeds=Speeds(pods=PODS, nodes=_rules(scenario)),
+            middlewares=[door.middleware],
+        )
+    except StuckError as error:
+        if not observers:
+            raise
+        promise = next(each for each in observers[0].promises if isinstance(each, NoCrash))
+        promise.broken("world", f"turns without end: {error}")
+        return _result(worlds[0], observers[0], door)
+
+
+def _result(world: World, observer: Observer, door: Door) -> Result:
+    return Result(
+        violations=observer.violations,
+        digest=observer.digest,
+        seconds=world.now,
+        changes=world.store.version,
+        faults=door.met,
     )
 
 
