@@ -16,6 +16,7 @@ from tightship_testkit.disasters.observer import Observer
 from tightship_testkit.disasters.registry import PROMISES
 from tightship_testkit.disasters.run import run
 from tightship_testkit.disasters.scenario import Budget, Controller, Node, Pool, Scenario, Workload
+from tightship_testkit.disasters.steps.clouds import set_ready
 from tightship_testkit.disasters.world import DRAIN, Json, World, writing_as
 
 NAME = "node-compactor-0"
@@ -233,7 +234,7 @@ async def _goes_below_the_minimum(world: World) -> None:
 
 
 @lies(
-    "waits-for-pending",
+    "waits-until-well",
     story=120.0,
     nodes=[Node(name="n1", pool="a"), Node(name="n2", pool="a")],
     pools=[Pool(name="a", most=2)],
@@ -249,6 +250,52 @@ async def _claims_while_pods_wait(world: World) -> None:
         world.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=3))
     await asyncio.sleep(60)
     await liar.claim("n2", "op2")
+
+
+@lies("written-before-done")
+async def _cordons_before_it_says_so(world: World) -> None:
+    liar = await _leading(world)
+    await liar.node("n1", {"unschedulable": True})
+
+
+@lies("settles", controllers=[Controller(program="node-compactor", skews=[], settings={"settleTime": 6})])
+async def _evicts_at_once(world: World) -> None:
+    liar = await _leading(world)
+    pod = _pod(world)
+    await liar.claim(pod["spec"]["nodeName"], phase="Evicting")
+    await liar.evict(pod, uid=pod["metadata"]["uid"])
+
+
+@lies("not-ready-left-alone")
+async def _evicts_from_a_node_that_is_not_ready(world: World) -> None:
+    liar = await _leading(world)
+    pod = _pod(world)
+    await liar.claim(pod["spec"]["nodeName"], phase="Evicting")
+    set_ready(world, pod["spec"]["nodeName"], False)
+    await asyncio.sleep(4)
+    await liar.evict(pod, uid=pod["metadata"]["uid"])
+
+
+@lies("drained-is-empty")
+async def _calls_a_full_node_drained(world: World) -> None:
+    liar = await _leading(world)
+    await liar.claim(_pod(world)["spec"]["nodeName"], phase="Drained")
+
+
+@lies("pauses-kept")
+async def _tries_too_soon(world: World) -> None:
+    liar = await _leading(world)
+    await liar.node("n1", record={"v": 1, "phase": "Backoff", "nextTry": "2026-01-05T09:00:00.000Z"})
+    await liar.claim("n1")
+
+
+@lies("pending-gets-its-node", story=120.0, nodes=[Node(name="n1", pool="a")], pools=[Pool(name="a", most=1)])
+async def _keeps_a_node_from_pods(world: World) -> None:
+    liar = await _leading(world)
+    await liar.claim("n1", phase="Drained")
+    await asyncio.sleep(4)
+    with writing_as("person"):
+        world.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=5))
 
 
 @lies("no-churn", pools=[Pool(name="a", least=0, most=3)])

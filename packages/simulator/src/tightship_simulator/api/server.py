@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Middleware
 
 from tightship_simulator.api import subresources
 from tightship_simulator.api.answers import Form, encode, form_of

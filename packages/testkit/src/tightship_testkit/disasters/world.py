@@ -59,6 +59,8 @@ class Team:
         self.dry_run = controller.variables.get("DRY_RUN") == "true"
         self.dry: set[str] = set()
         """Names of the replicas that were started as dry runs."""
+        self.spoilt = False
+        """Whether the ConfigMap holds what can't be used."""
         self.replicas: list[Replica] = []
         self._history: list[tuple[float, Json]] = [(0.0, self.settings)]
 
@@ -69,7 +71,7 @@ class Team:
 
     def configured(self, settings: Json, now: float) -> None:
         """Take note of new settings."""
-        self.settings = settings
+        self.settings, self.spoilt = settings, False
         self._history.append((now, settings))
 
     def recent(self, now: float, within: float = 45.0) -> list[Json]:
@@ -219,6 +221,10 @@ class World:
             await asyncio.wait(self._tasks)
         for task in self._tasks:
             task.result()
+        for team in self.teams.values():
+            # Who started meanwhile goes by the defaults until then.
+            if team.spoilt:
+                self.configure(team, team.settings)
 
     async def _act(self, step: Step) -> None:
         kind = STEPS[step.kind]

@@ -3,6 +3,7 @@
 from tightship_testkit.disasters.promises import (
     bounds,
     cordons,
+    drains,
     evictions,
     following,
     leading,
@@ -15,6 +16,6 @@ from tightship_testkit.disasters.promises import (
 )
 
 __all__ = [
-    "bounds", "cordons", "evictions", "following", "leading", "lowering", "others", "pace", "raising", "running",
-    "silence",
+    "bounds", "cordons", "drains", "evictions", "following", "leading", "lowering", "others", "pace", "raising",
+    "running", "silence",
 ]  # fmt: skip

@@ -8,7 +8,8 @@ from typing import Any
 
 from tightship_simulator.api.store import Change
 from tightship_testkit.disasters.cluster import POOL
-from tightship_testkit.disasters.promises.base import Json, Promise, ours
+from tightship_testkit.disasters.promises.base import Json, Promise
+from tightship_testkit.disasters.promises.drains import begun
 from tightship_testkit.disasters.promises.reading import (
     TO_BE_DELETED,
     created,
@@ -16,6 +17,7 @@ from tightship_testkit.disasters.promises.reading import (
     has_taint,
     leaving,
     owned,
+    ready,
     requests,
     room,
     seconds,
@@ -23,14 +25,6 @@ from tightship_testkit.disasters.promises.reading import (
 from tightship_testkit.disasters.registry import promise
 
 MARGIN = 30.0
-
-
-def _begun(change: Change, author: str) -> str:
-    """Return the controller that has just begun a drain, empty where none has."""
-    if change.object["kind"] != "Node" or change.type != "MODIFIED" or change.previous is None:
-        return ""
-    record = owned(change.object)
-    return ours(author) if record.get("phase") == "Claimed" and not owned(change.previous) else ""
 
 
 def _pool(node: Json) -> str:
@@ -52,7 +46,7 @@ class WithinDrainBudget(Promise):
     text = "No more nodes out at once than the budget says, whichever controllers run and however many replicas."
 
     def changed(self, change: Change, author: str) -> None:
-        program = _begun(change, author)
+        program = begun(change, author)
         team = self.world.team(program) if program else None
         if team is None:
             return
@@ -113,7 +107,7 @@ class MinimumsKept(Promise):
         return found
 
     def changed(self, change: Change, author: str) -> None:
-        program = _begun(change, author)
+        program = begun(change, author)
         team = self.world.team(program) if program else None
         if team is None or self.world.blind(author, 0.0):
             return
@@ -134,24 +128,34 @@ class MinimumsKept(Promise):
 
 
 @promise
-class WaitsForPending(Promise):
-    """No drain begins while a pod that the last one displaced finds no node for too long."""
+class WaitsUntilWell(Promise):
+    """No drain begins while too many nodes are not Ready, or a pod finds no node since the last drain."""
 
-    name = "waits-for-pending"
-    text = "No new drain in a cluster that is not well: pods left pending by the last drain."
+    name = "waits-until-well"
+    text = "No new drain in a cluster that is not well: nodes not ready, pods left pending by the last drain."
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._ended: dict[str, float] = {}
+        self._unready: dict[str, float] = {}
 
     def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] == "Node":
+            name = change.object["metadata"]["name"]
+            if change.type == "DELETED" or ready(change.object):
+                self._unready.pop(name, None)
+            else:
+                self._unready.setdefault(name, self.world.now)
         if change.object["kind"] == "Node" and change.previous is not None:
             before, after = owned(change.previous), owned(change.object) if change.type != "DELETED" else {}
             if before and not after:
                 self._ended[str(before.get("controller"))] = self.world.wall
-        program = _begun(change, author)
+        program = begun(change, author)
         team = self.world.team(program) if program else None
-        if team is None or self.world.blind(author, 0.0) or self.world.skewed > 6 or program not in self._ended:
+        if team is None or self.world.blind(author, 0.0):
+            return
+        self._look_at_nodes(change, author)
+        if self.world.skewed > 10 or program not in self._ended:
             return
         key = "pending_after_drain_timeout" if program == "node-refiner" else "pendingAfterDrainTimeout"
         limit = max(seconds(each.get(key, "120s")) for each in team.recent(self.world.now)) + MARGIN
@@ -164,6 +168,15 @@ class WaitsForPending(Promise):
                 name = change.object["metadata"]["name"]
                 told = f"pod {pod['metadata']['name']} has had no node for {age:.0f} s since the last drain"
                 self.broken(f"Node {name}", f"{author} began to drain it: {told}")
+
+    def _look_at_nodes(self, change: Change, author: str) -> None:
+        """Nodes that others take away are not counted; the defaults allow one, or a tenth."""
+        nodes = [each for each in self.world.store.list("Node") if not has_taint(each, TO_BE_DELETED)]
+        names = {each["metadata"]["name"] for each in nodes if not leaving(each)}
+        known = [name for name, since in self._unready.items() if name in names and self.world.sent > since + 5]
+        if len(known) > max(1, len(names) / 10):
+            name = change.object["metadata"]["name"]
+            self.broken(f"Node {name}", f"{author} began to drain it, and {', '.join(sorted(known))} are not Ready")
 
     def _could_run(self, pod: Json) -> bool:
         if "nodeSelector" in pod["spec"] or "affinity" in pod["spec"]:

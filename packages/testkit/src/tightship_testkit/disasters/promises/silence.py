@@ -121,6 +121,9 @@ class NothingLeft(Promise):
     text = "No soft taint and no gate outlives its controller; a claimed node is restored."
 
     def ended(self) -> None:
+        if not any(each.name not in team.dry for team in self.world.teams.values() for each in team.alive):
+            # Nobody ends what nobody runs: whom that strands is for the owners of cordons.
+            return
         for node in self.world.store.list("Node"):
             name = node["metadata"]["name"]
             if has_taint(node, DRAINING) and not owned(node):

@@ -59,6 +59,7 @@ def configure_wrongly(world: World, *, program: str, kind: str) -> None:
     if team is None:
         return
     world.tell(f"{program}: a configuration with {kind} in it")
+    team.spoilt = True
     text = _NESTED[kind]
     data = (
         {key or "bogus": value for key, value in _FLAT[kind].items()}
