@@ -430,7 +430,7 @@ def test_where_nobody_lies_nothing_is_broken() -> None:
 
 def test_who_turns_without_end_is_found() -> None:
     async def spin() -> None:
-        while True:
+        while True:  # noqa: ASYNC110 - what is to be found
             await asyncio.sleep(0)
 
     def ready(world: World, _: Observer) -> None:
