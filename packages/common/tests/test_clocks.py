@@ -29,9 +29,7 @@ ALLOWED = {
     "tightship/runtime/main.py": "the thread that ends a process whose event loop hangs",
     "tightship/cli/progress.py": "a line in a terminal, drawn by a thread while people wait",
     "tightship_simulator/api/store.py": "the default of a clock that is an argument",
-    "tightship_simulator/life/prometheus.py": "the default of a clock that is an attribute",
     "tightship_simulator/ports.py": "real ports of loopback",
-    "tightship_simulator/demo/running.py": "the demo runs in real time, with controllers that are processes",
 }
 """Files, and why."""
 

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from tightship_simulator.api.kinds import KINDS
-from tightship_simulator.demo import processes
+from tightship_simulator.demo.settings import config_maps
 from tightship_simulator.demo.town import SHAPES, group, objects
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
@@ -51,7 +51,7 @@ def transcript(seed: int, minutes: int = MINUTES) -> list[str]:
 
         watches = [asyncio.create_task(watch(each.name)) for each in KINDS]
         store.load(objects(seed, simulation.now()))
-        store.load(processes.config_maps())
+        store.load(config_maps())
         for program in PROGRAMS:
             for number in range(2):
                 simulation.start(program, skew=3.0 * number, **_variables(program))

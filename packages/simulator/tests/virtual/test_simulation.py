@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tightship.host import HOST, wall
-from tightship_simulator.demo import processes
+from tightship_simulator.demo.settings import config_maps
 from tightship_simulator.demo.town import objects
 from tightship_simulator.virtual.loop import StuckError
 from tightship_simulator.virtual.programs import COMPACTOR, PROGRAMS, SCALER
@@ -21,7 +21,7 @@ from tightship_simulator.virtual.simulation import BEGIN, NAMESPACE, Replica, Si
 
 def _settled(simulation: Simulation, *, on: bool = True) -> None:
     simulation.store.load(objects(1, simulation.now()))
-    simulation.store.load(processes.config_maps(on=on))
+    simulation.store.load(config_maps(on=on))
 
 
 def _start(simulation: Simulation, **variables: str) -> list[Replica]:

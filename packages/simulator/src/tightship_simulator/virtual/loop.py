@@ -69,6 +69,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         ready = self._ready
+        if len(self._scheduled) > _CLEAN_AT:
+            self._throw_away_cancelled()
         if not ready:
             self._tick()
         self._fall_due()
@@ -89,8 +91,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _tick(self) -> None:
         """Go on to the time of the next timer."""
         timers = self._scheduled
-        if len(timers) > _CLEAN_AT and self._timer_cancelled_count * 2 > len(timers):
-            timers = self._without_cancelled()
         while timers and timers[0]._cancelled:
             self._timer_cancelled_count -= 1
             heapq.heappop(timers)._scheduled = False
@@ -111,15 +111,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
             else:
                 self._ready.append(timer)
 
-    def _without_cancelled(self) -> list[Any]:
+    def _throw_away_cancelled(self) -> None:
         timers = self._scheduled
-        kept = [each for each in timers if not each._cancelled]
+        if self._timer_cancelled_count * 2 <= len(timers):
+            return
         for each in timers:
             each._scheduled = not each._cancelled
-        heapq.heapify(kept)
-        self._scheduled = kept
+        self._scheduled = [each for each in timers if not each._cancelled]
+        heapq.heapify(self._scheduled)
         self._timer_cancelled_count = 0
-        return kept
 
     def run_nested(self, work: Coroutine[Any, Any, T]) -> T:
         """Run *work* to its end from inside a running task, which waits meanwhile while all others go on.
