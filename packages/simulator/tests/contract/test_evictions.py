@@ -176,9 +176,11 @@ async def test_a_share_of_replicas_is_rounded_up(api: Api) -> None:
         {"kind": "ReplicaSet", "metadata": {"name": "web", "namespace": api.namespace}, "spec": spec}
     )
     await api.budget("most", counted=False, maxUnavailable="34%")
-    await api.budget("least", counted=False, minAvailable="34%")
     status = (await api.allows(2, "most"))["status"]
     assert (status["expectedPods"], status["desiredHealthy"], status["currentHealthy"]) == (3, 1, 3)
+    # Of two budgets over one pod the disruption controller counts only the first anew when the pod changes
+    # (getPdbForPod): the second one is made when no pod changes any more, or it may stay at its first count.
+    await api.budget("least", counted=False, minAvailable="34%")
     status = (await api.allows(1, "least"))["status"]
     assert (status["expectedPods"], status["desiredHealthy"], status["currentHealthy"]) == (3, 2, 3)
 
