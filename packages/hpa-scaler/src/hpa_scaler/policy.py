@@ -12,7 +12,15 @@ from hpa_scaler.arithmetic import Inputs, Solution, solve
 from hpa_scaler.contest import contested, ownership
 from hpa_scaler.history import History, highest_floor, resumed, with_floor, with_raise
 from hpa_scaler.queries import Outcomes, firing, hold_query, outcome_of, read
-from hpa_scaler.raising import Limit, limits, longest_period
+from hpa_scaler.raising import (
+    Limit,
+    Wanted,
+    limits,
+    longest_period,
+    look_at_rise,
+    maximum_limit,
+    time_to_know,
+)
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
@@ -159,7 +167,8 @@ class _Judgement:
         inputs = self._inputs()
         wanted = solve(inputs).wanted
         holds = self._holds() if wanted < inputs.minimum else []
-        steps = self._steps() if wanted > inputs.minimum else []
+        rise = self._look_at_rise(inputs)
+        steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
         fight = contested(self._hpa, self._history, self._rules, self._now)
         self._note(inputs)
         inputs = msgspec.structs.replace(
@@ -267,6 +276,21 @@ class _Judgement:
             word = Cause(Reason.PAUSED_SCALE_UP, "raising is paused" + _until(spec.paused_up.until, self._now))
             found.append((hpa.min_replicas, word))
         return found
+
+    def _look_at_rise(self, inputs: Inputs) -> list[Limit]:
+        """Return what limits a floor whatever its user said, and remember what the queries want."""
+        wanted = Wanted(
+            floor=solve(inputs).query if inputs.terms else None,
+            whole=self._sources.allow_lower,
+            granted=max(self._own.minimum, inputs.lower_bound, inputs.substitute or 0),
+            minimum=inputs.minimum,
+            running=self._replicas or 0,
+        )
+        wait = time_to_know(self._spec, self._rules)
+        rise = look_at_rise(wanted, self._history, self._rules, self._now, wait=wait)
+        self._history = rise.history
+        top = maximum_limit(inputs.own_maximum, wanted, self._rules)
+        return top if rise.limit is None else [rise.limit, *top]
 
     def _note(self, inputs: Inputs) -> None:
         """Remember the floor that is wanted. Where data are missing or may be low, the present one is.

@@ -59,6 +59,7 @@ class Reason(StrEnum):
 
     # Raising is limited.
     PAUSED_SCALE_UP = "PausedScaleUp"
+    SUDDEN_RISE = "SuddenRise"
     STEP_LIMIT = "StepLimit"
     BEHAVIOR_LIMIT = "BehaviorLimit"
     AT_MAX_REPLICAS = "AtMaxReplicas"
@@ -116,6 +117,7 @@ TROUBLE = FAILURES | frozenset(
         Reason.ROLLOUT_UNKNOWN,
         Reason.ROLLOUT_EXPIRED,
         Reason.STATE_UNREADABLE,
+        Reason.SUDDEN_RISE,
         Reason.MAX_RAISED,
         Reason.AT_MAX_REPLICAS,
         Reason.WRITE_REFUSED,
