@@ -49,6 +49,7 @@ class History(Struct, frozen=True, kw_only=True):
 
     *original_min* and *original_max* are the user's own, *applied_min* and *applied_max* what we last set: an HPA that
     has other values now was changed by somebody else. *resets* counts such changes, the last of them at *reset_at*.
+    *seen* is the floor when the HPA was last judged or written; that is not written down.
     """
 
     evaluated: float | None = None
@@ -68,6 +69,7 @@ class History(Struct, frozen=True, kw_only=True):
     applied_max: int | None = None
     resets: int = 0
     reset_at: float = 0.0
+    seen: int | None = None
 
     @property
     def ours(self) -> bool:

@@ -156,10 +156,10 @@ class _Judgement:
         self._replicas = _known_replicas(hpa)
         self._window = lowering_window(spec, rules)
         known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
-        self._own = ownership(hpa, known, rules, now)
+        self._own = ownership(hpa, known, rules, now, window=self._window)
         seen = Seen(hpa.min_replicas, self._replicas)
         self._sources = read_sources(spec, subject.outcomes, self._own.history, rules=rules, seen=seen, now=now)
-        self._history = msgspec.structs.replace(self._sources.history, evaluated=now)
+        self._history = msgspec.structs.replace(self._sources.history, evaluated=now, seen=hpa.min_replicas)
         self._incident = self._look_for_incident(subject.outcomes)
         self._rolling = self._look_for_rollout(subject.rollout)
 
@@ -315,6 +315,7 @@ class _Judgement:
             original_max=self._own.maximum,
             applied_min=target,
             applied_max=maximum,
+            seen=target,
         )
 
     def _causes(
