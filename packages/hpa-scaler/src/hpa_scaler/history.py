@@ -47,6 +47,8 @@ class History(Struct, frozen=True, kw_only=True):
     *known* are floors of the last day that the queries wanted for long enough to be traffic; *look* is since when, and
     what they have wanted at least since.
 
+    *series* has for each query the checksum of its text, negative where its first answer was of several series.
+
     *original_min* and *original_max* are the user's own, *applied_min* and *applied_max* what we last set: an HPA that
     has other values now was changed by somebody else. *resets* counts such changes, the last of them at *reset_at*.
     *seen* is the floor when the HPA was last judged or written; that is not written down.
@@ -63,6 +65,7 @@ class History(Struct, frozen=True, kw_only=True):
     rolling: float | None = None
     known: tuple[Floor, ...] = ()
     look: Floor | None = None
+    series: tuple[int, ...] = ()
     original_min: int | None = None
     original_max: int | None = None
     applied_min: int | None = None

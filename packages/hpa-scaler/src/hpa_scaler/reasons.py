@@ -46,6 +46,7 @@ class Reason(StrEnum):
 
     # Lowering waits.
     ANSWER_WITH_WARNINGS = "AnswerWithWarnings"
+    SERIES_SPLIT = "SeriesSplit"
     COLD_SOURCE = "ColdSource"
     CORRELATED_DROP = "CorrelatedDrop"
     INCIDENT_HOLD = "IncidentHold"
@@ -112,6 +113,7 @@ TROUBLE = FAILURES | frozenset(
         Reason.CONTROLLED_BY_OTHER,
         Reason.CONTESTED,
         Reason.ANSWER_WITH_WARNINGS,
+        Reason.SERIES_SPLIT,
         Reason.CORRELATED_DROP,
         Reason.HOLD_QUERY_FAILED,
         Reason.ROLLOUT_UNKNOWN,

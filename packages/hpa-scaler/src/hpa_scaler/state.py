@@ -47,6 +47,7 @@ class _Memory(Struct, rename="camel", omit_defaults=True):
     rolling: int | None = None
     known: tuple[Floor, ...] = ()
     look: Floor | None = None
+    series: tuple[int, ...] = ()
     resets: int = 0
     reset_at: int = 0
 
@@ -101,6 +102,7 @@ def decode_state(text: str) -> State:
         rolling=memory.rolling,
         known=memory.known,
         look=memory.look,
+        series=memory.series,
         original_min=wire.original_min,
         original_max=wire.original_max,
         applied_min=wire.applied,
@@ -147,6 +149,7 @@ def _ours(state: State, history: History) -> str:
         rolling=None if history.rolling is None else math.ceil(history.rolling),
         known=history.known,
         look=history.look,
+        series=history.series,
         resets=history.resets,
         reset_at=math.ceil(history.reset_at),
     )

@@ -53,10 +53,6 @@ def _by_clock(each: Violation) -> bool:
     return " with clock-" in each.subject or ", clock-" in each.subject
 
 
-def _split(each: Violation) -> bool:
-    return _with("relabelled-split")(each) and "by query" in each.what
-
-
 def _fallback(each: Violation) -> bool:
     return _with("targets-away")(each) and "fallback query" in each.what
 
@@ -139,7 +135,6 @@ FLOORS = (
         _ends(" too high after a correlated drop"),
         "floors 8: the breaker compares with floors, not with earlier answers",
     ),
-    Known("one-series-becomes-several", _BAD_DATA, _split, "floors 10: the largest of several series counts"),
     *(
         Known("doubtful-answers", _GOOD_ANSWERS, _ends(f" an answer {way}"), f"floors 12: {way} is believed")
         for way in ("http-203", "http-206", "error-beside")
