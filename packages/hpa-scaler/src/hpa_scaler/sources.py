@@ -126,9 +126,8 @@ def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[Hist
             kept.append(known or (mark if count == 1 else -mark))
         if known > 0 and count > 1 and spec.series == "hold" and split is None:
             detail = f"a query that was answered with one series has {count} now, and the largest is less than all"
-            split = Cause(
-                Reason.SERIES_SPLIT, detail, "sum them up, or set several-series: max if the largest is meant"
-            )
+            fix = "sum them up, or set several-series: max if the largest is meant"
+            split = Cause(Reason.SERIES_SPLIT, detail, fix)
     return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split
 
 
