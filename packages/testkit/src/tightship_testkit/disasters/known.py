@@ -53,10 +53,6 @@ def _by_clock(each: Violation) -> bool:
     return " with clock-" in each.subject or ", clock-" in each.subject
 
 
-def _fallback(each: Violation) -> bool:
-    return _with("targets-away")(each) and "fallback query" in each.what
-
-
 _BAD_DATA = "no-floor-lowered-on-bad-data"
 _GOOD_ANSWERS = "lowered-by-good-answers"
 
@@ -128,7 +124,6 @@ FLOORS = (
     Known("lag-and-clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6: late samples lower"),
     Known("lag-and-clocks", _BAD_DATA, _by_clock, "floors 6: our clock ahead lowers"),
     Known("lag-and-clocks", "floors-follow", _ends(" too low with a clock ahead"), "floors 6: our clock ahead lowers"),
-    Known("fallback-is-believed", _BAD_DATA, _fallback, "floors 7: a fallback outlives the lowering window"),
     Known(
         "breaker-by-floors",
         "floors-follow",
