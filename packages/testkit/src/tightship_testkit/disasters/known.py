@@ -124,12 +124,6 @@ FLOORS = (
     Known("lag-and-clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6: late samples lower"),
     Known("lag-and-clocks", _BAD_DATA, _by_clock, "floors 6: our clock ahead lowers"),
     Known("lag-and-clocks", "floors-follow", _ends(" too low with a clock ahead"), "floors 6: our clock ahead lowers"),
-    Known(
-        "breaker-by-floors",
-        "floors-follow",
-        _ends(" too high after a correlated drop"),
-        "floors 8: the breaker compares with floors, not with earlier answers",
-    ),
     *(
         Known("doubtful-answers", _GOOD_ANSWERS, _ends(f" an answer {way}"), f"floors 12: {way} is believed")
         for way in ("http-203", "http-206", "error-beside")
