@@ -134,12 +134,6 @@ FLOORS = (
         _with("http-203", "http-206", "error-beside", "negative", "stale-cache"),
         "floors 12: partial, old and negative answers are believed",
     ),
-    Known(
-        "own-bound-lost-with-etcd",
-        "own-bounds-are-kept",
-        _ends(" after etcd had lost a write"),
-        "to be mended: an older floor of ours that etcd brings back is taken for the user's own bound",
-    ),
 )
 
 KNOWN: tuple[Known, ...] = (*NODES, *FLOORS)
