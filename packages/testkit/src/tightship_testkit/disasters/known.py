@@ -115,12 +115,6 @@ NODES = (
         _says(r"its controller is a dry run now$"),
         "operations F2: going back to a dry run strands a cordoned node",
     ),
-    Known(
-        "lease-not-given-up",
-        "nothing-left",
-        _says(r"is held by .* which has ended$"),
-        "to be mended: a replica that is told to end now and then leaves its Lease to run out",
-    ),
 )
 
 FLOORS = (
