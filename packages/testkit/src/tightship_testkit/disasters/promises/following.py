@@ -74,7 +74,7 @@ class FloorsFollow(Promise):
     def _look(self, market: Market, hpa: Json, wish: Wish, track: Track) -> None:
         now, (floor, most) = self.world.now, bounds(hpa)
         settled = now - track.edited > wish.window + wish.looks_back + 120.0
-        if not settled or wish.dry_run or wish.paused or track.foreign >= RESETS:
+        if not settled or wish.dry_run or wish.paused or track.foreign >= RESETS or self._switched_off(hpa):
             return  # or it is left to somebody who seemed to quarrel
         reach = 60.0
         low = high = 0
@@ -104,6 +104,14 @@ class FloorsFollow(Promise):
                 f"{track.name} is too high{' after a correlated drop' if held else ''}",
                 f"its floor is {floor} in the end, and no more than {highest} are needed",
             )
+
+    def _switched_off(self, hpa: Json) -> bool:
+        """Whether somebody has scaled what it scales to 0, at which an HPA does nothing."""
+        ref = hpa["spec"]["scaleTargetRef"]
+        if ref["kind"] not in ("Deployment", "StatefulSet", "ReplicaSet"):
+            return False  # nothing scales the others here
+        target = self.world.store.find(ref["kind"], ref["name"], hpa["metadata"]["namespace"])
+        return target is not None and target["spec"].get("replicas") == 0
 
     def _ahead(self, market: Market, wish: Wish) -> bool:
         """Whether the clock of who asked lately was ahead."""
