@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import node_refiner
 from node_refiner.configuration import parse_config_map
-from node_refiner.deciding import Decision, decide
+from node_refiner.deciding import Decider, Decision
 from node_refiner.describing import excess_summary
 from node_refiner.metrics import RefinerMetrics
 from node_refiner.policy import CONTROLLER, eviction_rules, replicas_ahead
@@ -35,7 +35,7 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, D
             # The defaults drain: they must not take the place of a configuration that somebody deletes.
             lost=lambda settings: settings.model_copy(update={"drainer_enabled": False}),
         ),
-        decide=decide,
+        decide=Decider(),
         drain_settings=drains_of,
         replicas_ahead=replicas_ahead,
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
