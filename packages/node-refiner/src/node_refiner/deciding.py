@@ -10,13 +10,13 @@ from node_refiner.describing import summarize, wire
 from node_refiner.facts import NodeFacts
 from node_refiner.outlook import Outlook, below_minimums
 from node_refiner.pacing import cooling
-from node_refiner.policy import CONTROLLER, Policy, replicas_ahead
+from node_refiner.policy import CONTROLLER, Policy, demand_ahead
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.consolidation.decision import NodeNote
 from tightship.consolidation.room import cluster_room
 from tightship.consolidation.steering import Steering, steer
-from tightship.demand import with_starting
+from tightship.demand import with_demand
 from tightship.drain.claims import Claim
 from tightship.drain_record import Finished
 from tightship.plan import Plan, make_plan
@@ -76,7 +76,7 @@ def decide(
 
     *finished* are drains that ended lately, of whichever controller; *unhealthy* is the health brake's refusal.
     """
-    snapshot = with_starting(snapshot, replicas_ahead(settings))
+    snapshot = with_demand(snapshot, demand_ahead(settings))
     policy = Policy(settings, now)
     facts = policy.facts(snapshot)
     ahead = policy.outlook(snapshot, facts)
