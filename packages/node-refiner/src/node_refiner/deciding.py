@@ -10,13 +10,13 @@ from node_refiner.describing import summarize, wire
 from node_refiner.facts import NodeFacts
 from node_refiner.outlook import Outlook, below_minimums
 from node_refiner.pacing import cooling
-from node_refiner.policy import CONTROLLER, Policy, replicas_ahead
+from node_refiner.policy import CONTROLLER, Policy, demand_ahead
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.consolidation.decision import NodeNote
 from tightship.consolidation.room import cluster_room
 from tightship.consolidation.steering import Steering, steer
-from tightship.demand import with_starting
+from tightship.demand import with_demand
 from tightship.drain.claims import Claim
 from tightship.drain_record import Finished
 from tightship.plan import Plan, make_plan
@@ -87,7 +87,7 @@ class Decider:
         """Judge every node of *snapshot*; see :func:`decide`."""
         read = self._read
         if read is None or read[0] is not snapshot or read[1] is not settings:
-            read = self._read = (snapshot, settings, with_starting(snapshot, replicas_ahead(settings)))
+            read = self._read = (snapshot, settings, with_demand(snapshot, demand_ahead(settings)))
             self._planned = None
         snapshot = read[2]
         policy = Policy(settings, now)

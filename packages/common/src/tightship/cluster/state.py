@@ -12,8 +12,11 @@ from tightship.cluster.budgets import Budgets
 from tightship.cluster.snapshot import NodeView, Snapshot, Unreadable, Usage
 from tightship.objects import (
     AUTOSCALER,
+    CAPACITY_BUFFER,
+    POD_TEMPLATE,
     WORKLOAD_KINDS,
     ApiObject,
+    CapacityBuffer,
     CSINode,
     HorizontalPodAutoscaler,
     Namespace,
@@ -24,6 +27,7 @@ from tightship.objects import (
     Pod,
     PodDisruptionBudget,
     StorageClass,
+    StoredTemplate,
     Workload,
 )
 from tightship.resources import NOTHING, Resources
@@ -139,6 +143,8 @@ class ClusterState:
             namespaces=self._all("Namespace", Namespace),
             workloads={kind: self._all(kind, Workload) for kind in sorted(WORKLOAD_KINDS) if self._objects.get(kind)},
             autoscalers=self._all(AUTOSCALER, HorizontalPodAutoscaler),
+            buffers=self._all(CAPACITY_BUFFER, CapacityBuffer),
+            templates=self._all(POD_TEMPLATE, StoredTemplate),
             missing=dict(sorted(self._missing.items())),
             unreadable=tuple(sorted(self._unreadable.values())),
         )
@@ -223,6 +229,8 @@ def add(total: dict[str, int], more: Resources, sign: int = 1) -> None:
 def _key(thing: ApiObject) -> Key:
     match thing:
         case Pod() | PodDisruptionBudget() | PersistentVolumeClaim() | Workload() | HorizontalPodAutoscaler():
+            return thing.namespace, thing.name
+        case CapacityBuffer() | StoredTemplate():
             return thing.namespace, thing.name
         case _:
             return "", thing.name

@@ -30,7 +30,7 @@ _NODES = {
         (
             "nodes", "pods", "poddisruptionbudgets", "persistentvolumeclaims", "persistentvolumes", "namespaces",
             "replicationcontrollers", "storageclasses", "csinodes", "replicasets", "statefulsets", "daemonsets", "jobs",
-            "horizontalpodautoscalers", "configmaps",
+            "horizontalpodautoscalers", "capacitybuffers", "podtemplates", "configmaps",
         ),
         _READ,
     ),
