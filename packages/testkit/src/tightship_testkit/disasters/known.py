@@ -53,16 +53,8 @@ def _by_clock(each: Violation) -> bool:
     return " with clock-" in each.subject or ", clock-" in each.subject
 
 
-def _split(each: Violation) -> bool:
-    return _with("relabelled-split")(each) and "by query" in each.what
-
-
 def _fallback(each: Violation) -> bool:
     return _with("targets-away")(each) and "fallback query" in each.what
-
-
-def _answered(each: Violation) -> bool:
-    return "an answer of" in each.what and not each.subject.endswith("with nothing wrong")
 
 
 _BAD_DATA = "no-floor-lowered-on-bad-data"
@@ -127,7 +119,6 @@ FLOORS = (
     ),
     Known("is-partial", _BAD_DATA, _with("partial"), "floors 4: isPartial is not looked at"),
     Known("is-partial", _GOOD_ANSWERS, _ends(" an answer partial"), "floors 4: isPartial is not looked at"),
-    Known("raised-without-limit", "no-floor-raised-without-bound", _answered, "floors 5: bad data raise without limit"),
     Known("lag-and-clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6: late samples lower"),
     Known("lag-and-clocks", _BAD_DATA, _by_clock, "floors 6: our clock ahead lowers"),
     Known("lag-and-clocks", "floors-follow", _ends(" too low with a clock ahead"), "floors 6: our clock ahead lowers"),
@@ -138,7 +129,6 @@ FLOORS = (
         _ends(" too high after a correlated drop"),
         "floors 8: the breaker compares with floors, not with earlier answers",
     ),
-    Known("one-series-becomes-several", _BAD_DATA, _split, "floors 10: the largest of several series counts"),
     *(
         Known("doubtful-answers", _GOOD_ANSWERS, _ends(f" an answer {way}"), f"floors 12: {way} is believed")
         for way in ("http-203", "http-206", "error-beside")

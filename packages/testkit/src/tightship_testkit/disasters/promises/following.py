@@ -74,8 +74,8 @@ class FloorsFollow(Promise):
     def _look(self, market: Market, hpa: Json, wish: Wish, track: Track) -> None:
         now, (floor, most) = self.world.now, bounds(hpa)
         settled = now - track.edited > wish.window + wish.looks_back + 120.0
-        if not settled or wish.dry_run or wish.paused or track.foreign >= RESETS or self._switched_off(hpa):
-            return  # or it is left to somebody who seemed to quarrel
+        if not settled or wish.dry_run or wish.paused or track.foreign >= RESETS or _is_off(hpa):
+            return  # or it is left to somebody who seemed to quarrel, or has scaled its target to 0
         reach = 60.0
         low = high = 0
         for part in wish.parts:
@@ -105,14 +105,6 @@ class FloorsFollow(Promise):
                 f"its floor is {floor} in the end, and no more than {highest} are needed",
             )
 
-    def _switched_off(self, hpa: Json) -> bool:
-        """Whether somebody has scaled what it scales to 0, at which an HPA does nothing."""
-        ref = hpa["spec"]["scaleTargetRef"]
-        if ref["kind"] not in ("Deployment", "StatefulSet", "ReplicaSet"):
-            return False  # nothing scales the others here
-        target = self.world.store.find(ref["kind"], ref["name"], hpa["metadata"]["namespace"])
-        return target is not None and target["spec"].get("replicas") == 0
-
     def _ahead(self, market: Market, wish: Wish) -> bool:
         """Whether the clock of who asked lately was ahead."""
         texts, since = {part.text for part in wish.parts}, self.world.now - 60.0
@@ -121,6 +113,11 @@ class FloorsFollow(Promise):
             for server in market.servers.values()
             for each in server.log
         )
+
+
+def _is_off(hpa: Json) -> bool:
+    conditions = hpa.get("status", {}).get("conditions", ())
+    return any(each["type"] == "ScalingActive" and each.get("reason") == "ScalingDisabled" for each in conditions)
 
 
 __all__ = ["FloorsFollow", "QuarrelsEnd"]
