@@ -99,6 +99,14 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 def decide(subject: Subject) -> Decision:
     """Return what becomes of one HPA. Equal subjects always get equal decisions."""
+    try:
+        return _decided(subject)
+    except Exception as error:  # a defect met by one HPA must not cost all others their judgement
+        why = f"its judgement failed: {type(error).__name__}: {' '.join(str(error).split())}"
+        return _skipped(subject.hpa, Cause(Reason.UNREADABLE, why, "report it"), subject.history)
+
+
+def _decided(subject: Subject) -> Decision:
     refusal = _not_ours(subject.hpa, subject.asked, subject.now)
     if refusal is not None or not isinstance(subject.asked, Spec):
         return _skipped(subject.hpa, refusal or Cause(Reason.NOT_ENABLED), subject.history)

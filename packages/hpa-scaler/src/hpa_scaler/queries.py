@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -18,9 +18,11 @@ in that range was taken. A Prometheus that has lost its data answers with the ti
 
 UNREADABLE_RANGE = 3600.0
 """Seconds that a query is taken to look back where its text can't be understood."""
-FALLBACK_RANGE = 120.0
-"""Seconds that one with a fallback is taken to look back, for two scrapes of every target: before its first scrape a
-server answers it with the fallback, as if there were no traffic."""
+RULE_RANGE = 300.0
+"""Seconds that a recording rule is taken to look back whose name does not say it."""
+LEAST_RANGE = 120.0
+"""Seconds that one without a range is taken to look back, or with a fallback, for two scrapes of every target: a server
+that has just begun knows a part of the targets, and answers with the fallback before its first scrape."""
 
 _STEPS = 20
 
@@ -53,6 +55,10 @@ class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
     detail: str = ""
     seconds: float = 0.0
 
+
+RangeFrom: TypeAlias = Literal["text", "query-range", "rule", "default", "unreadable"]
+"""What says how far a query looks back: its own text, the annotation, or a default, for it asks a recording rule whose
+name does not say it, has no range or a shorter one than its fallback needs, or can't be understood."""
 
 Outcome: TypeAlias = Answer | Failure
 Outcomes: TypeAlias = Mapping[Query, Outcome]
@@ -128,12 +134,25 @@ def firing(outcome: Outcome) -> bool | None:
     return None if outcome.not_numbers or outcome.warnings else False
 
 
+def range_from(query: QuerySpec, spec: Spec) -> RangeFrom:
+    """Return what says how far *query* looks back."""
+    found = lookback(query.text)
+    if not found.readable:
+        return "unreadable"
+    if spec.query_range is not None and spec.query_range >= found.seconds:
+        return "query-range"
+    if found.hidden:
+        return "rule"
+    return "text" if found.seconds and range_of(query, spec, math.inf) == found.seconds else "default"
+
+
 def range_of(query: QuerySpec, spec: Spec, longest: float) -> float:
     """Return how many seconds the value of *query* depends on, at most *longest*."""
     found = lookback(query.text)
     said = spec.query_range
     if said is None:
-        said = FALLBACK_RANGE if found.falls_back else 0.0
+        least = LEAST_RANGE if found.falls_back or not found.seconds else 0.0
+        said = RULE_RANGE if found.hidden else least
     return min(longest, max(found.seconds, said, 0.0 if found.readable else UNREADABLE_RANGE))
 
 
@@ -186,6 +205,7 @@ __all__ = [
     "Outcome",
     "Outcomes",
     "Query",
+    "RangeFrom",
     "Reading",
     "age_query",
     "age_step",
@@ -194,6 +214,7 @@ __all__ = [
     "hold_query",
     "outcome_of",
     "queries_of",
+    "range_from",
     "range_of",
     "read",
     "value_query",
