@@ -110,12 +110,6 @@ NODES = (
         "drains 10: a controller whose clock is a day ahead takes a living drain for an orphan",
     ),
     Known(
-        "dry-run-strands",
-        "cordon-has-owner",
-        _says(r"its controller is a dry run now$"),
-        "operations F2: going back to a dry run strands a cordoned node",
-    ),
-    Known(
         "lease-not-given-up",
         "nothing-left",
         _says(r"is held by .* which has ended$"),
