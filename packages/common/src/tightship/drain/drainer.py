@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -36,9 +36,10 @@ ORPHAN_AFTER = 24 * 3600.0
 
 
 class Drainer:
-    """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership.
+    """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
-    All methods are for the leader, one at a time.
+    Where ``Tools.releasing`` is true drains under another Lease are those of another installation, and are left alone;
+    those that name none are only if not *unnamed*. All methods are for the leader, one at a time.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class Drainer:
         holder: str,
         epoch: Callable[[], int],
         pool_of: Callable[[Node], str],
+        lease: str = "",
+        unnamed: bool = False,
     ) -> None:
         self._tools = tools
         self._ledger = ledger
@@ -59,12 +62,19 @@ class Drainer:
         self._controller = controller
         self._holder = holder
         self._epoch = epoch
+        self._lease = lease
+        self._released = frozenset({lease, ""} if unnamed else {lease})
         self._drives: dict[str, tuple[Drive, asyncio.Task[None]]] = {}
 
     @property
     def driving(self) -> frozenset[str]:
         """Names of the nodes whose drains are driven from here."""
         return frozenset(self._drives)
+
+    def held(self, snapshot: Snapshot) -> Sequence[str]:
+        """Return the names of the nodes that drains of this controller hold, as far as they are this drainer's."""
+        found = {name for name, view in snapshot.nodes.items() if self._owns(drain_record(view.node))}
+        return sorted(found | set(self._drives))
 
     async def unfinished(self, snapshot: Snapshot) -> bool:
         """Return whether a drain of this controller's is under way: driven from here, on a node, or in the ledger.
@@ -119,6 +129,7 @@ class Drainer:
             plan_hash=plan_hash,
             now=self._tools.clock(),
         )
+        record = msgspec.structs.replace(record, lease=self._lease)
         try:
             after = await patch_node(self._tools.connection, live, claim_patch(live, record))
         except Conflict:
@@ -129,8 +140,8 @@ class Drainer:
         self._drive(after.node, record)
         return None
 
-    async def adopt(self, snapshot: Snapshot, *, others: bool = True) -> None:
-        """Take over drains nobody drives, and mend what a crash left, on nodes and in the ledger.
+    async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
+        """Take over drains nobody drives, and mend what a crash left, on nodes and in the *ledger*.
 
         Without *others* only what bears this controller's name: one that is switched off ends just its own. Raises
         :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
@@ -146,7 +157,7 @@ class Drainer:
                     continue  # somebody else was quicker: the next loop sees what he made of it
                 except KubeError as error:
                     troubles.append(error)
-        for entry in await self._ledger.read():
+        for entry in await self._ledger.read() if ledger else ():
             if entry.node in self._drives or not self._tools.leading():
                 continue
             forgotten = others and self._tools.clock() >= entry.since + ORPHAN_AFTER
@@ -172,7 +183,9 @@ class Drainer:
         return record.phase is Phase.UNKNOWN or self._abandoned(record)
 
     def _owns(self, record: DrainRecord | None) -> bool:
-        return record is not None and record.owns_node and record.controller == self._controller
+        if record is None or not record.owns_node or record.controller != self._controller:
+            return False
+        return record.lease in self._released or not self._tools.releasing()
 
     def _abandoned(self, record: DrainRecord) -> bool:
         return self._tools.clock() > max([record.deadline or 0.0, *record.since.values()]) + ORPHAN_AFTER
@@ -186,7 +199,8 @@ class Drainer:
             await self._mend_orphan(live, record)
             return
         now = self._tools.clock()
-        taken = msgspec.structs.replace(record, holder=self._holder, epoch=max(self._epoch(), record.epoch + 1))
+        epoch = max(self._epoch(), record.epoch + 1)
+        taken = msgspec.structs.replace(record, holder=self._holder, epoch=epoch, lease=self._lease)
         because: Refusal | None = None
         if record.controller != self._controller:
             last = format_duration(now - max(record.since.values(), default=now))

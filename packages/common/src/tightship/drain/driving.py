@@ -72,13 +72,17 @@ class _PodsWithFinalizers(Struct):
 
 
 class Tools(Struct, frozen=True, kw_only=True):
-    """What a drain works with. *leading* is asked before every request that changes anything."""
+    """What a drain works with. *leading* is asked before every request that changes anything.
+
+    Where *releasing* is true nodes are given back, in whatever phase their drains are.
+    """
 
     connection: Connection
     cache: ClusterCache
     tell: Tell
     leading: Callable[[], bool]
     stopping: Callable[[], bool]
+    releasing: Callable[[], bool] = lambda: False
     settings: Callable[[], DrainSettings]
     clock: Callable[[], float]
     in_thread: Callable[[Callable[[], list[Refusal]]], Awaitable[list[Refusal]]]
@@ -189,6 +193,8 @@ class Drive:
         )
         if seen.awaits or seen.leaving or not node.ready:
             self._progress = now
+        if self._tools.releasing():
+            seen = msgspec.structs.replace(seen, releasing=True)
         return advance(self._op, record, seen, settings.rules, now)
 
     async def _judged(self, sight: Sight, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:

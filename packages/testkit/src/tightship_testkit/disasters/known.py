@@ -101,12 +101,6 @@ NODES = (
         _apart(80_000),
         "drains 10: a controller whose clock is a day ahead takes a living drain for an orphan",
     ),
-    Known(
-        "dry-run-strands",
-        "cordon-has-owner",
-        _says(r"its controller is a dry run now$"),
-        "operations F2: going back to a dry run strands a cordoned node",
-    ),
 )
 
 FLOORS = (
