@@ -23,14 +23,14 @@ from tightship.drain.machine import DrainRules, Ending, Evict, Look, Over, Seen,
 from tightship.drain.news import News, Tell, Told
 from tightship.drain.sight import Sight, Try, tried
 from tightship.drain.writing import LiveNode, patch_node, read_node, record_patch
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase
+from tightship.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase
 from tightship.evictability import EvictionRules
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.errors import Conflict, KubeError, one_line
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
-from tightship.nodes import drain_record
+from tightship.nodes import drain_record, opt_outs
 from tightship.objects import Node, Pod
 from tightship.plan.model import Placement
 from tightship.reasons import Reason, Refusal
@@ -45,16 +45,27 @@ TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
 """Seconds after a request that failed, or a write that came second: doubled from the first to the last."""
 
 
+Keeps = Callable[[Snapshot, Node], Sequence[Refusal]]
+"""Says what keeps a node of a snapshot as a whole, as it is now."""
+
+
+def _opt_outs(snapshot: Snapshot, node: Node) -> Sequence[Refusal]:
+    del snapshot
+    return opt_outs(node)
+
+
 class DrainSettings(Struct, frozen=True, kw_only=True):
     """What drains go by; may be replaced while they run.
 
-    *replicas_ahead* is for how many replicas room is kept that an HPA is about to start.
+    *replicas_ahead* is for how many replicas room is kept that an HPA is about to start. *keeps* is asked before a
+    claim, and before each eviction: what keeps a node before its drain may appear during it.
     """
 
     rules: DrainRules = DrainRules()
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
     replicas_ahead: int = 0
+    keeps: Keeps = _opt_outs
 
 
 class _Metadata(Struct):
@@ -174,6 +185,8 @@ class Drive:
         rest: Sequence[Refusal] | None = looked.rest if looked is not None else None
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings, now)
+        under_way = record is not None and record.phase in UNDER_WAY
+        keeps = settings.keeps(snapshot, node) if under_way else ()
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
         await self._find_finalizers(sight.sorted.leaving, now)
         seen = sight.seen(
@@ -181,6 +194,7 @@ class Drive:
             self._tries,
             fresh=looked is not None,
             rest=rest,
+            keeps=keeps,
             progress=self._progress,
             not_ready_since=self._not_ready_since,
             stopping=self._tools.stopping(),

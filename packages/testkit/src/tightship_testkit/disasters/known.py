@@ -69,12 +69,6 @@ _BAD_DATA = "no-floor-lowered-on-bad-data"
 _GOOD_ANSWERS = "lowered-by-good-answers"
 
 NODES = (
-    Known(
-        "node-opts-out-in-drain",
-        "opt-outs-respected",
-        lambda violation: violation.subject.startswith("Node ") and violation.what.endswith("in mid-drain"),
-        "drains 2: a node that opts out in mid-drain is emptied all the same",
-    ),
     Known("churn", "no-churn", _says(r"nodes were added within"), "drains 4: nothing learns from what came back"),
     Known(
         "pinned-pods",
