@@ -60,7 +60,12 @@ class Marks(Struct, frozen=True):
 
 def eviction_rules(settings: CompactorSettings) -> EvictionRules:
     """Return the rules for pods; a drain and the plan before it go by the same."""
-    return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
+    return EvictionRules(
+        settings.disabled_rules,
+        settings.system_pod_timeout,
+        awaited_for(settings.await_timeout),
+        settings.node_timeout,
+    )
 
 
 def replicas_ahead(settings: CompactorSettings) -> int:

@@ -30,7 +30,12 @@ CONTROLLER = "node-refiner"
 
 def eviction_rules(settings: RefinerSettings) -> EvictionRules:
     """Return the rules for pods; a drain and the plan before it go by the same."""
-    return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
+    return EvictionRules(
+        settings.disabled_rules,
+        settings.system_pod_timeout,
+        awaited_for(settings.await_timeout),
+        settings.node_timeout,
+    )
 
 
 def replicas_ahead(settings: RefinerSettings) -> int:

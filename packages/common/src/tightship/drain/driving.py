@@ -21,6 +21,7 @@ from tightship.drain.answers import GOING, Answer, Heard
 from tightship.drain.evicting import send_away
 from tightship.drain.machine import DrainRules, Ending, Evict, Look, Over, Seen, Step, Wait, Write, advance
 from tightship.drain.news import News, Tell, Told
+from tightship.drain.returning import Returning
 from tightship.drain.sight import Sight, Try, tried
 from tightship.drain.writing import LiveNode, patch_node, read_node, record_patch
 from tightship.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase
@@ -117,6 +118,7 @@ class Drive:
         self._rejudged: float | None = None
         self._rest: tuple[Refusal, ...] | None = None
         self._finalizers: dict[str, str] = {}
+        self._returning = Returning(_began(record))
         self._last = node
         self._record: DrainRecord | None = record
 
@@ -200,6 +202,9 @@ class Drive:
             stopping=self._tools.stopping(),
             finalizers=self._finalizers,
         )
+        back = self._returning.refuses(seen.evict, snapshot)
+        if back:
+            seen = msgspec.structs.replace(seen, against=tuple(sorted({*seen.against, *back})))
         if seen.awaits or seen.leaving or not node.ready:
             self._progress = now
         return advance(self._op, record, seen, settings.rules, now)
@@ -266,6 +271,8 @@ class Drive:
             self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
             if heard.answer in GOING or heard.answer is Answer.GONE:
                 self._progress = now
+            if heard.answer in GOING or heard.answer is Answer.NO_ANSWER:
+                self._returning.evicted(pod)
             self._said(pod, heard)
 
         await asyncio.gather(*(one(pod) for pod in pods))
@@ -326,3 +333,10 @@ class Drive:
 
 def _rest(sight: Sight, settings: DrainSettings) -> list[Refusal]:
     return sight.rest(settings.placement, settings.replicas_ahead)
+
+
+def _began(record: DrainRecord) -> float | None:
+    """Return when another drive began the evictions of this drain; pods made since have come past the cordon."""
+    if record.phase is Phase.CLAIMED:
+        return None
+    return min((at for at in map(record.entered, (Phase.EVICTING, Phase.DRAINED)) if at is not None), default=None)

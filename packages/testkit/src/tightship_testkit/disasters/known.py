@@ -71,12 +71,6 @@ _GOOD_ANSWERS = "lowered-by-good-answers"
 NODES = (
     Known("churn", "no-churn", _says(r"nodes were added within"), "drains 4: nothing learns from what came back"),
     Known(
-        "pinned-pods",
-        "no-eviction-loop",
-        _says(r"its template names the node$"),
-        "drains 5: pods whose template names their node are evicted again and again",
-    ),
-    Known(
         "two-ledgers",
         "within-drain-budget",
         _says(r"whose ledgers are in \d+ namespaces$"),
