@@ -42,6 +42,9 @@ class Phase(StrEnum):
 IDLE_PHASES = frozenset({Phase.MARKED, Phase.BACKOFF})
 """Phases in which nothing but the annotation is on the node."""
 
+UNDER_WAY = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED})
+"""Phases in which a drain goes on, unless something speaks against it."""
+
 
 class DrainRecord(Struct, frozen=True, kw_only=True):
     """The annotation ``tightship.dev/drain``.

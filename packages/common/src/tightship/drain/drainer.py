@@ -109,9 +109,10 @@ class Drainer:
         live = await read_node(self._tools.connection, node.name)
         if live is None or live.node.uid != node.uid:
             return Refusal(Reason.NODE_TERMINATING, node.name, "it is gone")
-        elsewhere = owner_elsewhere(live.node)
-        if elsewhere is not None:
-            return elsewhere
+        keeps = self._tools.settings().keeps(self._tools.cache.snapshot(), live.node)
+        refusal = owner_elsewhere(live.node) or min(keeps, default=None)
+        if refusal is not None:
+            return refusal
         previous = drain_record(live.node)
         if live.node.unschedulable or (previous is not None and previous.owns_node):
             return Refusal(Reason.CORDONED, node.name, "somebody else took it since it was judged")

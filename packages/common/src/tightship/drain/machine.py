@@ -13,7 +13,7 @@ from enum import Enum
 import msgspec
 from msgspec import Struct
 
-from tightship.drain_record import FIELD_MANAGER, DrainRecord, Phase
+from tightship.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
 from tightship.durations import format_duration
 from tightship.evictability import stuck
 from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
@@ -53,18 +53,20 @@ class Seen(Struct, frozen=True, kw_only=True):
     """What one look at a node and its pods found.
 
     *evict* are pods still to go that nobody is deleting, *awaits* pods that end by themselves, *leaving* pods on their
-    way out. *next* are those of *evict* that may be evicted now, *due* the time at which more may become so. *against*
-    is everything that waiting does not mend: opt-outs, no place, a budget that never allows, a fatal answer. *late* are
-    pods that have refused to go for too long. *pending* are pods without a node that were created since the drain began
-    and could run here. *fresh* says that the pods were listed from the server just now; *judged* that *against* holds a
-    new verdict on where the rest could go. *stopping* says that somebody else goes on with the drain, *releasing* that
-    nobody does: the node is given back.
+    way out. *keeps* is what keeps the node as a whole: it would have kept it from being claimed. *next* are those of
+    *evict* that may be evicted now, *due* the time at which more may become so. *against* is everything that waiting
+    does not mend: opt-outs, no place, a budget that never allows, a fatal answer. *late* are pods that have refused to
+    go for too long. *pending* are pods without a node that were created since the drain began and could run here.
+    *fresh* says that the pods were listed from the server just now; *judged* that *against* holds a new verdict on
+    where the rest could go. *stopping* says that somebody else goes on with the drain, *releasing* that nobody does:
+    the node is given back.
     """
 
     node: Node | None
     evict: tuple[Pod, ...] = ()
     awaits: tuple[Pod, ...] = ()
     leaving: tuple[Pod, ...] = ()
+    keeps: tuple[Refusal, ...] = ()
     next: tuple[Pod, ...] = ()
     due: float | None = None
     against: tuple[Refusal, ...] = ()
@@ -178,7 +180,7 @@ def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, 
     step = _taken_away(record, node, seen, rules, now)
     if step is None and seen.releasing and record.phase is not Phase.RESTORING:
         step = give_up(record, Refusal(Reason.RELEASED, node.name, "no controller goes on with its drain"), now)
-    return step or _PHASES[record.phase](record, node, seen, rules, now)
+    return step or _kept(record, seen, now) or _PHASES[record.phase](record, node, seen, rules, now)
 
 
 def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
@@ -240,6 +242,13 @@ def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, 
     lifted = Refusal(Reason.UNCORDONED, node.name, what)
     held = _enter(record, Phase.BACKOFF, now, reason=_words(lifted), next_try=now + rules.hold_off, deadline=None)
     return Write(held, change, lifted)
+
+
+def _kept(record: DrainRecord, seen: Seen, now: float) -> Step | None:
+    """What would have kept the node from being claimed has it given back, pods that have moved stay where they are."""
+    if record.phase not in UNDER_WAY or not seen.keeps or (seen.stopping and record.phase is not Phase.CLAIMED):
+        return None
+    return give_up(record, seen.keeps[0], now)
 
 
 def _claimed(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:

@@ -61,31 +61,7 @@ _BAD_DATA = "no-floor-lowered-on-bad-data"
 _GOOD_ANSWERS = "lowered-by-good-answers"
 
 NODES = (
-    Known(
-        "cordon-in-drain-lifted",
-        "persons-cordon-stays",
-        _says(r"lifted the cordon .* (during|just after) a drain of ours$"),
-        "drains 1: a cordon that a person puts on a node in drain is taken for ours",
-    ),
-    Known(
-        "cordon-in-drain-ignored",
-        "persons-cordon-stays",
-        _says(r"evicted .* a person cordoned the node .* (during|just after) a drain of ours$"),
-        "drains 1: uncordoned and cordoned again by a person, a node is emptied all the same",
-    ),
-    Known(
-        "node-opts-out-in-drain",
-        "opt-outs-respected",
-        lambda violation: violation.subject.startswith("Node ") and violation.what.endswith("in mid-drain"),
-        "drains 2: a node that opts out in mid-drain is emptied all the same",
-    ),
     Known("churn", "no-churn", _says(r"nodes were added within"), "drains 4: nothing learns from what came back"),
-    Known(
-        "pinned-pods",
-        "no-eviction-loop",
-        _says(r"its template names the node$"),
-        "drains 5: pods whose template names their node are evicted again and again",
-    ),
     Known(
         "two-ledgers",
         "within-drain-budget",
