@@ -53,10 +53,6 @@ def _by_clock(each: Violation) -> bool:
     return " with clock-" in each.subject or ", clock-" in each.subject
 
 
-def _fallback(each: Violation) -> bool:
-    return _with("targets-away")(each) and "fallback query" in each.what
-
-
 _BAD_DATA = "no-floor-lowered-on-bad-data"
 _GOOD_ANSWERS = "lowered-by-good-answers"
 
@@ -92,13 +88,6 @@ FLOORS = (
     Known("lag-and-clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6: late samples lower"),
     Known("lag-and-clocks", _BAD_DATA, _by_clock, "floors 6: our clock ahead lowers"),
     Known("lag-and-clocks", "floors-follow", _ends(" too low with a clock ahead"), "floors 6: our clock ahead lowers"),
-    Known("fallback-is-believed", _BAD_DATA, _fallback, "floors 7: a fallback outlives the lowering window"),
-    Known(
-        "breaker-by-floors",
-        "floors-follow",
-        _ends(" too high after a correlated drop"),
-        "floors 8: the breaker compares with floors, not with earlier answers",
-    ),
     *(
         Known("doubtful-answers", _GOOD_ANSWERS, _ends(f" an answer {way}"), f"floors 12: {way} is believed")
         for way in ("http-203", "http-206", "error-beside")
