@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -203,7 +204,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         value = "400" if "timestamp(up)" in form["query"][0] else "20"
-        body = json.dumps({"status": "success", "data": {"resultType": "scalar", "result": [1, value]}}).encode()
+        body = json.dumps(
+            {"status": "success", "data": {"resultType": "scalar", "result": [time.time(), value]}}
+        ).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -24,6 +24,9 @@ LEAST_RANGE = 120.0
 """Seconds that one without a range is taken to look back, or with a fallback, for two scrapes of every target: a server
 that has just begun knows a part of the targets, and answers with the fallback before its first scrape."""
 
+NOTHING = 1e-6
+"""How far below zero a value may be by the rounding of sums and differences."""
+
 _STEPS = 20
 
 
@@ -112,6 +115,9 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
         return Reading(None, (Cause(Reason.SEVERAL_SERIES, detail, "sum them up, or set several-series: max"),))
     causes = []
     of = f" in {outcome.series} series" if outcome.series > 1 else ""
+    if outcome.highest is not None and outcome.highest < -NOTHING:
+        fix = "as of a wrong sign; where that is meant, clamp_min(..., 0)"
+        causes.append(Cause(Reason.NEGATIVE, f"{about} answered {outcome.highest:g}", fix))
     if outcome.not_numbers:
         fix = "guard the denominator, as in x / (y > 0)"
         causes.append(Cause(Reason.NOT_A_NUMBER, f"{about} answered NaN{of}", fix))

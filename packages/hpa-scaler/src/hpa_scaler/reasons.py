@@ -42,6 +42,7 @@ class Reason(StrEnum):
     NOT_A_NUMBER = "NotANumber"
     INFINITE = "Infinite"
     OUT_OF_RANGE = "OutOfRange"
+    NEGATIVE = "Negative"
     NOT_ASKED = "NotAsked"
 
     # Lowering waits.
@@ -99,6 +100,7 @@ FAILURES = frozenset(
         Reason.NOT_A_NUMBER,
         Reason.INFINITE,
         Reason.OUT_OF_RANGE,
+        Reason.NEGATIVE,
         Reason.NOT_ASKED,
     }
 )

@@ -7,6 +7,7 @@ import errno
 import logging
 import ssl
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import aiohttp
@@ -14,11 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.addresses import Address, parse_address
-from hpa_scaler.prometheus.answers import outcome
+from hpa_scaler.prometheus.answers import Moment, outcome
 from hpa_scaler.prometheus.guard import Directory, GuardedAddressError
 from hpa_scaler.prometheus.servers import Access, Server, proxy_of
 from hpa_scaler.queries import Failure, Outcome
 from hpa_scaler.reasons import Reason
+from tightship.host import wall
 from tightship.kube.errors import one_line
 
 _log = logging.getLogger(__name__)
@@ -129,9 +131,17 @@ async def _sent(
         body = await _read(response)
     if body is None:
         return Told(Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; sum it up"), True)
-    result = outcome(response.status, body)
+    result = outcome(response.status, body, Moment(wall(), _date(response)))
     from_elsewhere = isinstance(result, Failure) and result.reason in (Reason.HTTP_ERROR, Reason.BAD_ANSWER)
     return Told(result, not from_elsewhere)
+
+
+def _date(response: aiohttp.ClientResponse) -> float | None:
+    """Return when *response* was sent by its own word, ``None`` where that can't be read."""
+    try:
+        return parsedate_to_datetime(response.headers.get("Date", "")[:64]).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes | None:

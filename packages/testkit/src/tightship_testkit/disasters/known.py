@@ -49,10 +49,6 @@ def _with(*wrong: str) -> Takes:
     return lambda each: bool(set(wrong) & set(each.subject.partition(" with ")[2].split(", ")))
 
 
-def _by_clock(each: Violation) -> bool:
-    return " with clock-" in each.subject or ", clock-" in each.subject
-
-
 def _split(each: Violation) -> bool:
     return _with("relabelled-split")(each) and "by query" in each.what
 
@@ -124,19 +120,14 @@ NODES = (
 )
 
 FLOORS = (
-    Known("unguarded-query", _BAD_DATA, _ends(" unguarded"), "floors 2: one answer lowers where no range is visible"),
     Known(
         "scrapes-partly-lost",
         _BAD_DATA,
         _with("targets-partly-away", "targets-flapping"),
         "floors 3: targets that can't be scraped are taken for traffic that ended",
     ),
-    Known("is-partial", _BAD_DATA, _with("partial"), "floors 4: isPartial is not looked at"),
-    Known("is-partial", _GOOD_ANSWERS, _ends(" an answer partial"), "floors 4: isPartial is not looked at"),
     Known("raised-without-limit", "no-floor-raised-without-bound", _answered, "floors 5: bad data raise without limit"),
     Known("lag-and-clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6: late samples lower"),
-    Known("lag-and-clocks", _BAD_DATA, _by_clock, "floors 6: our clock ahead lowers"),
-    Known("lag-and-clocks", "floors-follow", _ends(" too low with a clock ahead"), "floors 6: our clock ahead lowers"),
     Known("fallback-is-believed", _BAD_DATA, _fallback, "floors 7: a fallback outlives the lowering window"),
     Known(
         "breaker-by-floors",
@@ -145,16 +136,6 @@ FLOORS = (
         "floors 8: the breaker compares with floors, not with earlier answers",
     ),
     Known("one-series-becomes-several", _BAD_DATA, _split, "floors 10: the largest of several series counts"),
-    *(
-        Known("doubtful-answers", _GOOD_ANSWERS, _ends(f" an answer {way}"), f"floors 12: {way} is believed")
-        for way in ("http-203", "http-206", "error-beside")
-    ),
-    Known(
-        "doubtful-answers",
-        _BAD_DATA,
-        _with("http-203", "http-206", "error-beside", "negative", "stale-cache"),
-        "floors 12: partial, old and negative answers are believed",
-    ),
     Known(
         "own-bound-lost-with-etcd",
         "own-bounds-are-kept",
