@@ -131,7 +131,7 @@ BAD = [
     ("maximum_replicas", "0", "allowed is a whole number from 1 on"),
     ("maximum_replicas", "99999999999", "allowed is a whole number from 1 on"),
     ("max_replicas_policy", "Raise", "allowed are raise, clamp"),
-    ("several_series", "first", "allowed are max, error"),
+    ("several_series", "first", "allowed are hold, max, error"),
     ("deadband", "0.05", "allowed is a number of pods such as 1, or a percentage of the floor below 100 such as 5%"),
     ("deadband", "100%", "allowed is a number of pods"),
     ("lowering_window", "soon", "allowed is a duration such as 90s, 10m, 1h30m or 1d, or a plain number of seconds"),

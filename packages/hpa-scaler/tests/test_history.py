@@ -188,7 +188,7 @@ def test_a_fraction_of_a_second_is_rounded_to_the_safe_side() -> None:
 
 
 def test_the_target_can_be_computed_from_the_annotation_alone() -> None:
-    decision = judge(hpa(5, 10, 5), ASKED, 100, rules=WARM)
+    decision = judge(hpa(5, 20, 15), ASKED, 100, rules=WARM)
     text = encode_state(State(history=decision.written, inputs=decision.inputs, target=decision.target), ASKED, NOW)
     found = decode_state(text)
     assert found.inputs is not None

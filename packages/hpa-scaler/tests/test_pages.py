@@ -81,7 +81,7 @@ def test_the_page_says_what_the_plan_says(plan: FloorPlan) -> None:
         assert f"{entry.namespace}/{entry.name}" in html
         for cause in entry.causes:
             assert cause.reason in html
-    assert "69 → 105" in html
+    assert "69 → 103" in html
     assert "ceil(-0.5 + 231.4/20) = 12" in html
 
 

@@ -33,6 +33,7 @@ from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
 from hpa_scaler.sources import lowering_window
 from hpa_scaler.spec import Problems, QuerySpec, Spec
+from hpa_scaler.state import State, decode_state, encode_state
 from tightship.durations import format_duration
 from tightship.objects.node import Condition
 
@@ -147,6 +148,47 @@ def test_an_answer_with_warnings_may_raise() -> None:
 def test_the_largest_of_several_series_counts() -> None:
     assert judge(hpa(5), PLAIN, answer(50, 200, 100)).target == 20
     assert judge(hpa(5), PLAIN, answer("NaN", 200)).target == 20
+
+
+def split_into(*values: float, several_series: str = "hold") -> World:
+    """An HPA whose query had one series for a while, and has these from then on."""
+    world = World(hpa(10), spec(prometheus_query="requests", requests_per_replica="10", several_series=several_series))
+    world.cycle(100)
+    for _ in range(20):
+        world.cycle(answer(*values))
+    return world
+
+
+def test_one_series_that_becomes_several_holds_the_floor_and_says_so() -> None:
+    """A new label halved it: the largest of two is less than both."""
+    world = split_into(50, 50)
+    assert world.bounds[0] == 10
+    decision = world.cycle(answer(50, 50))
+    assert (decision.action, decision.reason) == ("hold", "SeriesSplit")
+    assert decision.causes[0].detail.startswith("a query that was answered with one series has 2 now")
+    assert world.cycle(answer(90, 130)).target == 13
+    world.set(minimum=13, replicas=13)
+    for _ in range(20):
+        world.cycle(60)
+    assert world.bounds[0] == 6
+
+
+def test_where_the_largest_of_several_is_meant_it_is_followed() -> None:
+    assert split_into(50, 50, several_series="max").bounds[0] == 5
+    world = World(hpa(10), spec(prometheus_query="requests", requests_per_replica="10"))
+    for values in ((100, 20), (90,), (50, 50)):
+        world.cycle(answer(*values))
+    assert world.bounds[0] == 5
+
+
+def test_that_a_series_was_one_is_remembered_over_a_restart_and_not_for_another_query() -> None:
+    world = split_into(100)
+    for query, target in (("requests", 10), ("sum by (version) (requests)", 5)):
+        asked = spec(prometheus_query=query, requests_per_replica="10")
+        text = encode_state(State(history=world.history), asked, world.now)
+        history = decode_state(text).history
+        decision = judge(hpa(10), asked, answer(50, 50), history=history, rules=NO_AGE, now=world.now)
+        assert decision.target == target
 
 
 def test_several_series_may_be_an_error() -> None:

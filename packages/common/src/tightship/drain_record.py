@@ -18,6 +18,9 @@ from msgspec import Struct
 DRAIN_ANNOTATION = "tightship.dev/drain"
 VERSION = 1
 
+FIELD_MANAGER = "tightship"
+"""What the API server calls whoever writes drains, in ``managedFields``."""
+
 _LONGEST_REASON = 900
 """Bytes of the annotation."""
 

@@ -79,6 +79,7 @@ class Reason(StrEnum):
     SCHEDULER_MAY_STRAND = "SchedulerMayStrand"
     PENDING_POD_NEEDS_NODE = "PendingPodNeedsNode"
     SCALE_UP_NEEDS_NODE = "ScaleUpNeedsNode"
+    BUFFER_NEEDS_NODE = "BufferNeedsNode"
     RESOURCE_CLAIMS = "ResourceClaims"
     UNKNOWN_VOLUME = "UnknownVolume"
     UNKNOWN_NAMESPACE_LABELS = "UnknownNamespaceLabels"

@@ -62,7 +62,7 @@ ANNOTATIONS = (
     Annotation("prometheus-server-url", values.url, numbered=True, seeds=True),
     Annotation("scale-down-max-ratio", values.ratio, seeds=True),
     Annotation("enable-scale-down-ratio-deployment-checking", values.switch, seeds=True),
-    Annotation("several-series", values.one_of("max", "error")),
+    Annotation("several-series", values.one_of("hold", "max", "error")),
     Annotation("query-range", values.duration),
     Annotation("missing-data", values.missing_data),
     Annotation("missing-data-after", values.whole(1)),
@@ -151,7 +151,7 @@ class _Reader:
         missing = self._value("missing-data", MissingData())
         spec = Spec(
             queries=tuple(self._queries()),
-            series=self._value("several-series", "max"),
+            series=self._value("several-series", "hold"),
             missing=msgspec.structs.replace(missing, after=self._value("missing-data-after", missing.after)),
             query_range=self._value("query-range", None),
             ratio=self._value("scale-down-max-ratio", 1.0),

@@ -60,6 +60,9 @@ def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
         drop_floor_share=settings.drop_floor_share / 100,
         drop_size=settings.drop_size / 100,
         drop_hold=settings.drop_hold,
+        rise_factor=settings.rise_factor,
+        rise_pods=settings.rise_pods,
+        maximum_factor=settings.maximum_factor,
     )
 
 

@@ -12,7 +12,15 @@ from hpa_scaler.arithmetic import Inputs, Solution, solve
 from hpa_scaler.contest import contested, ownership
 from hpa_scaler.history import History, highest_floor, resumed, with_floor, with_raise
 from hpa_scaler.queries import Outcomes, firing, hold_query, outcome_of, read
-from hpa_scaler.raising import Limit, limits, longest_period
+from hpa_scaler.raising import (
+    Limit,
+    Wanted,
+    limits,
+    longest_period,
+    look_at_rise,
+    maximum_limit,
+    time_to_know,
+)
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
@@ -156,10 +164,10 @@ class _Judgement:
         self._replicas = _known_replicas(hpa)
         self._window = lowering_window(spec, rules)
         known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
-        self._own = ownership(hpa, known, rules, now)
+        self._own = ownership(hpa, known, rules, now, window=self._window)
         seen = Seen(hpa.min_replicas, self._replicas)
         self._sources = read_sources(spec, subject.outcomes, self._own.history, rules=rules, seen=seen, now=now)
-        self._history = msgspec.structs.replace(self._sources.history, evaluated=now)
+        self._history = msgspec.structs.replace(self._sources.history, evaluated=now, seen=hpa.min_replicas)
         self._incident = self._look_for_incident(subject.outcomes)
         self._rolling = self._look_for_rollout(subject.rollout)
 
@@ -167,7 +175,8 @@ class _Judgement:
         inputs = self._inputs()
         wanted = solve(inputs).wanted
         holds = self._holds() if wanted < inputs.minimum else []
-        steps = self._steps() if wanted > inputs.minimum else []
+        rise = self._look_at_rise(inputs)
+        steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
         fight = contested(self._hpa, self._history, self._rules, self._now)
         self._note(inputs)
         inputs = msgspec.structs.replace(
@@ -256,7 +265,7 @@ class _Judgement:
     def _holds(self) -> list[Cause]:
         """Return everything but missing data that keeps the floor from being lowered."""
         spec, now = self._spec, self._now
-        found = [cause for cause in (self._sources.cold, self._incident) if cause is not None]
+        found = [cause for cause in (self._sources.cold, self._sources.split, self._incident) if cause is not None]
         if self._rolling is not None and self._rolling.reason is not Reason.ROLLOUT_EXPIRED:
             found.append(self._rolling)
         if self._replicas is None:
@@ -276,6 +285,21 @@ class _Judgement:
             found.append((hpa.min_replicas, word))
         return found
 
+    def _look_at_rise(self, inputs: Inputs) -> list[Limit]:
+        """Return what limits a floor whatever its user said, and remember what the queries want."""
+        wanted = Wanted(
+            floor=solve(inputs).query if inputs.terms else None,
+            whole=self._sources.allow_lower,
+            granted=max(self._own.minimum, inputs.lower_bound, inputs.substitute or 0),
+            minimum=inputs.minimum,
+            running=self._replicas or 0,
+        )
+        wait = time_to_know(self._spec, self._rules)
+        rise = look_at_rise(wanted, self._history, self._rules, self._now, wait=wait)
+        self._history = rise.history
+        top = maximum_limit(inputs.own_maximum, wanted, self._rules)
+        return top if rise.limit is None else [rise.limit, *top]
+
     def _note(self, inputs: Inputs) -> None:
         """Remember the floor that is wanted. Where data are missing or may be low, the present one is.
 
@@ -283,7 +307,7 @@ class _Judgement:
         With it a floor would come down by one such step a window.
         """
         wanted = solve(msgspec.structs.replace(inputs, replicas=None)).wanted
-        known = self._sources.allow_lower and self._sources.cold is None
+        known = self._sources.allow_lower and self._sources.cold is None and self._sources.split is None
         floor = wanted if known else max(wanted, inputs.minimum)
         floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)
@@ -299,6 +323,7 @@ class _Judgement:
             original_max=self._own.maximum,
             applied_min=target,
             applied_max=maximum,
+            seen=target,
         )
 
     def _causes(

@@ -47,6 +47,7 @@ class Reason(StrEnum):
 
     # Lowering waits.
     ANSWER_WITH_WARNINGS = "AnswerWithWarnings"
+    SERIES_SPLIT = "SeriesSplit"
     COLD_SOURCE = "ColdSource"
     CORRELATED_DROP = "CorrelatedDrop"
     INCIDENT_HOLD = "IncidentHold"
@@ -60,6 +61,7 @@ class Reason(StrEnum):
 
     # Raising is limited.
     PAUSED_SCALE_UP = "PausedScaleUp"
+    SUDDEN_RISE = "SuddenRise"
     STEP_LIMIT = "StepLimit"
     BEHAVIOR_LIMIT = "BehaviorLimit"
     AT_MAX_REPLICAS = "AtMaxReplicas"
@@ -113,11 +115,13 @@ TROUBLE = FAILURES | frozenset(
         Reason.CONTROLLED_BY_OTHER,
         Reason.CONTESTED,
         Reason.ANSWER_WITH_WARNINGS,
+        Reason.SERIES_SPLIT,
         Reason.CORRELATED_DROP,
         Reason.HOLD_QUERY_FAILED,
         Reason.ROLLOUT_UNKNOWN,
         Reason.ROLLOUT_EXPIRED,
         Reason.STATE_UNREADABLE,
+        Reason.SUDDEN_RISE,
         Reason.MAX_RAISED,
         Reason.AT_MAX_REPLICAS,
         Reason.WRITE_REFUSED,

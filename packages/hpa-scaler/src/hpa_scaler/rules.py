@@ -22,6 +22,10 @@ class Rules(Struct, frozen=True, kw_only=True):
     The breaker for correlated drops looks at *drop_count* HPAs or more: where the queries of more than *drop_share* of
     them, or more than *drop_floor_share* of their summed floors, would be gone at once, each by more than *drop_size*
     of its floor, nothing is lowered for *drop_hold* (0: until they come back).
+
+    More than *rise_factor* times what is known of the last day, and more than *rise_pods*, is set only once it has been
+    wanted for as long as the queries look back; and never more than *maximum_factor* times the user's own maximum (0:
+    no limit, each).
     """
 
     prefix: str = PREFIX
@@ -41,6 +45,9 @@ class Rules(Struct, frozen=True, kw_only=True):
     drop_floor_share: float = 0.5
     drop_size: float = 0.3
     drop_hold: float = 3600.0
+    rise_factor: float = 3.0
+    rise_pods: int = 10
+    maximum_factor: float = 3.0
 
 
 __all__ = ["Rules"]

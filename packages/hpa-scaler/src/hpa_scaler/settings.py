@@ -84,6 +84,15 @@ Headers = Annotated[
 Share = Annotated[float, Field(gt=0, le=100)]
 
 
+def _factor(factor: float) -> float:
+    if 0 < factor < 1:
+        raise ValueError("is below 1; allowed is 1 or more, or 0 for no limit")
+    return factor
+
+
+Factor = Annotated[float, Field(ge=0, le=1000), AfterValidator(_factor)]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -195,6 +204,14 @@ class ScalerSettings(_Section):
     """Percentage of its floor that an HPA must lose to count."""
     drop_hold: Seconds = Field(default=3600.0, alias="correlatedDropHold")
     """How long nothing is lowered then; 0: until the queries come back."""
+    rise_factor: Factor = Field(default=3.0, alias="suddenRiseFactor")
+    """Times what was wanted in the last day to which a floor goes up at once; 0: no limit. More than that is set once
+    it has been wanted for as long as the queries look back, and two cycles."""
+    rise_pods: int = Field(default=10, ge=1, alias="suddenRisePods")
+    """Up to how many pods a floor goes up at once whatever was wanted in the last day."""
+    maximum_factor: Factor = Field(default=3.0, alias="maxReplicasFactor")
+    """Times the user's own ``maxReplicas`` above which no floor is set, nor ``maxReplicas`` raised for one; 0: no
+    limit."""
 
 
 def load_settings(values: Mapping[str, object], named: Callable[[Location], str] = dotted) -> ScalerSettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Literal
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -38,7 +39,7 @@ class Sources(Struct, frozen=True):
     *terms* and *causes* are those of all of them; *substitute* are the replicas that stand for those without an answer.
     They *allow_lower* where each has a usable answer without a warning, or the rule for missing data stands for it.
     *history* has counted this cycle. *age* is for how many seconds the data are known to be whole, ``None`` where no
-    query looks back; *cold* says why that is not enough to lower anything.
+    query looks back; *cold* says why that is not enough to lower anything, *split* that a series has become several.
     """
 
     terms: tuple[Term, ...]
@@ -48,6 +49,7 @@ class Sources(Struct, frozen=True):
     substitute: int | None = None
     age: float | None = None
     cold: Cause | None = None
+    split: Cause | None = None
 
 
 class Seen(Struct, frozen=True):
@@ -82,8 +84,10 @@ def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rul
     complete = all(reading.complete for reading in readings)
     history = _counted(history, complete=complete, now=now)
     causes = tuple(cause for reading in readings for cause in reading.causes)
+    history, split = _with_series(history, spec, outcomes)
     if complete:
-        return _aged(Sources(_terms(spec, readings), causes, True, history), spec, outcomes, rules, now)
+        found = Sources(_terms(spec, readings), causes, True, history, split=split)
+        return _aged(found, spec, outcomes, rules, now)
     return _without_data(spec, readings, causes, history, seen)
 
 
@@ -107,6 +111,27 @@ def _counted(history: History, *, complete: bool, now: float) -> History:
         return msgspec.structs.replace(history, failures=history.failures + 1, answered=None, recovering=True)
     answered = now if history.answered is None else min(history.answered, now)
     return msgspec.structs.replace(history, failures=0, answered=answered)
+
+
+def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[History, Cause | None]:
+    """Return *history* with how many series the queries are answered with, and why that holds the floor.
+
+    What was one series and is several now has been divided, as by a new label: the largest of them is less than all.
+    """
+    kept: list[int] = []
+    split = None
+    for query in spec.queries:
+        mark = crc32(query.text.encode())
+        outcome = outcome_of(value_query(query), outcomes)
+        count = outcome.series if isinstance(outcome, Answer) else 0
+        known = next((each for each in history.series if abs(each) == mark), 0)
+        if known or count:
+            kept.append(known or (mark if count == 1 else -mark))
+        if known > 0 and count > 1 and spec.series == "hold" and split is None:
+            detail = f"a query that was answered with one series has {count} now, and the largest is less than all"
+            fix = "sum them up, or set several-series: max if the largest is meant"
+            split = Cause(Reason.SERIES_SPLIT, detail, fix)
+    return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split
 
 
 def _without_data(

@@ -45,6 +45,9 @@ class _Memory(Struct, rename="camel", omit_defaults=True):
     aged: Whole = 0
     incident: Whole | None = None
     rolling: Whole | None = None
+    known: tuple[Floor, ...] = ()
+    look: Floor | None = None
+    series: tuple[Whole, ...] = ()
     resets: Whole = 0
     reset_at: Whole = 0
 
@@ -97,6 +100,9 @@ def decode_state(text: str) -> State:
         aged=memory.aged,
         incident=memory.incident,
         rolling=memory.rolling,
+        known=memory.known,
+        look=memory.look,
+        series=memory.series,
         original_min=wire.original_min,
         original_max=wire.original_max,
         applied_min=wire.applied,
@@ -141,6 +147,9 @@ def _ours(state: State, history: History) -> str:
         aged=history.aged,
         incident=None if history.incident is None else math.ceil(history.incident),
         rolling=None if history.rolling is None else math.ceil(history.rolling),
+        known=history.known,
+        look=history.look,
+        series=history.series,
         resets=history.resets,
         reset_at=math.ceil(history.reset_at),
     )

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster import Snapshot
+from tightship.demand import Ahead
 from tightship.drain_record import Phase
 from tightship.durations import format_duration
 from tightship.evictability import EvictionRules, awaited_for
@@ -62,9 +63,9 @@ def eviction_rules(settings: CompactorSettings) -> EvictionRules:
     return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
 
 
-def replicas_ahead(settings: CompactorSettings) -> int:
-    """Return for how many replicas of each HPA room is kept before they start; 0 where none is."""
-    return settings.replicas_ahead(settings.disabled_rules)
+def demand_ahead(settings: CompactorSettings) -> Ahead:
+    """Return for which demand without pods room is kept."""
+    return settings.ahead(settings.disabled_rules)
 
 
 class Policy:

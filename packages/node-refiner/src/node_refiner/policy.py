@@ -14,6 +14,7 @@ from node_refiner.ordering import Scoring, strategy_of
 from node_refiner.outlook import Outlook, outlook, refusals
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
+from tightship.demand import Ahead
 from tightship.disruption import DisruptionLedger, RenewedLedger
 from tightship.evictability import EvictionRules, awaited_for
 from tightship.facts import FactRules, candidates_of, gather, judgement, plannable
@@ -31,9 +32,9 @@ def eviction_rules(settings: RefinerSettings) -> EvictionRules:
     return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
 
 
-def replicas_ahead(settings: RefinerSettings) -> int:
-    """Return for how many replicas of each HPA room is kept before they start; 0 where none is."""
-    return settings.replicas_ahead(settings.disabled_rules)
+def demand_ahead(settings: RefinerSettings) -> Ahead:
+    """Return for which demand without pods room is kept."""
+    return settings.ahead(settings.disabled_rules)
 
 
 class Policy:

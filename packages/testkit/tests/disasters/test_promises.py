@@ -428,6 +428,16 @@ def test_where_nobody_lies_nothing_is_broken() -> None:
     assert _played(nothing, _scenario()) == []
 
 
+@pytest.mark.parametrize(("after", "seen"), [(22, True), (0, False)])
+def test_a_lease_that_is_left_behind_is_seen_while_it_keeps_others_waiting(after: float, seen: bool) -> None:
+    async def leave(world: World) -> None:
+        await asyncio.sleep(after)
+        await _leading(world)
+
+    left = [each.what for each in _played(leave, _scenario()) if each.promise == "nothing-left"]
+    assert left == (["is held by node-compactor-0_1, which has ended"] if seen else [])
+
+
 def test_who_turns_without_end_is_found() -> None:
     async def spin() -> None:
         while True:  # noqa: ASYNC110 - what is to be found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tightship.demand import Ahead
 from tightship.drain.driving import DrainSettings
 from tightship.drain.machine import DrainRules
 from tightship.evictability import EvictionRules
@@ -9,9 +10,7 @@ from tightship.plan.model import Placement
 from tightship.settings.sections import DrainKeys
 
 
-def drain_settings(
-    keys: DrainKeys, eviction: EvictionRules, placement: Placement, replicas_ahead: int
-) -> DrainSettings:
+def drain_settings(keys: DrainKeys, eviction: EvictionRules, placement: Placement, ahead: Ahead) -> DrainSettings:
     """Return how drains go about it under *keys*; the rest is what plans are made by."""
     rules = DrainRules(
         settle=keys.settle,
@@ -28,4 +27,4 @@ def drain_settings(
         most_in_flight=keys.most_in_flight,
         past_budgets=keys.eviction_method == "delete",
     )
-    return DrainSettings(rules=rules, eviction=eviction, placement=placement, replicas_ahead=replicas_ahead)
+    return DrainSettings(rules=rules, eviction=eviction, placement=placement, ahead=ahead)

@@ -34,7 +34,8 @@ async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: No
 
     @asynccontextmanager
     async def make(frame: Frame[S]) -> AsyncIterator[ConsolidationLoop[S, D]]:
-        read = resources(autoscalers=controller.replicas_ahead(frame.live.current) > 0)
+        # Buffers are followed from the first pass on, with their templates where there are any.
+        read = resources(autoscalers=controller.ahead(frame.live.current).replicas > 0, buffers=False)
         async with ClusterCache(frame.connection, resources=read, crashed=frame.wake.set) as cache:
             yield _loop(frame, run, controller, cache)
 

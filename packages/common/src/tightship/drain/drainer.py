@@ -17,7 +17,7 @@ from tightship.cluster import Snapshot
 from tightship.drain.claims import Allows, Claim, ClaimLedger
 from tightship.drain.driving import Drive, Tools
 from tightship.drain.history import DrainHistory
-from tightship.drain.machine import Change, Ending, claimed, owner_elsewhere
+from tightship.drain.machine import Change, Ending, claimed, owner_elsewhere, undoing
 from tightship.drain.news import News, Told
 from tightship.drain.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase
@@ -205,30 +205,27 @@ class Drainer:
         self._drive(after.node, taken)
 
     async def _mend_orphan(self, live: LiveNode, record: DrainRecord | None) -> None:
-        """Our taint without a readable annotation: cordon and taint came in one patch, so both are ours to undo.
+        """Our taint, or an annotation that can't be read: what is shown to be ours is undone.
 
-        A node whose annotation says that it was restored has the taint from somebody who wrote an old list of taints:
-        a cordon is not ours then. A node that an autoscaler has taken meanwhile stays as it is until that gives it
-        back.
+        Who took the annotation off wants no drain of this node, and is obeyed for as long as who uncordons one. A node
+        whose annotation says that it was restored has the taint from somebody who wrote an old list of taints: a cordon
+        is not ours then. A node that an autoscaler has taken meanwhile stays as it is until that gives it back.
         """
         if owner_elsewhere(live.node) is not None:
             return
-        name = live.node.name
-        tainted = any(taint.key == DRAINING.key for taint in live.node.taints)
+        name, now, rules = live.node.name, self._tools.clock(), self._tools.settings().rules
         detail = record.reason if record is not None and record.reason else f"no readable {DRAIN_ANNOTATION} on it"
         because = Refusal(Reason.ORPHANED, name, f"left over from a drain: {detail}")
-        change = Change.RESTORE if tainted else Change.NOTHING
-        mended: DrainRecord | None = None
         if record is not None and not record.owns_node:
             mended, change = record, Change.UNTAINT
-        elif record is not None:
-            now = self._tools.clock()
+        else:
+            change = undoing(live.node, None)
             mended = DrainRecord(
                 phase=Phase.BACKOFF,
                 controller=self._controller,
                 since={Phase.BACKOFF.value: now},
-                attempts=1,
-                next_try=now + self._tools.settings().rules.backoff_base,
+                attempts=0 if record is None else 1,
+                next_try=now + (rules.hold_off if record is None else rules.backoff_base),
                 reason=str(because),
             )
         after = await patch_node(self._tools.connection, live, record_patch(live, mended, change))

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
+from tightship.demand import Ahead
 from tightship.drain.answers import GOING, Answer, Heard
 from tightship.drain.evicting import send_away
 from tightship.drain.machine import DrainRules, Ending, Evict, Look, Over, Seen, Step, Wait, Write, advance
@@ -48,13 +49,13 @@ TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
 class DrainSettings(Struct, frozen=True, kw_only=True):
     """What drains go by; may be replaced while they run.
 
-    *replicas_ahead* is for how many replicas room is kept that an HPA is about to start.
+    *ahead* says for which demand without pods room is kept.
     """
 
     rules: DrainRules = DrainRules()
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
-    replicas_ahead: int = 0
+    ahead: Ahead = Ahead()
 
 
 class _Metadata(Struct):
@@ -311,4 +312,4 @@ class Drive:
 
 
 def _rest(sight: Sight, settings: DrainSettings) -> list[Refusal]:
-    return sight.rest(settings.placement, settings.replicas_ahead)
+    return sight.rest(settings.placement, settings.ahead)

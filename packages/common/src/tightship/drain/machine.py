@@ -13,7 +13,7 @@ from enum import Enum
 import msgspec
 from msgspec import Struct
 
-from tightship.drain_record import DrainRecord, Phase
+from tightship.drain_record import FIELD_MANAGER, DrainRecord, Phase
 from tightship.durations import format_duration
 from tightship.evictability import stuck
 from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
@@ -193,6 +193,24 @@ def owner_elsewhere(node: Node) -> Refusal | None:
     return None
 
 
+def undoing(node: Node, record: DrainRecord | None) -> Change:
+    """Return how a drain of *node* is undone: its cordon is lifted only where it is shown to be ours.
+
+    The API server attributes the cordon to whoever changed it last: to somebody else after they have uncordoned the
+    node and cordoned it again, whatever else they left there. Where it attributes it to nobody, *record* and the taint
+    of its drain, which came in one patch with the cordon, must both be there.
+    """
+    if not node.unschedulable:
+        return Change.UNTAINT
+    if node.cordoned_by:
+        return Change.RESTORE if set(node.cordoned_by) == {FIELD_MANAGER} else Change.UNTAINT
+    return Change.RESTORE if record is not None and _tainted(node, record) else Change.UNTAINT
+
+
+def _tainted(node: Node, record: DrainRecord) -> bool:
+    return bool(record.op) and any(taint.key == DRAINING.key and taint.value == record.op for taint in node.taints)
+
+
 def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step | None:
     """Others come first: whoever deletes the node, and whoever lifted the cordon."""
     other = owner_elsewhere(node)
@@ -200,16 +218,21 @@ def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, 
         if record.phase in (Phase.YIELDED, Phase.DRAINED):
             return Over(Ending.PARKED) if seen.stopping else Wait(now + LOOK_AGAIN, other.detail)
         return Write(_enter(record, Phase.YIELDED, now, reason=_words(other)), because=other)
-    tainted = any(taint.key == DRAINING.key and taint.value == record.op for taint in node.taints)
-    if node.unschedulable and tainted:
+    change, tainted = undoing(node, record), _tainted(node, record)
+    if change is Change.RESTORE and tainted:
         return None
     # A person, or Cluster Autoscaler's rollback, which lifts any cordon.
     if record.phase is Phase.RESTORING:
         return None
-    what = "the cordon was lifted" if not node.unschedulable else f"the taint {DRAINING.key} was removed"
-    lifted = Refusal(Reason.UNCORDONED, node.name, f"{what} by someone else during the drain")
+    if not node.unschedulable:
+        what = "the cordon was lifted by someone else during the drain"
+    elif node.cordoned_by and change is Change.UNTAINT:
+        by = ", ".join(each for each in node.cordoned_by if each != FIELD_MANAGER)
+        what = f"it was cordoned by someone else ({by}) during the drain, and stays so"
+    else:
+        what = f"the taint {DRAINING.key} was removed by someone else during the drain"
+    lifted = Refusal(Reason.UNCORDONED, node.name, what)
     held = _enter(record, Phase.BACKOFF, now, reason=_words(lifted), next_try=now + rules.hold_off, deadline=None)
-    change = Change.UNTAINT if not node.unschedulable else Change.RESTORE
     return Write(held, change, lifted)
 
 
@@ -284,7 +307,7 @@ def _restoring(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, n
     attempts = record.attempts + 1
     pause = min(rules.backoff_limit, rules.backoff_base * 2 ** min(attempts - 1, 30))
     ended = _enter(record, Phase.BACKOFF, now, attempts=attempts, next_try=now + pause, deadline=None)
-    return Write(ended, Change.RESTORE if node.unschedulable else Change.UNTAINT)
+    return Write(ended, undoing(node, record))
 
 
 def _yielded(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:

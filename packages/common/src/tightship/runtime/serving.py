@@ -200,7 +200,8 @@ async def serve(
             status=controller.status,
             page=controller.page,
         )
-        await stack.enter_async_context(HttpServer(content, host=run.host, ports=run.ports))
+        server = HttpServer(content, host=run.host, ports=run.ports, probe_port=run.probe_port)
+        await stack.enter_async_context(server)
         await _passes(frame, controller, heartbeat)
 
 

@@ -49,20 +49,11 @@ def _with(*wrong: str) -> Takes:
     return lambda each: bool(set(wrong) & set(each.subject.partition(" with ")[2].split(", ")))
 
 
-def _split(each: Violation) -> bool:
-    return _with("relabelled-split")(each) and "by query" in each.what
-
-
 def _fallback(each: Violation) -> bool:
     return _with("targets-away")(each) and "fallback query" in each.what
 
 
-def _answered(each: Violation) -> bool:
-    return "an answer of" in each.what and not each.subject.endswith("with nothing wrong")
-
-
 _BAD_DATA = "no-floor-lowered-on-bad-data"
-_GOOD_ANSWERS = "lowered-by-good-answers"
 
 NODES = (
     Known(
@@ -111,12 +102,6 @@ NODES = (
         _says(r"its controller is a dry run now$"),
         "operations F2: going back to a dry run strands a cordoned node",
     ),
-    Known(
-        "lease-not-given-up",
-        "nothing-left",
-        _says(r"is held by .* which has ended$"),
-        "to be mended: a replica that is told to end now and then leaves its Lease to run out",
-    ),
 )
 
 FLOORS = (
@@ -126,7 +111,6 @@ FLOORS = (
         _with("targets-partly-away", "targets-flapping"),
         "floors 3: targets that can't be scraped are taken for traffic that ended",
     ),
-    Known("raised-without-limit", "no-floor-raised-without-bound", _answered, "floors 5: bad data raise without limit"),
     Known("lag-and-clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6: late samples lower"),
     Known("fallback-is-believed", _BAD_DATA, _fallback, "floors 7: a fallback outlives the lowering window"),
     Known(
@@ -135,7 +119,6 @@ FLOORS = (
         _ends(" too high after a correlated drop"),
         "floors 8: the breaker compares with floors, not with earlier answers",
     ),
-    Known("one-series-becomes-several", _BAD_DATA, _split, "floors 10: the largest of several series counts"),
     Known(
         "own-bound-lost-with-etcd",
         "own-bounds-are-kept",

@@ -118,7 +118,7 @@ def _read(own: Mapping[str, str], interval: float, *, guarded: bool) -> Wish:
         clamp=_word(own, "max-replicas-policy", "raise", "clamp") == "clamp",
         band=band,
         missing=own.get("missing-data", "hold"),
-        several=_word(own, "several-series", "max", "error"),
+        several=_word(own, "several-series", "hold", "max", "error"),
         paused=_switch(own, "paused"),
         paused_down=_switch(own, "paused-scale-down"),
         paused_up=_switch(own, "paused-scale-up"),

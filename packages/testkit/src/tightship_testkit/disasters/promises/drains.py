@@ -138,12 +138,17 @@ class DrainedIsEmpty(Promise):
             return
         name = change.object["metadata"]["name"]
         for pod in self.world.store.list("Pod"):
-            if pod["spec"].get("nodeName") != name or daemon(pod) or leaving(pod):
+            if pod["spec"].get("nodeName") != name or daemon(pod) or self._stuck(pod):
                 continue
             if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
                 continue
             if self.world.wall - created(pod) > 2 * NOTICED and not self.world.blind(author, 0.0):
                 self.broken(f"Node {name}", f"{author} calls it drained, and pod {pod['metadata']['name']} is on it")
+
+    def _stuck(self, pod: Json) -> bool:
+        """Whether a pod should have been gone, by the clock of whoever's is furthest ahead."""
+        end = pod["metadata"].get("deletionTimestamp")
+        return bool(end) and datetime.fromisoformat(end).timestamp() < self.world.wall + self.world.skewed
 
 
 @promise

@@ -74,8 +74,8 @@ class FloorsFollow(Promise):
     def _look(self, market: Market, hpa: Json, wish: Wish, track: Track) -> None:
         now, (floor, most) = self.world.now, bounds(hpa)
         settled = now - track.edited > wish.window + wish.looks_back + 120.0
-        if not settled or wish.dry_run or wish.paused or track.foreign >= RESETS:
-            return  # or it is left to somebody who seemed to quarrel
+        if not settled or wish.dry_run or wish.paused or track.foreign >= RESETS or _is_off(hpa):
+            return  # or it is left to somebody who seemed to quarrel, or has scaled its target to 0
         reach = 60.0
         low = high = 0
         for part in wish.parts:
@@ -103,6 +103,11 @@ class FloorsFollow(Promise):
                 f"{track.name} is too high{' after a correlated drop' if held else ''}",
                 f"its floor is {floor} in the end, and no more than {highest} are needed",
             )
+
+
+def _is_off(hpa: Json) -> bool:
+    conditions = hpa.get("status", {}).get("conditions", ())
+    return any(each["type"] == "ScalingActive" and each.get("reason") == "ScalingDisabled" for each in conditions)
 
 
 __all__ = ["FloorsFollow", "QuarrelsEnd"]

@@ -226,7 +226,7 @@ class LoweredByGoodAnswers(Lowered):
 
 def usable(answer: Answered, wish: Wish) -> bool:
     """Whether an answer can be gone by."""
-    return answer.plain and (len(answer.values) == 1 or wish.several == "max")
+    return answer.plain and (len(answer.values) == 1 or wish.several != "error")
 
 
 @promise

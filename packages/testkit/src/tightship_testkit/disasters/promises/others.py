@@ -56,7 +56,7 @@ def _differences(old: Json, new: Json) -> Iterator[tuple[str, Any, Any]]:
             for key in sorted(was.keys() | now.keys()):
                 if not key.startswith(OURS) and was.get(key) != now.get(key):
                     yield f"annotation {key}", was.get(key), now.get(key)
-        elif part not in ("resourceVersion", "generation") and before.get(part) != after.get(part):
+        elif part not in ("resourceVersion", "generation", "managedFields") and before.get(part) != after.get(part):
             yield f"metadata.{part}", before.get(part), after.get(part)
     was, now = old.get("spec") or {}, new.get("spec") or {}
     for part in sorted(was.keys() | now.keys()):
