@@ -48,6 +48,8 @@ class Reason(StrEnum):
     # Lowering waits.
     ANSWER_WITH_WARNINGS = "AnswerWithWarnings"
     SERIES_SPLIT = "SeriesSplit"
+    LATE_SAMPLES = "LateSamples"
+    FAILED_SCRAPES = "FailedScrapes"
     COLD_SOURCE = "ColdSource"
     CORRELATED_DROP = "CorrelatedDrop"
     INCIDENT_HOLD = "IncidentHold"
@@ -115,6 +117,8 @@ TROUBLE = FAILURES | frozenset(
         Reason.CONTROLLED_BY_OTHER,
         Reason.CONTESTED,
         Reason.ANSWER_WITH_WARNINGS,
+        Reason.LATE_SAMPLES,
+        Reason.FAILED_SCRAPES,
         Reason.SERIES_SPLIT,
         Reason.CORRELATED_DROP,
         Reason.HOLD_QUERY_FAILED,

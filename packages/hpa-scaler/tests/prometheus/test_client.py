@@ -265,10 +265,10 @@ async def test_a_defect_met_by_one_query_costs_no_other_its_answer(
 ) -> None:
     real = exchange.outcome
 
-    def broken(status: int, raw: bytes, moment: Any) -> Any:
+    def broken(status: int, raw: bytes, *more: Any, **named: Any) -> Any:
         if b"odd" in raw:
             raise ZeroDivisionError("division by zero")
-        return real(status, raw, moment)
+        return real(status, raw, *more, **named)
 
     monkeypatch.setattr(exchange, "outcome", broken)
     prometheus.answers["odd"] = says("odd")

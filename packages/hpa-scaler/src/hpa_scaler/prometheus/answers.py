@@ -12,12 +12,14 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.golang import parse_float
-from hpa_scaler.queries import Failure, Outcome, answer_of
+from hpa_scaler.queries import Answer, Failure, Outcome, answer_of
 from hpa_scaler.reasons import Reason
 
 MOST_WARNINGS = 3
 """Warnings that are kept of an answer; one is enough to keep a floor."""
 
+MOST_TARGETS = 1000
+"""Series whose labels are kept; where there are more, all targets count as meant."""
 CLOCKS_APART = 30.0
 """Seconds by which an answer may be of another time than ours: beyond them it is of a cache, or a clock is wrong."""
 
@@ -39,6 +41,10 @@ class _Series(Struct):
     histogram: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
+class _Target(Struct):
+    metric: dict[str, str] = {}
+
+
 class _Data(Struct, rename="camel"):
     result_type: str
     result: msgspec.Raw
@@ -57,6 +63,7 @@ class _Body(Struct, rename="camel"):
 _bodies = msgspec.json.Decoder(_Body)
 _datas = msgspec.json.Decoder(_Data)
 _vectors = msgspec.json.Decoder(list[_Series])
+_targets = msgspec.json.Decoder(list[_Target])
 _scalars = msgspec.json.Decoder(tuple[float, str])
 
 
@@ -67,8 +74,10 @@ class Moment(Struct, frozen=True):
     date: float | None = None
 
 
-def outcome(status: int, body: bytes, moment: Moment | None = None) -> Outcome:
+def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: bool = False) -> Outcome:
     """Return what the answer with the HTTP *status* and *body* says, received at a *moment* (``None``: whenever).
+
+    The *labels* of its first series are kept where somebody wants them.
 
     What makes it doubtful counts as a warning: that it says it is partial, or an error beside the result, that its
     status is of a success other than 200, or that it was made at another time than it was received.
@@ -82,7 +91,8 @@ def outcome(status: int, body: bytes, moment: Moment | None = None) -> Outcome:
     if told.status != "success" or not 200 <= status < 300:
         return _refused(status, told)
     try:
-        return _result(status, told, moment)
+        found = _result(status, told, moment)
+        return _with_targets(found, told) if labels and isinstance(found, Answer) else found
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Failure(Reason.BAD_ANSWER, f"not an answer of Prometheus: {error}")
 
@@ -99,6 +109,14 @@ def _refused(status: int, told: _Body) -> Failure:
     return Failure(
         Reason.QUERY_REJECTED if of_query and told.error_type not in _SERVERS_FAULT else Reason.HTTP_ERROR, detail
     )
+
+
+def _with_targets(answer: Answer, told: _Body) -> Outcome:
+    data = _datas.decode(told.data)
+    if data.result_type != "vector":
+        return answer
+    targets = tuple(each.metric for each in _targets.decode(data.result)[:MOST_TARGETS])
+    return msgspec.structs.replace(answer, targets=targets)
 
 
 def _doubts(status: int, told: _Body) -> list[str]:

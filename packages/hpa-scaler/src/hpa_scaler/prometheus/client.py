@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from hpa_scaler.addresses import AllowList
 from hpa_scaler.prometheus.circuit import Circuit, CircuitState
-from hpa_scaler.prometheus.exchange import exchange
+from hpa_scaler.prometheus.exchange import Asked, exchange
 from hpa_scaler.prometheus.guard import Directory, GuardedResolver
 from hpa_scaler.prometheus.servers import Access, Credentials, CredentialsError, Server
 from hpa_scaler.queries import Failure, Outcome, Query
@@ -174,7 +174,7 @@ class PrometheusClient:
                 if circuit.state != "closed":
                     tell(text, _left_alone(server, circuit))
                     continue
-                tell(text, await self._ask_one(server, access, text))
+                tell(text, await self._ask_one(server, access, text, labels=any(each.labels for each in texts[text])))
                 if circuit.failing:
                     await asyncio.sleep(_BREATH)
 
@@ -182,12 +182,12 @@ class PrometheusClient:
             for _ in range(min(server.concurrency, len(texts))):
                 workers.create_task(work())
 
-    async def _ask_one(self, server: Server, access: Access, text: str) -> Outcome:
+    async def _ask_one(self, server: Server, access: Access, text: str, *, labels: bool = False) -> Outcome:
         assert self._session is not None
         # Without a time, as the older controller asks: the server's own is that of its samples, ours may not be.
         form = {"query": text, "timeout": f"{max(1, round(server.timeout * 1000))}ms"}
         began = self._clock()
-        told = await exchange(self._session, self._directory, server, access, form)
+        told = await exchange(self._session, self._directory, server, access, Asked(form, labels))
         seconds = self._clock() - began
         failure = told.outcome if isinstance(told.outcome, Failure) else None
         if failure is not None and failure.reason in _OUTAGES and not told.by_server:

@@ -105,13 +105,6 @@ NODES = (
 )
 
 FLOORS = (
-    Known(
-        "scrapes-partly-lost",
-        _BAD_DATA,
-        _with("targets-partly-away", "targets-flapping"),
-        "floors 3: targets that can't be scraped are taken for traffic that ended",
-    ),
-    Known("lag-and-clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6: late samples lower"),
     Known("fallback-is-believed", _BAD_DATA, _fallback, "floors 7: a fallback outlives the lowering window"),
     Known(
         "breaker-by-floors",
