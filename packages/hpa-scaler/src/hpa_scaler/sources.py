@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.arithmetic import Term
+from hpa_scaler.evidence import doubts
 from hpa_scaler.fallbacks import without_fallback
 from hpa_scaler.history import History
 from hpa_scaler.promql import lookback
@@ -41,7 +42,8 @@ class Sources(Struct, frozen=True):
     *terms* and *causes* are those of all of them; *substitute* are the replicas that stand for those without an answer.
     They *allow_lower* where each has a usable answer without a warning, or the rule for missing data stands for it.
     *history* has counted this cycle. *age* is for how many seconds the data are known to be whole, ``None`` where no
-    query looks back; *cold* says why that is not enough to lower anything, *split* that a series has become several.
+    query looks back; *cold* says why that is not enough to lower anything, *split* that a series has become several,
+    *doubts* what the servers know of their own gaps.
     """
 
     terms: tuple[Term, ...]
@@ -52,6 +54,12 @@ class Sources(Struct, frozen=True):
     age: float | None = None
     cold: Cause | None = None
     split: Cause | None = None
+    doubts: tuple[Cause, ...] = ()
+
+    @property
+    def holds(self) -> tuple[Cause, ...]:
+        """Everything that keeps complete answers from lowering anything."""
+        return tuple(cause for cause in (self.cold, self.split, *self.doubts) if cause is not None)
 
 
 class Seen(Struct, frozen=True):
@@ -97,8 +105,10 @@ def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rul
     history, split = _with_series(history, spec, outcomes)
     if complete:
         found = Sources(_terms(spec, readings), causes, True, history, split=split)
-        return _aged(found, spec, outcomes, rules, now)
-    return _without_data(spec, readings, causes, history, seen)
+        found = _aged(found, spec, outcomes, rules, now)
+    else:
+        found = _without_data(spec, readings, causes, history, seen)
+    return msgspec.structs.replace(found, doubts=tuple(doubts(spec, outcomes, rules)))
 
 
 def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Reading:

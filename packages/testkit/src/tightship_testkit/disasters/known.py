@@ -44,18 +44,6 @@ def _ends(words: str) -> Takes:
     return lambda each: each.subject.endswith(words)
 
 
-def _with(*wrong: str) -> Takes:
-    """Take violations of a floor whose data had any of these wrong with them."""
-    return lambda each: bool(set(wrong) & set(each.subject.partition(" with ")[2].split(", ")))
-
-
-def _by_clock(each: Violation) -> bool:
-    return " with clock-" in each.subject or ", clock-" in each.subject
-
-
-_BAD_DATA = "no-floor-lowered-on-bad-data"
-_GOOD_ANSWERS = "lowered-by-good-answers"
-
 NODES = (
     Known("churn", "no-churn", _says(r"nodes were added within"), "drains 4: nothing learns from what came back"),
     Known(
@@ -76,28 +64,6 @@ NODES = (
 )
 
 FLOORS = (
-    Known("unguarded-query", _BAD_DATA, _ends(" unguarded"), "floors 2: one answer lowers where no range is visible"),
-    Known(
-        "scrapes-partly-lost",
-        _BAD_DATA,
-        _with("targets-partly-away", "targets-flapping"),
-        "floors 3: targets that can't be scraped are taken for traffic that ended",
-    ),
-    Known("is-partial", _BAD_DATA, _with("partial"), "floors 4: isPartial is not looked at"),
-    Known("is-partial", _GOOD_ANSWERS, _ends(" an answer partial"), "floors 4: isPartial is not looked at"),
-    Known("lag-and-clocks", _BAD_DATA, _with("lag", "server-clock", "samples-dated"), "floors 6: late samples lower"),
-    Known("lag-and-clocks", _BAD_DATA, _by_clock, "floors 6: our clock ahead lowers"),
-    Known("lag-and-clocks", "floors-follow", _ends(" too low with a clock ahead"), "floors 6: our clock ahead lowers"),
-    *(
-        Known("doubtful-answers", _GOOD_ANSWERS, _ends(f" an answer {way}"), f"floors 12: {way} is believed")
-        for way in ("http-203", "http-206", "error-beside")
-    ),
-    Known(
-        "doubtful-answers",
-        _BAD_DATA,
-        _with("http-203", "http-206", "error-beside", "negative", "stale-cache"),
-        "floors 12: partial, old and negative answers are believed",
-    ),
     Known(
         "own-bound-lost-with-etcd",
         "own-bounds-are-kept",
