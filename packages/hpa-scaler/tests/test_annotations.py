@@ -177,6 +177,20 @@ def test_a_long_text_is_cut_in_a_problem() -> None:
     assert len(line) < 250
 
 
+@pytest.mark.parametrize("name", ["prometheus_query", "prometheus_query_2", "hold_query"])
+def test_a_query_of_more_than_8_kilobytes_is_refused_by_its_name(name: str) -> None:
+    assert isinstance(parse_spec(annotations(**{name: "x" * 8192})), Spec)
+    [line] = problems_of(**{name: "é" + "x" * 8191})
+    assert line.startswith(f"estafette.io/hpa-scaler-{name.replace('_', '-')}: ")
+    assert "is a query of 8193 bytes; allowed are 8192" in line
+
+
+@pytest.mark.parametrize("name", ["prometheus_server_url", "paused", "lowering_window", "several_series"])
+def test_no_problem_is_as_long_as_the_text_that_is_one(name: str) -> None:
+    [line] = problems_of(**{name: "/" * 100_000})
+    assert len(line) < 1000
+
+
 def test_bounds_that_exclude_each_other_are_a_problem() -> None:
     [line] = problems_of(minimum_replicas="5", maximum_replicas="4")
     assert line == "estafette.io/hpa-scaler-minimum-replicas: '5': is above maximum-replicas, which is 4"

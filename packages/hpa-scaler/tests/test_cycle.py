@@ -11,7 +11,7 @@ from hpa_scaler.cycle import asked_of, judge_cycle, log_lines, questions, subjec
 from hpa_scaler.decision_log import replay
 from hpa_scaler.history import Floor, History
 from hpa_scaler.policy import Subject
-from hpa_scaler.queries import Query
+from hpa_scaler.queries import LATE_QUERY, Query
 from hpa_scaler.rules import Rules
 from hpa_scaler.spec import Problems, Spec
 
@@ -50,6 +50,7 @@ def test_equal_questions_of_different_hpas_are_one() -> None:
         "rate(x[5m])",
         "time() - min(min_over_time(timestamp(up)[300s:15s]))",
         "down",
+        LATE_QUERY,
         QUERY,
     ]
 

@@ -217,6 +217,20 @@ def test_what_can_not_be_read_is_an_error(text: str) -> None:
         decode_state(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"history":{{"floors":[[{"9" * 400},5]]}}}}',
+        f'{{"history":{{"resetAt":{"9" * 400}}}}}',
+        f'{{"history":{{"incident":-{"9" * 30}}}}}',
+        f'{{"applied":{"9" * 5000}}}',
+    ],
+)
+def test_numbers_that_can_not_be_reckoned_with_are_an_error(text: str) -> None:
+    with pytest.raises(StateError, match="the state annotation can't be read: "):
+        decode_state(text)
+
+
 def test_what_another_term_left_counts_only_as_long_as_no_cycle_can_be_missing() -> None:
     left = History(evaluated=NOW, floors=(Floor(NOW, 5),))
     assert handed_over(left, NOW + 56, 56.25) == left

@@ -125,7 +125,13 @@ async def test_hostile_texts_of_a_plan_are_texts(browser: Browser, plan: FloorPl
         assert (watch.said, watch.asked_for) == ([], [url])
 
 
-ASKED = spec(prometheus_query="q", requests_per_replica="10", scale_down_max_ratio="0.5")
+ASKED = spec(
+    prometheus_query="q",
+    requests_per_replica="10",
+    scale_down_max_ratio="0.5",
+    query_range="0",
+    lowering_window="0",
+)
 
 
 def asked_of(world: World, minute: int, value: float | None) -> Subject:

@@ -27,10 +27,11 @@ from hpa_builder import (
 from hpa_scaler.annotations import parse_spec
 from hpa_scaler.history import History
 from hpa_scaler.policy import Subject, decide
-from hpa_scaler.queries import Answer, Failure, Outcome, Query, queries_of
+from hpa_scaler.queries import Answer, Failure, Outcome, Query, queries_of, range_of
 from hpa_scaler.reasons import FAILURES, Reason
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
+from hpa_scaler.sources import lowering_window
 from hpa_scaler.spec import Problems, QuerySpec, Spec
 from hpa_scaler.state import State, decode_state, encode_state
 from tightship.durations import format_duration
@@ -48,6 +49,14 @@ RATED = spec(prometheus_query="rate(x[5m])", requests_per_replica="10", lowering
 def test_an_hpa_that_is_not_opted_in_is_left_alone() -> None:
     decision = decide(Subject(hpa=hpa(), asked=None, now=NOW))
     assert (decision.action, decision.changes, reasons(decision)) == ("skip", False, ["NotEnabled"])
+
+
+def test_a_judgement_that_fails_costs_that_hpa_its_own_and_nobody_else_theirs() -> None:
+    history = History(reset_at=10**400, resets=3)
+    decision = decide(Subject(hpa=hpa(), asked=PLAIN, history=history, now=NOW))
+    assert (decision.action, decision.changes, decision.reason) == ("skip", False, "Unreadable")
+    assert decision.causes[0].detail.startswith("its judgement failed: OverflowError: ")
+    assert decision.history == history
 
 
 def test_an_annotation_that_cannot_be_used_means_that_nothing_is_done() -> None:
@@ -111,7 +120,8 @@ def test_a_query_that_was_never_asked_is_a_failure() -> None:
         (answer("+Inf"), "Infinite"),
         (answer("-Inf"), "Infinite"),
         (answer(1e12), "OutOfRange"),
-        (answer(-1e12), "OutOfRange"),
+        (answer(-1e12), "Negative"),
+        (answer(-1, -0.5), "Negative"),
         (answer(0, warnings=("partial response",)), "AnswerWithWarnings"),
         (answer(0, "NaN"), "NotANumber"),
         (answer(0, "-Inf"), "Infinite"),
@@ -754,7 +764,7 @@ def test_what_falls_back_is_lowered_no_sooner_than_it_is_known_to_have_fallen() 
 
 @pytest.mark.parametrize(("said", "waits"), [("0s", False), ("30s", True)])
 def test_how_long_a_fallback_is_not_believed_can_be_said(said: str, waits: bool) -> None:
-    decision = judge(hpa(10), falling_back(query_range=said), 0, others=aged(10, "30s:2s"))
+    decision = judge(hpa(10), falling_back(query_range=said, lowering_window="0"), 0, others=aged(10, "30s:2s"))
     assert ("ColdSource" in reasons(decision)) is waits
     assert decision.target == (10 if waits else 3)
 
@@ -838,9 +848,54 @@ def test_the_guard_can_be_switched_off_and_has_a_longest_time() -> None:
 
 def test_a_range_behind_a_recording_rule_can_be_said() -> None:
     more = {"query_range": "150", "lowering_window": "0"}
-    asked = spec(prometheus_query="job:requests:rate10m", requests_per_replica="10", **more)
+    asked = spec(prometheus_query="job:requests:sum", requests_per_replica="10", **more)
     world = World(hpa(10, 50, 10), asked)
     assert [world.cycle(40).target for _ in range(4)] == [10, 10, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("sum(load)", 120),
+        ("sum(load) or vector(0)", 120),
+        ("42", 120),
+        ("sum(rate(x[30s]))", 30),
+        ("sum(rate(x[30s])) or vector(0)", 120),
+        ("job:requests:sum", 300),
+        ("job:requests:rate10m", 600),
+        ("sum(rate(x[$range]))", 3600),
+    ],
+)
+def test_every_query_counts_as_one_that_looks_back(query: str, seconds: float) -> None:
+    """One answer lowers nothing, whatever the query: those of its range and of four cycles have to agree."""
+    asked = spec(prometheus_query=query, requests_per_replica="10")
+    assert range_of(asked.queries[0], asked, 3600.0) == seconds
+    assert lowering_window(asked, Rules()) == seconds + 300
+
+
+@pytest.mark.parametrize(("query", "low"), [("sum(load)", 6), ("job:requests:sum", 9), ("job:requests:rate30s", 5)])
+def test_without_a_visible_range_a_floor_is_lowered_only_after_answers_that_agree(query: str, low: int) -> None:
+    asked = spec(prometheus_query=query, requests_per_replica="10")
+    world = World(hpa(10, 50, 10), asked)
+    assert [world.cycle(100).target for _ in range(8)] == [10] * 8
+    targets = [world.cycle(40).target for _ in range(12)]
+    assert targets == [10] * (low - 1) + [4] * (13 - low)
+    assert world.cycle(100).target == 10
+    assert [world.cycle(0).target, world.cycle(100).target] == [10, 10], "one low answer lowers nothing"
+
+
+def test_a_lowering_window_of_nothing_is_the_older_controllers_way() -> None:
+    asked = spec(prometheus_query="sum(load)", requests_per_replica="10", lowering_window="0", query_range="0")
+    world = World(hpa(10, 50, 10), asked)
+    assert world.cycle(40).target == 4
+
+
+def test_a_query_without_a_range_waits_until_all_targets_were_scraped() -> None:
+    asked = spec(prometheus_query="sum(load)", requests_per_replica="10", lowering_window="0")
+    young = judge(hpa(10), asked, 40, others=aged(30, "120s:6s"))
+    assert (young.target, young.reason) == (10, "ColdSource")
+    assert young.causes[0].detail == "the query counts as looking back 2m, and the data of server default are 30s old"
+    assert judge(hpa(10), asked, 40, others=aged(120, "120s:6s")).target == 4
 
 
 # Incidents.

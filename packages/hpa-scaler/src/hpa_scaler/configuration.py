@@ -46,6 +46,8 @@ def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
         prefix=run.annotation_prefix,
         lower_bound=run.lower_bound,
         age_query=settings.age_query,
+        late_query=settings.late_query,
+        failed_query=settings.failed_query,
         cold_guard=settings.cold_guard,
         longest_guard=settings.longest_guard,
         rollout_limit=settings.rollout_limit,

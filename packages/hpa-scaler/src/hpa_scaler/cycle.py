@@ -12,6 +12,7 @@ from msgspec import Struct
 from hpa_scaler.annotations import enabled, parse_spec
 from hpa_scaler.correlated import DropCount, DropState, Verdict, count_drops, judge_drops, settle
 from hpa_scaler.decision_log import cycle_line, decision_line
+from hpa_scaler.evidence import evidence_queries
 from hpa_scaler.history import History, handed_over
 from hpa_scaler.policy import Asked, Decision, Subject, decide
 from hpa_scaler.queries import Outcomes, Query, queries_of
@@ -50,6 +51,7 @@ def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
     for each in asked:
         if isinstance(each, Spec):
             found |= dict.fromkeys(queries_of(each, rules.age_query, rules.longest_guard))
+            found |= dict.fromkeys(evidence_queries(each, rules))
     return tuple(found)
 
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
+
+Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""A number that can be reckoned with: what is remembered is read back from an annotation, which anybody may write."""
 
 BUCKETS = 20
 """Parts into which a lowering window is divided; more would make the state large for nothing."""
@@ -26,15 +30,15 @@ ANSWERS = 4
 class Floor(Struct, frozen=True, array_like=True):
     """A floor that was wanted up to the time *at*."""
 
-    at: int
-    floor: int
+    at: Whole
+    floor: Whole
 
 
 class Raise(Struct, frozen=True, array_like=True):
     """Pods that our own raising of the floor started at the time *at*."""
 
-    at: int
-    pods: int
+    at: Whole
+    pods: Whole
 
 
 class History(Struct, frozen=True, kw_only=True):
@@ -161,6 +165,7 @@ __all__ = [
     "Floor",
     "History",
     "Raise",
+    "Whole",
     "handed_over",
     "highest_floor",
     "raised_within",

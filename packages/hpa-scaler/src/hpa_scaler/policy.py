@@ -105,6 +105,14 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 def decide(subject: Subject) -> Decision:
     """Return what becomes of one HPA. Equal subjects always get equal decisions."""
+    try:
+        return _decided(subject)
+    except Exception as error:  # a defect met by one HPA must not cost all others their judgement
+        why = f"its judgement failed: {type(error).__name__}: {' '.join(str(error).split())}"
+        return _skipped(subject.hpa, Cause(Reason.UNREADABLE, why, "report it"), subject.history)
+
+
+def _decided(subject: Subject) -> Decision:
     refusal = _not_ours(subject.hpa, subject.asked, subject.now)
     if refusal is not None or not isinstance(subject.asked, Spec):
         return _skipped(subject.hpa, refusal or Cause(Reason.NOT_ENABLED), subject.history)
@@ -267,7 +275,7 @@ class _Judgement:
     def _holds(self) -> list[Cause]:
         """Return everything but missing data that keeps the floor from being lowered."""
         spec, now = self._spec, self._now
-        found = [cause for cause in (self._sources.cold, self._sources.split, self._incident) if cause is not None]
+        found = [cause for cause in (*self._sources.holds, self._incident) if cause is not None]
         if self._rolling is not None and self._rolling.reason is not Reason.ROLLOUT_EXPIRED:
             found.append(self._rolling)
         if self._replicas is None:
@@ -309,7 +317,7 @@ class _Judgement:
         With it a floor would come down by one such step a window.
         """
         wanted = solve(msgspec.structs.replace(inputs, replicas=None)).wanted
-        known = self._sources.allow_lower and self._sources.cold is None and self._sources.split is None
+        known = self._sources.allow_lower and not self._sources.holds
         floor = wanted if known else max(wanted, inputs.minimum)
         floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)

@@ -43,11 +43,14 @@ class Reason(StrEnum):
     NOT_A_NUMBER = "NotANumber"
     INFINITE = "Infinite"
     OUT_OF_RANGE = "OutOfRange"
+    NEGATIVE = "Negative"
     NOT_ASKED = "NotAsked"
 
     # Lowering waits.
     ANSWER_WITH_WARNINGS = "AnswerWithWarnings"
     SERIES_SPLIT = "SeriesSplit"
+    LATE_SAMPLES = "LateSamples"
+    FAILED_SCRAPES = "FailedScrapes"
     COLD_SOURCE = "ColdSource"
     CORRELATED_DROP = "CorrelatedDrop"
     INCIDENT_HOLD = "IncidentHold"
@@ -103,6 +106,7 @@ FAILURES = frozenset(
         Reason.NOT_A_NUMBER,
         Reason.INFINITE,
         Reason.OUT_OF_RANGE,
+        Reason.NEGATIVE,
         Reason.NOT_ASKED,
     }
 )
@@ -115,6 +119,8 @@ TROUBLE = FAILURES | frozenset(
         Reason.CONTROLLED_BY_OTHER,
         Reason.CONTESTED,
         Reason.ANSWER_WITH_WARNINGS,
+        Reason.LATE_SAMPLES,
+        Reason.FAILED_SCRAPES,
         Reason.SERIES_SPLIT,
         Reason.CORRELATED_DROP,
         Reason.HOLD_QUERY_FAILED,

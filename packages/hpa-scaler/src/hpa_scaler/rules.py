@@ -5,14 +5,15 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hpa_scaler.annotations import PREFIX
-from hpa_scaler.queries import AGE_QUERY
+from hpa_scaler.queries import AGE_QUERY, FAILED_QUERY, LATE_QUERY
 
 
 class Rules(Struct, frozen=True, kw_only=True):
     """The rules of every judgement.
 
     *lower_bound* is the lowest floor of HPAs that name none. *age_query* asks a server for the age of its data (empty:
-    none is asked), *longest_guard* is the longest that young data holds a floor. *rollout_limit* is how long a rollout
+    none is asked), *late_query* for whether its samples come late, and *failed_query* for the targets that it could not
+    scrape. *longest_guard* is the longest that young data holds a floor. *rollout_limit* is how long a rollout
     does. *longest_gap* is how old a history may be to be gone on from; *handover_gap* how old one that another term of
     leadership has left in the annotation, which must hide no cycle: what that saw may not have been written down.
 
@@ -31,6 +32,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     prefix: str = PREFIX
     lower_bound: int = 3
     age_query: str = AGE_QUERY
+    late_query: str = LATE_QUERY
+    failed_query: str = FAILED_QUERY
     cold_guard: bool = True
     longest_guard: float = 3600.0
     rollout_limit: float = 1800.0

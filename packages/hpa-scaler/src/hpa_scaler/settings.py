@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from hpa_scaler.addresses import AllowList, parse_address
 from hpa_scaler.annotations import ANNOTATIONS, BY_KEY, check_defaults
 from hpa_scaler.golang import format_float
-from hpa_scaler.queries import AGE_QUERY
+from hpa_scaler.queries import AGE_QUERY, FAILED_QUERY, LATE_QUERY
 from tightship.cli.selector import parse_selector
 from tightship.settings.fields import Seconds
 from tightship.settings.loading import Location, SettingsError, dotted, load
@@ -185,6 +185,10 @@ class ScalerSettings(_Section):
     """The longest that they do."""
     age_query: Annotated[str, AfterValidator(_age_query)] = Field(default=AGE_QUERY, alias="dataAgeQuery")
     """The query that tells how old a server's data are; empty for none."""
+    late_query: str = Field(default=LATE_QUERY, alias="lateSamplesQuery")
+    """The query that tells how old a server's newest sample is, in pauses between two scrapes; empty for none."""
+    failed_query: str = Field(default=FAILED_QUERY, alias="failedScrapesQuery")
+    """The query whose series are the targets that could not always be scraped; empty for none."""
     rollout_limit: Seconds = Field(default=1800.0, alias="rolloutTimeout")
     """How long a rollout keeps a floor from being lowered."""
     contest_resets: int = Field(default=3, ge=1, alias="contestResets")

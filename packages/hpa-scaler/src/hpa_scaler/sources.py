@@ -9,8 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.arithmetic import Term
+from hpa_scaler.evidence import doubts
 from hpa_scaler.fallbacks import without_fallback
 from hpa_scaler.history import History
+from hpa_scaler.promql import lookback
 from hpa_scaler.queries import (
     Answer,
     Failure,
@@ -40,7 +42,8 @@ class Sources(Struct, frozen=True):
     *terms* and *causes* are those of all of them; *substitute* are the replicas that stand for those without an answer.
     They *allow_lower* where each has a usable answer without a warning, or the rule for missing data stands for it.
     *history* has counted this cycle. *age* is for how many seconds the data are known to be whole, ``None`` where no
-    query looks back; *cold* says why that is not enough to lower anything, *split* that a series has become several.
+    query looks back; *cold* says why that is not enough to lower anything, *split* that a series has become several,
+    *doubts* what the servers know of their own gaps.
     """
 
     terms: tuple[Term, ...]
@@ -51,6 +54,12 @@ class Sources(Struct, frozen=True):
     age: float | None = None
     cold: Cause | None = None
     split: Cause | None = None
+    doubts: tuple[Cause, ...] = ()
+
+    @property
+    def holds(self) -> tuple[Cause, ...]:
+        """Everything that keeps complete answers from lowering anything."""
+        return tuple(cause for cause in (self.cold, self.split, *self.doubts) if cause is not None)
 
 
 class Seen(Struct, frozen=True):
@@ -65,12 +74,14 @@ def lowering_window(spec: Spec, rules: Rules) -> float:
 
     Where the HPA does not say it, for as long as its queries look back, and as two cycles may be apart: when the target
     of a ``rate()`` goes away its answers fall to nothing within the range, before there are none. Nothing in them tells
-    that from traffic that ends, but the floor from before is remembered until there are none, and then held.
+    that from traffic that ends, but the floor from before is remembered until there are none, and then held. So no
+    query lowers anything by one answer: those of several cycles have to agree.
     """
     if spec.window is not None:
         return spec.window
-    longest = max((range_of(query, spec, rules.longest_guard) for query in spec.queries), default=0.0)
-    return longest + rules.longest_gap if longest > 0 and rules.cold_guard else 0.0
+    if not spec.queries or not rules.cold_guard:
+        return 0.0
+    return max(range_of(query, spec, rules.longest_guard) for query in spec.queries) + rules.longest_gap
 
 
 def answers_window(spec: Spec, rules: Rules) -> float:
@@ -94,8 +105,10 @@ def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rul
     history, split = _with_series(history, spec, outcomes)
     if complete:
         found = Sources(_terms(spec, readings), causes, True, history, split=split)
-        return _aged(found, spec, outcomes, rules, now)
-    return _without_data(spec, readings, causes, history, seen)
+        found = _aged(found, spec, outcomes, rules, now)
+    else:
+        found = _without_data(spec, readings, causes, history, seen)
+    return msgspec.structs.replace(found, doubts=tuple(doubts(spec, outcomes, rules)))
 
 
 def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Reading:
@@ -229,7 +242,7 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
         ages.append(min(known))
         if young or unproved:
             told_by: _KnownBy = "server" if young else "gap" if history.recovering else "us"
-            colds.append(_cold(ages[-1], seconds, str(query.server), told_by))
+            colds.append(_cold(ages[-1], seconds, query, told_by))
     if since >= longest:
         history = msgspec.structs.replace(history, recovering=False)
     return msgspec.structs.replace(
@@ -264,14 +277,15 @@ def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules
     return outcome.highest if isinstance(outcome, Answer) else None
 
 
-def _cold(age: float, seconds: float, server: str, told_by: _KnownBy) -> Cause:
+def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Cause:
     old = format_duration(age)
     why = {
-        "server": f"the data of server {server} are {old} old",
+        "server": f"the data of server {query.server} are {old} old",
         "gap": f"the answers have been without a gap for {old}",
-        "us": f"server {server} does not say how old its data are, and has answered for {old}",
+        "us": f"server {query.server} does not say how old its data are, and has answered for {old}",
     }[told_by]
-    detail = f"the query looks back {format_duration(seconds)}, and {why}"
+    looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"
+    detail = f"the query {looks} {format_duration(seconds)}, and {why}"
     return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hpa_scaler.arithmetic import Inputs
 from hpa_scaler.golang import format_float, quote
-from hpa_scaler.history import Floor, History, Raise
+from hpa_scaler.history import Floor, History, Raise, Whole
 from hpa_scaler.spec import QuerySpec, Spec
 from tightship.times import rfc3339
 
@@ -36,32 +36,32 @@ class State(Struct, frozen=True, kw_only=True):
 
 
 class _Memory(Struct, rename="camel", omit_defaults=True):
-    evaluated: int | None = None
+    evaluated: Whole | None = None
     floors: tuple[Floor, ...] = ()
     raises: tuple[Raise, ...] = ()
-    failures: int = 0
-    answered: int | None = None
+    failures: Whole = 0
+    answered: Whole | None = None
     recovering: bool = False
-    aged: int = 0
-    incident: int | None = None
-    rolling: int | None = None
+    aged: Whole = 0
+    incident: Whole | None = None
+    rolling: Whole | None = None
     known: tuple[Floor, ...] = ()
     look: Floor | None = None
-    series: tuple[int, ...] = ()
+    series: tuple[Whole, ...] = ()
     answers: tuple[Floor, ...] = ()
-    falling: int | None = None
-    resets: int = 0
-    reset_at: int = 0
+    falling: Whole | None = None
+    resets: Whole = 0
+    reset_at: Whole = 0
 
 
 class _Wire(Struct, rename="camel", omit_defaults=True):
     inputs: Inputs | None = None
-    target: int | None = None
+    target: Whole | None = None
     reason: str = ""
-    original_min: int | None = None
-    original_max: int | None = None
-    applied: int | None = None
-    applied_max: int | None = None
+    original_min: Whole | None = None
+    original_max: Whole | None = None
+    applied: Whole | None = None
+    applied_max: Whole | None = None
     history: _Memory | None = None
 
 

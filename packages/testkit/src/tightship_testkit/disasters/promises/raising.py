@@ -7,7 +7,7 @@ from tightship_testkit.disasters.floors.ledger import SCALER, Move, bounds
 from tightship_testkit.disasters.floors.market import HPA, Market
 from tightship_testkit.disasters.floors.wishes import Part, wish_of
 from tightship_testkit.disasters.promises.base import Promise, ours
-from tightship_testkit.disasters.promises.lowering import cycle_of, interval_of
+from tightship_testkit.disasters.promises.lowering import interval_of
 from tightship_testkit.disasters.registry import promise
 
 FACTOR = 3
@@ -64,7 +64,7 @@ class NoFloorRaisedWithoutBound(Promise):
             for each in server.log if server is not None else ():
                 recent = each.by == move.author and each.text == part.text and each.at > self.world.now - _BEFORE
                 if recent and each.plain and part.replicas(max(each.values)) >= move.after[0]:
-                    return f"an answer of {max(each.values):g} at {cycle_of(each):.0f} s wanted it"
+                    return f"an answer of {max(each.values):g} at {each.cycle:.0f} s wanted it"
         return "no answer wanted it"
 
 
