@@ -16,7 +16,6 @@ from tightship.drain.driving import Tools
 from tightship.drain.history import DrainHistory
 from tightship.drain.news import News
 from tightship.drain.telling import Herald
-from tightship.host import wall
 from tightship.kube.cache import ClusterCache
 from tightship.kube.resources import resources
 from tightship.runtime.loop import in_thread
@@ -62,7 +61,7 @@ def _loop(
         leading=frame.leading,
         stopping=frame.runtime.stop.is_set,
         settings=lambda: controller.drain_settings(live.current),
-        clock=wall,
+        clock=frame.connection.clock.now,
         in_thread=in_thread,
     )
     history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
@@ -75,7 +74,16 @@ def _loop(
         epoch=lambda: frame.elector.epoch,
         pool_of=lambda node: controller.pool_of(node, live.current),
     )
-    return ConsolidationLoop(frame, controller, cache=cache, drainer=drainer, history=history, metrics=metrics, own=own)
+    return ConsolidationLoop(
+        frame,
+        controller,
+        cache=cache,
+        drainer=drainer,
+        history=history,
+        metrics=metrics,
+        own=own,
+        clock=frame.connection.clock.now,
+    )
 
 
 __all__ = ["serve_nodes"]
