@@ -15,12 +15,14 @@ from tightship_testkit.embedded import SHORT, Ground, ground
 from tightship_testkit.invariants import TAINT, drain, mutating, taints
 from tightship_testkit.refining import slow
 from tightship_testkit.remover import mark_to_be_deleted
-from tightship_testkit.replica import NAMESPACE, QUICK_REFINER, REFINER, USER, Replica
+from tightship_testkit.replica import COMPACTOR, NAMESPACE, QUICK_REFINER, REFINER, USER, Replica
 
 pytestmark = pytest.mark.virtual_time
 
 PHASES = pytest.mark.parametrize("phase", ["Claimed", "Evicting", "Drained", "Restoring", "Yielded", "Drained, taken"])
 SOFT = "tightship.dev/candidate"
+RARELY = {COMPACTOR.interval: "300"}
+"""Passes as they come by default: who waits for a release must not wait for them."""
 
 
 def lasting() -> Json:
@@ -131,8 +133,8 @@ async def test_a_live_controller_with_a_standby_that_is_a_dry_run_goes_on(tmp_pa
 async def test_release_gives_back_everything_and_ends(tmp_path: Path, phase: str) -> None:
     async with ground(tmp_path, lasting(), SETTINGS) as on:
         await leave(on, await reach(on, phase), signal.SIGKILL, phase)
-        release = on.start(RELEASE="true", **SHORT)
-        assert await release.ended() == 0
+        release = on.start(RELEASE="true", **SHORT, **RARELY)
+        assert await release.ended(20) == 0
         await on.seen(lambda: free(on), "n1 is given back")
         await on.free()
 
@@ -143,7 +145,7 @@ async def test_release_takes_soft_taints_off_too(tmp_path: Path) -> None:
     n1["spec"]["taints"].append({"key": SOFT, "value": "node-compactor", "effect": "PreferNoSchedule"})
     async with ground(tmp_path, cluster, SETTINGS) as on:
         assert not free(on)
-        release = on.start(RELEASE="true", **SHORT)
+        release = on.start(RELEASE="true", **SHORT, **RARELY)
         assert await release.ended() == 0
         await on.seen(lambda: free(on), "its taint is gone")
 
