@@ -169,31 +169,35 @@ async def deployed(on: Ground) -> str:
     return found[0]
 
 
-async def told_to_end(on: Ground, replica: Replica, pod: str) -> None:
-    """See its pod deleted, have the kubelet tell it to end, and see it end."""
+async def told_to_end(on: Ground, replica: Replica, pod: str, *, at_once: bool = False) -> None:
+    """See its pod deleted (its object too: *at_once*), have the kubelet tell it to end, and see it end."""
 
     async def leaving() -> bool:
         status, found = await on.api.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}")
         return status == 200 and bool(found["metadata"].get("deletionTimestamp"))
 
     await wait_for(leaving, 30, "the controller's pod is deleted")
+    if at_once:
+        await on.api.delete("Pod", pod, NAMESPACE, grace=0)
+        await on.passes(replica)
     replica.told_to_end()
     assert await replica.ended() == 0
 
 
 @pytest.mark.parametrize("phase", ["Claimed", "Evicting", "Drained", "Yielded", "Drained, taken"])
-@pytest.mark.parametrize("how", ["scaled to nothing", "deleted"])
+@pytest.mark.parametrize("how", ["scaled to nothing", "deleted", "deleted at once"])
 async def test_a_controller_that_nobody_comes_after_gives_back_what_it_holds(
     tmp_path: Path, phase: str, how: str
 ) -> None:
     async with ground(tmp_path, lasting(), SETTINGS) as on:
         pod = await deployed(on)
         live = await reach(on, phase, POD_NAME=pod)
-        if how == "deleted":
+        if how.startswith("deleted"):
+            await on.passes(live)
             await on.api.delete("Deployment", "own", NAMESPACE)
         else:
             await on.api.patch("Deployment", "own", {"spec": {"replicas": 0}}, NAMESPACE)
-        await told_to_end(on, live, pod)
+        await told_to_end(on, live, pod, at_once=how == "deleted at once")
         await on.seen(lambda: free(on), "n1 is given back")
         await on.free()
 
