@@ -70,11 +70,13 @@ def decide(
     now: float,
     *,
     finished: Sequence[Finished] = (),
+    regrets: Mapping[str, Refusal] = {},
     unhealthy: Refusal | None = None,
 ) -> Decision:
     """Judge every node of *snapshot*.
 
-    *finished* are drains that ended lately, of whichever controller; *unhealthy* is the health brake's refusal.
+    *finished* are drains that ended lately, of whichever controller, *regrets* say of pools what came of them;
+    *unhealthy* is the health brake's refusal.
     """
     snapshot = with_demand(snapshot, demand_ahead(settings))
     policy = Policy(settings, now)
@@ -82,7 +84,9 @@ def decide(
     ahead = policy.outlook(snapshot, facts)
     judgement = policy.judgement(snapshot, facts, ahead)
     plan = make_plan(policy.plannable(snapshot), lambda _: judgement, policy.strategy, settings.placement)
-    held = unhealthy or cooling(snapshot, settings, now, finished)
+    pools = {name: fact.pool for name, fact in facts.items()}
+    pause = unhealthy or cooling(snapshot, settings, now, finished)
+    held = {each.node: pause or regrets.get(pools[each.node]) for each in plan.removals}
     return Decision(
         snapshot=snapshot,
         settings=settings,
@@ -90,7 +94,14 @@ def decide(
         facts=facts,
         outlook=ahead,
         plan=plan,
-        held={} if held is None else {each.node: held for each in plan.removals},
+        held={name: refusal for name, refusal in held.items() if refusal is not None},
         unhealthy=unhealthy,
-        steering=steer(snapshot, plan, settings.candidate_taints, settings.steering, CONTROLLER),
+        steering=steer(
+            snapshot,
+            plan,
+            settings.candidate_taints,
+            settings.steering,
+            CONTROLLER,
+            spared=[name for name, pool in pools.items() if pool in regrets],
+        ),
     )

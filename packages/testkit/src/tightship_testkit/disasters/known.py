@@ -87,7 +87,6 @@ NODES = (
         lambda violation: violation.subject.startswith("Node ") and violation.what.endswith("in mid-drain"),
         "drains 2: a node that opts out in mid-drain is emptied all the same",
     ),
-    Known("churn", "no-churn", _says(r"nodes were added within"), "drains 4: nothing learns from what came back"),
     Known(
         "pinned-pods",
         "no-eviction-loop",
