@@ -35,7 +35,6 @@ def _ends(words: str) -> Takes:
 
 
 NODES = (
-    Known("churn", "no-churn", _says(r"nodes were added within"), "drains 4: nothing learns from what came back"),
     Known(
         "two-ledgers",
         "within-drain-budget",
