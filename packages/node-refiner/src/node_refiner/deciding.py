@@ -82,7 +82,7 @@ class Decider:
         now: float,
         *,
         finished: Sequence[Finished] = (),
-        regrets: Mapping[str, Refusal] = {},  # noqa: B006 - it is never changed
+        regrets: Mapping[str, Refusal] = {},
         unhealthy: Refusal | None = None,
     ) -> Decision:
         """Judge every node of *snapshot*; see :func:`decide`."""

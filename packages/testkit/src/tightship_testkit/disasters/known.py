@@ -30,10 +30,6 @@ def _says(pattern: str) -> Takes:
     return lambda violation: found.search(violation.what) is not None
 
 
-def _ends(words: str) -> Takes:
-    return lambda each: each.subject.endswith(words)
-
-
 NODES = (
     Known(
         "two-ledgers",
@@ -43,16 +39,7 @@ NODES = (
     ),
 )
 
-FLOORS = (
-    Known(
-        "own-bound-lost-with-etcd",
-        "own-bounds-are-kept",
-        _ends(" after etcd had lost a write"),
-        "to be mended: an older floor of ours that etcd brings back is taken for the user's own bound",
-    ),
-)
-
-KNOWN: tuple[Known, ...] = (*NODES, *FLOORS)
+KNOWN: tuple[Known, ...] = NODES
 
 
 def finding(violation: Violation) -> Known | None:
