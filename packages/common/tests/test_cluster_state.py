@@ -98,7 +98,8 @@ def test_what_is_listed_again_as_it_was_stays() -> None:
 
 
 CHANGES = st.lists(
-    st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "n1", "n2", "n3", "gone", "listed"]), st.integers(1, 4)), max_size=40
+    st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "n1", "n2", "n3", "gone", "listed"]), st.integers(1, 4)),
+    max_size=40,
 )
 
 

@@ -22,7 +22,7 @@ from tightship.drain.news import News, Told
 from tightship.drain.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase
 from tightship.durations import format_duration
-from tightship.host import token
+from tightship.host import monotonic, token
 from tightship.kube.errors import Conflict, KubeError, NotFound, one_line
 from tightship.nodes import drain_record
 from tightship.objects import Node
@@ -32,7 +32,18 @@ from tightship.reasons import Reason, Refusal
 _log = logging.getLogger(__name__)
 
 ORPHAN_AFTER = 24 * 3600.0
-"""Seconds after its last phase began that another controller's drain counts as nobody's."""
+"""Seconds after its last phase began that another controller's drain counts as nobody's, by the server's clock."""
+
+ORPHAN_WATCHED = 6 * 3600.0
+"""Seconds for which it must have stood still before our eyes, too: no clock alone makes an orphan."""
+
+_Still = dict[str, tuple[str, float]]
+
+
+def _still(known: _Still, found: Mapping[str, str]) -> _Still:
+    """Return since when each of *found* has been as it is, by the monotonic clock."""
+    now = monotonic()
+    return {key: known[key] if known.get(key, ("",))[0] == text else (text, now) for key, text in found.items()}
 
 
 class Drainer:
@@ -64,6 +75,9 @@ class Drainer:
         self._epoch = epoch
         self._lease = lease
         self._released = frozenset({lease, ""} if unnamed else {lease})
+        # What others have written, and since when it has been so before our eyes.
+        self._records: _Still = {}
+        self._claims: _Still = {}
         self._drives: dict[str, tuple[Drive, asyncio.Task[None]]] = {}
 
     @property
@@ -148,6 +162,7 @@ class Drainer:
         :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
         """
         troubles: list[KubeError] = []
+        self._watch_drains(snapshot)
         for name, view in snapshot.nodes.items():
             if name in self._drives or not self._tools.leading():
                 continue
@@ -158,10 +173,13 @@ class Drainer:
                     continue  # somebody else was quicker: the next loop sees what he made of it
                 except KubeError as error:
                     troubles.append(error)
-        for entry in await self._ledger.read() if ledger else ():
+        entries = await self._ledger.read() if ledger else ()
+        theirs = {each.op: each.holder for each in entries if each.controller != self._controller}
+        self._claims = _still(self._claims, theirs)
+        for entry in entries:
             if entry.node in self._drives or not self._tools.leading():
                 continue
-            forgotten = others and self._tools.clock() >= entry.since + ORPHAN_AFTER
+            forgotten = others and self._orphaned(self._claims.get(entry.op), entry.since)
             if entry.controller != self._controller and not forgotten:
                 continue
             try:
@@ -181,15 +199,26 @@ class Drainer:
             return False
         if record is None or not record.owns_node:
             return any(taint.key == DRAINING.key for taint in node.taints)
-        return record.phase is Phase.UNKNOWN or self._abandoned(record)
+        last = max([record.deadline or 0.0, *record.since.values()])
+        return record.phase is Phase.UNKNOWN or self._orphaned(self._records.get(node.uid), last)
 
     def _owns(self, record: DrainRecord | None) -> bool:
         if record is None or not record.owns_node or record.controller != self._controller:
             return False
         return record.lease in self._released or not self._tools.releasing()
 
-    def _abandoned(self, record: DrainRecord) -> bool:
-        return self._tools.clock() > max([record.deadline or 0.0, *record.since.values()]) + ORPHAN_AFTER
+    def _watch_drains(self, snapshot: Snapshot) -> None:
+        found: dict[str, str] = {}
+        for view in snapshot.nodes.values():
+            record = drain_record(view.node)
+            if record is not None and record.owns_node and not self._owns(record):
+                found[view.node.uid] = view.node.annotations[DRAIN_ANNOTATION]
+        self._records = _still(self._records, found)
+
+    def _orphaned(self, still: tuple[str, float] | None, last: float) -> bool:
+        """Whether what others wrote at *last* is nobody's any more."""
+        watched = still is not None and monotonic() >= still[1] + ORPHAN_WATCHED
+        return watched and self._tools.clock() >= last + ORPHAN_AFTER
 
     async def _adopt_node(self, name: str, others: bool) -> None:
         live = await read_node(self._tools.connection, name)
@@ -278,21 +307,25 @@ class Drainer:
             ending, reason, at = Ending.RESTORED, record.reason, ended
         known = await self._history.read()
         if not any(each.node == entry.node and each.at >= entry.since for each in known):
-            await self._history.add(Finished(entry.node, entry.pool, self._controller, ending.value, at, reason))
+            finished = Finished(entry.node, entry.pool, self._controller, ending.value, at, reason, began=entry.since)
+            await self._history.add(finished)
 
     def _drive(self, node: Node, record: DrainRecord) -> None:
         drive = Drive(self._tools, node, record)
-        task = asyncio.create_task(self._run(drive, node, record.op), name=f"drain of {node.name}")
+        task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         self._drives[node.name] = (drive, task)
 
-    async def _run(self, drive: Drive, node: Node, op: str) -> None:
+    async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
         try:
             ending = await drive.run()
             if ending is not Ending.PARKED:
                 # First the history: a crash in between leaves the claim, which counts, not a drain nobody remembers.
                 now, pool = self._tools.clock(), self._pool_of(node)
-                await self._history.add(Finished(node.name, pool, self._controller, ending.value, now, drive.reason))
-                await self._ledger.drop(node.name, op)
+                finished = Finished(
+                    node.name, pool, self._controller, ending.value, now, drive.reason, record.entered(Phase.CLAIMED)
+                )
+                await self._history.add(finished)
+                await self._ledger.drop(node.name, record.op)
         except KubeError as error:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))

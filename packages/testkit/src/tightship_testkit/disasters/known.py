@@ -30,32 +30,12 @@ def _says(pattern: str) -> Takes:
     return lambda violation: found.search(violation.what) is not None
 
 
-def _apart(least: float) -> Takes:
-    """Take what happened with clocks that were so many seconds apart."""
-
-    def takes(violation: Violation) -> bool:
-        found = re.search(r"clocks are up to (\d+) s apart", violation.what)
-        return found is not None and float(found[1]) >= least
-
-    return takes
-
-
 NODES = (
-    Known("churn", "no-churn", _says(r"nodes were added within"), "drains 4: nothing learns from what came back"),
     Known(
         "two-ledgers",
         "within-drain-budget",
         _says(r"whose ledgers are in \d+ namespaces$"),
         "drains 8: controllers in two namespaces don't share one budget",
-    ),
-    Known(
-        "skew-waited-out", "drains-end", _apart(30), "drains 10: a successor whose clock is behind waits the skew out"
-    ),
-    Known(
-        "skew-orphans",
-        "live-drain-left-alone",
-        _apart(80_000),
-        "drains 10: a controller whose clock is a day ahead takes a living drain for an orphan",
     ),
 )
 
