@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from hpa_scaler.annotations import enabled, parse_spec
-from hpa_scaler.correlated import DropCount, DropState, Verdict, count_drops, hold_lowering, judge_drops
+from hpa_scaler.correlated import DropCount, DropState, Verdict, count_drops, judge_drops, settle
 from hpa_scaler.decision_log import cycle_line, decision_line
+from hpa_scaler.evidence import evidence_queries
 from hpa_scaler.history import History, handed_over
 from hpa_scaler.policy import Asked, Decision, Subject, decide
 from hpa_scaler.queries import Outcomes, Query, queries_of
-from hpa_scaler.reasons import Cause
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
 from hpa_scaler.spec import Spec
@@ -51,7 +51,17 @@ def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
     for each in asked:
         if isinstance(each, Spec):
             found |= dict.fromkeys(queries_of(each, rules.age_query, rules.longest_guard))
+            found |= dict.fromkeys(evidence_queries(each, rules))
     return tuple(found)
+
+
+def askers_of(asked: Mapping[str, Asked], rules: Rules) -> dict[Query, list[str]]:
+    """Return who asks each question of a cycle, of those who ask by their uids."""
+    found: dict[Query, list[str]] = {}
+    for uid, each in asked.items():
+        for query in questions([each], rules):
+            found.setdefault(query, []).append(uid)
+    return found
 
 
 def wants_rollout(asked: Asked) -> bool:
@@ -91,13 +101,7 @@ def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, no
     made = [(subject, decide(subject)) for subject in subjects]
     count = count_drops((decision for _, decision in made), rules)
     verdict = judge_drops(count, before, rules, now)
-    return Cycle(
-        tuple(Judged(subject, first, _settled(first, verdict.cause)) for subject, first in made), count, verdict
-    )
-
-
-def _settled(decision: Decision, cause: Cause | None) -> Decision:
-    return decision if cause is None else hold_lowering(decision, cause)
+    return Cycle(tuple(Judged(subject, first, settle(first, verdict, now)) for subject, first in made), count, verdict)
 
 
 def log_lines(cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> list[bytes]:
@@ -107,4 +111,14 @@ def log_lines(cycle: Cycle, name: str, before: DropState, rules: Rules, now: flo
     return lines
 
 
-__all__ = ["Cycle", "Judged", "asked_of", "judge_cycle", "log_lines", "questions", "subject_of", "wants_rollout"]
+__all__ = [
+    "Cycle",
+    "Judged",
+    "asked_of",
+    "askers_of",
+    "judge_cycle",
+    "log_lines",
+    "questions",
+    "subject_of",
+    "wants_rollout",
+]

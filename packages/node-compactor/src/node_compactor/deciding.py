@@ -10,12 +10,12 @@ from node_compactor.budgets import room, without_budgets
 from node_compactor.describing import summarize, wire
 from node_compactor.marking import MarkWrite, mark_writes
 from node_compactor.pacing import cooling
-from node_compactor.policy import CONTROLLER, Marks, NodeFacts, Policy, replicas_ahead
+from node_compactor.policy import CONTROLLER, Marks, NodeFacts, Policy, demand_ahead
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
 from tightship.cluster import Snapshot
 from tightship.consolidation.steering import Steering, steer
-from tightship.demand import with_starting
+from tightship.demand import with_demand
 from tightship.drain.claims import Claim
 from tightship.drain_record import Finished
 from tightship.plan import Plan, make_plan
@@ -56,10 +56,15 @@ def decide(
     now: float,
     *,
     finished: Sequence[Finished] = (),
+    regrets: Mapping[str, Refusal] = {},
     unhealthy: Refusal | None = None,
 ) -> Decision:
-    """Judge every node of *snapshot*. *finished* are drains that ended lately, *unhealthy* is the brake's refusal."""
-    snapshot = with_starting(snapshot, replicas_ahead(settings))
+    """Judge every node of *snapshot*.
+
+    *finished* are drains that ended lately, *regrets* say of pools what came of them; *unhealthy* is the brake's
+    refusal.
+    """
+    snapshot = with_demand(snapshot, demand_ahead(settings))
     marks = Marks.of(snapshot)
     policy = Policy(without_budgets(settings), now, marks)
     facts = policy.facts(snapshot)
@@ -67,7 +72,9 @@ def decide(
     pauses = cooling(snapshot, facts, finished, settings, now)
     judgement = policy.judgement(snapshot, facts)
     plan = make_plan(policy.plannable(snapshot), lambda _: judgement, strategy_of(settings, pools), settings.placement)
-    held = {each.node: unhealthy or pauses.of(pools[each.node]) for each in plan.removals}
+    held = {
+        each.node: unhealthy or regrets.get(pools[each.node]) or pauses.of(pools[each.node]) for each in plan.removals
+    }
     return Decision(
         snapshot=snapshot,
         settings=settings,
@@ -77,6 +84,13 @@ def decide(
         plan=plan,
         held={name: refusal for name, refusal in held.items() if refusal is not None},
         notes=mark_writes(facts, now),
-        steering=steer(snapshot, plan, settings.candidate_taints, settings.steering, CONTROLLER),
+        steering=steer(
+            snapshot,
+            plan,
+            settings.candidate_taints,
+            settings.steering,
+            CONTROLLER,
+            spared=[name for name, pool in pools.items() if pool in regrets],
+        ),
         unhealthy=unhealthy,
     )

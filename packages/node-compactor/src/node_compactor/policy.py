@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster import Snapshot
+from tightship.demand import Ahead
 from tightship.drain_record import Phase
 from tightship.durations import format_duration
 from tightship.evictability import EvictionRules, awaited_for
@@ -69,9 +70,9 @@ def eviction_rules(settings: CompactorSettings) -> EvictionRules:
     )
 
 
-def replicas_ahead(settings: CompactorSettings) -> int:
-    """Return for how many replicas of each HPA room is kept before they start; 0 where none is."""
-    return settings.replicas_ahead(settings.disabled_rules)
+def demand_ahead(settings: CompactorSettings) -> Ahead:
+    """Return for which demand without pods room is kept."""
+    return settings.ahead(settings.disabled_rules)
 
 
 def pool_refusals(name: str, pool: str, settings: PoolSettings | None) -> list[Refusal]:

@@ -15,6 +15,7 @@ from node_refiner.ordering import Scoring, strategy_of
 from node_refiner.outlook import Outlook, below_minimums, outlook, refusals
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
+from tightship.demand import Ahead
 from tightship.disruption import DisruptionLedger, RenewedLedger
 from tightship.evictability import EvictionRules, awaited_for
 from tightship.facts import FactRules, candidates_of, gather, judgement, plannable
@@ -38,9 +39,9 @@ def eviction_rules(settings: RefinerSettings) -> EvictionRules:
     )
 
 
-def replicas_ahead(settings: RefinerSettings) -> int:
-    """Return for how many replicas of each HPA room is kept before they start; 0 where none is."""
-    return settings.replicas_ahead(settings.disabled_rules)
+def demand_ahead(settings: RefinerSettings) -> Ahead:
+    """Return for which demand without pods room is kept."""
+    return settings.ahead(settings.disabled_rules)
 
 
 def keeps(settings: RefinerSettings, snapshot: Snapshot, node: Node) -> list[Refusal]:

@@ -43,6 +43,11 @@ COMPACTORS = frozenset(
 REFINERS = frozenset({Reason.TAINTED, Reason.EXCESS_BELOW_THRESHOLD, Reason.MIN_NODES})
 """Reasons that only node-refiner's plans give."""
 
+ELSEWHERE = frozenset({Reason.NOT_SELECTED, Reason.BUFFER_NEEDS_NODE})
+"""Reasons that no golden cluster shows: one needs a selection on the command line, one an API that a control plane does
+not serve by itself.
+"""
+
 
 def ago(**span: float) -> str:
     """Return a time before :data:`NOW` as the API writes it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from tightship.cluster import Snapshot
 from tightship.consolidation.decision import Decision
 from tightship.consolidation.status import Remarks
+from tightship.demand import Ahead
 from tightship.drain.driving import DrainSettings
 from tightship.drain.news import News
 from tightship.drain_record import Finished
@@ -18,9 +19,9 @@ from tightship.objects import Node
 from tightship.reasons import Refusal
 from tightship.report import Generator
 from tightship.runtime.serving import Configuration
-from tightship.settings.sections import HealthKeys
+from tightship.settings.sections import NodeKeys
 
-S = TypeVar("S", bound=HealthKeys)
+S = TypeVar("S", bound=NodeKeys)
 S_contra = TypeVar("S_contra", contravariant=True)
 D = TypeVar("D", bound=Decision)
 D_co = TypeVar("D_co", bound=Decision, covariant=True)
@@ -38,11 +39,13 @@ class Decide(Protocol[S_contra, D_co]):
         /,
         *,
         finished: Sequence[Finished],
+        regrets: Mapping[str, Refusal],
         unhealthy: Refusal | None,
     ) -> D_co:
         """Judge every node of *snapshot*.
 
-        *finished* are drains that ended lately, of all controllers; they are known to the leader only. *unhealthy* is
+        *finished* are drains that ended lately, of all controllers, *regrets* say by pool why nothing in it is drained
+        for what came of them; both are known to the leader only. *unhealthy* is
         the health brake's refusal, ``None`` while the cluster is well: nothing is claimed under it.
         """
 
@@ -76,8 +79,8 @@ def _no_remarks(decision: object) -> Remarks:
 class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and decisions *D*.
 
-    *program* is its name and version, *kind* that of its status. *replicas_ahead* is for how many replicas of each HPA
-    room is kept before they start; HPAs are read only if it is for some. *metrics* registers those that only it has.
+    *program* is its name and version, *kind* that of its status. *ahead* says for which demand without pods room is
+    kept; HPAs and CapacityBuffers are read only if it is for theirs. *metrics* registers those that only it has.
     *remarks* are what it adds to the page.
     """
 
@@ -86,7 +89,7 @@ class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
     configuration: Configuration[S]
     decide: Decide[S, D]
     drain_settings: Callable[[S], DrainSettings]
-    replicas_ahead: Callable[[S], int]
+    ahead: Callable[[S], Ahead]
     pool_of: Callable[[Node, S], str]
     metrics: Callable[[CollectorRegistry], OwnMetrics[D]] = _NoMetrics
     remarks: Callable[[D], Remarks] = _no_remarks

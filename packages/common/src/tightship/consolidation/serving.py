@@ -22,9 +22,9 @@ from tightship.runtime.loop import in_thread
 from tightship.runtime.main import Runtime
 from tightship.runtime.serving import Frame, serve
 from tightship.settings.process import NodeProcessSettings
-from tightship.settings.sections import HealthKeys
+from tightship.settings.sections import NodeKeys
 
-S = TypeVar("S", bound=HealthKeys)
+S = TypeVar("S", bound=NodeKeys)
 D = TypeVar("D", bound=Decision)
 
 
@@ -33,7 +33,8 @@ async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: No
 
     @asynccontextmanager
     async def make(frame: Frame[S]) -> AsyncIterator[ConsolidationLoop[S, D]]:
-        read = resources(autoscalers=controller.replicas_ahead(frame.live.current) > 0)
+        # Buffers are followed from the first pass on, with their templates where there are any.
+        read = resources(autoscalers=controller.ahead(frame.live.current).replicas > 0, buffers=False)
         async with ClusterCache(frame.connection, resources=read, crashed=frame.wake.set) as cache:
             yield _loop(frame, run, controller, cache)
 
@@ -60,6 +61,7 @@ def _loop(
         tell=tell,
         leading=frame.leading,
         stopping=frame.runtime.stop.is_set,
+        releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
         settings=lambda: controller.drain_settings(live.current),
         clock=frame.connection.clock.now,
         in_thread=in_thread,
@@ -73,9 +75,12 @@ def _loop(
         holder=run.identity,
         epoch=lambda: frame.elector.epoch,
         pool_of=lambda node: controller.pool_of(node, live.current),
+        lease=f"{run.namespace}/{run.lease_name}",
+        unnamed=run.release,
     )
     return ConsolidationLoop(
         frame,
+        run,
         controller,
         cache=cache,
         drainer=drainer,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -47,9 +47,10 @@ def _still(known: _Still, found: Mapping[str, str]) -> _Still:
 
 
 class Drainer:
-    """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership.
+    """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
-    All methods are for the leader, one at a time.
+    Where ``Tools.releasing`` is true drains under another Lease are those of another installation, and are left alone;
+    those that name none are only if not *unnamed*. All methods are for the leader, one at a time.
     """
 
     def __init__(
@@ -62,6 +63,8 @@ class Drainer:
         holder: str,
         epoch: Callable[[], int],
         pool_of: Callable[[Node], str],
+        lease: str = "",
+        unnamed: bool = False,
     ) -> None:
         self._tools = tools
         self._ledger = ledger
@@ -70,6 +73,8 @@ class Drainer:
         self._controller = controller
         self._holder = holder
         self._epoch = epoch
+        self._lease = lease
+        self._released = frozenset({lease, ""} if unnamed else {lease})
         # What others have written, and since when it has been so before our eyes.
         self._records: _Still = {}
         self._claims: _Still = {}
@@ -79,6 +84,11 @@ class Drainer:
     def driving(self) -> frozenset[str]:
         """Names of the nodes whose drains are driven from here."""
         return frozenset(self._drives)
+
+    def held(self, snapshot: Snapshot) -> Sequence[str]:
+        """Return the names of the nodes that drains of this controller hold, as far as they are this drainer's."""
+        found = {name for name, view in snapshot.nodes.items() if self._owns(drain_record(view.node))}
+        return sorted(found | set(self._drives))
 
     async def unfinished(self, snapshot: Snapshot) -> bool:
         """Return whether a drain of this controller's is under way: driven from here, on a node, or in the ledger.
@@ -134,6 +144,7 @@ class Drainer:
             plan_hash=plan_hash,
             now=self._tools.clock(),
         )
+        record = msgspec.structs.replace(record, lease=self._lease)
         try:
             after = await patch_node(self._tools.connection, live, claim_patch(live, record))
         except Conflict:
@@ -144,8 +155,8 @@ class Drainer:
         self._drive(after.node, record)
         return None
 
-    async def adopt(self, snapshot: Snapshot, *, others: bool = True) -> None:
-        """Take over drains nobody drives, and mend what a crash left, on nodes and in the ledger.
+    async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
+        """Take over drains nobody drives, and mend what a crash left, on nodes and in the *ledger*.
 
         Without *others* only what bears this controller's name: one that is switched off ends just its own. Raises
         :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
@@ -162,7 +173,7 @@ class Drainer:
                     continue  # somebody else was quicker: the next loop sees what he made of it
                 except KubeError as error:
                     troubles.append(error)
-        entries = await self._ledger.read()
+        entries = await self._ledger.read() if ledger else ()
         theirs = {each.op: each.holder for each in entries if each.controller != self._controller}
         self._claims = _still(self._claims, theirs)
         for entry in entries:
@@ -192,7 +203,9 @@ class Drainer:
         return record.phase is Phase.UNKNOWN or self._orphaned(self._records.get(node.uid), last)
 
     def _owns(self, record: DrainRecord | None) -> bool:
-        return record is not None and record.owns_node and record.controller == self._controller
+        if record is None or not record.owns_node or record.controller != self._controller:
+            return False
+        return record.lease in self._released or not self._tools.releasing()
 
     def _watch_drains(self, snapshot: Snapshot) -> None:
         found: dict[str, str] = {}
@@ -216,7 +229,8 @@ class Drainer:
             await self._mend_orphan(live, record)
             return
         now = self._tools.clock()
-        taken = msgspec.structs.replace(record, holder=self._holder, epoch=max(self._epoch(), record.epoch + 1))
+        epoch = max(self._epoch(), record.epoch + 1)
+        taken = msgspec.structs.replace(record, holder=self._holder, epoch=epoch, lease=self._lease)
         because: Refusal | None = None
         if record.controller != self._controller:
             last = format_duration(now - max(record.since.values(), default=now))
@@ -293,21 +307,25 @@ class Drainer:
             ending, reason, at = Ending.RESTORED, record.reason, ended
         known = await self._history.read()
         if not any(each.node == entry.node and each.at >= entry.since for each in known):
-            await self._history.add(Finished(entry.node, entry.pool, self._controller, ending.value, at, reason))
+            finished = Finished(entry.node, entry.pool, self._controller, ending.value, at, reason, began=entry.since)
+            await self._history.add(finished)
 
     def _drive(self, node: Node, record: DrainRecord) -> None:
         drive = Drive(self._tools, node, record)
-        task = asyncio.create_task(self._run(drive, node, record.op), name=f"drain of {node.name}")
+        task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         self._drives[node.name] = (drive, task)
 
-    async def _run(self, drive: Drive, node: Node, op: str) -> None:
+    async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
         try:
             ending = await drive.run()
             if ending is not Ending.PARKED:
                 # First the history: a crash in between leaves the claim, which counts, not a drain nobody remembers.
                 now, pool = self._tools.clock(), self._pool_of(node)
-                await self._history.add(Finished(node.name, pool, self._controller, ending.value, now, drive.reason))
-                await self._ledger.drop(node.name, op)
+                finished = Finished(
+                    node.name, pool, self._controller, ending.value, now, drive.reason, record.entered(Phase.CLAIMED)
+                )
+                await self._history.add(finished)
+                await self._ledger.drop(node.name, record.op)
         except KubeError as error:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))

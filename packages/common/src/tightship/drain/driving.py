@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
+from tightship.demand import Ahead
 from tightship.drain.answers import GOING, Answer, Heard
 from tightship.drain.evicting import send_away
 from tightship.drain.machine import DrainRules, Ending, Evict, Look, Over, Seen, Step, Wait, Write, advance
@@ -58,14 +59,14 @@ def _opt_outs(snapshot: Snapshot, node: Node) -> Sequence[Refusal]:
 class DrainSettings(Struct, frozen=True, kw_only=True):
     """What drains go by; may be replaced while they run.
 
-    *replicas_ahead* is for how many replicas room is kept that an HPA is about to start. *keeps* is asked before a
-    claim, and before each eviction: what keeps a node before its drain may appear during it.
+    *ahead* says for which demand without pods room is kept. *keeps* is asked before a claim, and before each eviction:
+    what keeps a node before its drain may appear during it.
     """
 
     rules: DrainRules = DrainRules()
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
-    replicas_ahead: int = 0
+    ahead: Ahead = Ahead()
     keeps: Keeps = _opt_outs
 
 
@@ -83,13 +84,17 @@ class _PodsWithFinalizers(Struct):
 
 
 class Tools(Struct, frozen=True, kw_only=True):
-    """What a drain works with. *leading* is asked before every request that changes anything."""
+    """What a drain works with. *leading* is asked before every request that changes anything.
+
+    Where *releasing* is true nodes are given back, in whatever phase their drains are.
+    """
 
     connection: Connection
     cache: ClusterCache
     tell: Tell
     leading: Callable[[], bool]
     stopping: Callable[[], bool]
+    releasing: Callable[[], bool] = lambda: False
     settings: Callable[[], DrainSettings]
     clock: Callable[[], float]
     in_thread: Callable[[Callable[[], list[Refusal]]], Awaitable[list[Refusal]]]
@@ -211,6 +216,8 @@ class Drive:
             seen = msgspec.structs.replace(seen, against=tuple(sorted({*seen.against, *back})))
         if seen.awaits or seen.leaving or not node.ready:
             self._progress = now
+        if self._tools.releasing():
+            seen = msgspec.structs.replace(seen, releasing=True)
         return advance(self._op, record, seen, settings.rules, now)
 
     def _believed(self, record: DrainRecord, rules: DrainRules, now: float) -> DrainRecord:
@@ -354,7 +361,7 @@ class Drive:
 
 
 def _rest(sight: Sight, settings: DrainSettings) -> list[Refusal]:
-    return sight.rest(settings.placement, settings.replicas_ahead)
+    return sight.rest(settings.placement, settings.ahead)
 
 
 def _began(record: DrainRecord) -> float | None:

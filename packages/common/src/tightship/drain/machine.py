@@ -58,7 +58,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     does not mend: opt-outs, no place, a budget that never allows, a fatal answer. *late* are pods that have refused to
     go for too long. *pending* are pods without a node that were created since the drain began and could run here.
     *fresh* says that the pods were listed from the server just now; *judged* that *against* holds a new verdict on
-    where the rest could go.
+    where the rest could go. *stopping* says that somebody else goes on with the drain, *releasing* that nobody does:
+    the node is given back.
     """
 
     node: Node | None
@@ -75,6 +76,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     fresh: bool = False
     judged: bool = False
     stopping: bool = False
+    releasing: bool = False
     not_ready_since: float | None = None
 
 
@@ -178,11 +180,10 @@ def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, 
         return Over(Ending.RESTORED)
     if record.phase is Phase.UNKNOWN:
         return give_up(record, Refusal(Reason.ORPHANED, node.name, record.reason), now)
-    return (
-        _taken_away(record, node, seen, rules, now)
-        or _kept(record, seen, now)
-        or _PHASES[record.phase](record, node, seen, rules, now)
-    )
+    step = _taken_away(record, node, seen, rules, now)
+    if step is None and seen.releasing and record.phase is not Phase.RESTORING:
+        step = give_up(record, Refusal(Reason.RELEASED, node.name, "no controller goes on with its drain"), now)
+    return step or _kept(record, seen, now) or _PHASES[record.phase](record, node, seen, rules, now)
 
 
 def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
@@ -223,7 +224,8 @@ def _tainted(node: Node, record: DrainRecord) -> bool:
 def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step | None:
     """Others come first: whoever deletes the node, and whoever lifted the cordon."""
     other = owner_elsewhere(node)
-    if other is not None:
+    # Whoever has taken it has a taint of their own on it, and nobody would be here to see that they let go of it.
+    if other is not None and not seen.releasing:
         if record.phase in (Phase.YIELDED, Phase.DRAINED):
             return Over(Ending.PARKED) if seen.stopping else Wait(now + LOOK_AGAIN, other.detail)
         return Write(_enter(record, Phase.YIELDED, now, reason=_words(other)), because=other)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from tightship.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
+from tightship.demand import Ahead
 from tightship.reasons import Reason
 from tightship.settings.fields import Seconds
 
@@ -81,6 +81,22 @@ class HealthKeys(BaseModel):
     """How long after a drain that is looked at: a pod that nothing can help must not stop the compactor for ever."""
 
 
+class RegretKeys(BaseModel):
+    """What is learned from drains after which a node was added again: see :mod:`tightship.consolidation.regret`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    regret_window: Seconds = Field(default=3600.0, alias="regretWindow")
+    """How long after a drain an added node counts as the drained one come back, and how long its pool then pauses;
+    doubled with each such node, halved with each drain that stays. 0: nothing is learned."""
+    regret_limit: Seconds = Field(default=86400.0, alias="regretLimit")
+    """The longest such pause."""
+
+
+class NodeKeys(HealthKeys, RegretKeys):
+    """What every controller of nodes goes by before it begins anything."""
+
+
 class ScaleUpKeys(BaseModel):
     """Room for replicas that HorizontalPodAutoscalers are about to start: see :mod:`tightship.demand`."""
 
@@ -91,9 +107,10 @@ class ScaleUpKeys(BaseModel):
     scale_up_replicas: int = Field(default=100, ge=1, alias="maximumScaleUpReplicas")
     """For how many of them room is kept, of each HPA: a runaway one must not cost every pass its time."""
 
-    def replicas_ahead(self, disabled: Collection[Reason]) -> int:
-        """Return for how many replicas of each HPA room is kept, 0 where none is; *disabled* are rules switched off."""
-        return self.scale_up_replicas if self.scale_up_veto and SWITCHABLE_DEMAND_RULES.isdisjoint(disabled) else 0
+    def ahead(self, disabled: Collection[Reason]) -> Ahead:
+        """Return for which demand without pods room is kept; *disabled* are rules switched off."""
+        hpas = self.scale_up_veto and Reason.SCALE_UP_NEEDS_NODE not in disabled
+        return Ahead(self.scale_up_replicas if hpas else 0, Reason.BUFFER_NEEDS_NODE not in disabled)
 
 
 class SteeringKeys(BaseModel):
