@@ -7,6 +7,7 @@ rule has its own :class:`~tightship.reasons.Reason`; who reacts to what is in ``
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
@@ -126,16 +127,15 @@ def opt_outs(node: Node, rules: NodeRules = NodeRules()) -> list[Refusal]:
     return [refusal for refusal in found if refusal.reason not in rules.disabled]
 
 
-def left_without(snapshot: Snapshot, name: str) -> list[Node]:
-    """Return the nodes of *snapshot* that are left when node *name* has gone, and all that go before it.
+def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
+    """Yield the nodes of *snapshot* that are left when node *name* has gone, and all that go before it.
 
     Those are the nodes that others take away, and of those in drain the ones that were claimed before it: for a minimum
-    the last one has to stay, not all of them. The others are returned as they were before their drains.
+    the last one has to stay, not all of them. The others are as they were before their drains.
     """
     at = snapshot.nodes.get(name)
     mine = None if at is None else drain_record(at.node)
     turn = (mine.entered(Phase.CLAIMED) or 0.0, name) if mine is not None and mine.owns_node else (math.inf, name)
-    found: list[Node] = []
     for other, view in snapshot.nodes.items():
         node, record = view.node, drain_record(view.node)
         if other == name or node.deletion is not None:
@@ -144,14 +144,13 @@ def left_without(snapshot: Snapshot, name: str) -> list[Node]:
             continue
         if record is None or not record.owns_node:
             if not draining(node):
-                found.append(node)
+                yield node
             continue
         later = record.phase in UNDER_WAY and (record.entered(Phase.CLAIMED) or 0.0, other) > turn
         if later or record.phase is Phase.RESTORING:
             taints = tuple(each for each in node.taints if each.key not in (DRAINING.key, CORDON.key))
             bare = {key: text for key, text in node.annotations.items() if key != DRAIN_ANNOTATION}
-            found.append(msgspec.structs.replace(node, taints=taints, annotations=bare, unschedulable=False))
-    return found
+            yield msgspec.structs.replace(node, taints=taints, annotations=bare, unschedulable=False)
 
 
 def _taken_by_others(node: Node) -> list[Refusal]:

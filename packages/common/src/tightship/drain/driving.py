@@ -308,7 +308,9 @@ class Drive:
         before = drain_record(live.node)
         after = await patch_node(self._tools.connection, live, record_patch(live, step.record, step.change))
         self._last, self._record = after.node, step.record
-        self._say(Told.PHASE, before=before.phase if before is not None else None, because=step.because)
+        phase = before.phase if before is not None else None
+        if step.because is not None or step.record is None or step.record.phase is not phase:
+            self._say(Told.PHASE, before=phase, because=step.because)
 
     async def _pause(self, revision: int, until: float) -> None:
         await asyncio.sleep(SHORTEST_PAUSE)
