@@ -128,11 +128,10 @@ class ConsolidationLoop(Generic[S, D]):
         if leading:
             # From here on there may be something to end, whatever becomes of this pass.
             self._unfinished = True
+            self._succession.look(self._cache.snapshot())
             others = not (frame.switched_off() or dry_run)
             await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
         driven = self._drainer.driving
-        if driven:
-            self._succession.look(self._cache.snapshot())
         finished: Sequence[Finished] = await self._history.read() if leading else ()
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
         decision = await in_thread(self._decide, snapshot, settings, now, finished, failures)
