@@ -60,6 +60,14 @@ def test_who_looks_at_no_autoscalers_may_not(feature: Feature, chart: str) -> No
     assert ("list", "horizontalpodautoscalers") not in feature(chart, "no veto").rights()
 
 
+@pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
+def test_who_looks_at_no_buffers_may_not(render: Render, chart: str) -> None:
+    key = "disabledRules" if chart == "node-compactor" else "disabled_rules"
+    without = rights_of(render(chart, {"dryRun": False, "config": {key: ["BufferNeedsNode"]}}).rules())
+    granted = rights_of(render(chart, {"dryRun": False}).rules())
+    assert {right[2] for right in granted - without} == {"capacitybuffers", "podtemplates"}
+
+
 def test_only_a_scaler_that_watches_may_watch(feature: Feature) -> None:
     assert ("watch", "horizontalpodautoscalers") in feature("hpa-scaler", "watch").rights()
     assert ("watch", "horizontalpodautoscalers") not in feature("hpa-scaler", "live").rights()

@@ -138,6 +138,8 @@ SAMPLES = {
     "allowedServerURLs": "http://allowed:9090",
     "labelSelector": "a=b",
     "dataAgeQuery": "changed[{range}]",
+    "lateSamplesQuery": "changed",
+    "failedScrapesQuery": "changed",
 }
 
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from node_compactor.policy import Marks, Policy, replicas_ahead
+from node_compactor.policy import Marks, Policy, demand_ahead
 from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
-from tightship.demand import with_starting
+from tightship.demand import with_demand
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
 from tightship.kube.files import parse, read_file
@@ -35,6 +35,7 @@ NOT_LIVE: Mapping[Reason, str] = {
     Reason.UNREADABLE: "the API server stores no malformed Node",
     Reason.POD_UNREADABLE: "the API server stores no malformed Pod",
     Reason.PDB_UNREADABLE: "the API server stores no malformed PodDisruptionBudget",
+    Reason.BUFFER_NEEDS_NODE: "its API is not served without a CustomResourceDefinition",
     Reason.NOT_SELECTED: "it comes of a selection on the command line, of which there is none here",
 }
 
@@ -56,7 +57,7 @@ def named(items: list[Json], kind: str, name: str) -> Json:
 
 def planned(snapshot: Snapshot, now: float) -> Plan:
     settings = load_settings(golden("config.json"))
-    snapshot = with_starting(snapshot, replicas_ahead(settings))
+    snapshot = with_demand(snapshot, demand_ahead(settings))
     policy = Policy(settings, now, Marks.of(snapshot))
     return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
 

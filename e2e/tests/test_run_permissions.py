@@ -27,6 +27,28 @@ CASES: list[tuple[Program, str, Settings]] = [
 """Each controller, the ConfigMap that it reads by default, and settings with which it soon drains a node."""
 
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+BUFFERS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "capacitybuffers.autoscaling.x-k8s.io"},
+    "spec": {
+        "group": "autoscaling.x-k8s.io",
+        "names": {"kind": "CapacityBuffer", "plural": "capacitybuffers", "singular": "capacitybuffer"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+"""CapacityBuffers, which a control plane does not serve by itself; the older version."""
+
+
 def account(program: Program) -> str:
     """None that other tests, on the same plane, have given more rights to."""
     return f"documented-{program.name}"
@@ -39,6 +61,12 @@ def test_run_needs_every_documented_right_and_no_other(
     plane, roles, who = empty_plane, documented("tightship-reader", "tightship-drainer", program.name), account(program)
 
     async def prepare(api: Client) -> None:
+        async def served() -> bool:
+            status, _ = await api.request("GET", "/apis/autoscaling.x-k8s.io/v1alpha1/capacitybuffers")
+            return status == 200
+
+        await api.request("POST", DEFINITIONS, body=BUFFERS)
+        await wait_for(served, DEADLINE, "buffers are served")
         await load(api, off_peak({"general": 5}, low=0.5, high=0.6))
         await api.create({"kind": "ServiceAccount", "metadata": {"name": who, "namespace": "default"}})
         for role in roles:
@@ -78,6 +106,7 @@ def test_run_needs_every_documented_right_and_no_other(
         plane.run(drained)
     finally:
         plane.kill(name)
+        plane.run(lambda api: api.request("DELETE", f"{DEFINITIONS}/capacitybuffers.autoscaling.x-k8s.io"))
     events: list[AuditEvent] = []
 
     async def all_used(_: Client) -> None:

@@ -25,7 +25,7 @@ estafette-k8s-node-compactor-config.yaml: |
 {{- end -}}
 
 {{- define "node-compactor.clusterRules" -}}
-{{- include "tightship-lib.nodeRules" (list . .Values.config.evictionMethod .Values.config.scaleUpVeto) -}}
+{{- include "tightship-lib.nodeRules" (list . .Values.config.evictionMethod .Values.config.scaleUpVeto .Values.config.disabledRules) -}}
 {{- end -}}
 
 {{- define "node-compactor.namespaces" -}}[]{{- end -}}

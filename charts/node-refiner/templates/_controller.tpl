@@ -30,7 +30,7 @@ true
 {{- end -}}
 
 {{- define "node-refiner.clusterRules" -}}
-{{- include "tightship-lib.nodeRules" (list . .Values.config.eviction_method .Values.config.scale_up_veto) -}}
+{{- include "tightship-lib.nodeRules" (list . .Values.config.eviction_method .Values.config.scale_up_veto .Values.config.disabled_rules) -}}
 {{- end -}}
 
 {{- define "node-refiner.namespaces" -}}[]{{- end -}}

@@ -9,7 +9,8 @@ from hpas import NEW, OLD, hpa, replica, replica_set
 
 from tightship import demand
 from tightship.cluster import Snapshot, Starting
-from tightship.demand import with_starting
+from tightship.demand import Ahead, with_starting
+from tightship.reasons import Reason
 from tightship.settings.sections import ScaleUpKeys
 
 Json = dict[str, Any]
@@ -186,8 +187,9 @@ def test_nothing_is_asked_of_hpas_where_it_is_switched_off() -> None:
     seen = snapshot([node("a"), hpa(minimum=5), *two()])
     assert with_starting(seen, 0) is seen
     off = ScaleUpKeys.model_validate({"scaleUpVeto": False})
-    assert (off.replicas_ahead(()), ScaleUpKeys().replicas_ahead(demand.SWITCHABLE)) == (0, 0)
-    assert ScaleUpKeys().replicas_ahead(()) == 100
+    assert (off.ahead(()), ScaleUpKeys().ahead(demand.SWITCHABLE)) == (Ahead(buffers=True), Ahead())
+    assert ScaleUpKeys().ahead(()) == Ahead(100, buffers=True)
+    assert ScaleUpKeys().ahead({Reason.BUFFER_NEEDS_NODE}) == Ahead(100)
 
 
 def test_the_order_of_objects_makes_no_difference() -> None:

@@ -9,7 +9,7 @@ from hpas import hpa, replica
 from test_plans import in_drain, judge
 
 from tightship.cluster import Snapshot
-from tightship.demand import with_starting
+from tightship.demand import Ahead, with_starting
 from tightship.disruption import DisruptionLedger
 from tightship.drain.machine import DrainRules
 from tightship.drain.sight import Sight
@@ -192,7 +192,7 @@ def test_a_drain_under_way_looks_at_it_as_the_plan_does() -> None:
     draining = [in_drain("a"), *tight()[1:]]
     rules: Any = {"rules": DrainRules(), "eviction": EvictionRules(disabled=frozenset({Reason.NOT_REPLICATED}))}
     sight = Sight(snapshot(draining), "a", 1767225700.0, **rules)
-    assert [each.reason for each in sight.rest("likely", 100)] == [Reason.SCALE_UP_NEEDS_NODE]
+    assert [each.reason for each in sight.rest("likely", Ahead(100))] == [Reason.SCALE_UP_NEEDS_NODE]
     assert sight.rest("likely") == []
 
 
@@ -206,7 +206,9 @@ def test_the_last_look_before_evicting_finds_what_could_run_on_the_node_only(
 
     def found(*things: Json) -> list[Reason]:
         seen = snapshot([in_drain("a", phase), *rest, *things])
-        return [each.reason for each in Sight(seen, "a", 1767225700.0, DrainRules(), trusted).rest("likely", 100)]
+        return [
+            each.reason for each in Sight(seen, "a", 1767225700.0, DrainRules(), trusted).rest("likely", Ahead(100))
+        ]
 
     assert found() == []
     assert found(hpa(minimum=2)) == ([Reason.SCALE_UP_NEEDS_NODE] if kept else [])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from node_compactor.gates import GateChecks
-from node_compactor.policy import Marks, Policy, replicas_ahead
+from node_compactor.policy import Marks, Policy, demand_ahead
 from node_compactor.settings import load_settings
 from tightship.cluster import Snapshot
-from tightship.demand import with_starting
+from tightship.demand import with_demand
 from tightship.disruption import DisruptionLedger
 from tightship.kube.files import FileError, read_file
 from tightship.plan import STRATEGIES, Plan, Planner, make_plan
@@ -19,7 +19,7 @@ from tightship.reasons import RUNNING_ONLY, Reason
 from tightship.report import Generator, SettingsView, Source
 from tightship.report.build import plan_document
 from tightship.report.inputs import Inputs
-from tightship_testkit.golden import REFINERS, Folder, refusals_of, removals_of
+from tightship_testkit.golden import ELSEWHERE, REFINERS, Folder, refusals_of, removals_of
 
 HERE = Path(__file__).parent
 GOLDEN = Folder(HERE / "golden")
@@ -28,7 +28,7 @@ EXPECTED = GOLDEN.expected
 
 def planned(snapshot: Snapshot) -> Plan:
     settings = load_settings(GOLDEN.read("config.json"))
-    snapshot = with_starting(snapshot, replicas_ahead(settings))
+    snapshot = with_demand(snapshot, demand_ahead(settings))
     policy = Policy(settings, GOLDEN.now, Marks.of(snapshot))
     return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
 
@@ -56,7 +56,7 @@ def test_every_node_has_either_a_removal_or_refusals() -> None:
 
 def test_every_reason_is_the_answer_for_some_node() -> None:
     expected = set(Reason) - RUNNING_ONLY - REFINERS
-    assert GOLDEN.reasons == expected - {Reason.NOT_SELECTED}, "which needs a selection on the command line"
+    assert GOLDEN.reasons == expected - ELSEWHERE
 
 
 def test_a_node_left_out_by_the_command_says_so_beside_all_else() -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from node_refiner.configuration import parse_config_map
 from node_refiner.gates import GateChecks
-from node_refiner.policy import Policy, replicas_ahead
+from node_refiner.policy import Policy, demand_ahead
 from tightship.cluster import Snapshot
-from tightship.demand import with_starting
+from tightship.demand import with_demand
 from tightship.kube.files import read_file
 from tightship.plan import Plan, make_plan
 from tightship.reasons import RUNNING_ONLY, Reason
-from tightship_testkit.golden import COMPACTORS, Folder, refusals_of, removals_of
+from tightship_testkit.golden import COMPACTORS, ELSEWHERE, Folder, refusals_of, removals_of
 
 HERE = Path(__file__).parent
 GOLDEN = Folder(HERE / "golden")
@@ -28,7 +28,7 @@ def policy_of(only: set[str] | None = None) -> Policy:
 
 def planned(snapshot: Snapshot, only: set[str] | None = None) -> Plan:
     policy = policy_of(only)
-    snapshot = with_starting(snapshot, replicas_ahead(policy.settings))
+    snapshot = with_demand(snapshot, demand_ahead(policy.settings))
     return make_plan(snapshot, policy.judge, policy.strategy, policy.settings.placement)
 
 
@@ -46,7 +46,7 @@ def test_malformed_objects_block_just_what_depends_on_them() -> None:
 
 def test_every_reason_is_the_answer_for_some_node() -> None:
     expected = set(Reason) - RUNNING_ONLY - COMPACTORS
-    assert GOLDEN.reasons == expected - {Reason.NOT_SELECTED}, "which needs a selection on the command line"
+    assert GOLDEN.reasons == expected - ELSEWHERE
 
 
 def test_a_node_left_out_by_the_command_says_so_beside_all_else() -> None:
@@ -72,7 +72,7 @@ def test_the_files_are_what_their_builder_writes(name: str) -> None:
 def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:
     """Of a node that could go, just those gates are closed whose reasons refuse it, but for a budget that is spent."""
     policy = policy_of()
-    snapshot = with_starting(read_file(GOLDEN.path / "cluster.json"), replicas_ahead(policy.settings))
+    snapshot = with_demand(read_file(GOLDEN.path / "cluster.json"), demand_ahead(policy.settings))
     facts = policy.facts(snapshot)
     ahead = policy.outlook(snapshot, facts)
     checks = GateChecks(policy.settings, snapshot, facts, ahead, GOLDEN.now)

@@ -1,9 +1,13 @@
-"""Demand that has no pods yet: replicas that HorizontalPodAutoscalers are about to start. Pure.
+"""Demand that has no pods yet: replicas that HorizontalPodAutoscalers are about to start, and room that CapacityBuffers
+keep. Pure.
 
 An HPA wants the larger of ``status.desiredReplicas`` and ``spec.minReplicas``, at most ``spec.maxReplicas``; a floor
 counts from the moment it is raised, as the HPA controller acts on it even while metrics fail (``reconcileAutoscaler``
 in pkg/controller/podautoscaler compares it with the scale before it asks for any). What the wanted number has beyond
 the pods there are will need room soon. Pending pods are pods: they hold room by themselves.
+
+A CapacityBuffer wants room for as many pods as its status says, all the time: an autoscaler that provisions it adds
+nodes until so many more would fit (``CapacityBufferPodListProcessor`` of Cluster Autoscaler, Karpenter's virtual pods).
 """
 
 from __future__ import annotations
@@ -11,19 +15,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
 
-from tightship.cluster import Snapshot, Starting
+from tightship.cluster import Headroom, Snapshot, Starting
 from tightship.objects import HorizontalPodAutoscaler, Pod, PodSpec, PodTemplate, Workload
 from tightship.objects.autoscaling import SCALE_TARGET_KINDS
 from tightship.reasons import Reason
 from tightship.resources import Resources
 
-SWITCHABLE = frozenset({Reason.SCALE_UP_NEEDS_NODE})
-"""Reasons whose rules can be switched off: then nothing is asked of HPAs."""
+SWITCHABLE = frozenset({Reason.SCALE_UP_NEEDS_NODE, Reason.BUFFER_NEEDS_NODE})
+"""Reasons whose rules can be switched off: then nothing is asked of HPAs, or of CapacityBuffers."""
 
 MOST_IN_ALL = 500
 """Replicas for which room is kept together, those of high priority first. A node that goes gives back the room of a few
 hundred pods at most, and what is not reckoned with now is when these have started."""
+
+MOST_IN_BUFFERS = 500
+"""Pods for which room is kept together because of CapacityBuffers."""
 
 _TEMPLATE_HASH = "pod-template-hash"
 _REPLICAS_ARE_PODS = SCALE_TARGET_KINDS | {"ReplicationController"}
@@ -31,6 +39,35 @@ _REPLICAS_ARE_PODS = SCALE_TARGET_KINDS | {"ReplicationController"}
 
 _Target = tuple[str, str, str]
 """(namespace, kind, name) of what an HPA scales."""
+
+
+class Ahead(Struct, frozen=True):
+    """For which demand without pods room is kept: so many *replicas* of each HPA, and *buffers*, if any."""
+
+    replicas: int = 0
+    buffers: bool = False
+
+
+def with_demand(snapshot: Snapshot, ahead: Ahead) -> Snapshot:
+    """Return *snapshot* with the demand of which *ahead* speaks."""
+    return with_headroom(with_starting(snapshot, ahead.replicas), ahead.buffers)
+
+
+def with_headroom(snapshot: Snapshot, wanted: bool = True) -> Snapshot:
+    """Return *snapshot* with the room that its CapacityBuffers keep, if it is *wanted*."""
+    if not wanted or not snapshot.buffers:
+        return snapshot
+    left = MOST_IN_BUFFERS
+    found: list[Headroom] = []
+    for buffer in snapshot.buffers.values():
+        if not buffer.active or not buffer.replicas or not buffer.template:
+            continue
+        template = snapshot.templates.get(f"{buffer.namespace}/{buffer.template}")
+        pod = None if template is None else template.pod
+        count = 0 if pod is None else min(buffer.replicas, left)
+        left -= count
+        found.append(Headroom(buffer.key, buffer.template, buffer.replicas, count, pod))
+    return msgspec.structs.replace(snapshot, headroom=tuple(found))
 
 
 def with_starting(snapshot: Snapshot, most: int) -> Snapshot:
@@ -182,4 +219,4 @@ def _largest(amounts: Iterable[Resources]) -> Resources:
     return largest
 
 
-__all__ = ["MOST_IN_ALL", "SWITCHABLE", "with_starting"]
+__all__ = ["MOST_IN_ALL", "MOST_IN_BUFFERS", "SWITCHABLE", "Ahead", "with_demand", "with_headroom", "with_starting"]

@@ -18,6 +18,9 @@ from msgspec import Struct
 DRAIN_ANNOTATION = "tightship.dev/drain"
 VERSION = 1
 
+FIELD_MANAGER = "tightship"
+"""What the API server calls whoever writes drains, in ``managedFields``."""
+
 _LONGEST_REASON = 900
 """Bytes of the annotation."""
 
@@ -38,6 +41,9 @@ class Phase(StrEnum):
 
 IDLE_PHASES = frozenset({Phase.MARKED, Phase.BACKOFF})
 """Phases in which nothing but the annotation is on the node."""
+
+UNDER_WAY = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED})
+"""Phases in which a drain goes on, unless something speaks against it."""
 
 
 class DrainRecord(Struct, frozen=True, kw_only=True):

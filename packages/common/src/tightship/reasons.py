@@ -61,6 +61,7 @@ class Reason(StrEnum):
     JOB_RUNNING = "JobRunning"
     TOLERATES_CORDON = "ToleratesCordon"
     OTHER_SCHEDULER = "OtherScheduler"
+    GRACE_PERIOD_TOO_LONG = "GracePeriodTooLong"
     POD_UNREADABLE = "PodUnreadable"
 
     # A PodDisruptionBudget stands against it.
@@ -79,6 +80,7 @@ class Reason(StrEnum):
     SCHEDULER_MAY_STRAND = "SchedulerMayStrand"
     PENDING_POD_NEEDS_NODE = "PendingPodNeedsNode"
     SCALE_UP_NEEDS_NODE = "ScaleUpNeedsNode"
+    BUFFER_NEEDS_NODE = "BufferNeedsNode"
     RESOURCE_CLAIMS = "ResourceClaims"
     UNKNOWN_VOLUME = "UnknownVolume"
     UNKNOWN_NAMESPACE_LABELS = "UnknownNamespaceLabels"
@@ -91,6 +93,7 @@ class Reason(StrEnum):
     EVICTION_FAILED = "EvictionFailed"
     REPLACEMENTS_PENDING = "ReplacementsPending"
     NOT_HANDED_OVER = "NotHandedOver"
+    RETURNS_TO_NODE = "ReturnsToNode"
     UNCORDONED = "Uncordoned"
     ORPHANED = "Orphaned"
     RELEASED = "Released"
@@ -107,6 +110,7 @@ RUNNING_ONLY = frozenset(
         Reason.EVICTION_FAILED,
         Reason.REPLACEMENTS_PENDING,
         Reason.NOT_HANDED_OVER,
+        Reason.RETURNS_TO_NODE,
         Reason.UNCORDONED,
         Reason.ORPHANED,
         Reason.RELEASED,

@@ -21,6 +21,7 @@ from tightship.drain.news import News
 from tightship.drain.writing import NodePatch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.evictability import EvictionRules
+from tightship.nodes import opt_outs
 from tightship.objects import Pod
 from tightship.plan import Plan, Removal
 from tightship.reasons import Reason, Refusal
@@ -131,8 +132,10 @@ TOY: NodeController[ToySettings, ToyDecision] = NodeController(
     kind="ToyStatus",
     configuration=Configuration(parse, acting=lambda settings: settings.on),
     decide=decide,
-    drain_settings=lambda settings: drain_settings(settings, EvictionRules(), "likely", settings.replicas_ahead(())),
-    replicas_ahead=lambda settings: settings.replicas_ahead(()),
+    drain_settings=lambda settings: drain_settings(
+        settings, EvictionRules(), "likely", settings.ahead(()), lambda _, node: opt_outs(node)
+    ),
+    ahead=lambda settings: settings.ahead(()),
     pool_of=lambda node, settings: "pool",
     metrics=ToyMetrics,
     remarks=lambda decision: Remarks((Fact("toys", "7"),), ("All is toys.",)),

@@ -14,6 +14,7 @@ from tightship.kube.errors import AccessDenied, NotSynced, Unavailable
 from tightship.kube.reflector import Backoff
 from tightship.kube.resources import BY_KIND, resources
 from tightship.objects import AUTOSCALER
+from tightship.report.gaps import warnings_of
 from tightship_testkit.scripted import Responder, ScriptedApi, bookmark, event, page, status, stream
 
 from .conftest import Sleeper, bad_pod, node, pod, until
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.virtual_time
 LIST, WATCH = "LIST /api/v1/pods", "WATCH /api/v1/pods"
 NODES = "LIST /api/v1/nodes"
 JOBS = "LIST /apis/batch/v1/jobs"
+BUFFERS = "/apis/autoscaling.x-k8s.io"
 BUDGETS = "LIST /apis/policy/v1/poddisruptionbudgets"
 FORBIDDEN = status(403, "Forbidden", "viewer cannot list it")
 
@@ -158,6 +160,36 @@ async def test_a_forbidden_optional_kind_is_missing_and_told_once(
     assert 600 in sleeper.waits
 
 
+async def test_buffers_are_read_in_the_version_that_is_served(api: ScriptedApi, connection: Connection) -> None:
+    thing = {
+        "metadata": {"name": "spare", "namespace": "default"},
+        "status": {"replicas": 2, "podTemplateRef": {"name": "unit"}},
+    }
+    api.on(f"LIST {BUFFERS}/v1beta1/capacitybuffers", status(404, "NotFound", "no such resource"))
+    api.on(f"LIST {BUFFERS}/v1alpha1/capacitybuffers", page([thing]))
+    async with ClusterCache(connection) as cache:
+        await until(lambda: cache.has_synced and api.count("WATCH", f"{BUFFERS}/v1alpha1/capacitybuffers") > 0)
+        assert [each.replicas for each in cache.snapshot().buffers.values()] == [2]
+        assert api.count("WATCH", f"{BUFFERS}/v1beta1/capacitybuffers") == 0
+    assert list((await read_cluster(connection)).buffers) == ["default/spare"]
+
+
+async def test_a_cluster_without_buffers_is_told_once_and_warns_of_nothing(
+    api: ScriptedApi, connection: Connection, sleeper: Sleeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    missing = status(404, "NotFound", "no such resource")
+    for version in ("v1beta1", "v1alpha1"):
+        api.on(f"LIST {BUFFERS}/{version}/capacitybuffers", missing, missing, missing)
+    async with ClusterCache(connection, timing=Timing(sleep=sleeper, recheck=600)) as cache:
+        await until(lambda: api.count("LIST", f"{BUFFERS}/v1alpha1/capacitybuffers") == 3 and cache.has_synced)
+        assert cache.missing == {"CapacityBuffer": "not served"}
+        assert warnings_of(cache.snapshot()) == ()
+    told = [each for each in caplog.records if "capacitybuffers" in each.getMessage()]
+    assert [each.levelname for each in told[:1]] == ["INFO"]
+    assert len([each for each in told if "doing without" in each.getMessage()]) == 1
+
+
 async def test_a_kind_withdrawn_later_is_forgotten(api: ScriptedApi, connection: Connection) -> None:
     budget = {"metadata": {"name": "j", "namespace": "default", "uid": "u"}}
     api.on(NODES, page([node("n1")]))
@@ -220,7 +252,7 @@ async def test_a_crash_in_a_task_is_told_at_once_and_by_everything(
     async def crash(*_: object, **__: object) -> None:
         raise ZeroDivisionError("defect")
 
-    monkeypatch.setattr("tightship.kube.reflector.list_all", crash)
+    monkeypatch.setattr("tightship.kube.reflector.list_served", crash)
     told = asyncio.Event()
     async with ClusterCache(connection, crashed=told.set) as cache:
         async with asyncio.timeout(60):
@@ -295,7 +327,7 @@ async def test_a_kind_can_be_followed_and_forgotten_later(api: ScriptedApi, conn
     api.on(NODES, page([node("n1")]))
     api.on(f"LIST {HPAS}", page([scaler(2)], "10"))
     api.on(f"WATCH {HPAS}", stream(event("MODIFIED", scaler(5, "11"))))
-    async with ClusterCache(connection, resources=resources(autoscalers=False)) as cache:
+    async with ClusterCache(connection, resources=resources(autoscalers=False, buffers=False)) as cache:
         await cache.synced(60)
         assert api.count("LIST", HPAS) == 0
         assert cache.snapshot().autoscalers == {}
@@ -319,7 +351,7 @@ async def test_following_a_kind_ends_when_it_turns_out_to_be_forbidden(
     api: ScriptedApi, connection: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     api.on(f"LIST {HPAS}", FORBIDDEN)
-    async with ClusterCache(connection, resources=resources(autoscalers=False)) as cache:
+    async with ClusterCache(connection, resources=resources(autoscalers=False, buffers=False)) as cache:
         for _ in range(3):
             await cache.follow(BY_KIND[AUTOSCALER], wanted=True, timeout=60)
         assert cache.snapshot().missing == {AUTOSCALER: "forbidden"}
@@ -333,7 +365,7 @@ async def test_following_a_kind_that_does_not_come_says_what_is_in_the_way(
     api: ScriptedApi, connection: Connection
 ) -> None:
     api.on(f"LIST {HPAS}", status(500, "InternalError", "etcd is away"))
-    async with ClusterCache(connection, resources=resources(autoscalers=False)) as cache:
+    async with ClusterCache(connection, resources=resources(autoscalers=False, buffers=False)) as cache:
         await cache.synced(60)
         with pytest.raises(NotSynced, match=r"HorizontalPodAutoscaler: .*(etcd is away|not listed yet)"):
             await cache.follow(BY_KIND[AUTOSCALER], wanted=True, timeout=0.2)

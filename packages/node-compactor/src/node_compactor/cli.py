@@ -11,7 +11,7 @@ from node_compactor.configuration import configure
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import GateChecks
 from node_compactor.options import add_options, flags_of
-from node_compactor.policy import Marks, Policy, replicas_ahead
+from node_compactor.policy import Marks, Policy, demand_ahead
 from node_compactor.run_command import add_run
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
@@ -58,7 +58,7 @@ def _configure(arguments: argparse.Namespace) -> Configured:
     return Configured(
         settings=SettingsView(summarize(settings, arguments.config), wire(settings)),
         placement=settings.placement,
-        replicas_ahead=replicas_ahead(settings),
+        ahead=demand_ahead(settings),
         judging=lambda snapshot, now, only: CompactorJudging(settings, snapshot, now, only),
     )
 

@@ -10,12 +10,12 @@ from node_compactor.budgets import room, without_budgets
 from node_compactor.describing import summarize, wire
 from node_compactor.marking import MarkWrite, mark_writes
 from node_compactor.pacing import cooling
-from node_compactor.policy import CONTROLLER, Marks, NodeFacts, Policy, replicas_ahead
+from node_compactor.policy import CONTROLLER, Marks, NodeFacts, Policy, demand_ahead
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
 from tightship.cluster import Snapshot
 from tightship.consolidation.steering import Steering, steer
-from tightship.demand import with_starting
+from tightship.demand import with_demand
 from tightship.drain.claims import Claim
 from tightship.drain_record import Finished
 from tightship.plan import Plan, make_plan
@@ -59,7 +59,7 @@ def decide(
     unhealthy: Refusal | None = None,
 ) -> Decision:
     """Judge every node of *snapshot*. *finished* are drains that ended lately, *unhealthy* is the brake's refusal."""
-    snapshot = with_starting(snapshot, replicas_ahead(settings))
+    snapshot = with_demand(snapshot, demand_ahead(settings))
     marks = Marks.of(snapshot)
     policy = Policy(without_budgets(settings), now, marks)
     facts = policy.facts(snapshot)

@@ -11,7 +11,7 @@ from node_refiner.configuration import configure
 from node_refiner.describing import excess_summary, summarize, wire
 from node_refiner.gates import GateChecks
 from node_refiner.options import add_options, flags_of
-from node_refiner.policy import Policy, replicas_ahead
+from node_refiner.policy import Policy, demand_ahead
 from node_refiner.run_command import add_run
 from node_refiner.settings import RefinerSettings
 from tightship.cli import run
@@ -57,7 +57,7 @@ def _configure(arguments: argparse.Namespace) -> Configured:
     return Configured(
         settings=SettingsView(summarize(settings, arguments.config), wire(settings)),
         placement=settings.placement,
-        replicas_ahead=replicas_ahead(settings),
+        ahead=demand_ahead(settings),
         judging=lambda snapshot, now, only: RefinerJudging(settings, snapshot, now, only),
     )
 

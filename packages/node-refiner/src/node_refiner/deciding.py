@@ -10,13 +10,13 @@ from node_refiner.describing import summarize, wire
 from node_refiner.facts import NodeFacts
 from node_refiner.outlook import Outlook, below_minimums
 from node_refiner.pacing import cooling
-from node_refiner.policy import CONTROLLER, Policy, replicas_ahead
+from node_refiner.policy import CONTROLLER, Policy, demand_ahead
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.consolidation.decision import NodeNote
 from tightship.consolidation.room import cluster_room
 from tightship.consolidation.steering import Steering, steer
-from tightship.demand import with_starting
+from tightship.demand import with_demand
 from tightship.drain.claims import Claim
 from tightship.drain_record import Finished
 from tightship.plan import Plan, make_plan
@@ -64,6 +64,55 @@ class Decision(Struct, frozen=True):
         return below_minimums(node, remaining, untainted, self.settings)
 
 
+class Decider:
+    """Decides pass after pass as :func:`decide` does; of a cluster in which nothing has changed it plans nothing anew.
+
+    Time alone may change facts (how old a node is, whose grace is over): they are asked for in every pass, and where
+    they are the same, so is all that follows from them.
+    """
+
+    def __init__(self) -> None:
+        self._read: tuple[Snapshot, RefinerSettings, Snapshot] | None = None
+        self._planned: tuple[Mapping[str, NodeFacts], Outlook, Plan] | None = None
+
+    def __call__(
+        self,
+        snapshot: Snapshot,
+        settings: RefinerSettings,
+        now: float,
+        *,
+        finished: Sequence[Finished] = (),
+        unhealthy: Refusal | None = None,
+    ) -> Decision:
+        """Judge every node of *snapshot*; see :func:`decide`."""
+        read = self._read
+        if read is None or read[0] is not snapshot or read[1] is not settings:
+            read = self._read = (snapshot, settings, with_demand(snapshot, demand_ahead(settings)))
+            self._planned = None
+        snapshot = read[2]
+        policy = Policy(settings, now)
+        facts: Mapping[str, NodeFacts] = policy.facts(snapshot)
+        planned = self._planned
+        if planned is None or planned[0] != facts:
+            ahead = policy.outlook(snapshot, facts)
+            judgement = policy.judgement(snapshot, facts, ahead)
+            plan = make_plan(policy.plannable(snapshot), lambda _: judgement, policy.strategy, settings.placement)
+            planned = self._planned = (facts, ahead, plan)
+        facts, ahead, plan = planned
+        held = unhealthy or cooling(snapshot, settings, now, finished)
+        return Decision(
+            snapshot=snapshot,
+            settings=settings,
+            now=now,
+            facts=facts,
+            outlook=ahead,
+            plan=plan,
+            held={} if held is None else {each.node: held for each in plan.removals},
+            unhealthy=unhealthy,
+            steering=steer(snapshot, plan, settings.candidate_taints, settings.steering, CONTROLLER),
+        )
+
+
 def decide(
     snapshot: Snapshot,
     settings: RefinerSettings,
@@ -76,21 +125,4 @@ def decide(
 
     *finished* are drains that ended lately, of whichever controller; *unhealthy* is the health brake's refusal.
     """
-    snapshot = with_starting(snapshot, replicas_ahead(settings))
-    policy = Policy(settings, now)
-    facts = policy.facts(snapshot)
-    ahead = policy.outlook(snapshot, facts)
-    judgement = policy.judgement(snapshot, facts, ahead)
-    plan = make_plan(policy.plannable(snapshot), lambda _: judgement, policy.strategy, settings.placement)
-    held = unhealthy or cooling(snapshot, settings, now, finished)
-    return Decision(
-        snapshot=snapshot,
-        settings=settings,
-        now=now,
-        facts=facts,
-        outlook=ahead,
-        plan=plan,
-        held={} if held is None else {each.node: held for each in plan.removals},
-        unhealthy=unhealthy,
-        steering=steer(snapshot, plan, settings.candidate_taints, settings.steering, CONTROLLER),
-    )
+    return Decider()(snapshot, settings, now, finished=finished, unhealthy=unhealthy)

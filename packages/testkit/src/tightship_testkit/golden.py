@@ -43,6 +43,11 @@ COMPACTORS = frozenset(
 REFINERS = frozenset({Reason.TAINTED, Reason.EXCESS_BELOW_THRESHOLD, Reason.MIN_NODES})
 """Reasons that only node-refiner's plans give."""
 
+ELSEWHERE = frozenset({Reason.NOT_SELECTED, Reason.BUFFER_NEEDS_NODE})
+"""Reasons that no golden cluster shows: one needs a selection on the command line, one an API that a control plane does
+not serve by itself.
+"""
+
 
 def ago(**span: float) -> str:
     """Return a time before :data:`NOW` as the API writes it."""
@@ -297,6 +302,7 @@ def pods_that_must_stay(g: Golden) -> None:
     g.pod("dns", "pods-special", Reason.KUBE_SYSTEM_POD, namespace="kube-system")
     g.pod("sticky", "pods-special", Reason.TOLERATES_CORDON, tolerations=[{"operator": "Exists"}])
     g.pod("foreign", "pods-special", Reason.OTHER_SCHEDULER, schedulerName="volcano")
+    g.pod("patient", "pods-special", Reason.GRACE_PERIOD_TOO_LONG, terminationGracePeriodSeconds=7200)
     g.left_alone("pods-unreadable", "readable in cluster.json; malformed.json adds a pod and a budget")
     g.pod("covered", "pods-unreadable", namespace="unreadable")
 

@@ -94,9 +94,18 @@ QUICK_REFINER: Settings = {
 """The same for the refiner; its minimums are those it has by itself."""
 
 _READ = {
-    "": ["nodes", "pods", "namespaces", "persistentvolumeclaims", "persistentvolumes", "replicationcontrollers"],
+    "": [
+        "nodes",
+        "pods",
+        "namespaces",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "replicationcontrollers",
+        "podtemplates",
+    ],
     "apps": ["replicasets", "statefulsets", "daemonsets"],
     "autoscaling": ["horizontalpodautoscalers"],
+    "autoscaling.x-k8s.io": ["capacitybuffers"],
     "batch": ["jobs"],
     "policy": ["poddisruptionbudgets"],
     "storage.k8s.io": ["storageclasses", "csinodes"],

@@ -23,7 +23,7 @@ from tightship.cli.basics import near, no_command, print_version, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.source import load_snapshot
 from tightship.cluster import Snapshot
-from tightship.demand import with_starting
+from tightship.demand import Ahead, with_demand
 from tightship.facts import NodeFacts, candidates_of
 from tightship.host import wall
 from tightship.plan import Judgement, Placement, Strategy, forecast, make_plan
@@ -74,12 +74,12 @@ class Judging(Protocol):
 class Configured(Struct, frozen=True):
     """A controller with its settings. *judging* takes a snapshot, the time, and which nodes may go (``None``: all).
 
-    *replicas_ahead* is for how many replicas of each HPA room is kept before they start.
+    *ahead* says for which demand without pods room is kept.
     """
 
     settings: SettingsView
     placement: Placement
-    replicas_ahead: int
+    ahead: Ahead
     judging: Callable[[Snapshot, float, Collection[str] | None], Judging]
 
 
@@ -174,9 +174,8 @@ class Program(Struct, frozen=True):
             raise CliError(*error.problems) from error
         now = wall() if arguments.now is None else arguments.now
         with Progress() as progress:
-            ahead = configured.replicas_ahead
-            snapshot, source = load_snapshot(arguments, progress, autoscalers=ahead > 0)
-            snapshot = with_starting(snapshot, ahead)
+            snapshot, source = load_snapshot(arguments, progress, configured.ahead)
+            snapshot = with_demand(snapshot, configured.ahead)
             _check_names(named, snapshot)
             progress.say(f"judging {len(snapshot.nodes):,} nodes")
             judging = configured.judging(snapshot, now, None)

@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from tightship.cli.app import UsageError
 from tightship.cli.progress import Progress
 from tightship.cluster import Snapshot
+from tightship.demand import Ahead
 from tightship.host import run
 from tightship.report import Source
 
 
-def load_snapshot(arguments: argparse.Namespace, progress: Progress, *, autoscalers: bool) -> tuple[Snapshot, Source]:
+def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahead) -> tuple[Snapshot, Source]:
     """Return the cluster that the arguments of :func:`~tightship.cli.arguments.add_cluster_arguments` name.
 
-    An API server is asked for HorizontalPodAutoscalers only if *autoscalers* says so.
+    An API server is asked only for the demand without pods of which *ahead* speaks.
 
     Raises :class:`UsageError`, :class:`~tightship.kube.files.FileError` or a
     :class:`~tightship.kube.errors.KubeError`.
@@ -27,7 +28,7 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress, *, autoscal
 
         progress.say(reading(path))
         return read_file(path), file_source(path)
-    return run(_read_live(arguments.kubeconfig, arguments.context, progress, autoscalers))
+    return run(_read_live(arguments.kubeconfig, arguments.context, progress, ahead))
 
 
 def file_of(arguments: argparse.Namespace) -> str | None:
@@ -51,7 +52,7 @@ def file_source(path: str) -> Source:
 
 
 async def _read_live(
-    kubeconfig: str | None, context: str | None, progress: Progress, autoscalers: bool
+    kubeconfig: str | None, context: str | None, progress: Progress, ahead: Ahead
 ) -> tuple[Snapshot, Source]:
     # Reading a file needs none of this, and importing it takes longer than reading most files.
     from tightship.kube.cache import read_cluster
@@ -66,7 +67,8 @@ async def _read_live(
 
     progress.say("connecting")
     async with await connect(kubeconfig, context) as connection:
-        snapshot = await read_cluster(connection, progress=tell, resources=resources(autoscalers=autoscalers))
+        wanted = resources(autoscalers=ahead.replicas > 0, buffers=ahead.buffers)
+        snapshot = await read_cluster(connection, progress=tell, resources=wanted)
         return snapshot, Source("cluster", connection.context)
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tightship.cluster.budgets import Budgets
 from tightship.objects import (
+    CapacityBuffer,
     CSINode,
     HorizontalPodAutoscaler,
     Namespace,
@@ -17,6 +18,7 @@ from tightship.objects import (
     PersistentVolumeClaim,
     Pod,
     StorageClass,
+    StoredTemplate,
     Workload,
 )
 from tightship.resources import NOTHING, Resources
@@ -34,6 +36,8 @@ OPTIONAL_KINDS = (
     "DaemonSet",
     "Job",
     "HorizontalPodAutoscaler",
+    "CapacityBuffer",
+    "PodTemplate",
 )
 """Kinds a snapshot can do without; what depends on an absent one is not judged, or blocks."""
 
@@ -102,12 +106,30 @@ class Starting(Struct, frozen=True):
         return f"HPA {self.hpa} is about to start {replicas} ({numbers})"
 
 
+class Headroom(Struct, frozen=True):
+    """Room that a CapacityBuffer (``namespace/name``) keeps free: for *replicas* pods of PodTemplate *template*.
+
+    *pod* stands for each of the first *count* of them; it is ``None`` where the template can't be read.
+    """
+
+    buffer: str
+    template: str
+    replicas: int
+    count: int
+    pod: Pod | None
+
+    def __str__(self) -> str:
+        pods = "1 pod" if self.replicas == 1 else f"{self.replicas:,} pods"
+        rest = f" (room is kept for {self.count:,} of them)" if 0 < self.count < self.replicas else ""
+        return f"CapacityBuffer {self.buffer} keeps room for {pods} of PodTemplate {self.template}{rest}"
+
+
 class Snapshot(Struct, frozen=True):
     """A cluster at one moment. Mappings are ordered by key, so that equal clusters iterate equally.
 
     Keys are ``namespace/name``, or the name of cluster-wide objects; *workloads* are by kind first.
-    *missing* names each kind that could not be read, with why ("forbidden", "not in the file"). *starting* is what
-    :func:`tightship.demand.with_starting` has made of the autoscalers.
+    *missing* names each kind that could not be read, with why ("forbidden", "not in the file"). *starting* and
+    *headroom* are what :func:`tightship.demand.with_demand` has made of autoscalers and buffers.
     """
 
     nodes: Mapping[str, NodeView]
@@ -120,7 +142,10 @@ class Snapshot(Struct, frozen=True):
     namespaces: Mapping[str, Namespace] = {}
     workloads: Mapping[str, Mapping[str, Workload]] = {}
     autoscalers: Mapping[str, HorizontalPodAutoscaler] = {}
+    buffers: Mapping[str, CapacityBuffer] = {}
+    templates: Mapping[str, StoredTemplate] = {}
     starting: tuple[Starting, ...] = ()
+    headroom: tuple[Headroom, ...] = ()
     missing: Mapping[str, str] = {}
     unreadable: tuple[Unreadable, ...] = ()
 

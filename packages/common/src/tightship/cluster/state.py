@@ -12,8 +12,11 @@ from tightship.cluster.budgets import Budgets
 from tightship.cluster.snapshot import NodeView, Snapshot, Unreadable, Usage
 from tightship.objects import (
     AUTOSCALER,
+    CAPACITY_BUFFER,
+    POD_TEMPLATE,
     WORKLOAD_KINDS,
     ApiObject,
+    CapacityBuffer,
     CSINode,
     HorizontalPodAutoscaler,
     Namespace,
@@ -24,6 +27,7 @@ from tightship.objects import (
     Pod,
     PodDisruptionBudget,
     StorageClass,
+    StoredTemplate,
     Workload,
 )
 from tightship.resources import NOTHING, Resources
@@ -47,12 +51,17 @@ class ClusterState:
         self._ordered: dict[str, Mapping[str, ApiObject]] = {}
         self._missing: dict[str, str] = {}
         self._budgets: tuple[object, Budgets] = (None, Budgets())
+        self._last: Snapshot | None = None
 
     def upsert(self, kind: str, thing: ApiObject) -> None:
         """Take in a new or changed object; a finished pod is taken out, since it holds nothing any more."""
         key = _key(thing)
-        self._unreadable.pop((kind, key), None)
+        if self._unreadable.pop((kind, key), None) is not None:
+            self._last = None
         if isinstance(thing, Pod):
+            if self._objects.get("Pod", {}).get(key) == thing:
+                return
+            self._last = None
             self._remove_pod(key)
             if not thing.finished:
                 self._add_pod(key, thing)
@@ -60,6 +69,7 @@ class ClusterState:
         known = self._objects.setdefault(kind, {})
         if known.get(key) == thing:
             return  # of an HPA that is watched every look of its controller at the metrics is an event
+        self._last = None
         if isinstance(thing, Node):
             self._dirty.add(thing.name)
         self._ordered.pop(kind, None)
@@ -68,6 +78,7 @@ class ClusterState:
     def delete(self, kind: str, namespace: str, name: str) -> None:
         """Forget an object; one that is not known is no error."""
         key = (namespace, name)
+        self._last = None
         self._unreadable.pop((kind, key), None)
         if kind == "Pod":
             self._remove_pod(key)
@@ -85,6 +96,7 @@ class ClusterState:
 
     def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
         """Make *things* (and *errors*, each with the node of a pod) all there is of *kind*: the result of a list."""
+        self._last = None
         for known, key in [entry for entry in self._unreadable if entry[0] == kind]:
             del self._unreadable[known, key]
         if kind == "Pod":
@@ -95,7 +107,7 @@ class ClusterState:
             if kind == "Node":
                 self._dirty.update(name for _, name in self._objects.get(kind, {}))
             self._ordered.pop(kind, None)
-            self._objects[kind] = {}
+        self._objects[kind] = {}
         self._missing.pop(kind, None)
         for thing in things:
             self.upsert(kind, thing)
@@ -105,9 +117,18 @@ class ClusterState:
     def mark_missing(self, kind: str, why: str) -> None:
         """Say that *kind* can't be read, and why ("forbidden", "not in the file")."""
         self._missing[kind] = why
+        self._last = None
 
     def snapshot(self) -> Snapshot:
-        """Cut an immutable snapshot; its cost is that of what changed since the last one, plus one pass over nodes."""
+        """Cut an immutable snapshot: the last one while nothing has changed.
+
+        Its cost is that of what changed since, plus one pass over nodes.
+        """
+        if self._last is None:
+            self._last = self._cut()
+        return self._last
+
+    def _cut(self) -> Snapshot:
         for name in self._dirty:
             self._refresh(name)
         self._dirty.clear()
@@ -122,6 +143,8 @@ class ClusterState:
             namespaces=self._all("Namespace", Namespace),
             workloads={kind: self._all(kind, Workload) for kind in sorted(WORKLOAD_KINDS) if self._objects.get(kind)},
             autoscalers=self._all(AUTOSCALER, HorizontalPodAutoscaler),
+            buffers=self._all(CAPACITY_BUFFER, CapacityBuffer),
+            templates=self._all(POD_TEMPLATE, StoredTemplate),
             missing=dict(sorted(self._missing.items())),
             unreadable=tuple(sorted(self._unreadable.values())),
         )
@@ -206,6 +229,8 @@ def add(total: dict[str, int], more: Resources, sign: int = 1) -> None:
 def _key(thing: ApiObject) -> Key:
     match thing:
         case Pod() | PodDisruptionBudget() | PersistentVolumeClaim() | Workload() | HorizontalPodAutoscaler():
+            return thing.namespace, thing.name
+        case CapacityBuffer() | StoredTemplate():
             return thing.namespace, thing.name
         case _:
             return "", thing.name

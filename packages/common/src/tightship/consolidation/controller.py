@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from tightship.cluster import Snapshot
 from tightship.consolidation.decision import Decision
 from tightship.consolidation.status import Remarks
+from tightship.demand import Ahead
 from tightship.drain.driving import DrainSettings
 from tightship.drain.news import News
 from tightship.drain_record import Finished
@@ -76,8 +77,8 @@ def _no_remarks(decision: object) -> Remarks:
 class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and decisions *D*.
 
-    *program* is its name and version, *kind* that of its status. *replicas_ahead* is for how many replicas of each HPA
-    room is kept before they start; HPAs are read only if it is for some. *metrics* registers those that only it has.
+    *program* is its name and version, *kind* that of its status. *ahead* says for which demand without pods room is
+    kept; HPAs and CapacityBuffers are read only if it is for theirs. *metrics* registers those that only it has.
     *remarks* are what it adds to the page.
     """
 
@@ -86,7 +87,7 @@ class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
     configuration: Configuration[S]
     decide: Decide[S, D]
     drain_settings: Callable[[S], DrainSettings]
-    replicas_ahead: Callable[[S], int]
+    ahead: Callable[[S], Ahead]
     pool_of: Callable[[Node, S], str]
     metrics: Callable[[CollectorRegistry], OwnMetrics[D]] = _NoMetrics
     remarks: Callable[[D], Remarks] = _no_remarks

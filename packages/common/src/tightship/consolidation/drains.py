@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tightship.drain.driving import DrainSettings
+from tightship.demand import Ahead
+from tightship.drain.driving import DrainSettings, Keeps
 from tightship.drain.machine import DrainRules
 from tightship.evictability import EvictionRules
 from tightship.plan.model import Placement
@@ -10,7 +11,7 @@ from tightship.settings.sections import DrainKeys
 
 
 def drain_settings(
-    keys: DrainKeys, eviction: EvictionRules, placement: Placement, replicas_ahead: int
+    keys: DrainKeys, eviction: EvictionRules, placement: Placement, ahead: Ahead, keeps: Keeps
 ) -> DrainSettings:
     """Return how drains go about it under *keys*; the rest is what plans are made by."""
     rules = DrainRules(
@@ -28,4 +29,4 @@ def drain_settings(
         most_in_flight=keys.most_in_flight,
         past_budgets=keys.eviction_method == "delete",
     )
-    return DrainSettings(rules=rules, eviction=eviction, placement=placement, replicas_ahead=replicas_ahead)
+    return DrainSettings(rules=rules, eviction=eviction, placement=placement, ahead=ahead, keeps=keeps)

@@ -35,7 +35,7 @@ from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.errors import Conflict, Forbidden, KubeError, NotFound, one_line
 from tightship.kube.resources import BY_KIND
 from tightship.nodes import draining
-from tightship.objects import AUTOSCALER
+from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
 from tightship.observability.logging import log
 from tightship.reasons import Reason
 from tightship.runtime.http import Draw
@@ -121,8 +121,7 @@ class ConsolidationLoop(Generic[S, D]):
 
     async def _pass(self) -> None:
         frame = self._frame
-        ahead = self._controller.replicas_ahead(frame.live.current)
-        await self._cache.follow(BY_KIND[AUTOSCALER], wanted=ahead > 0, timeout=frame.run.request_timeout)
+        await self._follow_demand()
         self._find_left()
         leading, dry_run = frame.leading(), frame.run.dry_run
         if leading:
@@ -182,6 +181,15 @@ class ConsolidationLoop(Generic[S, D]):
         else:
             self._frame.finishing.clear()
         self._unfinished = self._frame.finishing.is_set()
+
+    async def _follow_demand(self) -> None:
+        """Read of demand without pods what the settings ask for; templates only where there may be buffers."""
+        cache, ahead = self._cache, self._controller.ahead(self._frame.live.current)
+        timeout = self._frame.run.request_timeout
+        await cache.follow(BY_KIND[AUTOSCALER], wanted=ahead.replicas > 0, timeout=timeout)
+        await cache.follow(BY_KIND[CAPACITY_BUFFER], wanted=ahead.buffers, timeout=timeout)
+        templates = ahead.buffers and CAPACITY_BUFFER not in cache.missing
+        await cache.follow(BY_KIND[POD_TEMPLATE], wanted=templates, timeout=timeout)
 
     def _decide(self, snapshot: Snapshot, settings: S, now: float, finished: Sequence[Finished], failures: int) -> D:
         unhealthy = brake(snapshot, finished, settings, now, failures)

@@ -16,7 +16,6 @@ from tightship.drain.driving import Tools
 from tightship.drain.history import DrainHistory
 from tightship.drain.news import News
 from tightship.drain.telling import Herald
-from tightship.host import wall
 from tightship.kube.cache import ClusterCache
 from tightship.kube.resources import resources
 from tightship.runtime.loop import in_thread
@@ -34,7 +33,8 @@ async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: No
 
     @asynccontextmanager
     async def make(frame: Frame[S]) -> AsyncIterator[ConsolidationLoop[S, D]]:
-        read = resources(autoscalers=controller.replicas_ahead(frame.live.current) > 0)
+        # Buffers are followed from the first pass on, with their templates where there are any.
+        read = resources(autoscalers=controller.ahead(frame.live.current).replicas > 0, buffers=False)
         async with ClusterCache(frame.connection, resources=read, crashed=frame.wake.set) as cache:
             yield _loop(frame, run, controller, cache)
 
@@ -63,7 +63,7 @@ def _loop(
         stopping=frame.runtime.stop.is_set,
         releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
         settings=lambda: controller.drain_settings(live.current),
-        clock=wall,
+        clock=frame.connection.clock.now,
         in_thread=in_thread,
     )
     history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
@@ -79,7 +79,15 @@ def _loop(
         unnamed=run.release,
     )
     return ConsolidationLoop(
-        frame, run, controller, cache=cache, drainer=drainer, history=history, metrics=metrics, own=own
+        frame,
+        run,
+        controller,
+        cache=cache,
+        drainer=drainer,
+        history=history,
+        metrics=metrics,
+        own=own,
+        clock=frame.connection.clock.now,
     )
 
 

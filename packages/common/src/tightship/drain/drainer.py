@@ -17,12 +17,12 @@ from tightship.cluster import Snapshot
 from tightship.drain.claims import Allows, Claim, ClaimLedger
 from tightship.drain.driving import Drive, Tools
 from tightship.drain.history import DrainHistory
-from tightship.drain.machine import Change, Ending, claimed, owner_elsewhere
+from tightship.drain.machine import Change, Ending, claimed, owner_elsewhere, undoing
 from tightship.drain.news import News, Told
 from tightship.drain.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase
 from tightship.durations import format_duration
-from tightship.host import token
+from tightship.host import monotonic, token
 from tightship.kube.errors import Conflict, KubeError, NotFound, one_line
 from tightship.nodes import drain_record
 from tightship.objects import Node
@@ -32,7 +32,18 @@ from tightship.reasons import Reason, Refusal
 _log = logging.getLogger(__name__)
 
 ORPHAN_AFTER = 24 * 3600.0
-"""Seconds after its last phase began that another controller's drain counts as nobody's."""
+"""Seconds after its last phase began that another controller's drain counts as nobody's, by the server's clock."""
+
+ORPHAN_WATCHED = 6 * 3600.0
+"""Seconds for which it must have stood still before our eyes, too: no clock alone makes an orphan."""
+
+_Still = dict[str, tuple[str, float]]
+
+
+def _still(known: _Still, found: Mapping[str, str]) -> _Still:
+    """Return since when each of *found* has been as it is, by the monotonic clock."""
+    now = monotonic()
+    return {key: known[key] if known.get(key, ("",))[0] == text else (text, now) for key, text in found.items()}
 
 
 class Drainer:
@@ -64,6 +75,9 @@ class Drainer:
         self._epoch = epoch
         self._lease = lease
         self._released = frozenset({lease, ""} if unnamed else {lease})
+        # What others have written, and since when it has been so before our eyes.
+        self._records: _Still = {}
+        self._claims: _Still = {}
         self._drives: dict[str, tuple[Drive, asyncio.Task[None]]] = {}
 
     @property
@@ -109,9 +123,10 @@ class Drainer:
         live = await read_node(self._tools.connection, node.name)
         if live is None or live.node.uid != node.uid:
             return Refusal(Reason.NODE_TERMINATING, node.name, "it is gone")
-        elsewhere = owner_elsewhere(live.node)
-        if elsewhere is not None:
-            return elsewhere
+        keeps = self._tools.settings().keeps(self._tools.cache.snapshot(), live.node)
+        refusal = owner_elsewhere(live.node) or min(keeps, default=None)
+        if refusal is not None:
+            return refusal
         previous = drain_record(live.node)
         if live.node.unschedulable or (previous is not None and previous.owns_node):
             return Refusal(Reason.CORDONED, node.name, "somebody else took it since it was judged")
@@ -147,6 +162,7 @@ class Drainer:
         :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
         """
         troubles: list[KubeError] = []
+        self._watch_drains(snapshot)
         for name, view in snapshot.nodes.items():
             if name in self._drives or not self._tools.leading():
                 continue
@@ -157,10 +173,13 @@ class Drainer:
                     continue  # somebody else was quicker: the next loop sees what he made of it
                 except KubeError as error:
                     troubles.append(error)
-        for entry in await self._ledger.read() if ledger else ():
+        entries = await self._ledger.read() if ledger else ()
+        theirs = {each.op: each.holder for each in entries if each.controller != self._controller}
+        self._claims = _still(self._claims, theirs)
+        for entry in entries:
             if entry.node in self._drives or not self._tools.leading():
                 continue
-            forgotten = others and self._tools.clock() >= entry.since + ORPHAN_AFTER
+            forgotten = others and self._orphaned(self._claims.get(entry.op), entry.since)
             if entry.controller != self._controller and not forgotten:
                 continue
             try:
@@ -180,15 +199,26 @@ class Drainer:
             return False
         if record is None or not record.owns_node:
             return any(taint.key == DRAINING.key for taint in node.taints)
-        return record.phase is Phase.UNKNOWN or self._abandoned(record)
+        last = max([record.deadline or 0.0, *record.since.values()])
+        return record.phase is Phase.UNKNOWN or self._orphaned(self._records.get(node.uid), last)
 
     def _owns(self, record: DrainRecord | None) -> bool:
         if record is None or not record.owns_node or record.controller != self._controller:
             return False
         return record.lease in self._released or not self._tools.releasing()
 
-    def _abandoned(self, record: DrainRecord) -> bool:
-        return self._tools.clock() > max([record.deadline or 0.0, *record.since.values()]) + ORPHAN_AFTER
+    def _watch_drains(self, snapshot: Snapshot) -> None:
+        found: dict[str, str] = {}
+        for view in snapshot.nodes.values():
+            record = drain_record(view.node)
+            if record is not None and record.owns_node and not self._owns(record):
+                found[view.node.uid] = view.node.annotations[DRAIN_ANNOTATION]
+        self._records = _still(self._records, found)
+
+    def _orphaned(self, still: tuple[str, float] | None, last: float) -> bool:
+        """Whether what others wrote at *last* is nobody's any more."""
+        watched = still is not None and monotonic() >= still[1] + ORPHAN_WATCHED
+        return watched and self._tools.clock() >= last + ORPHAN_AFTER
 
     async def _adopt_node(self, name: str, others: bool) -> None:
         live = await read_node(self._tools.connection, name)
@@ -219,30 +249,27 @@ class Drainer:
         self._drive(after.node, taken)
 
     async def _mend_orphan(self, live: LiveNode, record: DrainRecord | None) -> None:
-        """Our taint without a readable annotation: cordon and taint came in one patch, so both are ours to undo.
+        """Our taint, or an annotation that can't be read: what is shown to be ours is undone.
 
-        A node whose annotation says that it was restored has the taint from somebody who wrote an old list of taints:
-        a cordon is not ours then. A node that an autoscaler has taken meanwhile stays as it is until that gives it
-        back.
+        Who took the annotation off wants no drain of this node, and is obeyed for as long as who uncordons one. A node
+        whose annotation says that it was restored has the taint from somebody who wrote an old list of taints: a cordon
+        is not ours then. A node that an autoscaler has taken meanwhile stays as it is until that gives it back.
         """
         if owner_elsewhere(live.node) is not None:
             return
-        name = live.node.name
-        tainted = any(taint.key == DRAINING.key for taint in live.node.taints)
+        name, now, rules = live.node.name, self._tools.clock(), self._tools.settings().rules
         detail = record.reason if record is not None and record.reason else f"no readable {DRAIN_ANNOTATION} on it"
         because = Refusal(Reason.ORPHANED, name, f"left over from a drain: {detail}")
-        change = Change.RESTORE if tainted else Change.NOTHING
-        mended: DrainRecord | None = None
         if record is not None and not record.owns_node:
             mended, change = record, Change.UNTAINT
-        elif record is not None:
-            now = self._tools.clock()
+        else:
+            change = undoing(live.node, None)
             mended = DrainRecord(
                 phase=Phase.BACKOFF,
                 controller=self._controller,
                 since={Phase.BACKOFF.value: now},
-                attempts=1,
-                next_try=now + self._tools.settings().rules.backoff_base,
+                attempts=0 if record is None else 1,
+                next_try=now + (rules.hold_off if record is None else rules.backoff_base),
                 reason=str(because),
             )
         after = await patch_node(self._tools.connection, live, record_patch(live, mended, change))

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.state import sum_up
-from tightship.demand import with_starting
+from tightship.demand import Ahead, with_demand
 from tightship.disruption import DisruptionLedger
 from tightship.drain.answers import FATAL, GOING, Answer, Heard
 from tightship.drain.machine import DrainRules, Seen
@@ -88,11 +88,11 @@ class Sight:
         unreadable = [each for each in snapshot.unreadable if each.kind == "Pod" and each.node == name]
         self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"mend pod {e.key}") for e in unreadable]
 
-    def rest(self, placement: Placement, replicas_ahead: int = 0) -> list[Refusal]:
+    def rest(self, placement: Placement, ahead: Ahead = Ahead()) -> list[Refusal]:
         """Return what stands against emptying the node from here: opt-outs, budgets, and no place for what is left.
 
-        Room is kept for so many of the replicas that each HPA is about to start. Until the drain begins to evict, the
-        node is judged as it was before its cordon: what could run on it only, pending or about to start, keeps it.
+        Room is kept for the demand without pods of which *ahead* speaks. Until the drain begins to evict, the node is
+        judged as it was before its cordon: what could run on it only, pending or still to come, keeps it.
         """
         if self.node is None:
             return []
@@ -104,7 +104,7 @@ class Sight:
         if begun and not found.evict:
             return []
         candidate = Candidate(self.name, "", 0.0, found.evict, found.stays)
-        snapshot = with_starting(self.snapshot, replicas_ahead)
+        snapshot = with_demand(self.snapshot, ahead)
         if not begun:
             snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, self.name: self._before(self.node)})
         if self._rules.past_budgets:
@@ -126,13 +126,14 @@ class Sight:
         *,
         fresh: bool = False,
         rest: Sequence[Refusal] | None = None,
+        keeps: Sequence[Refusal] = (),
         progress: float | None = None,
         not_ready_since: float | None = None,
         stopping: bool = False,
         finalizers: Mapping[str, str] = {},
     ) -> Seen:
-        """Return everything the machine decides on. *rest* is :meth:`rest`, where it was asked; *progress* when
-        something last moved, or nothing could be asked to.
+        """Return everything the machine decides on. *rest* is :meth:`rest`, where it was asked, *keeps* what
+        keeps the node as a whole; *progress* when something last moved, or nothing could be asked to.
         """
         going = {uid for uid, each in tries.items() if each.heard.answer in GOING}
         left = [pod for pod in self.sorted.evict if pod.uid not in going]
@@ -148,6 +149,7 @@ class Sight:
             evict=tuple(left),
             awaits=self.sorted.awaits,
             leaving=tuple(leaving),
+            keeps=tuple(sorted(keeps)),
             next=now_or_later[0],
             due=now_or_later[1],
             against=tuple(sorted(set(against))),

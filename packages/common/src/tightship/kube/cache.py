@@ -11,9 +11,9 @@ from msgspec import Struct
 from tightship.cluster import ClusterState, Snapshot
 from tightship.kube.connection import Connection
 from tightship.kube.errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
-from tightship.kube.listing import Listing, list_all
-from tightship.kube.reflector import FORBIDDEN, NOT_SERVED, Reflector, Timing
-from tightship.kube.resources import RESOURCES, Resource
+from tightship.kube.listing import Listing, list_served
+from tightship.kube.reflector import Reflector, Timing
+from tightship.kube.resources import FORBIDDEN, NOT_SERVED, RESOURCES, Resource
 
 
 class KindStats(Struct, frozen=True):
@@ -54,7 +54,7 @@ async def read_cluster(
     async def read(resource: Resource) -> None:
         listing: Listing
         try:
-            listing = await list_all(connection, resource, progress=progress)
+            _, listing = await list_served(connection, resource, progress=progress)
         except Forbidden as error:
             if resource.required:
                 denied[resource.kind] = error

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.kube.connection import Connection
-from tightship.kube.errors import BadAnswer, Gone
+from tightship.kube.errors import BadAnswer, Gone, NotFound
 from tightship.kube.resources import Resource
 from tightship.objects import ApiObject, ObjectError, decode
 
@@ -105,6 +105,26 @@ async def list_all(
         else:
             listing.restarts = restarts
             return listing
+
+
+async def list_served(
+    connection: Connection,
+    resource: Resource,
+    *,
+    page_size: int = PAGE_SIZE,
+    progress: Callable[[str, int], None] | None = None,
+) -> tuple[Resource, Listing]:
+    """Return everything of *resource* in the first of its versions that is served, and *resource* in that version.
+
+    Raises what :func:`list_all` raises; :class:`~tightship.kube.errors.NotFound` where none is served.
+    """
+    *better, last = resource.versions
+    for each in better:
+        try:
+            return each, await list_all(connection, each, page_size=page_size, progress=progress)
+        except NotFound:
+            continue
+    return last, await list_all(connection, last, page_size=page_size, progress=progress)
 
 
 async def _list_once(

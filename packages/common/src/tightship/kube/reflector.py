@@ -13,15 +13,12 @@ from msgspec import Struct
 from tightship.host import monotonic
 from tightship.kube.connection import Connection
 from tightship.kube.errors import BadAnswer, Forbidden, Gone, KubeError, NotFound
-from tightship.kube.listing import PAGE_SIZE, list_all, node_of
-from tightship.kube.resources import Resource
+from tightship.kube.listing import PAGE_SIZE, list_served, node_of
+from tightship.kube.resources import FORBIDDEN, NOT_SERVED, Resource
 from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver, WatchEvent
 from tightship.objects import ApiObject, ObjectError, decode
 
 _log = logging.getLogger(__name__)
-
-FORBIDDEN = "forbidden"
-NOT_SERVED = "not served"
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -118,6 +115,7 @@ class Reflector:
         self._state = state
         self._changed = changed
         self._timing = timing
+        self._served = resource
         self._backoff = Backoff(timing.first, timing.longest)
 
     @property
@@ -140,7 +138,7 @@ class Reflector:
 
     async def _list(self) -> str:
         counters, kind = self.counters, self.resource.kind
-        listing = await list_all(self._connection, self.resource, page_size=self._timing.page_size)
+        self._served, listing = await list_served(self._connection, self.resource, page_size=self._timing.page_size)
         counters.relists += bool(counters.lists)
         counters.lists += 1
         counters.pages += listing.pages
@@ -158,7 +156,7 @@ class Reflector:
         """Watch from *resource_version*, over as many connections as it takes; return when a new list is needed."""
         timing = self._timing
         driver = WatchDriver(
-            self.resource, resource_version, server=self._connection.server, server_timeout=timing.server_timeout
+            self._served, resource_version, server=self._connection.server, server_timeout=timing.server_timeout
         )
         while True:
             began, events = timing.clock(), self.counters.events + self.counters.bookmarks
@@ -226,7 +224,9 @@ class Reflector:
             return
         why = FORBIDDEN if isinstance(error, Forbidden) else NOT_SERVED
         if self.withheld != why:
-            _log.warning("doing without %s: %s (%s)", self.resource.qualified, why, error)
+            usual = self.resource.extension and why == NOT_SERVED
+            level = logging.INFO if usual else logging.WARNING
+            _log.log(level, "doing without %s: %s (%s)", self.resource.qualified, why, error)
         self.counters.errors += 1
         # What was known of it would grow old unnoticed.
         self._state.replace(self.resource.kind, ())

@@ -5,16 +5,22 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from tightship.objects import AUTOSCALER, KINDS
+from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, KINDS, POD_TEMPLATE
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods hold nothing: the server leaves them out, and a watch tells one that finishes as deleted."""
 
 
+FORBIDDEN = "forbidden"
+NOT_SERVED = "not served"
+"""Why a kind is missing."""
+
+
 class Resource(Struct, frozen=True):
     """A kind as the API serves it: *group* is empty for the core group; *name* is the plural of its path.
 
-    *namespace* is empty for all of them. The selectors leave out, on the server, what does not match.
+    *namespace* is empty for all of them. The selectors leave out, on the server, what does not match. *also* are other
+    versions, asked for in turn where *version* is not served. An *extension* is a kind that most clusters do without.
     """
 
     kind: str
@@ -25,6 +31,8 @@ class Resource(Struct, frozen=True):
     field_selector: str = ""
     label_selector: str = ""
     namespace: str = ""
+    also: tuple[str, ...] = ()
+    extension: bool = False
 
     @property
     def path(self) -> str:
@@ -41,6 +49,11 @@ class Resource(Struct, frozen=True):
     def within(self, *, namespace: str = "", label_selector: str = "") -> Resource:
         """Return the same kind, of one *namespace* only and with *label_selector*; empty is no limit."""
         return msgspec.structs.replace(self, namespace=namespace, label_selector=label_selector)
+
+    @property
+    def versions(self) -> tuple[Resource, ...]:
+        """The same kind in each version that will do, the best first."""
+        return (self, *(msgspec.structs.replace(self, version=each, also=()) for each in self.also))
 
     @property
     def qualified(self) -> str:
@@ -63,6 +76,8 @@ RESOURCES = (
     Resource("DaemonSet", "apps", "v1", "daemonsets"),
     Resource("Job", "batch", "v1", "jobs"),
     Resource(AUTOSCALER, "autoscaling", "v2", "horizontalpodautoscalers"),
+    Resource(CAPACITY_BUFFER, "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", also=("v1alpha1",), extension=True),
+    Resource(POD_TEMPLATE, "", "v1", "podtemplates"),
 )
 """Every kind a :class:`~tightship.cluster.Snapshot` is made of."""
 
@@ -72,9 +87,12 @@ AUTOSCALERS = msgspec.structs.replace(BY_KIND[AUTOSCALER], required=True)
 """HorizontalPodAutoscalers for those who can do nothing without them."""
 
 
-def resources(*, autoscalers: bool) -> tuple[Resource, ...]:
-    """Return :data:`RESOURCES`, perhaps without HorizontalPodAutoscalers: nothing is read that no rule asks for."""
-    return tuple(each for each in RESOURCES if autoscalers or each.kind != AUTOSCALER)
+def resources(*, autoscalers: bool, buffers: bool) -> tuple[Resource, ...]:
+    """Return :data:`RESOURCES`, perhaps without HorizontalPodAutoscalers, or without CapacityBuffers and PodTemplates:
+    nothing is read that no rule asks for.
+    """
+    left_out = {AUTOSCALER: not autoscalers, CAPACITY_BUFFER: not buffers, POD_TEMPLATE: not buffers}
+    return tuple(each for each in RESOURCES if not left_out.get(each.kind, False))
 
 
 _unlisted = KINDS ^ set(BY_KIND)

@@ -1,9 +1,12 @@
 """API objects as slim, immutable structs, decoded straight from JSON bytes."""
 
 from tightship.objects.autoscaling import SCALE_TARGET_KINDS, HorizontalPodAutoscaler, ScaleTarget
+from tightship.objects.buffers import CapacityBuffer, StoredTemplate
 from tightship.objects.decode import (
     AUTOSCALER,
+    CAPACITY_BUFFER,
     KINDS,
+    POD_TEMPLATE,
     ApiObject,
     ObjectError,
     decode,
@@ -26,12 +29,15 @@ from tightship.objects.workloads import WORKLOAD_KINDS, Namespace, Workload
 
 __all__ = [
     "AUTOSCALER",
+    "CAPACITY_BUFFER",
     "EMPTY",
     "KINDS",
+    "POD_TEMPLATE",
     "SCALE_TARGET_KINDS",
     "WORKLOAD_KINDS",
     "ApiObject",
     "CSINode",
+    "CapacityBuffer",
     "HorizontalPodAutoscaler",
     "Namespace",
     "Node",
@@ -46,6 +52,7 @@ __all__ = [
     "PodTemplate",
     "ScaleTarget",
     "StorageClass",
+    "StoredTemplate",
     "TopologySpreadConstraint",
     "Volume",
     "Workload",

@@ -14,6 +14,7 @@ from tightship.objects.autoscaling import (
     ScaleTarget,
     ScaleTargetWire,
 )
+from tightship.objects.buffers import CapacityBuffer, CapacityBufferWire, StoredTemplate, StoredTemplateWire
 from tightship.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
 from tightship.objects.node import Node, NodeWire
 from tightship.objects.pod import Pod
@@ -42,6 +43,8 @@ ApiObject: TypeAlias = (
     | Namespace
     | Workload
     | HorizontalPodAutoscaler
+    | CapacityBuffer
+    | StoredTemplate
 )
 """Any object the judgement knows."""
 
@@ -59,6 +62,8 @@ class ObjectError(ValueError):
 
 
 AUTOSCALER = "HorizontalPodAutoscaler"
+CAPACITY_BUFFER = "CapacityBuffer"
+POD_TEMPLATE = "PodTemplate"
 
 _T = TypeVar("_T")
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
@@ -75,6 +80,8 @@ def _decoders() -> dict[str, Callable[[_JSON], ApiObject]]:
     namespace = msgspec.json.Decoder(NamespaceWire)
     workload = msgspec.json.Decoder(WorkloadWire)
     autoscaler = msgspec.json.Decoder(HorizontalPodAutoscalerWire)
+    buffer = msgspec.json.Decoder(CapacityBufferWire)
+    template = msgspec.json.Decoder(StoredTemplateWire)
 
     def workload_of(kind: str) -> Callable[[_JSON], ApiObject]:
         return lambda raw: workload.decode(raw).workload(kind)
@@ -89,6 +96,8 @@ def _decoders() -> dict[str, Callable[[_JSON], ApiObject]]:
         "CSINode": lambda raw: csi_node.decode(raw).csi_node(),
         "Namespace": lambda raw: namespace.decode(raw).namespace(),
         AUTOSCALER: lambda raw: autoscaler.decode(raw).autoscaler(),
+        CAPACITY_BUFFER: lambda raw: buffer.decode(raw).buffer(),
+        POD_TEMPLATE: lambda raw: template.decode(raw).stored(),
         **{kind: workload_of(kind) for kind in sorted(WORKLOAD_KINDS)},
     }
 

@@ -62,7 +62,7 @@ class _PodLevel(Struct, frozen=True, gc=False):
     requests: dict[str, str] | None = None
 
 
-class _SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
+class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     """``spec`` on the wire. Mutable only so that what differs between replicas can be blanked before interning."""
 
     containers: tuple[Container, ...] = ()
@@ -100,7 +100,7 @@ class PodWire(Struct, frozen=True, gc=False):
     """A pod on the wire."""
 
     metadata: Metadata
-    spec: _SpecWire
+    spec: SpecWire
     status: _PodStatus = _PodStatus()
 
     def pod(self) -> Pod:
@@ -143,7 +143,7 @@ _maps: dict[tuple[tuple[str, str], ...], Labels] = {}
 _MAPS_KEPT = 100_000
 
 
-def _intern_spec(wire: _SpecWire) -> PodSpec:
+def _intern_spec(wire: SpecWire) -> PodSpec:
     key = _encoder.encode(wire)
     found = _specs.get(key)
     if found is None:
@@ -151,7 +151,7 @@ def _intern_spec(wire: _SpecWire) -> PodSpec:
     return found
 
 
-def _judged_spec(wire: _SpecWire) -> PodSpec:
+def _judged_spec(wire: SpecWire) -> PodSpec:
     affinity = wire.affinity or _Affinity()
     node_affinity = affinity.node_affinity or _NodeAffinity()
     asked = PodResources(

@@ -89,8 +89,10 @@ class Space:
 
     def _templates(self) -> list[PodTemplate]:
         bound = (pod for view in self.snapshot.nodes.values() for pod in view.pods)
-        to_come = (each.pod for each in self.snapshot.starting if each.pod is not None)
-        return list(dict.fromkeys(pod.template for pod in (*bound, *self.snapshot.unscheduled, *to_come)))
+        seen = self.snapshot
+        to_come = (*(each.pod for each in seen.starting), *(each.pod for each in seen.headroom))
+        pods = (*bound, *seen.unscheduled, *(pod for pod in to_come if pod is not None))
+        return list(dict.fromkeys(pod.template for pod in pods))
 
     def _resource_rows(self, templates: list[PodTemplate]) -> dict[str, int]:
         names = {name for node in self.nodes for name in node.allocatable}

@@ -15,6 +15,7 @@ from tightship.placement.fitting import RETRIES, Fit, Leaving, certain, fit_all,
 from tightship.placement.scoring import Choice, best_fit, scheduler_choice
 from tightship.placement.space import Space
 from tightship.placement.topology import NodeMask
+from tightship.plan.headroom import BufferRoom
 from tightship.plan.model import Move, Placement, Removal
 from tightship.plan.reserving import Reserved, moving_nodes
 from tightship.plan.scale_ups import Guest, needed
@@ -53,8 +54,8 @@ class Planner:
 
     *choose* picks targets where several nodes are feasible; it is the scheduler's model unless *placement* is
     ``possible``. Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere, and
-    so do the replicas that HPAs are about to start. Without *explain* a refusal for want of a place only says so: why
-    costs more than to find out that there is none.
+    so do the replicas that HPAs are about to start; no node goes that a CapacityBuffer needs. Without *explain* a
+    refusal for want of a place only says so: why costs more than to find out that there is none.
     """
 
     def __init__(
@@ -85,8 +86,10 @@ class Planner:
         reserved = Reserved(self.space)
         reserved.pending()
         reserved.moving(name for name in moving if name in self.space.index and name not in self.candidates)
-        self.starting_on: Mapping[str, Resources] = reserved.starting(self.candidates)
-        """By node what replicas about to start ask of it, before anything is planned."""
+        starting = reserved.starting(self.candidates)
+        self._buffers = BufferRoom(self.space, snapshot)
+        self.starting_on: Mapping[str, Resources] = _together(starting, self._buffers.held)
+        """By node what replicas about to start and buffers ask of it, before anything is planned."""
         self.waiting = reserved.waiting
         self._scale_ups = reserved.scale_ups
         self._baseline: Space | None = None
@@ -134,6 +137,9 @@ class Planner:
         tried = self._places(candidate, guests, waiting, slow)
         if any(each.reason is not Reason.SCALE_UP_NEEDS_NODE for each in tried.refusals):
             tried = self._places_before_scale_ups(candidate, guests, waiting, slow, tried)
+        short = None if tried.refusals else self._buffers.refusal(candidate.name)
+        if short is not None:
+            tried = _Tried([short])
         if tried.refusals or not keep:
             space.rollback(mark)
             return tried.refusals
@@ -307,6 +313,15 @@ class Planner:
         fits = bool(space.feasible(space.ask(guest.pod)).any())
         space.rollback(mark)
         return fits
+
+
+def _together(some: Mapping[str, Resources], others: Mapping[str, Resources]) -> Mapping[str, Resources]:
+    if not others:
+        return some
+    total = {name: dict(amounts) for name, amounts in some.items()}
+    for name, amounts in others.items():
+        add(total.setdefault(name, {}), amounts)
+    return total
 
 
 def _first(nodes: NodeMask) -> int | None:

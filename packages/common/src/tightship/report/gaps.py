@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tightship.cluster import Snapshot
+from tightship.demand import MOST_IN_BUFFERS
 from tightship.kube.object_file import NOT_IN_FILE
-from tightship.objects import AUTOSCALER, Pod
+from tightship.kube.resources import NOT_SERVED
+from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, Pod
 
 UNREADABLE_SHOWN = 10
 """Unreadable objects that are named one by one."""
 
 UNKNOWN_DEMAND_SHOWN = 3
-"""HPAs that are named one by one."""
+"""HPAs, or buffers, that are named one by one."""
 
 _VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
 _WORKLOAD_KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")
@@ -21,7 +23,7 @@ _PLURALS = {"StorageClass": "StorageClasses"}
 
 def warnings_of(snapshot: Snapshot) -> tuple[str, ...]:
     """Return one sentence for each gap that concerns this cluster's pods, with what follows from it."""
-    return (*_missing(snapshot), *_unreadable(snapshot), *_unknown_demand(snapshot))
+    return (*_missing(snapshot), *_unreadable(snapshot), *_unknown_demand(snapshot), *_unknown_headroom(snapshot))
 
 
 def _missing(snapshot: Snapshot) -> Iterator[str]:
@@ -44,6 +46,8 @@ def _missing(snapshot: Snapshot) -> Iterator[str]:
     # Files of clusters have long been made without them.
     if missing.get(AUTOSCALER, NOT_IN_FILE) != NOT_IN_FILE:
         yield f"{_are([AUTOSCALER], snapshot)}: no room is kept for replicas that they are about to start"
+    if missing.get(CAPACITY_BUFFER, NOT_IN_FILE) not in (NOT_IN_FILE, NOT_SERVED):
+        yield f"{_are([CAPACITY_BUFFER], snapshot)}: the room that they keep free is not seen"
 
 
 def _unknown_demand(snapshot: Snapshot) -> Iterator[str]:
@@ -53,6 +57,19 @@ def _unknown_demand(snapshot: Snapshot) -> Iterator[str]:
     more = len(unknown) - UNKNOWN_DEMAND_SHOWN
     if more > 0:
         yield f"{more} more HPAs are about to start replicas of which nobody knows what they need"
+
+
+def _unknown_headroom(snapshot: Snapshot) -> Iterator[str]:
+    unknown = [each for each in snapshot.headroom if each.pod is None]
+    why = f", which is {snapshot.missing[POD_TEMPLATE]}" if POD_TEMPLATE in snapshot.missing else ""
+    for each in unknown[:UNKNOWN_DEMAND_SHOWN]:
+        yield f"{each}{why or ', which is not there'}: none is kept"
+    more = len(unknown) - UNKNOWN_DEMAND_SHOWN
+    if more > 0:
+        yield f"{more} more CapacityBuffers have no PodTemplate that could be read"
+    for each in snapshot.headroom:
+        if each.pod is not None and each.count < each.replicas:
+            yield f"{each}: for {MOST_IN_BUFFERS} pods of all buffers at most"
 
 
 def _are(kinds: list[str], snapshot: Snapshot) -> str:
@@ -76,6 +93,9 @@ def _unreadable(snapshot: Snapshot) -> Iterator[str]:
         where = f" on node {each.node}" if each.node else ""
         if each.kind == AUTOSCALER:
             yield f"{each.kind} {each.key} can't be read, and no room is kept for its replicas: {each.problem}"
+            continue
+        if each.kind in (CAPACITY_BUFFER, POD_TEMPLATE):
+            yield f"{each.kind} {each.key} can't be read, and no room is kept because of it: {each.problem}"
             continue
         yield f"{each.kind} {each.key}{where} can't be read, and what depends on it stays: {each.problem}"
     more = len(snapshot.unreadable) - UNREADABLE_SHOWN

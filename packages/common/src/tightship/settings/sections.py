@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from tightship.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
+from tightship.demand import Ahead
 from tightship.reasons import Reason
 from tightship.settings.fields import Seconds
 
@@ -91,9 +91,10 @@ class ScaleUpKeys(BaseModel):
     scale_up_replicas: int = Field(default=100, ge=1, alias="maximumScaleUpReplicas")
     """For how many of them room is kept, of each HPA: a runaway one must not cost every pass its time."""
 
-    def replicas_ahead(self, disabled: Collection[Reason]) -> int:
-        """Return for how many replicas of each HPA room is kept, 0 where none is; *disabled* are rules switched off."""
-        return self.scale_up_replicas if self.scale_up_veto and SWITCHABLE_DEMAND_RULES.isdisjoint(disabled) else 0
+    def ahead(self, disabled: Collection[Reason]) -> Ahead:
+        """Return for which demand without pods room is kept; *disabled* are rules switched off."""
+        hpas = self.scale_up_veto and Reason.SCALE_UP_NEEDS_NODE not in disabled
+        return Ahead(self.scale_up_replicas if hpas else 0, Reason.BUFFER_NEEDS_NODE not in disabled)
 
 
 class SteeringKeys(BaseModel):

@@ -23,6 +23,8 @@ class Kind(Struct, frozen=True):
     generation: bool = False
     all: bool = False
     """Whether ``kubectl get all`` lists it."""
+    extension: bool = False
+    """Whether it is served only where a CustomResourceDefinition says so, and then in its versions."""
 
     @property
     def group_version(self) -> str:
@@ -47,6 +49,8 @@ def _workload(name: str, plural: str, *short: str, group: str = "apps", scale: b
 def _cluster_wide(name: str, group: str, plural: str, *short: str, status: bool = False) -> Kind:
     return Kind(name, group, "v1", plural, namespaced=False, short=short, status=status)
 
+
+_BUFFERS = "autoscaling.x-k8s.io"
 
 KINDS = (
     _cluster_wide("Namespace", "", "namespaces", "ns", status=True),
@@ -90,6 +94,9 @@ KINDS = (
     _cluster_wide("ClusterRoleBinding", "rbac.authorization.k8s.io", "clusterrolebindings"),
     Kind("Role", "rbac.authorization.k8s.io", "v1", "roles"),
     Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings"),
+    Kind("PodTemplate", "", "v1", "podtemplates"),
+    _cluster_wide("CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", "crd", status=True),
+    Kind("CapacityBuffer", _BUFFERS, "v1beta1", "capacitybuffers", True, ("cb",), True, False, True, extension=True),
     Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies", short=("netpol",)),
 )
 
@@ -97,5 +104,11 @@ NEW_EVENTS = Kind("Event", "events.k8s.io", "v1", "events", short=("ev",))
 """The same Events in their newer form; they are stored in the older one."""
 
 BY_NAME = {kind.name: kind for kind in KINDS}
-SERVED = (*KINDS, NEW_EVENTS)
-BY_PLURAL = {(kind.group, kind.version, kind.plural): kind for kind in SERVED}
+SERVED = (*(kind for kind in KINDS if not kind.extension), NEW_EVENTS)
+"""What is served everywhere."""
+
+_EXTENSIONS = (
+    BY_NAME["CapacityBuffer"],
+    Kind("CapacityBuffer", _BUFFERS, "v1alpha1", "capacitybuffers", True, ("cb",), True, False, True, extension=True),
+)
+BY_PLURAL = {(kind.group, kind.version, kind.plural): kind for kind in (*SERVED, *_EXTENSIONS)}

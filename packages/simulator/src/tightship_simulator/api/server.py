@@ -31,7 +31,7 @@ from tightship_simulator.api.errors import (
 )
 from tightship_simulator.api.events import as_kept, as_new
 from tightship_simulator.api.events import problems as event_problems
-from tightship_simulator.api.kinds import NEW_EVENTS
+from tightship_simulator.api.kinds import NEW_EVENTS, Kind
 from tightship_simulator.api.patches import patched
 from tightship_simulator.api.requests import (
     Asked,
@@ -46,7 +46,7 @@ from tightship_simulator.api.requests import (
 )
 from tightship_simulator.api.rights import Allows, check
 from tightship_simulator.api.shelf import key_of
-from tightship_simulator.api.store import AUTHOR, Part, Store
+from tightship_simulator.api.store import AUTHOR, MANAGER, Part, Store
 from tightship_simulator.api.validity import malformed
 from tightship_simulator.api.watching import BOOKMARKS, stream, watch_of
 
@@ -91,6 +91,8 @@ class ApiServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
         AUTHOR.set(str(peer[0]) if peer else "")
+        # As endpoints/handlers/create.go has it: what the client says, or its name before the version.
+        MANAGER.set(request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0])
         try:
             return await self._answer(request)
         except Refused as error:
@@ -108,6 +110,8 @@ class ApiServer:
             review = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {}}
             return _sent(201, {**review, "status": {"allowed": True, "reason": "the embedded cluster has no RBAC"}})
         target = target_of(path)
+        if target.kind.extension and not self._defined(target.kind):
+            raise UnknownPath
         if self.allows is not None:
             about = asked(method, target, request.query, "", 0)
             check(self.allows, AUTHOR.get(), about, target, request.query)
@@ -126,6 +130,10 @@ class ApiServer:
             raise
         self._note(target, request, code)
         return _sent(code, answer)
+
+    def _defined(self, kind: Kind) -> bool:
+        found = self._store.find("CustomResourceDefinition", kind.qualified) or {"spec": {}}
+        return any(each["name"] == kind.version and each["served"] for each in found["spec"].get("versions") or [])
 
     def _note(self, target: Target, request: web.Request, code: int) -> None:
         agent = request.headers.get("User-Agent", "")

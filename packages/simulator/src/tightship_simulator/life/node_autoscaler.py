@@ -2,7 +2,8 @@
 
 As the real one (field notes: ``--scale-down-unneeded-time`` 10 minutes, ``--node-delete-delay-after-taint`` 5 s,
 eviction for 2 minutes): a node is tainted and cordoned before it goes, nothing goes while pods wait, and a minimum is
-kept. Unlike it, one node that is not empty is drained at a time, and DaemonSets' pods are not counted.
+kept. Pods of CapacityBuffers that would fit nowhere have nodes added, and no node goes that the others need. Unlike the
+real one, one node that is not empty is drained at a time, and DaemonSets' pods are not counted.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from tightship.cluster import NodeView, Snapshot
+from tightship.demand import with_headroom
 from tightship.facts import FactRules, gather
-from tightship.objects import Node, decode
-from tightship.placement import Space, fit_all
+from tightship.objects import Node, Pod, decode
+from tightship.placement import Space, best_fit, fit_all
 from tightship.pools import pool_of
 from tightship_simulator.life.changes import (
     Change,
@@ -74,6 +77,7 @@ class NodeAutoscaler:
 
     def step(self, snapshot: Snapshot, nodes: Mapping[str, Json], pods: Mapping[str, Json], now: float) -> list[Change]:
         """Return what becomes of nodes at *now*; *nodes* by name and *pods* by key are as they are in the store."""
+        snapshot = with_headroom(snapshot)
         counts = dict.fromkeys(self._pools, 0)
         for view in snapshot.nodes.values():
             pool = pool_of(view.node)
@@ -81,10 +85,11 @@ class NodeAutoscaler:
                 counts[pool] += 1
         changes = self._removals(snapshot, nodes, pods, now)
         waiting = [pod for pod in snapshot.unscheduled if pod.deletion is None and _unschedulable(pods.get(pod.key))]
-        if waiting:
+        growth = self._growth(snapshot, nodes, waiting, counts)
+        if waiting or growth:
             # A scale-up that is wanted puts scale-down off for the whole loop.
             self._unneeded.clear()
-            return changes + self._growth(snapshot, nodes, waiting, counts)
+            return changes + growth
         return changes + self._begin(snapshot, nodes, counts, now)
 
     def _growth(
@@ -92,8 +97,9 @@ class NodeAutoscaler:
     ) -> list[Change]:
         coming = [name for name, node in nodes.items() if BOOTING in (node["metadata"].get("labels") or {})]
         offered = {name: (pool, counts[name]) for name, pool in self._pools.items()}
+        wanted = [*waiting, *_buffered(snapshot)]
         return [
-            Create(self._new(self._groups[name], nodes)) for name in missing_nodes(snapshot, waiting, coming, offered)
+            Create(self._new(self._groups[name], nodes)) for name in missing_nodes(snapshot, wanted, coming, offered)
         ]
 
     def _new(self, group: NodeGroup, nodes: Mapping[str, Json]) -> Json:
@@ -147,7 +153,28 @@ class NodeAutoscaler:
         return found.least if found is not None else 1 << 30
 
     def _candidates(self, snapshot: Snapshot) -> list[str]:
-        """Return empty nodes, and then those under the threshold whose pods have a place elsewhere."""
+        """Return empty nodes, and then those under the threshold whose pods have a place elsewhere; without them all
+        pods of buffers that have a place must keep one.
+        """
+        found = self._movable(snapshot)
+        buffered = _buffered(snapshot)
+        if not buffered:
+            return found
+        space, kept = Space(snapshot), list[str]()
+        lacking = _without_place(space, buffered)
+        for name in found:
+            mark, column = space.mark(), space.index[name]
+            space.close(column)
+            asks = [space.ask(pod) for pod in snapshot.nodes[name].pods if not (pod.daemon or pod.mirror)]
+            for ask in asks:
+                space.lift(ask, column)
+            if fit_all(space, asks).complete and _without_place(space, buffered) <= lacking:
+                kept.append(name)
+            else:
+                space.rollback(mark)
+        return kept
+
+    def _movable(self, snapshot: Snapshot) -> list[str]:
         empty = [name for name, view in snapshot.nodes.items() if _empty(view)]
         light = [
             name
@@ -197,6 +224,29 @@ class NodeAutoscaler:
                     if pod.key in pods and not pod.daemon and not pod.mirror and pod.deletion is None
                 ]
         return found
+
+
+def _buffered(snapshot: Snapshot) -> list[Pod]:
+    """Return the pods for which CapacityBuffers keep room, made last of all that wait."""
+    return [
+        msgspec.structs.replace(each.pod, name=f"{each.buffer}-{number}", created=1 << 40)
+        for each in snapshot.headroom
+        if each.pod is not None
+        for number in range(each.count)
+    ]
+
+
+def _without_place(space: Space, pods: Sequence[Pod]) -> int:
+    """Return how many of *pods* have no place in *space* when all others have theirs."""
+    mark, lacking = space.mark(), 0
+    for ask in (space.ask(pod) for pod in pods):
+        room = np.flatnonzero(space.feasible(ask))
+        if len(room):
+            space.place(ask, best_fit(space, ask, room))
+        else:
+            lacking += 1
+    space.rollback(mark)
+    return lacking
 
 
 def load_of(view: NodeView) -> float:

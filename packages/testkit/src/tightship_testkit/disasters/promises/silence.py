@@ -83,7 +83,7 @@ _NODES = {
         (
             "nodes", "pods", "poddisruptionbudgets", "persistentvolumeclaims", "persistentvolumes", "namespaces",
             "replicationcontrollers", "storageclasses", "csinodes", "replicasets", "statefulsets", "daemonsets", "jobs",
-            "horizontalpodautoscalers", "configmaps",
+            "horizontalpodautoscalers", "capacitybuffers", "podtemplates", "configmaps",
         ),
         _READ,
     ),
@@ -173,6 +173,14 @@ class NothingLeft(Promise):
     name = "nothing-left"
     text = "No soft taint and no gate outlives its controller; a claimed node is restored."
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._renewed: dict[str, float] = {}
+
+    def changed(self, change: Change, author: str) -> None:  # noqa: ARG002 - as every promise hears it
+        if change.object["kind"] == "Lease":
+            self._renewed[change.object["metadata"]["name"]] = self.world.now
+
     def ended(self) -> None:
         if not any(each.name not in team.dry for team in self.world.teams.values() for each in team.alive):
             # Nobody ends what nobody runs: whom that strands is for the owners of cordons.
@@ -190,8 +198,11 @@ class NothingLeft(Promise):
             if all(each.name in team.dry for each in went_well):
                 continue
             lease = self.world.store.find("Lease", team.program, team.controller.namespace)
-            holder = str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
-            if holder.rpartition("_")[0] in {each.name for each in went_well}:
+            spec = (lease or {}).get("spec") or {}
+            holder = str(spec.get("holderIdentity") or "")
+            # A Lease that has run out keeps nobody waiting. An API server in trouble may have refused to free it.
+            runs = self.world.now - self._renewed.get(team.program, 0.0) < spec.get("leaseDurationSeconds", 0)
+            if runs and holder.rpartition("_")[0] in {each.name for each in went_well}:
                 self.broken(f"Lease {team.program}", f"is held by {holder}, which has ended")
             self._nodes(team)
 

@@ -1,0 +1,201 @@
+"""Plans and drains keep the room that CapacityBuffers keep free, and say so where that keeps a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from cluster_builder import HOST, anti_affinity, node, pod, snapshot
+from hpas import hpa, replica
+from test_plans import in_drain, judge
+
+from tightship import demand
+from tightship.cluster import Headroom, Snapshot
+from tightship.demand import Ahead, with_demand
+from tightship.disruption import DisruptionLedger
+from tightship.drain.machine import DrainRules
+from tightship.drain.sight import Sight
+from tightship.evictability import EvictionRules
+from tightship.objects import decode
+from tightship.objects.buffers import StoredTemplate
+from tightship.plan import STRATEGIES, Placement, Plan, Planner, make_plan
+from tightship.reasons import Reason
+from tightship.report.gaps import warnings_of
+
+Json = dict[str, Any]
+AHEAD = Ahead(100, buffers=True)
+PLACEMENTS: list[Placement] = ["possible", "likely", "certain"]
+
+
+def template(name: str = "unit", cpu: str = "2", **spec: Any) -> Json:
+    resources = spec.pop("resources", {"requests": {"cpu": cpu, "memory": "1Gi"}})
+    return {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"name": name, "namespace": "default"},
+        "template": {
+            "metadata": {"labels": {"app": "unit"}},
+            "spec": {"containers": [{"name": "main", "resources": resources}], **spec},
+        },
+    }
+
+
+def buffer(replicas: int | None = 1, *, version: str = "v1beta1", name: str = "spare", **status: Any) -> Json:
+    """As its autoscaler leaves it; ``replicas=None`` is one of which nothing is known yet."""
+    found = {} if replicas is None else {"replicas": replicas, "podTemplateRef": {"name": "unit"}}
+    return {
+        "apiVersion": f"autoscaling.x-k8s.io/{version}",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"podTemplateRef": {"name": "unit"}, "replicas": 99},
+        "status": {**found, "podTemplateGeneration": 1, **status},
+    }
+
+
+def seen(things: Sequence[Json], ahead: Ahead = AHEAD) -> Snapshot:
+    return with_demand(snapshot(things), ahead)
+
+
+def plan(
+    things: Sequence[Json], only: Sequence[str] = ("a",), placement: Placement = "likely", ahead: Ahead = AHEAD
+) -> Plan:
+    return make_plan(seen(things, ahead), lambda each: judge(each, only), STRATEGIES["least-utilized"], placement)
+
+
+def why(found: Plan, name: str = "a") -> list[Reason]:
+    return [each.reason for each in found.refusals[name]]
+
+
+def tight(replicas: int = 1) -> list[Json]:
+    """b has room for one pod of 2 CPUs: for that of node a, or for one unit of the buffer."""
+    return [node("a"), node("b"), pod("q", "b", "2"), pod("p", "a", "2"), template(), buffer(replicas)]
+
+
+def headroom(*things: Json) -> list[Headroom]:
+    return list(seen([node("a"), *things]).headroom)
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
+def test_a_buffer_keeps_what_its_status_says_not_what_its_spec_asks(version: str) -> None:
+    [found] = headroom(buffer(3, version=version), template())
+    assert (found.buffer, found.template, found.replicas, found.count) == ("default/spare", "unit", 3, 3)
+    assert found.pod is not None
+    assert found.pod.requests == {"cpu": 2000, "memory": 1 << 30, "pods": 1}
+
+
+def test_limits_are_requests_where_a_template_has_no_others() -> None:
+    given = {"limits": {"cpu": "3", "memory": "2Gi"}, "requests": {"memory": "1Gi"}}
+    thing = decode("PodTemplate", msgspec.json.encode(template(resources=given)))
+    assert isinstance(thing, StoredTemplate)
+    assert thing.pod.requests == {"cpu": 3000, "memory": 1 << 30, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kept"),
+    [
+        ("", True),
+        ("active-capacity", True),
+        ("buffer.x-k8s.io/active-capacity", True),
+        ("buffer.gke.io/standby-capacity", False),
+    ],
+)
+def test_only_a_buffer_of_running_nodes_keeps_room(strategy: str, kept: bool) -> None:
+    status = {"provisioningStrategy": strategy} if strategy else {}
+    assert bool(headroom(buffer(1, **status), template())) is kept
+
+
+def test_nothing_is_kept_where_the_autoscaler_provisions_nothing() -> None:
+    assert headroom(buffer(None), template()) == []
+    assert headroom(buffer(0), template()) == []
+    leaving = buffer(2)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert headroom(leaving, template()) == []
+
+
+def test_a_buffer_whose_template_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [each.pod for each in headroom(buffer(2))] == [None]
+    [warning] = warnings_of(seen([node("a"), buffer(2)]))
+    assert "default/spare" in warning
+    assert "PodTemplate unit" in warning
+    monkeypatch.setattr(demand, "MOST_IN_BUFFERS", 5)
+    many = [buffer(3), buffer(7, name="third"), template()]
+    assert [each.count for each in headroom(*many)] == [3, 2]
+    [warning] = warnings_of(seen([node("a"), *many]))
+    assert "room is kept for 2 of them" in warning
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_node_stays_whose_pods_would_take_the_room_of_a_buffer(placement: Placement) -> None:
+    found = plan(tight(), placement=placement)
+    assert why(found) == [Reason.BUFFER_NEEDS_NODE]
+    [refusal] = found.refusals["a"]
+    assert refusal.subject == "a"
+    assert "CapacityBuffer default/spare keeps room for 1 pod of PodTemplate unit" in refusal.detail
+    assert refusal.fix
+    assert plan([*tight(), node("c", "2")], placement=placement).removals
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_an_empty_node_stays_that_a_buffer_needs(placement: Placement) -> None:
+    things = [node("a"), node("b", "3"), pod("q", "b", "2"), template(), buffer(1)]
+    assert why(plan(things, placement=placement)) == [Reason.BUFFER_NEEDS_NODE]
+    assert plan([*things, node("c", "2")], placement=placement).removals
+
+
+def test_switched_off_it_keeps_nothing() -> None:
+    assert plan(tight(), ahead=Ahead(100)).removals
+
+
+def test_a_buffer_that_is_not_full_keeps_every_node_that_could_take_a_unit() -> None:
+    assert why(plan(tight(50))) == [Reason.BUFFER_NEEDS_NODE]
+    small = [node("a", "1"), *tight(50)[1:3], pod("p", "a", "500m", nodeSelector={HOST: "e"}), template(), buffer(50)]
+    assert plan([*small, node("e", "1")]).removals, "neither could take one"
+    assert why(plan([*small, node("e", "2")])) == [Reason.BUFFER_NEEDS_NODE]
+
+
+def test_where_pods_go_is_the_schedulers_choice_who_knows_of_no_buffer() -> None:
+    things = [node("a"), node("b"), node("c"), pod("q", "b", "1"), pod("p", "a", "1"), template(), buffer(3)]
+    # On b there would be room for one unit more than on c, which is emptier and therefore chosen.
+    assert plan(things, placement="possible").removals
+    assert why(plan(things, placement="likely")) == [Reason.BUFFER_NEEDS_NODE]
+
+
+def test_units_of_several_buffers_are_counted_together() -> None:
+    things = [*tight(1), buffer(1, name="other"), node("c", "2")]
+    [refusal] = plan(things).refusals["a"]
+    assert "CapacityBuffer default/other" in refusal.detail or "CapacityBuffer default/spare" in refusal.detail
+    assert plan([*things, node("d", "2")]).removals
+
+
+def test_units_that_keep_apart_are_placed_apart() -> None:
+    apart = template(affinity=anti_affinity(app="unit"))
+    things = [node("a"), node("b"), pod("p", "a", "100m"), apart, buffer(2)]
+    assert why(plan(things)) == [Reason.BUFFER_NEEDS_NODE]
+    assert plan([*things, node("c")]).removals
+
+
+def test_replicas_to_come_take_their_room_first() -> None:
+    fixed = pod("p", "a", "2", nodeSelector={HOST: "b"})
+    things = [*tight(0)[:3], fixed, template(), replica("web-1", "c", cpu="2"), node("c"), hpa(minimum=2)]
+    assert plan(things).removals
+    assert why(plan([*things, buffer(1, name="one")])) == [Reason.BUFFER_NEEDS_NODE]
+    assert plan([*things, buffer(1, name="one"), node("d", "2")]).removals
+
+
+def test_what_a_buffer_keeps_counts_as_requested_for_the_excess() -> None:
+    cluster = seen([node("a"), node("b"), template(), buffer(3)])
+    planner = Planner(cluster, DisruptionLedger(cluster), judge(cluster, ["a"]).candidates, "likely")
+    assert sum(held["cpu"] for held in planner.starting_on.values()) == 6000
+
+
+@pytest.mark.parametrize("phase", ["Claimed", "Evicting"])
+def test_a_drain_under_way_ends_for_a_buffer_that_came_later(phase: str) -> None:
+    def against(of: Sequence[Json]) -> list[Reason]:
+        sight = Sight(snapshot(of), "a", 0.0, DrainRules(), EvictionRules())
+        return [each.reason for each in sight.rest("likely", AHEAD)]
+
+    draining = [in_drain("a", phase), *tight()[1:]]
+    assert against([each for each in draining if each["kind"] != "CapacityBuffer"]) == []
+    assert against(draining) == [Reason.BUFFER_NEEDS_NODE]

@@ -1,0 +1,31 @@
+"""node-compactor beside an autoscaler that refills CapacityBuffers: what it takes away is not added again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tightship_testkit.autoscaled import constant, live_for
+
+HOURS = 5
+CPUS = 4
+BUFFER = 8, "1"
+"""Room for eight pods of one CPU: two nodes of the nine, beside half-CPU pods that fill four."""
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
+def test_no_node_of_ours_comes_back_for_a_buffer(version: str) -> None:
+    load = constant(8, 4)
+    alone = live_for(HOURS, load, nodes=9, buffer=BUFFER, buffers_version=version)
+    assert (len(alone.added), alone.evictions) == (0, 0)
+    ours = live_for(HOURS, load, nodes=9, buffer=BUFFER, buffers_version=version, controllers=["node-compactor"])
+    assert ours.added == []
+    assert ours.removed, "there was a node to spare"
+    assert "BufferNeedsNode" in ours.said
+    assert ours.cpus < alone.cpus
+
+
+def test_where_the_rule_is_switched_off_nodes_come_back() -> None:
+    off = {"node-compactor": {"disabledRules": ["BufferNeedsNode"]}}
+    ours = live_for(2, constant(8, 4), nodes=9, buffer=BUFFER, controllers=["node-compactor"], settings=off)
+    assert ours.back(600) >= 1
+    assert "BufferNeedsNode" not in ours.said

@@ -1,0 +1,269 @@
+"""Hours of a cluster under the stand-in for the Cluster Autoscaler, with our controllers and without, on virtual time.
+
+Loads change as a test says; counted is what it costs: nodes that the autoscaler adds, evictions, and CPUs kept. All
+durations, those of the controllers' defaults too, are divided by :data:`SPEED`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from tightship_simulator.life.kubelet import Pace
+from tightship_simulator.life.living import Speeds
+from tightship_simulator.life.node_autoscaler import NodeGroup, Rules
+from tightship_simulator.virtual.programs import PROGRAMS
+from tightship_simulator.virtual.simulation import NAMESPACE, Simulation, simulate
+
+Json = dict[str, Any]
+Load = Callable[[float], Mapping[str, int]]
+"""Replicas of each Deployment, at a time in seconds of the cluster, undivided."""
+
+SPEED = 20.0
+HOUR = 3600.0
+POOL = "cloud.google.com/gke-nodepool"
+SHOP = "shop"
+BOTH = ("node-compactor", "node-refiner")
+CPUS = 4
+"""CPUs of each node."""
+
+WARM_UP = 900.0
+"""Seconds of the cluster before the controllers start, and anything is counted."""
+
+_LOOK = 1.0
+"""Seconds of the loop's clock between two looks."""
+_CONFIG_MAPS = {"node-compactor": "estafette-k8s-node-compactor-config", "node-refiner": "node-refiner-cm"}
+_FIRST = "n"
+
+
+class Outcome(Struct, frozen=True):
+    """What some hours have cost: nodes *added* and *removed* (when, in seconds of the cluster, and which), our
+    *evictions*, and the CPUs kept in the mean. *said* are the reasons that our controllers gave.
+    """
+
+    added: Sequence[tuple[float, str]]
+    removed: Sequence[tuple[float, str]]
+    evictions: int
+    cpus: float
+    said: frozenset[str]
+
+    def back(self, within: float) -> int:
+        """Return how many nodes were added within so many seconds of one that was removed."""
+        return sum(any(0 <= at - gone <= within for gone, _ in self.removed) for at, _ in self.added)
+
+
+def live_for(
+    hours: float,
+    load: Load,
+    *,
+    seed: int = 0,
+    controllers: Sequence[str] = (),
+    nodes: int = 4,
+    cpu: str = "500m",
+    buffer: tuple[int, str] | None = None,
+    buffers_version: str = "v1beta1",
+    settings: Mapping[str, Json] = {},
+) -> Outcome:
+    """Let a cluster live for so many *hours* under *load* with these *controllers*; see the module.
+
+    It begins with so many *nodes*. Each pod asks for *cpu*. A *buffer* keeps room for so many pods of a CPU request.
+    *settings* are added to those of the controllers by name, their durations divided already.
+    """
+
+    async def live(simulation: Simulation) -> Outcome:
+        store = simulation.store
+        store.load([_node(f"{_FIRST}{number}") for number in range(nodes)])
+        for name in (SHOP, NAMESPACE):
+            if store.find("Namespace", name) is None:
+                store.create("Namespace", {"metadata": {"name": name}})
+        store.load([_deployment(name, count, cpu) for name, count in load(0.0).items()])
+        if buffer is not None:
+            store.load(_buffer(*buffer, buffers_version))
+        # A cluster that has just been filled is not what a controller finds.
+        await simulation.sleep(WARM_UP / SPEED)
+        for program in (each for each in PROGRAMS if each.name in controllers):
+            data = _config(program.name, settings.get(program.name, {}))
+            store.create(
+                "ConfigMap", {"metadata": {"name": _CONFIG_MAPS[program.name], "namespace": NAMESPACE}, **data}
+            )
+            simulation.start(program, name=program.name, skew=0.0, **_VARIABLES[program.name])
+        return await _watch(simulation, hours, load)
+
+    group = NodeGroup("p", _node("template"), 1, 60)
+    return simulate(
+        live, seed=seed, groups=[group], speeds=Speeds(Pace(), Rules(threshold=0.5)), speed=SPEED, bookmarks=600.0
+    )
+
+
+def together(seed: int, *, deployments: int = 8, period: float = 80 * 60) -> Load:
+    """Return a load that rises and falls in all Deployments at once: a wave of *period* seconds, and some noise."""
+    rng = random.Random(seed)  # noqa: S311 - a simulation
+    base = [rng.uniform(3, 7) for _ in range(deployments)]
+    height = [rng.uniform(0.45, 0.75) for _ in range(deployments)]
+    late = [rng.uniform(-180, 180) for _ in range(deployments)]
+    noise = [[rng.uniform(-0.1, 0.1) for _ in range(64)] for _ in range(deployments)]
+
+    def load(now: float) -> Mapping[str, int]:
+        def of(number: int) -> int:
+            wave = math.sin(2 * math.pi * (now - late[number]) / period)
+            bit = noise[number][int(now // 600) % 64]
+            return max(1, round(base[number] * (1 + height[number] * wave + bit)))
+
+        return {f"w{number}": of(number) for number in range(deployments)}
+
+    return load
+
+
+def constant(deployments: int = 8, replicas: int = 4) -> Load:
+    """Return a load that never changes."""
+    return lambda _: {f"w{number}": replicas for number in range(deployments)}
+
+
+async def _watch(simulation: Simulation, hours: float, load: Load) -> Outcome:
+    loop, store = simulation.loop, simulation.store
+    began, end = loop.time(), loop.time() + hours * HOUR / SPEED
+    known = {each["metadata"]["name"] for each in store.list("Node")}
+    added: list[tuple[float, str]] = []
+    removed: list[tuple[float, str]] = []
+    said: set[str] = set()
+    total = looks = 0
+    while loop.time() < end:
+        now = (loop.time() - began) * SPEED
+        _scale(simulation, load(now))
+        names = {each["metadata"]["name"] for each in store.list("Node")}
+        added += [(now, name) for name in sorted(names - known)]
+        removed += [(now, name) for name in sorted(known - names)]
+        known, total, looks = names, total + len(names), looks + 1
+        if not looks % 10:
+            said |= await _reasons(simulation)
+        await simulation.sleep(_LOOK)
+    evictions = sum(each.subresource == "eviction" and each.code == 201 for each in simulation.cluster.requests)
+    assert not any(each.crashed for each in simulation.replicas)
+    return Outcome(added, removed, evictions, CPUS * total / looks, frozenset(said))
+
+
+def _scale(simulation: Simulation, wanted: Mapping[str, int]) -> None:
+    store = simulation.store
+    for name, count in wanted.items():
+        item = store.find("Deployment", name, SHOP)
+        if item is not None and item["spec"]["replicas"] != count:
+            store.modify("Deployment", name, SHOP, partial(_scaled, count))
+
+
+def _scaled(replicas: int, deployment: Json) -> None:
+    deployment["spec"]["replicas"] = replicas
+
+
+async def _reasons(simulation: Simulation) -> set[str]:
+    """Return by which reasons our controllers hold nodes back, or keep them."""
+    found: set[str] = set()
+    async with simulation.session() as session:
+        for replica in simulation.replicas:
+            async with session.get(f"http://{replica.name}:9101/status") as answer:
+                status = json.loads(await answer.text())
+            found |= {each["reason"] for each in status.get("held", {}).values()}
+            if status.get("plan") is not None:
+                found |= {each["reason"] for node in status["plan"]["nodes"] for each in node.get("refusals") or ()}
+    return found
+
+
+def _node(name: str) -> Json:
+    room = {"cpu": str(CPUS), "memory": "16Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, POOL: "p"}},
+        "spec": {},
+        "status": {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def _deployment(name: str, replicas: int, cpu: str) -> Json:
+    labels = {"app": name}
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": SHOP},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def _buffer(replicas: int, cpu: str, version: str) -> list[Json]:
+    """Return a buffer as its autoscaler has filled in its status, and what it needs."""
+    group = "autoscaling.x-k8s.io"
+    resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
+    template = {"spec": {"containers": [{"name": "main", "image": "none", "resources": resources}]}}
+    where = {"name": "spare", "namespace": SHOP}
+    return [
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"capacitybuffers.{group}"},
+            "spec": {"group": group, "versions": [{"name": version, "served": True}]},
+        },
+        {"apiVersion": "v1", "kind": "PodTemplate", "metadata": where, "template": template},
+        {
+            "apiVersion": f"{group}/v1beta1",
+            "kind": "CapacityBuffer",
+            "metadata": where,
+            "spec": {"podTemplateRef": {"name": "spare"}, "replicas": replicas},
+            "status": {"replicas": replicas, "podTemplateRef": {"name": "spare"}, "podTemplateGeneration": 1},
+        },
+    ]
+
+
+def _part(seconds: float) -> str:
+    return f"{max(1, round(seconds * 1000 / SPEED))}ms"
+
+
+_DRAINS = {
+    "settleTime": 5, "podEvictionTimeout": 600, "nodeDrainTimeout": 1800, "notReadyTimeout": 300, "pendingTimeout": 30,
+    "handOverTimeout": 3600, "backoff": 300, "backoffLimit": 6 * HOUR, "holdOff": 4 * HOUR,
+    "pendingAfterDrainTimeout": 120, "pendingAfterDrainWindow": HOUR,
+}  # fmt: skip
+_COMPACTOR = {
+    "minimumNodeAge": 1200, "neededMarkedTimeForRemoval": 300, "coolDownAfterNodeAdded": 600,
+    "coolDownAfterFailure": 600, "clusterCoolDownAfterFailure": 180,
+}  # fmt: skip
+_REFINER = {"timeGap": HOUR, "timeSinceLastAddition": HOUR}
+_VARIABLES = {
+    name: {
+        interval: str(seconds / SPEED),
+        "LEASE_DURATION_SECONDS": "60",
+        "LEASE_RENEW_DEADLINE_SECONDS": "40",
+        "LEASE_RETRY_PERIOD_SECONDS": "15",
+        "HTTP_PORTS": "9101",
+    }
+    for name, interval, seconds in (
+        ("node-compactor", "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", 120),
+        ("node-refiner", "CALCULATION_LOOP_FREQUENCY_SECONDS", 60),
+    )
+}
+
+
+def _config(name: str, more: Json) -> Json:
+    """Return the data of a controller's ConfigMap: its defaults, divided, and *more*."""
+    if name == "node-compactor":
+        times = {key: _part(seconds) for key, seconds in (_DRAINS | _COMPACTOR).items()}
+        pool = {"enabled": True, "scaleDownCPURequestRatioLimit": 0.8, "scaleDownRequiredUnderutilizedNodeCount": 0}
+        return {"data": {"config.json": json.dumps({"nodePools": {"*": pool}, **times, **more})}}
+    times = {_snake(key): _part(seconds) for key, seconds in (_DRAINS | _REFINER).items()}
+    return {"data": {key: str(value) for key, value in {**times, **more}.items()}}
+
+
+def _snake(key: str) -> str:
+    return "".join(f"_{each.lower()}" if each.isupper() else each for each in key)
+
+
+__all__ = ["BOTH", "CPUS", "HOUR", "SPEED", "Load", "Outcome", "constant", "live_for", "together"]
