@@ -101,7 +101,8 @@ class _Wire(Struct, rename="camel", omit_defaults=True, kw_only=True):
 class Finished(Struct, frozen=True):
     """A drain that ended: of which *node* and *pool*, by which *controller*, how (*ending*, *reason*) and when (*at*).
 
-    *ending* is a value of :class:`tightship.drain.machine.Ending`.
+    *ending* is a value of :class:`tightship.drain.machine.Ending`; *began* is ``None`` where it is not known. *came* is
+    the node that was added in place of what the drain took, *stayed* that none was for long enough.
     """
 
     node: str
@@ -110,6 +111,17 @@ class Finished(Struct, frozen=True):
     ending: str
     at: float
     reason: str = ""
+    began: float | None = None
+    came: str = ""
+    stayed: bool = False
+
+
+class Regret(Struct, frozen=True):
+    """What a pool has learned: *node* was added *at* that time, soon after a drain; *level* times, less what stayed."""
+
+    level: int
+    at: float
+    node: str
 
 
 def encode_record(record: DrainRecord) -> str:

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     BUDGET_EXHAUSTED = "BudgetExhausted"
     MAX_NODES_REACHED = "MaxNodesReached"
     COOL_DOWN = "CoolDown"
+    RECENT_REGRET = "RecentRegret"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"
 
     # A pod on the node must not be evicted.
@@ -102,6 +103,7 @@ class Reason(StrEnum):
 RUNNING_ONLY = frozenset(
     {
         Reason.COOL_DOWN,
+        Reason.RECENT_REGRET,
         Reason.CLUSTER_UNHEALTHY,
         Reason.DRAIN_DEADLINE,
         Reason.POD_STUCK,

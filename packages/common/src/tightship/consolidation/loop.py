@@ -23,11 +23,12 @@ from tightship.consolidation.controller import NodeController, OwnMetrics
 from tightship.consolidation.decision import Decision, NodeNote
 from tightship.consolidation.health import brake
 from tightship.consolidation.metrics import ConsolidationMetrics
+from tightship.consolidation.regret import learned, regretted
 from tightship.consolidation.status import Situation, nothing_yet, show
 from tightship.consolidation.steering import candidate_patch, tainted
 from tightship.consolidation.succession import Succession
 from tightship.drain.drainer import Drainer
-from tightship.drain.history import DrainHistory
+from tightship.drain.history import DrainHistory, History
 from tightship.drain.writing import LiveNode, patch_node, read_node
 from tightship.drain_record import Finished
 from tightship.host import wall
@@ -42,12 +43,12 @@ from tightship.runtime.http import Draw
 from tightship.runtime.loop import a_few_at_a_time, in_thread
 from tightship.runtime.serving import Frame
 from tightship.settings.process import NodeProcessSettings
-from tightship.settings.sections import HealthKeys
+from tightship.settings.sections import NodeKeys
 
 WRITES_AT_ONCE = 8
 """Notes and soft taints written at a time."""
 
-S = TypeVar("S", bound=HealthKeys)
+S = TypeVar("S", bound=NodeKeys)
 D = TypeVar("D", bound=Decision)
 
 
@@ -131,9 +132,10 @@ class ConsolidationLoop(Generic[S, D]):
             others = not (frame.switched_off() or dry_run)
             await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
         driven = self._drainer.driving
-        finished: Sequence[Finished] = await self._history.read() if leading else ()
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
-        decision = await in_thread(self._decide, snapshot, settings, now, finished, failures)
+        history = await self._learn(snapshot, settings, now) if leading and not dry_run else History()
+        finished = history.finished
+        decision = await in_thread(self._decide, snapshot, settings, now, history, failures)
         if settings is not self._settings:
             # A drain that waits goes by the times that hold now.
             self._drainer.wake()
@@ -191,9 +193,18 @@ class ConsolidationLoop(Generic[S, D]):
         templates = ahead.buffers and CAPACITY_BUFFER not in cache.missing
         await cache.follow(BY_KIND[POD_TEMPLATE], wanted=templates, timeout=timeout)
 
-    def _decide(self, snapshot: Snapshot, settings: S, now: float, finished: Sequence[Finished], failures: int) -> D:
-        unhealthy = brake(snapshot, finished, settings, now, failures)
-        return self._controller.decide(snapshot, settings, now, finished=finished, unhealthy=unhealthy)
+    async def _learn(self, snapshot: Snapshot, settings: S, now: float) -> History:
+        """Return the history, with what has come of its drains."""
+        of = self._controller.pool_of
+        nodes = [(float(view.node.created), of(view.node, settings), name) for name, view in snapshot.nodes.items()]
+        return await self._history.change(lambda known: learned(known, nodes, settings, now), now)
+
+    def _decide(self, snapshot: Snapshot, settings: S, now: float, history: History, failures: int) -> D:
+        unhealthy = brake(snapshot, history.finished, settings, now, failures)
+        regrets = regretted(history, settings, now)
+        return self._controller.decide(
+            snapshot, settings, now, finished=history.finished, regrets=regrets, unhealthy=unhealthy
+        )
 
     def _may_begin(self) -> bool:
         return self._frame.leading() and self._frame.acting()

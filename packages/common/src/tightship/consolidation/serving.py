@@ -22,9 +22,9 @@ from tightship.runtime.loop import in_thread
 from tightship.runtime.main import Runtime
 from tightship.runtime.serving import Frame, serve
 from tightship.settings.process import NodeProcessSettings
-from tightship.settings.sections import HealthKeys
+from tightship.settings.sections import NodeKeys
 
-S = TypeVar("S", bound=HealthKeys)
+S = TypeVar("S", bound=NodeKeys)
 D = TypeVar("D", bound=Decision)
 
 

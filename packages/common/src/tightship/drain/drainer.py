@@ -307,21 +307,25 @@ class Drainer:
             ending, reason, at = Ending.RESTORED, record.reason, ended
         known = await self._history.read()
         if not any(each.node == entry.node and each.at >= entry.since for each in known):
-            await self._history.add(Finished(entry.node, entry.pool, self._controller, ending.value, at, reason))
+            finished = Finished(entry.node, entry.pool, self._controller, ending.value, at, reason, began=entry.since)
+            await self._history.add(finished)
 
     def _drive(self, node: Node, record: DrainRecord) -> None:
         drive = Drive(self._tools, node, record)
-        task = asyncio.create_task(self._run(drive, node, record.op), name=f"drain of {node.name}")
+        task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         self._drives[node.name] = (drive, task)
 
-    async def _run(self, drive: Drive, node: Node, op: str) -> None:
+    async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
         try:
             ending = await drive.run()
             if ending is not Ending.PARKED:
                 # First the history: a crash in between leaves the claim, which counts, not a drain nobody remembers.
                 now, pool = self._tools.clock(), self._pool_of(node)
-                await self._history.add(Finished(node.name, pool, self._controller, ending.value, now, drive.reason))
-                await self._ledger.drop(node.name, op)
+                finished = Finished(
+                    node.name, pool, self._controller, ending.value, now, drive.reason, record.entered(Phase.CLAIMED)
+                )
+                await self._history.add(finished)
+                await self._ledger.drop(node.name, record.op)
         except KubeError as error:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))

@@ -30,12 +30,7 @@ def _says(pattern: str) -> Takes:
     return lambda violation: found.search(violation.what) is not None
 
 
-def _ends(words: str) -> Takes:
-    return lambda each: each.subject.endswith(words)
-
-
 NODES = (
-    Known("churn", "no-churn", _says(r"nodes were added within"), "drains 4: nothing learns from what came back"),
     Known(
         "two-ledgers",
         "within-drain-budget",
@@ -44,16 +39,7 @@ NODES = (
     ),
 )
 
-FLOORS = (
-    Known(
-        "own-bound-lost-with-etcd",
-        "own-bounds-are-kept",
-        _ends(" after etcd had lost a write"),
-        "to be mended: an older floor of ours that etcd brings back is taken for the user's own bound",
-    ),
-)
-
-KNOWN: tuple[Known, ...] = (*NODES, *FLOORS)
+KNOWN: tuple[Known, ...] = NODES
 
 
 def finding(violation: Violation) -> Known | None:
