@@ -168,6 +168,15 @@ subjects:
   verbs: [list, watch]
 {{- end -}}
 
+{{- define "tightship-lib.bufferReads" -}}
+- apiGroups: [autoscaling.x-k8s.io]
+  resources: [capacitybuffers]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [podtemplates]
+  verbs: [list, watch]
+{{- end -}}
+
 {{/* What every controller of nodes may do: docs/permissions.md. Takes (list root method veto disabled): how it evicts,
      "delete" or not, whether it looks at HPAs, false or not, and the rules that are switched off. */}}
 {{- define "tightship-lib.nodeRules" -}}
@@ -177,12 +186,7 @@ subjects:
 {{ include "tightship-lib.autoscalerReads" $root }}
 {{- end }}
 {{- if not (has "BufferNeedsNode" (index . 3 | default list)) }}
-- apiGroups: [autoscaling.x-k8s.io]
-  resources: [capacitybuffers]
-  verbs: [list, watch]
-- apiGroups: [""]
-  resources: [podtemplates]
-  verbs: [list, watch]
+{{ include "tightship-lib.bufferReads" $root }}
 {{- end }}
 {{- if eq (include (printf "%s.acts" (include "tightship-lib.controller" $root)) $root) "true" }}
 - apiGroups: [""]
