@@ -50,11 +50,12 @@ def test_no_policy_is_made_unless_it_is_asked_for(render: Render, chart: str) ->
 def test_a_policy_lets_scrapes_in_and_nothing_else(render: Render, chart: str) -> None:
     spec = policy(render, chart)
     assert spec["policyTypes"] == ["Ingress", "Egress"]
-    assert ports(spec["ingress"]) == {("http", "TCP")}
+    assert ports(spec["ingress"]) == {("http", "TCP"), ("probes", "TCP")}
     assert "from" not in spec["ingress"][0]
-    assert ports(policy(render, chart, {"http": {"extraPorts": [5000]}})["ingress"]) == {
+    assert ports(policy(render, chart, {"http": {"extraPorts": [5001]}})["ingress"]) == {
         ("http", "TCP"),
-        ("http-5000", "TCP"),
+        ("probes", "TCP"),
+        ("http-5001", "TCP"),
     }
 
 

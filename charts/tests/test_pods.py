@@ -40,11 +40,29 @@ def test_what_is_secured_by_default_can_be_taken_back(render: Render, chart: str
 @each_case
 def test_probes_ask_what_the_controllers_serve(feature: Feature, chart: str, name: str) -> None:
     container = feature(chart, name).container
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
-    [port] = [each["containerPort"] for each in container["ports"] if each["name"] == "http"]
-    served = feature(chart, name).env["HTTP_PORTS"].split(",")
-    assert served == [str(port), *(str(each["containerPort"]) for each in container["ports"] if each["name"] != "http")]
+    ports = {each["name"]: str(each["containerPort"]) for each in container["ports"]}
+    assert len(ports) == len(container["ports"]) == len(set(ports.values()))
+    probed = container["livenessProbe"]["httpGet"]["port"]
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": probed}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": probed}
+    env = feature(chart, name).env
+    assert ports[probed] == env["HTTP_PROBE_PORT"]
+    assert [ports["http"], *(port for name, port in ports.items() if name not in ("http", "probes"))] == env[
+        "HTTP_PORTS"
+    ].split(",")
+
+
+@each_chart
+def test_probes_have_a_port_of_their_own_unless_another_has_its_number(render: Render, chart: str) -> None:
+    """As in values of the time when the older controller's port of probes was one of the extra ones."""
+
+    def probed(http: Values) -> str:
+        name: str = render(chart, {"http": http}).container["readinessProbe"]["httpGet"]["port"]
+        return name
+
+    assert probed({}) == "probes"
+    assert probed({"probePort": 7000, "extraPorts": [7000, 7001]}) == "http-7000"
+    assert probed({"port": 7000, "probePort": 7000}) == "http"
 
 
 @each_chart

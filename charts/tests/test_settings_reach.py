@@ -54,7 +54,7 @@ CHANGED: Values = {
         "retryPeriod": "3s",
     },
     "shutdown": {"timeout": "16s", "grace": "26s"},
-    "http": {"port": 1, "extraPorts": [2], "host": "127.0.0.1"},
+    "http": {"port": 1, "probePort": 3, "extraPorts": [2], "host": "127.0.0.1"},
     "log": {"level": "error", "format": "json"},
     "configMap": {"mounted": True, "name": "changed"},
     "kubeconfig": {"secretName": "changed", "context": "changed"},
@@ -96,13 +96,12 @@ def test_what_no_value_sets_is_set_by_what_is_said(render: Render, chart: str) -
 
 @each_chart
 def test_by_default_the_process_runs_as_it_would_without_the_chart(render: Render, chart: str) -> None:
-    """But for names, which are the release's, the one port, and the dry run of what evicts."""
+    """But for names, which are the release's, and the dry run of what evicts."""
     loaded = process_of(chart, render(chart)).model_dump()
     plain = load_process(PROCESS[chart], {}, unique=lambda: "u").model_dump()
     different = {field for field, value in loaded.items() if value != plain[field]}
-    expected = {"config_map", "lease_name", "ports", "claims_namespace", "dry_run"}
+    expected = {"config_map", "lease_name", "claims_namespace", "dry_run"}
     assert different == expected - ({"claims_namespace", "dry_run"} if chart == "hpa-scaler" else set())
-    assert loaded["ports"] == plain["ports"][:1]
 
 
 @each_chart
@@ -138,6 +137,8 @@ SAMPLES = {
     "allowedServerURLs": "http://allowed:9090",
     "labelSelector": "a=b",
     "dataAgeQuery": "changed[{range}]",
+    "lateSamplesQuery": "changed",
+    "failedScrapesQuery": "changed",
 }
 
 

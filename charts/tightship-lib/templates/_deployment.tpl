@@ -108,6 +108,11 @@ containers:
       - name: http
         containerPort: {{ $v.http.port }}
         protocol: TCP
+      {{- if eq (include "tightship-lib.probes" .) "probes" }}
+      - name: probes
+        containerPort: {{ $v.http.probePort }}
+        protocol: TCP
+      {{- end }}
       {{- range $v.http.extraPorts }}
       - name: http-{{ . }}
         containerPort: {{ . }}
@@ -117,7 +122,7 @@ containers:
     {{- $probe := index $v $kind }}
     {{- if $probe.enabled }}
     {{ $kind }}:
-      {{- toYaml (merge (omit $probe "enabled") (dict "httpGet" (dict "path" $path "port" "http"))) | nindent 6 }}
+      {{- toYaml (merge (omit $probe "enabled") (dict "httpGet" (dict "path" $path "port" (include "tightship-lib.probes" $)))) | nindent 6 }}
     {{- end }}
     {{- end }}
     {{- with $v.resources }}
@@ -158,6 +163,18 @@ topologySpreadConstraints:
   - {{- merge (dict) . (dict "labelSelector" $selector) | toYaml | nindent 4 }}
   {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* The name of the port that kubelets ask: one that serves everything has the name it has for that. */}}
+{{- define "tightship-lib.probes" -}}
+{{- $http := .Values.http -}}
+{{- if eq (toString $http.probePort) (toString $http.port) -}}
+http
+{{- else if has (toString $http.probePort) ($http.extraPorts | default list | toStrings) -}}
+http-{{ $http.probePort }}
+{{- else -}}
+probes
+{{- end -}}
 {{- end -}}
 
 {{- define "tightship-lib.mounts" -}}
@@ -240,6 +257,8 @@ topologySpreadConstraints:
   value: {{ $v.http.host | quote }}
 - name: HTTP_PORTS
   value: {{ concat (list $v.http.port) ($v.http.extraPorts | default list) | join "," | quote }}
+- name: HTTP_PROBE_PORT
+  value: {{ $v.http.probePort | quote }}
 - name: REQUEST_TIMEOUT_SECONDS
   value: {{ include "tightship-lib.text" $v.requestTimeout | quote }}
 - name: LEADER_ELECT

@@ -40,6 +40,10 @@ spec:
     - ports:
         - port: http
           protocol: TCP
+        {{- if eq (include "tightship-lib.probes" .) "probes" }}
+        - port: probes
+          protocol: TCP
+        {{- end }}
         {{- range .Values.http.extraPorts }}
         - port: http-{{ . }}
           protocol: TCP

@@ -99,7 +99,10 @@ FEATURES: Mapping[str, Values] = {
         "livenessProbe": {"periodSeconds": 30},
         "startupProbe": {"enabled": False},
     },
-    "host network": {"hostNetwork": True, "http": {"port": 19101, "extraPorts": [15000], "host": "::"}},
+    "host network": {
+        "hostNetwork": True,
+        "http": {"port": 19101, "probePort": 19102, "extraPorts": [15000], "host": "::"},
+    },
     "extras": {
         "extraArgs": ["--log-level", '{{ .Values.log.level | default "debug" }}'],
         "env": [{"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"}],

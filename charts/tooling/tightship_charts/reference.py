@@ -17,7 +17,7 @@ import node_refiner.options
 import node_refiner.run_settings
 from tightship.cli.options import Flag
 from tightship.observability.logging import FORMATS, LEVELS
-from tightship.settings.process import LogFormat, LogLevel, Name, Ports, Positive, ProcessSettings, Switch
+from tightship.settings.process import LogFormat, LogLevel, Name, Port, Ports, Positive, ProcessSettings, Switch
 from tightship_charts.configuration import Key, config_keys, shown
 from tightship_charts.places import CHARTS, CONTROLLERS
 from tightship_charts.readme import SETTINGS_PAGES, allowed
@@ -53,6 +53,7 @@ _WORDS: tuple[tuple[object, str], ...] = (
     (Switch, "`true`, `false`"),
     (Positive, "a duration above 0, up to a day"),
     (Name, "a name of a Kubernetes object"),
+    (Port, "a port"),
     (Ports, "ports, separated by commas"),
     (LogFormat, ", ".join(f"`{each}`" for each in FORMATS)),
     (LogLevel, ", ".join(f"`{each}`" for each in LEVELS)),

@@ -64,6 +64,7 @@ SAID: Mapping[str, Json] = {
     "claims.leaseName": _NAME | {"minLength": 1},
     "claims.namespace": _LABEL_NAME,
     "http.port": _PORT,
+    "http.probePort": _PORT,
     "http.extraPorts": {"type": "array", "items": _PORT, "uniqueItems": True},
     "http.host": {"type": "string", "minLength": 1},
     "image.repository": {"type": "string", "minLength": 1},

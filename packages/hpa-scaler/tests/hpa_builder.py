@@ -23,9 +23,12 @@ NOW = 1_800_000_000.0
 CYCLE = 75.0
 
 QUERY = "requests"
-"""A query that looks back over nothing."""
+"""A query that is believed at once: see :func:`spec`."""
 
-NO_AGE = Rules(age_query="")
+FREE = Rules(rise_factor=0, maximum_factor=0)
+"""Rules without a limit for sudden rises, which ``test_sudden_rises.py`` is about."""
+
+NO_AGE = msgspec.structs.replace(FREE, age_query="")
 """The rules of a server that nobody can ask for the age of its data."""
 
 DISABLED = ScalingRules(select_policy="Disabled")
@@ -38,6 +41,8 @@ def annotated(**named: str) -> dict[str, str]:
 
 
 def spec(**named: str) -> Spec:
+    if named.get("prometheus_query") == QUERY:
+        named = {"query_range": "0", "lowering_window": "0"} | named
     found = parse_spec(annotated(**named))
     assert isinstance(found, Spec), found
     return found
@@ -104,7 +109,7 @@ def judge(
         first = asked.queries[0]
         told = answer(outcome) if isinstance(outcome, float | int | str) else outcome
         outcomes[Query(first.text, first.server)] = told
-    return decide(Subject(hpa=thing, asked=asked, outcomes=outcomes, **({"now": NOW} | more)))
+    return decide(Subject(hpa=thing, asked=asked, outcomes=outcomes, **({"now": NOW, "rules": FREE} | more)))
 
 
 def reasons(decision: Decision) -> list[str]:

@@ -131,7 +131,7 @@ BAD = [
     ("maximum_replicas", "0", "allowed is a whole number from 1 on"),
     ("maximum_replicas", "99999999999", "allowed is a whole number from 1 on"),
     ("max_replicas_policy", "Raise", "allowed are raise, clamp"),
-    ("several_series", "first", "allowed are max, error"),
+    ("several_series", "first", "allowed are hold, max, error"),
     ("deadband", "0.05", "allowed is a number of pods such as 1, or a percentage of the floor below 100 such as 5%"),
     ("deadband", "100%", "allowed is a number of pods"),
     ("lowering_window", "soon", "allowed is a duration such as 90s, 10m, 1h30m or 1d, or a plain number of seconds"),
@@ -175,6 +175,20 @@ def test_all_problems_are_told_at_once() -> None:
 def test_a_long_text_is_cut_in_a_problem() -> None:
     [line] = problems_of(delta="x" * 5000)
     assert len(line) < 250
+
+
+@pytest.mark.parametrize("name", ["prometheus_query", "prometheus_query_2", "hold_query"])
+def test_a_query_of_more_than_8_kilobytes_is_refused_by_its_name(name: str) -> None:
+    assert isinstance(parse_spec(annotations(**{name: "x" * 8192})), Spec)
+    [line] = problems_of(**{name: "é" + "x" * 8191})
+    assert line.startswith(f"estafette.io/hpa-scaler-{name.replace('_', '-')}: ")
+    assert "is a query of 8193 bytes; allowed are 8192" in line
+
+
+@pytest.mark.parametrize("name", ["prometheus_server_url", "paused", "lowering_window", "several_series"])
+def test_no_problem_is_as_long_as_the_text_that_is_one(name: str) -> None:
+    [line] = problems_of(**{name: "/" * 100_000})
+    assert len(line) < 1000
 
 
 def test_bounds_that_exclude_each_other_are_a_problem() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -202,8 +203,11 @@ def test_without_a_server_the_floor_is_held_and_it_is_said_how_to_name_one(cli: 
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        value = "400" if "timestamp(up)" in form["query"][0] else "20"
-        body = json.dumps({"status": "success", "data": {"resultType": "scalar", "result": [1, value]}}).encode()
+        value = {"time() - min": "400", "(time() - ma": "1"}.get(form["query"][0][:12], "20")
+        data: dict[str, Any] = {"resultType": "scalar", "result": [time.time(), value]}
+        if form["query"][0].startswith("avg_over_time(up["):
+            data = {"resultType": "vector", "result": []}
+        body = json.dumps({"status": "success", "data": data}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -35,6 +35,32 @@ def test_a_floor_that_somebody_changed_is_theirs_and_moved_from_there() -> None:
     assert world.history.original_min == 7
 
 
+@pytest.mark.parametrize("ours", [True, False], ids=["a floor that we set", "a floor that we never set"])
+def test_a_floor_that_somebody_raised_is_kept_for_the_lowering_window(ours: bool) -> None:
+    """It went back to what the query wants within one cycle."""
+    asked = spec(prometheus_query="sum(rate(x[5m]))", requests_per_replica="10")
+    world = World(hpa(5 if ours else 20), asked, RULES)
+    for _ in range(12):
+        world.cycle(200)
+    assert (world.bounds[0], world.history.ours) == (20, ours)
+    world.set(minimum=45)
+    decision = world.cycle(200)
+    assert (decision.action, decision.reason) == ("hold", "LoweringWindow")
+    assert "45 was within the last 10m" in decision.causes[0].detail
+    kept = 1
+    while world.bounds[0] == 45:
+        world.cycle(200)
+        kept += 1
+    assert 600 <= (kept - 1) * CYCLE <= 600 + 2 * CYCLE
+
+
+def test_a_floor_that_somebody_lowered_is_where_it_is_raised_from() -> None:
+    world = World(hpa(5), ASKED)
+    world.cycle(200)
+    world.set(minimum=3)
+    assert world.cycle(100).target == 10
+
+
 def test_who_sets_it_back_again_and_again_is_left_alone_for_a_while() -> None:
     world = World(hpa(3), ASKED, RULES)
     assert fighting(4, world) == ["raise", "raise", "raise", "hold"]

@@ -188,7 +188,7 @@ def test_a_fraction_of_a_second_is_rounded_to_the_safe_side() -> None:
 
 
 def test_the_target_can_be_computed_from_the_annotation_alone() -> None:
-    decision = judge(hpa(5, 10, 5), ASKED, 100, rules=WARM)
+    decision = judge(hpa(5, 20, 15), ASKED, 100, rules=WARM)
     text = encode_state(State(history=decision.written, inputs=decision.inputs, target=decision.target), ASKED, NOW)
     found = decode_state(text)
     assert found.inputs is not None
@@ -213,6 +213,20 @@ def test_a_newer_versions_keys_are_passed_over() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"applied":"three"}', '{"history":{"floors":[1]}}'])
 def test_what_can_not_be_read_is_an_error(text: str) -> None:
+    with pytest.raises(StateError, match="the state annotation can't be read: "):
+        decode_state(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"history":{{"floors":[[{"9" * 400},5]]}}}}',
+        f'{{"history":{{"resetAt":{"9" * 400}}}}}',
+        f'{{"history":{{"incident":-{"9" * 30}}}}}',
+        f'{{"applied":{"9" * 5000}}}',
+    ],
+)
+def test_numbers_that_can_not_be_reckoned_with_are_an_error(text: str) -> None:
     with pytest.raises(StateError, match="the state annotation can't be read: "):
         decode_state(text)
 

@@ -81,7 +81,7 @@ def test_the_page_says_what_the_plan_says(plan: FloorPlan) -> None:
         assert f"{entry.namespace}/{entry.name}" in html
         for cause in entry.causes:
             assert cause.reason in html
-    assert "69 → 105" in html
+    assert "69 → 103" in html
     assert "ceil(-0.5 + 231.4/20) = 12" in html
 
 
@@ -125,7 +125,13 @@ async def test_hostile_texts_of_a_plan_are_texts(browser: Browser, plan: FloorPl
         assert (watch.said, watch.asked_for) == ([], [url])
 
 
-ASKED = spec(prometheus_query="q", requests_per_replica="10", scale_down_max_ratio="0.5")
+ASKED = spec(
+    prometheus_query="q",
+    requests_per_replica="10",
+    scale_down_max_ratio="0.5",
+    query_range="0",
+    lowering_window="0",
+)
 
 
 def asked_of(world: World, minute: int, value: float | None) -> Subject:

@@ -27,11 +27,13 @@ from hpa_builder import (
 from hpa_scaler.annotations import parse_spec
 from hpa_scaler.history import History
 from hpa_scaler.policy import Subject, decide
-from hpa_scaler.queries import Answer, Failure, Query
+from hpa_scaler.queries import Answer, Failure, Outcome, Query, queries_of, range_of
 from hpa_scaler.reasons import FAILURES, Reason
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
+from hpa_scaler.sources import lowering_window
 from hpa_scaler.spec import Problems, QuerySpec, Spec
+from hpa_scaler.state import State, decode_state, encode_state
 from tightship.durations import format_duration
 from tightship.objects.node import Condition
 
@@ -47,6 +49,14 @@ RATED = spec(prometheus_query="rate(x[5m])", requests_per_replica="10", lowering
 def test_an_hpa_that_is_not_opted_in_is_left_alone() -> None:
     decision = decide(Subject(hpa=hpa(), asked=None, now=NOW))
     assert (decision.action, decision.changes, reasons(decision)) == ("skip", False, ["NotEnabled"])
+
+
+def test_a_judgement_that_fails_costs_that_hpa_its_own_and_nobody_else_theirs() -> None:
+    history = History(reset_at=10**400, resets=3)
+    decision = decide(Subject(hpa=hpa(), asked=PLAIN, history=history, now=NOW))
+    assert (decision.action, decision.changes, decision.reason) == ("skip", False, "Unreadable")
+    assert decision.causes[0].detail.startswith("its judgement failed: OverflowError: ")
+    assert decision.history == history
 
 
 def test_an_annotation_that_cannot_be_used_means_that_nothing_is_done() -> None:
@@ -110,7 +120,8 @@ def test_a_query_that_was_never_asked_is_a_failure() -> None:
         (answer("+Inf"), "Infinite"),
         (answer("-Inf"), "Infinite"),
         (answer(1e12), "OutOfRange"),
-        (answer(-1e12), "OutOfRange"),
+        (answer(-1e12), "Negative"),
+        (answer(-1, -0.5), "Negative"),
         (answer(0, warnings=("partial response",)), "AnswerWithWarnings"),
         (answer(0, "NaN"), "NotANumber"),
         (answer(0, "-Inf"), "Infinite"),
@@ -137,6 +148,95 @@ def test_an_answer_with_warnings_may_raise() -> None:
 def test_the_largest_of_several_series_counts() -> None:
     assert judge(hpa(5), PLAIN, answer(50, 200, 100)).target == 20
     assert judge(hpa(5), PLAIN, answer("NaN", 200)).target == 20
+
+
+def split_into(*values: float, several_series: str = "hold") -> World:
+    """An HPA whose query had one series for a while, and has these from then on."""
+    world = World(hpa(10), spec(prometheus_query="requests", requests_per_replica="10", several_series=several_series))
+    world.cycle(100)
+    for _ in range(20):
+        world.cycle(answer(*values))
+    return world
+
+
+def test_one_series_that_becomes_several_holds_the_floor_and_says_so() -> None:
+    """A new label halved it: the largest of two is less than both."""
+    world = split_into(50, 50)
+    assert world.bounds[0] == 10
+    decision = world.cycle(answer(50, 50))
+    assert (decision.action, decision.reason) == ("hold", "SeriesSplit")
+    assert decision.causes[0].detail.startswith("a query that was answered with one series has 2 now")
+    assert world.cycle(answer(90, 130)).target == 13
+    world.set(minimum=13, replicas=13)
+    for _ in range(20):
+        world.cycle(60)
+    assert world.bounds[0] == 6
+
+
+def test_where_the_largest_of_several_is_meant_it_is_followed() -> None:
+    assert split_into(50, 50, several_series="max").bounds[0] == 5
+    world = World(hpa(10), spec(prometheus_query="requests", requests_per_replica="10"))
+    for values in ((100, 20), (90,), (50, 50)):
+        world.cycle(answer(*values))
+    assert world.bounds[0] == 5
+
+
+def test_that_a_series_was_one_is_remembered_over_a_restart_and_not_for_another_query() -> None:
+    world = split_into(100)
+    for query, target in (("requests", 10), ("sum by (version) (requests)", 5)):
+        asked = spec(prometheus_query=query, requests_per_replica="10")
+        text = encode_state(State(history=world.history), asked, world.now)
+        history = decode_state(text).history
+        decision = judge(hpa(10), asked, answer(50, 50), history=history, rules=NO_AGE, now=world.now)
+        assert decision.target == target
+
+
+FALLS_BACK = spec(prometheus_query="sum(rate(x[5m])) or sum(up)*0", requests_per_replica="10")
+BARE = Query("sum(rate(x[5m]))")
+
+
+@pytest.mark.parametrize("there", [answer(), failure()], ids=["no series", "no answer"])
+def test_an_answer_of_the_fallback_is_none_however_long_it_lasts(there: Outcome) -> None:
+    """With the exporter away for longer than the window the floor fell from 21 to 3."""
+    world = World(hpa(10), FALLS_BACK)
+    for _ in range(20):
+        world.cycle(100, others={BARE: answer(100)})
+    for _ in range(100):
+        decision = world.cycle(0, others={BARE: there})
+        assert (decision.action, decision.target) == ("hold", 10)
+    assert decision.reason == ("FallbackAnswer" if isinstance(there, Answer) else "ConnectionFailed")
+    for _ in range(20):
+        world.cycle(50, others={BARE: answer(50)})
+    assert world.bounds[0] == 5
+
+
+def test_a_fallback_may_raise_a_floor() -> None:
+    assert judge(hpa(5), FALLS_BACK, 80, others={BARE: answer()}, rules=NO_AGE).target == 8
+
+
+def test_who_says_that_an_empty_answer_means_no_traffic_is_believed() -> None:
+    asked = spec(
+        prometheus_query="sum(load) default 0", requests_per_replica="10", missing_data="zero", lowering_window="0"
+    )
+    world = World(hpa(10), asked)
+    for _ in range(3):
+        world.cycle(0, others={Query("sum(load)"): answer()})
+    assert world.bounds[0] == 3
+
+
+@pytest.mark.parametrize(("before", "target"), [(True, 10), (False, 5)])
+def test_a_part_that_may_be_missing_counts_as_missing_once_it_was_there(before: bool, target: int) -> None:
+    asked = spec(prometheus_query="sum(good) + (sum(bad) or vector(0))", requests_per_replica="10", lowering_window="0")
+    bare, world = Query("sum(good) + (sum(bad) )"), World(hpa(10), asked)
+    for _ in range(3):
+        world.cycle(100, others={bare: answer(100) if before else answer()})
+    for _ in range(20):
+        world.cycle(50, others={bare: answer()})
+    assert world.bounds[0] == target
+
+
+def test_a_query_that_falls_back_is_asked_without_that_too() -> None:
+    assert [each.text for each in queries_of(FALLS_BACK, "", 3600)] == ["sum(rate(x[5m])) or sum(up)*0", BARE.text]
 
 
 def test_several_series_may_be_an_error() -> None:
@@ -652,7 +752,7 @@ def test_what_falls_back_is_lowered_no_sooner_than_it_is_known_to_have_fallen() 
 
 @pytest.mark.parametrize(("said", "waits"), [("0s", False), ("30s", True)])
 def test_how_long_a_fallback_is_not_believed_can_be_said(said: str, waits: bool) -> None:
-    decision = judge(hpa(10), falling_back(query_range=said), 0, others=aged(10, "30s:2s"))
+    decision = judge(hpa(10), falling_back(query_range=said, lowering_window="0"), 0, others=aged(10, "30s:2s"))
     assert ("ColdSource" in reasons(decision)) is waits
     assert decision.target == (10 if waits else 3)
 
@@ -736,9 +836,54 @@ def test_the_guard_can_be_switched_off_and_has_a_longest_time() -> None:
 
 def test_a_range_behind_a_recording_rule_can_be_said() -> None:
     more = {"query_range": "150", "lowering_window": "0"}
-    asked = spec(prometheus_query="job:requests:rate10m", requests_per_replica="10", **more)
+    asked = spec(prometheus_query="job:requests:sum", requests_per_replica="10", **more)
     world = World(hpa(10, 50, 10), asked)
     assert [world.cycle(40).target for _ in range(4)] == [10, 10, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("sum(load)", 120),
+        ("sum(load) or vector(0)", 120),
+        ("42", 120),
+        ("sum(rate(x[30s]))", 30),
+        ("sum(rate(x[30s])) or vector(0)", 120),
+        ("job:requests:sum", 300),
+        ("job:requests:rate10m", 600),
+        ("sum(rate(x[$range]))", 3600),
+    ],
+)
+def test_every_query_counts_as_one_that_looks_back(query: str, seconds: float) -> None:
+    """One answer lowers nothing, whatever the query: those of its range and of four cycles have to agree."""
+    asked = spec(prometheus_query=query, requests_per_replica="10")
+    assert range_of(asked.queries[0], asked, 3600.0) == seconds
+    assert lowering_window(asked, Rules()) == seconds + 300
+
+
+@pytest.mark.parametrize(("query", "low"), [("sum(load)", 6), ("job:requests:sum", 9), ("job:requests:rate30s", 5)])
+def test_without_a_visible_range_a_floor_is_lowered_only_after_answers_that_agree(query: str, low: int) -> None:
+    asked = spec(prometheus_query=query, requests_per_replica="10")
+    world = World(hpa(10, 50, 10), asked)
+    assert [world.cycle(100).target for _ in range(8)] == [10] * 8
+    targets = [world.cycle(40).target for _ in range(12)]
+    assert targets == [10] * (low - 1) + [4] * (13 - low)
+    assert world.cycle(100).target == 10
+    assert [world.cycle(0).target, world.cycle(100).target] == [10, 10], "one low answer lowers nothing"
+
+
+def test_a_lowering_window_of_nothing_is_the_older_controllers_way() -> None:
+    asked = spec(prometheus_query="sum(load)", requests_per_replica="10", lowering_window="0", query_range="0")
+    world = World(hpa(10, 50, 10), asked)
+    assert world.cycle(40).target == 4
+
+
+def test_a_query_without_a_range_waits_until_all_targets_were_scraped() -> None:
+    asked = spec(prometheus_query="sum(load)", requests_per_replica="10", lowering_window="0")
+    young = judge(hpa(10), asked, 40, others=aged(30, "120s:6s"))
+    assert (young.target, young.reason) == (10, "ColdSource")
+    assert young.causes[0].detail == "the query counts as looking back 2m, and the data of server default are 30s old"
+    assert judge(hpa(10), asked, 40, others=aged(120, "120s:6s")).target == 4
 
 
 # Incidents.

@@ -46,7 +46,14 @@ M, H, D = 60, 3600, 86400
         ("rate(x[5m] @ 1609746000.5) > 3", 5 * M),
         ("http_offset_total", 0),
         ("sum(offset_total[5m])", 5 * M),
-        ("job:requests:rate5m", 0),
+        ("job:requests:rate5m", 5 * M),
+        ("sum(app:requests:sum_rate1h30m{app='b'})", 90 * M),
+        ("max_over_time(job:requests:rate5m[1h])", H + 5 * M),
+        ("job:requests:rate5m offset 1h", H + 5 * M),
+        ('{__name__="job:requests:rate5m", app="b"}', 5 * M),
+        ('{"job:requests:rate5m", app="b"}', 5 * M),
+        ('label_replace(x, "a", "job:requests:rate5m", "b", "")', 0),
+        ('x{rule="job:requests:rate5m"}', 0),
         ('label_replace(rate(x[5m]), "a", "[1h]", "b", "(.*)[1d]")', 5 * M),
         (r'x{a="\"[1h]", b=~"}[1h]"}', 0),
         ("x{a='it\\'s [1h]'}", 0),
@@ -111,12 +118,35 @@ def test_a_query_that_is_answered_without_data_is_told_from_one_that_is_not(quer
 
 def test_a_query_too_long_to_be_remembered_is_read_all_the_same() -> None:
     long = f'rate(x{{app="{"a" * LONGEST_REMEMBERED}"}}[5m])'
-    assert lookback(long) == lookback("rate(x[5m])")
+    assert lookback(long).seconds == 5 * M
 
 
 @pytest.mark.parametrize("query", ["rate(x[5m])))", "((rate(x[5m])", "rate(x[5m]) 'open", "x{a='b', rate(x[5m])"])
 def test_broken_queries_are_scanned_as_far_as_they_go(query: str) -> None:
     assert lookback(query).seconds in (0, 5 * M)
+
+
+@pytest.mark.parametrize("query", ["a:b:sum", "sum(:b)", '{__name__=~"app:.*"}', "max_over_time(a:b:ratio[1h])"])
+def test_a_recording_rule_whose_name_has_no_range_hides_it(query: str) -> None:
+    assert lookback(query).hidden
+
+
+@pytest.mark.parametrize("query", ["x", "a:b:rate5m", 'x{a="b:c"}', "max_over_time(rate(x[5m])[1h : 1m])"])
+def test_what_is_no_such_rule_hides_nothing(query: str) -> None:
+    assert not lookback(query).hidden
+
+
+@pytest.mark.parametrize("digits", [13, 400, 5000])
+def test_a_range_of_so_many_digits_is_none(digits: int) -> None:
+    assert not lookback(f"rate(x[{'9' * digits}s])").readable
+
+
+def test_the_selectors_of_a_query_are_told() -> None:
+    query = """rate(x{job="a", app!~'b|c'}[5m]) / on (app) sum({"y", zone=`d}`}) or z"""
+    assert lookback(query).selectors == (
+        (("job", "=", '"a"'), ("app", "!~", "'b|c'")),
+        (("__name__", "=", '"y"'), ("zone", "=", "`d}`")),
+    )
 
 
 @given(st.text(alphabet=list("ab0159ms[](){}:'\"`#\\@ offset,\n"), max_size=60))

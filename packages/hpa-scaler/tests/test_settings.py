@@ -54,7 +54,12 @@ def test_without_anything_the_process_is_as_the_older_controllers() -> None:
         "estafette.io",
         "",
     )
-    assert (run.ports, run.lease_name, run.config_map) == ((9101, 5000), "hpa-scaler", "hpa-scaler-config")
+    assert (*run.ports, run.probe_port, run.lease_name, run.config_map) == (
+        9101,
+        5000,
+        "hpa-scaler",
+        "hpa-scaler-config",
+    )
     assert (run.log_format, run.log_level) == ("plaintext", "info")
 
 

@@ -147,9 +147,10 @@ def arguments(*given: str) -> argparse.Namespace:
 
 
 async def test_a_cluster_is_planned_on_with_recorded_answers(api: ScriptedApi, tmp_path: Path) -> None:
+    at_once = {"prometheus_query": "q", "query_range": "0", "lowering_window": "0"}
     things = [
-        wire("web", prometheus_query="q", enable_scale_down_ratio_deployment_checking="true"),
-        wire("other", prometheus_query="q"),
+        wire("web", enable_scale_down_ratio_deployment_checking="true", **at_once),
+        wire("other", **at_once),
         {**wire("plain"), "metadata": {"name": "plain", "namespace": "shop"}},
         {**wire("broken"), "spec": {}},
     ]

@@ -9,13 +9,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_refiner.deciding import Decision, decide
+from node_refiner.deciding import Decider, Decision, decide
 from node_refiner.excess import is_counted, remains
 from node_refiner.policy import Policy
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.plan import make_plan
 from tightship_simulator import check, random_cluster
+from tightship_testkit.builders import state_of
 from tightship_testkit.planning import NOW, plain, snapshot_of
 
 Json = dict[str, Any]
@@ -129,3 +130,34 @@ def test_every_node_has_a_removal_or_refusals_that_say_something(seed: int, chos
     for name, refusals in found.plan.refusals.items():
         assert (name in names(found)) != bool(refusals)
         assert all(each.detail and "None" not in each.detail for each in refusals)
+
+
+@quick
+@given(SEEDS, SETTINGS, st.randoms(use_true_random=False))
+def test_one_that_remembers_its_last_pass_decides_as_one_that_does_not(
+    seed: int, chosen: RefinerSettings, rng: random.Random
+) -> None:
+    items = cluster_of(seed)["items"]
+    state, decider, now, settings = state_of(*items), Decider(), NOW, chosen
+    for _ in range(8):
+        match rng.randrange(5):
+            case 0:
+                now += rng.choice((1.0, 30.0, 600.0))
+            case 1:
+                settings = settings.model_copy(update={"minimum_nodes": rng.randrange(4)})
+            case 2:
+                gone = rng.choice(items)["metadata"]
+                for kind in ("Pod", "Node"):
+                    state.delete(kind, gone.get("namespace", ""), gone["name"])
+            case _:
+                pass
+        fresh, warm = decide(state.snapshot(), settings, now), decider(state.snapshot(), settings, now)
+        assert warm == fresh
+
+
+def test_a_cluster_in_which_nothing_has_changed_is_not_planned_anew() -> None:
+    state, decider, chosen = state_of(*cluster_of(3)["items"]), Decider(), RefinerSettings()
+    first = decider(state.snapshot(), chosen, NOW)
+    assert decider(state.snapshot(), chosen, NOW + 1).plan is first.plan
+    state.delete("Node", "", next(iter(first.snapshot.nodes)))
+    assert decider(state.snapshot(), chosen, NOW + 2).plan is not first.plan

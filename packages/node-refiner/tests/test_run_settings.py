@@ -21,7 +21,7 @@ def loaded(environment: dict[str, str], **flags: object) -> RunSettings:
 def test_what_is_not_set_is_as_in_the_older_controller_or_safe() -> None:
     found = loaded({})
     assert found.interval == 60
-    assert found.ports == (8080, 9102)
+    assert (found.ports, found.probe_port) == ((8080,), 9102)
     assert (found.config_map, found.lease_name, found.claims_lease) == (
         "node-refiner-cm", "node-refiner", "tightship-claims",
     )  # fmt: skip
@@ -32,14 +32,15 @@ def test_what_is_not_set_is_as_in_the_older_controller_or_safe() -> None:
     ("environment", "flags", "ports"),
     [
         ({"LISTENING_PORT": "8088"}, {}, (8088, 9102)),
-        ({"LISTENING_PORT": "8088", "HTTP_PORTS": "7000"}, {}, (7000,)),
-        ({"LISTENING_PORT": "8088"}, {"ports": [7001]}, (7001,)),
+        ({"LISTENING_PORT": "8088", "HTTP_PORTS": "7000", "HTTP_PROBE_PORT": "7001"}, {}, (7000, 7001)),
+        ({"LISTENING_PORT": "8088"}, {"ports": [7001], "probe_port": 7002}, (7001, 7002)),
     ],
 )
 def test_the_older_name_of_the_port_moves_metrics_and_leaves_the_probe(
     environment: dict[str, str], flags: dict[str, object], ports: tuple[int, ...]
 ) -> None:
-    assert loaded(environment, **flags).ports == ports
+    found = loaded(environment, **flags)
+    assert (*found.ports, found.probe_port) == ports
 
 
 def test_every_problem_names_the_variable_and_what_is_allowed() -> None:

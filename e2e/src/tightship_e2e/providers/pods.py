@@ -142,6 +142,8 @@ class Pods:
         )
         port = free_ports("http")["http"]
         here = {"KUBECONFIG": str(self._via(account)), "HTTP_HOST": "127.0.0.1", "HTTP_PORTS": str(port)}
+        # The port of the probes that the chart names may be another pod's here.
+        here["HTTP_PROBE_PORT"] = "0"
         program, *arguments = command.argv
         # The image has nothing but the controller's own environment in its path.
         argv = [str(Path(sys.executable).parent / program), *arguments]

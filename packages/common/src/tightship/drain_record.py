@@ -18,6 +18,9 @@ from msgspec import Struct
 DRAIN_ANNOTATION = "tightship.dev/drain"
 VERSION = 1
 
+FIELD_MANAGER = "tightship"
+"""What the API server calls whoever writes drains, in ``managedFields``."""
+
 _LONGEST_REASON = 900
 """Bytes of the annotation."""
 
@@ -39,12 +42,16 @@ class Phase(StrEnum):
 IDLE_PHASES = frozenset({Phase.MARKED, Phase.BACKOFF})
 """Phases in which nothing but the annotation is on the node."""
 
+UNDER_WAY = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED})
+"""Phases in which a drain goes on, unless something speaks against it."""
+
 
 class DrainRecord(Struct, frozen=True, kw_only=True):
     """The annotation ``tightship.dev/drain``.
 
     *op* is unique to one drain and the value of its taint; *holder* is the replica that drives it and *epoch* its
-    lease's transitions when it took over. *since* has when each phase was last entered in this drain (``Drained``:
+    lease's transitions when it took over; *lease* is that Lease, ``namespace/name``, by which an installation of the
+    controller is told from another one. *since* has when each phase was last entered in this drain (``Drained``:
     first), ``Marked`` included. *prior_unschedulable* is what a restore puts back. *attempts* counts drains given up in
     a row; *next_try* is when another may start. *reason* is why the phase is what it is, in the words of
     :class:`tightship.reasons.Reason`.
@@ -55,6 +62,7 @@ class DrainRecord(Struct, frozen=True, kw_only=True):
     op: str = ""
     holder: str = ""
     epoch: int = 0
+    lease: str = ""
     since: Mapping[str, float] = {}
     deadline: float | None = None
     prior_unschedulable: bool = False
@@ -80,6 +88,7 @@ class _Wire(Struct, rename="camel", omit_defaults=True, kw_only=True):
     op: str = ""
     holder: str = ""
     epoch: int = 0
+    lease: str = ""
     since: dict[str, str] = {}
     deadline: str | None = None
     prior_unschedulable: bool = False
@@ -124,6 +133,7 @@ def encode_record(record: DrainRecord) -> str:
         op=record.op,
         holder=record.holder,
         epoch=record.epoch,
+        lease=record.lease,
         since={phase: _written(time) for phase, time in record.since.items()},
         deadline=None if record.deadline is None else _written(record.deadline),
         prior_unschedulable=record.prior_unschedulable,
@@ -151,6 +161,7 @@ def decode_record(text: str) -> DrainRecord:
             op=wire.op,
             holder=wire.holder,
             epoch=wire.epoch,
+            lease=wire.lease,
             since={each: _read(time) for each, time in wire.since.items()},
             deadline=None if wire.deadline is None else _read(wire.deadline),
             prior_unschedulable=wire.prior_unschedulable,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
-_PLAIN = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+from tightship.quoting import quoted
+
+_PART = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)(ms|s|m|h|d)", re.ASCII)
+_PARTS = re.compile(r"(?:\d{1,20}(?:\.\d{1,20})?(?:ms|s|m|h|d))++", re.ASCII)
+_PLAIN = re.compile(r"\d{1,20}(?:\.\d{1,20})?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 ALLOWED_FORMS = "a duration such as 90s, 10m, 1h30m or 1d"
@@ -16,7 +19,7 @@ class DurationError(ValueError):
 
     def __init__(self, text: object, plain: str) -> None:
         also = f", or a plain number of {plain}" if plain else ""
-        super().__init__(f"{text!r} is not a duration; allowed is {ALLOWED_FORMS}{also}")
+        super().__init__(f"{quoted(text)} is not a duration; allowed is {ALLOWED_FORMS}{also}")
 
 
 def parse_duration(text: str, plain_unit: str = "") -> float:
@@ -32,10 +35,9 @@ def parse_duration(text: str, plain_unit: str = "") -> float:
             return float(stripped) * _SECONDS[plain_unit]
         if float(stripped) == 0:
             return 0.0
-    parts = _PART.findall(stripped)
-    if not parts or "".join(number + unit for number, unit in parts) != stripped:
+    if not _PARTS.fullmatch(stripped):
         raise DurationError(text, names.get(plain_unit, ""))
-    return float(sum(float(number) * _SECONDS[unit] for number, unit in parts))
+    return float(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(stripped)))
 
 
 def format_duration(seconds: float) -> str:

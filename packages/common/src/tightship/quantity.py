@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from tightship.quoting import quoted
+
 NANO = 10**9
 """Nano-units in one unit."""
 
@@ -26,6 +28,8 @@ _GRAMMAR = re.compile(
 )
 _BINARY = {name: 1024 ** (power + 1) for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))}
 _DECIMAL_POWER = {"n": -9, "u": -6, "m": -3, None: 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_LONGEST = 1000
+"""Characters: what the API server writes has some twenty, and arithmetic with thousands of digits takes its time."""
 _FINEST_POWER = 64
 """Exponents beyond this only decide between zero, one nano and the cap, so they are clamped before computing."""
 
@@ -34,7 +38,7 @@ class QuantityError(ValueError):
     """A text that is no Kubernetes quantity, or one with a sign where none makes sense."""
 
     def __init__(self, text: object, allowed: str = ALLOWED_FORMS) -> None:
-        super().__init__(f"{text!r} is not a quantity; allowed is {allowed}")
+        super().__init__(f"{quoted(text)} is not a quantity; allowed is {allowed}")
         self.text = text
         self.allowed = allowed
 
@@ -45,7 +49,7 @@ def nano(text: str) -> int:
 
     Raises :class:`QuantityError` for anything the API server would refuse.
     """
-    match = _GRAMMAR.fullmatch(text)
+    match = _GRAMMAR.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise QuantityError(text)
     whole, fraction = match["whole"], match["fraction"] or ""

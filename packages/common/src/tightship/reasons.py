@@ -62,6 +62,7 @@ class Reason(StrEnum):
     JOB_RUNNING = "JobRunning"
     TOLERATES_CORDON = "ToleratesCordon"
     OTHER_SCHEDULER = "OtherScheduler"
+    GRACE_PERIOD_TOO_LONG = "GracePeriodTooLong"
     POD_UNREADABLE = "PodUnreadable"
 
     # A PodDisruptionBudget stands against it.
@@ -93,6 +94,7 @@ class Reason(StrEnum):
     EVICTION_FAILED = "EvictionFailed"
     REPLACEMENTS_PENDING = "ReplacementsPending"
     NOT_HANDED_OVER = "NotHandedOver"
+    RETURNS_TO_NODE = "ReturnsToNode"
     UNCORDONED = "Uncordoned"
     ORPHANED = "Orphaned"
     RELEASED = "Released"
@@ -110,6 +112,7 @@ RUNNING_ONLY = frozenset(
         Reason.EVICTION_FAILED,
         Reason.REPLACEMENTS_PENDING,
         Reason.NOT_HANDED_OVER,
+        Reason.RETURNS_TO_NODE,
         Reason.UNCORDONED,
         Reason.ORPHANED,
         Reason.RELEASED,

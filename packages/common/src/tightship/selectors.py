@@ -15,7 +15,7 @@ from msgspec import Struct
 Labels = Mapping[str, str]
 """Labels of one object. Shared between objects and never changed."""
 
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,63}", re.ASCII)
 
 
 class Requirement(Struct, frozen=True, gc=False):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from tightship.quoting import quoted
+
 
 def rfc3339(seconds: float) -> str:
     """Return seconds since 1970 as RFC 3339 in UTC, to the second."""
@@ -17,5 +19,5 @@ def parse_rfc3339(text: str) -> float:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None or "T" not in text.upper():
-        raise ValueError(f"{text!r} is no time; allowed is RFC 3339 such as 2026-03-01T04:00:00Z")
+        raise ValueError(f"{quoted(text)} is no time; allowed is RFC 3339 such as 2026-03-01T04:00:00Z")
     return moment.timestamp()

@@ -7,7 +7,7 @@ import json
 import pytest
 from drain.conftest import OTHERS
 
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, Phase, encode_record
 from tightship_testkit.builders import autoscaler
 from tightship_testkit.simulated import BUDGET, until
 
@@ -37,7 +37,7 @@ def left_behind(cluster: Cluster, phase: Phase, controller: str = NAME) -> None:
         taint = {"key": "tightship.dev/draining", "value": "old", "effect": "NoSchedule"}
         raw["spec"] = {"unschedulable": True, "taints": [OTHERS, taint]}
 
-    cluster.api.edit_node("n1", edit)
+    cluster.api.edit_node("n1", edit, manager=FIELD_MANAGER)
 
 
 async def test_switched_on_it_notes_steers_claims_and_drains(cluster: Cluster, start: Start) -> None:

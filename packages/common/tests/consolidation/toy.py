@@ -21,6 +21,7 @@ from tightship.drain.news import News
 from tightship.drain.writing import NodePatch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.evictability import EvictionRules
+from tightship.nodes import opt_outs
 from tightship.objects import Pod
 from tightship.plan import Plan, Removal
 from tightship.reasons import Reason, Refusal
@@ -138,7 +139,9 @@ TOY: NodeController[ToySettings, ToyDecision] = NodeController(
     kind="ToyStatus",
     configuration=Configuration(parse, acting=lambda settings: settings.on),
     decide=decide,
-    drain_settings=lambda settings: drain_settings(settings, EvictionRules(), "likely", settings.ahead(())),
+    drain_settings=lambda settings: drain_settings(
+        settings, EvictionRules(), "likely", settings.ahead(()), lambda _, node: opt_outs(node)
+    ),
     ahead=lambda settings: settings.ahead(()),
     pool_of=lambda node, settings: "pool",
     metrics=ToyMetrics,

@@ -16,7 +16,7 @@ from tightship.drain.claims import Claim
 from tightship.drain.drainer import ORPHAN_AFTER
 from tightship.drain.machine import Ending
 from tightship.drain.news import Told
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
+from tightship.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, Finished, Phase, encode_record
 from tightship.kube.errors import KubeError
 from tightship.nodes import TO_BE_DELETED
 from tightship.objects.pod import DRAINING
@@ -25,7 +25,7 @@ from tightship_testkit.builders import controller
 from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.simulated import BUDGET, LOST, UNHEARD, Simulated, until
 
-from .conftest import OTHERS, TOLERATIONS, Bench, Json, Replica, benched, known_pod, other
+from .conftest import FAST, OTHERS, TOLERATIONS, Bench, Json, Replica, benched, known_pod, other
 
 pytestmark = pytest.mark.virtual_time
 
@@ -112,7 +112,7 @@ async def test_what_is_unfinished_is_driven_or_on_a_node_or_in_the_ledger_under_
     replica = await bench.replica()
     assert not await unfinished()
     for note, ours in ((left("c"), True), (left("sibling"), False), ("", False)):
-        bench.api.edit_node("n1", lambda raw, note=note: cordoned(raw, OURS, note=note))
+        bench.api.edit_node("n1", lambda raw, note=note: cordoned(raw, OURS, note=note), manager=FIELD_MANAGER)
         version = (bench.api.node() or {})["metadata"]["resourceVersion"]
         await until(lambda v=version: replica.cache.snapshot().nodes["n1"].node.resource_version == v)
         assert await unfinished() == ours
@@ -345,16 +345,36 @@ async def test_the_same_process_leads_again_and_goes_on(bench: Bench) -> None:
 
 
 async def test_a_taint_without_an_annotation_is_undone_with_its_cordon(bench: Bench) -> None:
-    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS))
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS), manager=FIELD_MANAGER)
     replica = await bench.replica()
     await replica.adopt()
     assert bench.pristine
-    assert bench.record is None
+    record = bench.record
+    assert record is not None
+    assert (record.phase, record.attempts) == (Phase.BACKOFF, 0)
+    assert record.next_try is not None
+    assert record.next_try > bench.api.now + FAST.rules.hold_off - 60
     assert [each.because.reason for each in replica.news if each.because] == [Reason.ORPHANED]
 
 
+@pytest.mark.parametrize("note", [None, "{"], ids=["no annotation", "one that nobody can read"])
+@pytest.mark.parametrize("manager", ["kubectl", ""], ids=["theirs", "nobody's"])
+async def test_a_taint_that_is_left_over_takes_no_cordon_along_that_is_not_shown_to_be_ours(
+    bench: Bench, note: str | None, manager: str
+) -> None:
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=note), manager=manager or FIELD_MANAGER)
+    if not manager:
+        bench.api.forget_managers("n1")
+    replica = await bench.replica()
+    await replica.adopt()
+    assert bench.node is not None
+    assert bench.node.unschedulable
+    assert [taint.key for taint in bench.node.taints] == ["dedicated"]
+    assert bench.phase is Phase.BACKOFF
+
+
 async def test_an_annotation_nobody_can_read_is_replaced_by_a_back_off(bench: Bench) -> None:
-    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note='{"v": 1, "phase": '))
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note='{"v": 1, "phase": '), manager=FIELD_MANAGER)
     replica = await bench.replica()
     await replica.adopt()
     assert bench.pristine
@@ -367,12 +387,12 @@ async def test_an_annotation_nobody_can_read_is_replaced_by_a_back_off(bench: Be
 
 
 async def test_an_orphan_that_the_autoscaler_has_taken_is_undone_only_when_it_is_given_back(bench: Bench) -> None:
-    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, CA, note="{"))
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, CA, note="{"), manager=FIELD_MANAGER)
     before = bench.api.node()
     replica = await bench.replica()
     await replica.adopt()
     assert bench.api.node() == before
-    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note="{"))
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note="{"), manager=FIELD_MANAGER)
     await replica.adopt()
     assert bench.pristine
 
@@ -388,7 +408,7 @@ async def test_an_unreadable_annotation_on_a_node_somebody_cordoned_does_not_lif
 
 async def test_a_taint_that_somebody_wrote_back_after_the_restore_goes_and_their_cordon_stays(bench: Bench) -> None:
     note = encode_record(DrainRecord(phase=Phase.BACKOFF, controller="c", op="op", attempts=2))
-    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=note))
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=note), manager=FIELD_MANAGER)
     replica = await bench.replica()
     await replica.adopt()
     assert bench.node is not None
@@ -410,7 +430,7 @@ async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behin
     last = bench.api.now - ORPHAN_AFTER + 600
     since = {"Claimed": last, "Evicting": last}
     theirs = DrainRecord(phase=Phase.EVICTING, controller="other", op="op", since=since)
-    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(theirs)))
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(theirs)), manager=FIELD_MANAGER)
     await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
     await replica.adopt()
     assert bench.api.did == []

@@ -24,7 +24,7 @@ from tightship.drain.machine import (
     claimed,
 )
 from tightship.drain.writing import LiveNode, NodePatch, claim_patch, record_patch
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record, encode_record
+from tightship.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, Phase, decode_record, encode_record
 from tightship.nodes import TO_BE_DELETED
 from tightship.objects import Node, Pod, decode
 from tightship.objects.pod import DRAINING
@@ -62,7 +62,15 @@ def apply(raw: Json, patch: NodePatch) -> None:
     if patch.taints is not None:
         raw["spec"]["taints"] = [dict(taint) for taint in patch.taints]
     if patch.unschedulable is not None:
-        raw["spec"]["unschedulable"] = patch.unschedulable
+        cordon(raw, patch.unschedulable, FIELD_MANAGER)
+
+
+def cordon(raw: Json, on: bool, manager: str) -> None:
+    """Who changes the value owns it from then on."""
+    if bool(raw["spec"].get("unschedulable")) != on:
+        owned = {"manager": manager, "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}
+        raw["spec"]["unschedulable"] = on
+        raw["metadata"]["managedFields"] = [owned] if on else []
 
 
 class World(RuleBasedStateMachine):
@@ -78,7 +86,8 @@ class World(RuleBasedStateMachine):
     def begin(self, cordoned: bool, count: int, rules: DrainRules) -> None:
         self.drain_rules = rules
         self.now = NOW
-        self.node: Json | None = builders.node(taints=[OTHERS], unschedulable=cordoned)
+        self.node: Json | None = builders.node(taints=[OTHERS])
+        cordon(self.node, cordoned, "kubectl")
         self.wants_cordon = cordoned
         self.pods: dict[str, Pod] = {}
         self.stuck: set[str] = set()
@@ -211,14 +220,15 @@ class World(RuleBasedStateMachine):
         getattr(self, what)()
 
     def a_person_uncordons(self) -> None:
-        self.raw["spec"]["unschedulable"] = False
+        cordon(self.raw, False, "kubectl")
         self.wants_cordon = False
 
-    @precondition(lambda self: self.node is not None and not self.owned and not self.reset)
+    @precondition(lambda self: self.node is not None)
     @rule()
     def a_person_cordons(self) -> None:
-        self.raw["spec"]["unschedulable"] = True
-        self.wants_cordon = True
+        """Kubectl writes nothing on a node that is cordoned."""
+        self.wants_cordon = self.wants_cordon or not self.raw["spec"].get("unschedulable")
+        cordon(self.raw, True, "kubectl")
 
     def somebody_removes_the_taint(self) -> None:
         self.untaint(DRAINING.key)
@@ -356,6 +366,7 @@ class World(RuleBasedStateMachine):
         assert not self.has(TO_BE_DELETED)
         assert self.has(DRAINING.key)
         assert self.raw["spec"]["unschedulable"]
+        assert not self.wants_cordon
         assert self.raw["status"]["conditions"][0]["status"] == "True"
         assert not seen.awaits
         assert pods

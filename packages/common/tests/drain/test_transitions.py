@@ -23,7 +23,7 @@ from tightship.drain.machine import (
     advance,
     claimed,
 )
-from tightship.drain_record import DrainRecord, Phase, decode_record, encode_record
+from tightship.drain_record import FIELD_MANAGER, DrainRecord, Phase, decode_record, encode_record
 from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
 from tightship.objects import Node, Pod, decode
 from tightship.objects.pod import DRAINING
@@ -36,11 +36,19 @@ CLAIMED_AT = NOW - 100.0
 AGAINST = (Refusal(Reason.NO_PLACE, "shop/web-1", "too big"),)
 
 
-def node(*keys: str, cordoned: bool = True, tainted: bool = True, ready: str = "True", **meta: Any) -> Node:
+def node(
+    *keys: str,
+    cordoned: bool = True,
+    tainted: bool = True,
+    ready: str = "True",
+    by: tuple[str, ...] = (FIELD_MANAGER,),
+    **meta: Any,
+) -> Node:
     taints = [{"key": key, "value": "1", "effect": "NoSchedule"} for key in keys]
     if tainted:
         taints.append({"key": DRAINING.key, "value": "op", "effect": "NoSchedule"})
-    raw = builders.node(ready=ready, taints=taints, unschedulable=cordoned, meta=meta)
+    managed = [{"manager": each, "fieldsV1": {"f:spec": {"f:unschedulable": {}}}} for each in by]
+    raw = builders.node(ready=ready, taints=taints, unschedulable=cordoned, meta={**meta, "managedFields": managed})
     made = decode("Node", msgspec.json.encode(raw))
     assert isinstance(made, Node)
     return made
@@ -191,6 +199,33 @@ def test_a_node_whose_taint_somebody_removed_loses_our_cordon_too() -> None:
     assert isinstance(made, Write)
     assert made.because is not None
     assert "the taint tightship.dev/draining was removed" in made.because.detail
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+@pytest.mark.parametrize("by", [("kubectl",), ("argocd", FIELD_MANAGER)], ids=["cordoned anew", "applied beside ours"])
+@pytest.mark.parametrize("phase", [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED, Phase.YIELDED])
+def test_a_node_somebody_else_cordoned_meanwhile_is_left_with_their_cordon_for_hours(
+    phase: Phase, by: tuple[str, ...], tainted: bool
+) -> None:
+    made = step(phase, seen(node=node(by=by, tainted=tainted), evict=(pod(),), next=(pod(),)))
+    assert written(made) == (Phase.BACKOFF, Change.UNTAINT, Reason.UNCORDONED)
+    assert isinstance(made, Write)
+    assert made.because is not None
+    assert f"cordoned by someone else ({by[0]})" in made.because.detail
+    assert made.record is not None
+    assert made.record.next_try == NOW + RULES.hold_off
+
+
+@pytest.mark.parametrize(("tainted", "change"), [(True, Change.RESTORE), (False, Change.UNTAINT)])
+def test_a_restore_lifts_no_cordon_but_ours(tainted: bool, change: Change) -> None:
+    assert written(step(Phase.RESTORING, seen(node=node(by=("kubectl",), tainted=tainted))))[1] is Change.UNTAINT
+    assert written(step(Phase.RESTORING, seen(node=node(by=(), tainted=tainted))))[1] is change
+
+
+def test_a_cordon_that_is_attributed_to_nobody_is_left_where_the_taint_is_gone() -> None:
+    made = step(Phase.EVICTING, seen(node=node(by=(), tainted=False), evict=(pod(),), next=(pod(),)))
+    assert written(made) == (Phase.BACKOFF, Change.UNTAINT, Reason.UNCORDONED)
+    assert isinstance(step(Phase.EVICTING, seen(node=node(by=()), evict=(pod(),), next=(pod(),))), Evict)
 
 
 @pytest.mark.parametrize(("cordoned", "change"), [(True, Change.RESTORE), (False, Change.UNTAINT)])

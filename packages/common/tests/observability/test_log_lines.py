@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tightship.observability.logging import FORMATS, LoggingError, formatter, log, set_up
+from tightship.observability.logging import FORMATS, LoggingError, fields_of, formatter, log, set_up, sparing
 
 LOGGER = logging.getLogger("tightship.test_log_lines")
 NASTY = 'two\nlines\r\nand\u2028a "quote" \x1b[31m'
@@ -147,3 +147,16 @@ def test_an_unknown_format_or_level_is_named_with_what_is_allowed() -> None:
         formatter("logfmt")
     with pytest.raises(LoggingError, match="'loud' does not exist; allowed are debug, info"):
         lines("json", level="loud")
+
+
+def test_a_sparing_logger_passes_ten_records_a_minute_and_counts_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    def record(at: float) -> logging.LogRecord:
+        made = logging.LogRecord("loud", logging.WARNING, "", 0, "again", (), None)
+        made.created = at
+        return made
+
+    loud = sparing(logging.getLogger("loud"))
+    for at in (*(1000.0 + number for number in range(30)), 1061.0, 1062.0):
+        loud.handle(record(at))
+    assert len(caplog.records) == 12
+    assert [fields_of(each).get("left_out_before") for each in caplog.records[-2:]] == [20, None]

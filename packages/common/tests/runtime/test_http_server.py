@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 import pytest
 import pytest_asyncio
+from prometheus_client import Gauge
 
 from tightship.observability.metrics import new_registry
 from tightship.report.html.model import Page
@@ -17,6 +19,7 @@ from tightship.runtime.http import Content, HttpServer
 from tightship_testkit.ports import free_ports
 
 HOST = "127.0.0.1"
+PROBES = -1
 
 
 class Scene:
@@ -56,16 +59,33 @@ class Served:
     async def get(
         self, path: str, method: str = "GET", port: int = 0, **headers: str
     ) -> tuple[int, str, aiohttp.ClientResponse]:
-        url = f"http://{HOST}:{self.server.ports[port]}{path}"
+        number = self.server.probe_port if port == PROBES else self.server.ports[port]
+        url = f"http://{HOST}:{number}{path}"
         async with self._session.request(method, url, headers=headers) as response:
             return response.status, await response.text(), response
 
 
 @pytest_asyncio.fixture
 async def served(scene: Scene) -> AsyncIterator[Served]:
-    server = HttpServer(scene.content, host=HOST, ports=(0, 0))
+    server = HttpServer(scene.content, host=HOST, ports=(0, 0), probe_port=0)
     async with server, aiohttp.ClientSession() as session:
         yield Served(session, server)
+
+
+async def test_the_port_of_the_probes_serves_nothing_else(served: Served) -> None:
+    assert served.server.probe_port not in served.server.ports
+    for path in ("/healthz", "/liveness", "/alive", "/readyz", "/readiness"):
+        assert (await served.get(path, port=PROBES))[0] == 200, path
+    for path in ("/metrics", "/status", "/"):
+        assert (await served.get(path, port=PROBES))[0] == 404, path
+
+
+async def test_probes_on_one_of_the_ports_have_none_of_their_own(scene: Scene) -> None:
+    port = free_ports("http")["http"]
+    async with HttpServer(scene.content, host=HOST, ports=(port,), probe_port=port) as server:
+        assert (server.ports, server.probe_port) == ((port,), None)
+        async with aiohttp.ClientSession() as session:
+            assert (await Served(session, server).get("/metrics"))[0] == 200
 
 
 @pytest.mark.parametrize("port", [0, 1])
@@ -112,6 +132,35 @@ async def test_metrics_in_the_format_that_is_asked_for(served: Served) -> None:
     _, body, response = await served.get("/metrics", Accept="application/openmetrics-text;version=1.0.0")
     assert response.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
     assert body.endswith("# EOF\n")
+
+
+async def test_a_scrape_never_tells_what_was_true_before_it(scene: Scene, served: Served) -> None:
+    gauge = Gauge("own", "A gauge.", registry=scene.content.registry)
+    for value in (1.0, 2.0):
+        gauge.set(value)
+        answers = await asyncio.gather(*(served.get("/metrics") for _ in range(3)))
+        assert [f"own {value}" in body for _, body, _ in answers] == [True] * 3
+
+
+async def test_a_connection_carries_one_request(served: Served) -> None:
+    for path, port in (("/healthz", PROBES), ("/metrics", 0), ("/nothing", 0)):
+        _, _, response = await served.get(path, port=port)
+        assert response.headers["Connection"] == "close"
+
+
+async def test_a_header_beyond_the_bound_is_refused(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    assert (await served.get("/healthz", Cookie="x" * 10_000))[0] == 200
+    assert (await served.get("/healthz", Cookie="x" * 20_000))[0] == 431
+    assert not caplog.records
+
+
+async def test_what_strangers_can_bring_about_is_logged_ten_times_a_minute(
+    scene: Scene, served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.broken = True
+    for _ in range(30):
+        assert (await served.get("/status"))[0] == 500
+    assert len(caplog.records) == 10
 
 
 async def test_status_is_json_and_not_kept(served: Served) -> None:

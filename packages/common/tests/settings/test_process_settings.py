@@ -12,6 +12,7 @@ from tightship.settings.process import (
     LogFormat,
     Name,
     NodeProcessSettings,
+    Port,
     Ports,
     Positive,
     ProcessSettings,
@@ -20,26 +21,23 @@ from tightship.settings.process import (
 )
 
 NOWHERE = Path("/nonexistent")
-OLD_PROBES = 9102
+PROBES = 9102
 
 
 class Own(NodeProcessSettings):
-    """A controller with names of its own, and a port beside that of an older probe."""
+    """A controller with names of its own, and an older name of its port."""
 
     interval: Positive = variable("PAUSE_SECONDS", default=300.0)
     config_map: Name = variable("CONFIG_MAP_NAME", default="own-config")
-    ports: Ports = variable("HTTP_PORTS", default=(8080, OLD_PROBES))
+    ports: Ports = variable("HTTP_PORTS", default=(8080,))
+    probe_port: Port = variable("HTTP_PROBE_PORT", default=PROBES)
     listening_port: Ports = variable("LISTENING_PORT", default=(8080,))
     lease_name: Name = variable("LEASE_NAME", default="own")
     log_format: LogFormat = variable("OLD_LOG_FORMAT", "LOG_FORMAT", default="plaintext")
 
     def filled(self, namespace: str, unique: str) -> Self:
         found = super().filled(namespace, unique)
-        return (
-            found
-            if "ports" in self.model_fields_set
-            else found.model_copy(update={"ports": (*self.listening_port, OLD_PROBES)})
-        )
+        return found if "ports" in self.model_fields_set else found.model_copy(update={"ports": self.listening_port})
 
 
 class WithoutNodes(ProcessSettings):
@@ -68,17 +66,21 @@ def test_a_controller_that_drains_nothing_knows_no_claims() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "ports"),
+    ("environment", "ports", "probe_port"),
     [
-        ({}, (8080, 9102)),
-        ({"LISTENING_PORT": "8090"}, (8090, 9102)),
-        ({"LISTENING_PORT": "8090", "HTTP_PORTS": "1,2"}, (1, 2)),
+        ({}, (8080,), PROBES),
+        ({"LISTENING_PORT": "8090"}, (8090,), PROBES),
+        ({"HTTP_PROBE_PORT": "8081"}, (8080,), 8081),
+        ({"HTTP_PROBE_PORT": "8081", "HTTP_PORTS": "1,2"}, (1, 2), 8081),
+        # Who names ports alone gets no other: that of the probes might be somebody else's.
+        ({"LISTENING_PORT": "8090", "HTTP_PORTS": "1,2"}, (1, 2), 1),
     ],
 )
-def test_an_older_name_of_one_port_leaves_the_port_of_the_probes(
-    environment: dict[str, str], ports: tuple[int, ...]
+def test_probes_have_a_port_of_their_own_unless_only_others_are_named(
+    environment: dict[str, str], ports: tuple[int, ...], probe_port: int
 ) -> None:
-    assert loaded(environment).ports == ports
+    found = loaded(environment)
+    assert (found.ports, found.probe_port) == (ports, probe_port)
 
 
 def test_the_first_name_that_is_set_counts() -> None:
@@ -124,6 +126,7 @@ def test_all_that_is_wrong_is_told_at_once_with_name_value_and_what_is_allowed()
             "LOG_FORMAT": "xml",
             "LOG_LEVEL": "loud",
             "HTTP_PORTS": "9101,99999",
+            "HTTP_PROBE_PORT": "5000,5001",
             "DRY_RUN": "maybe",
             "POD_NAMESPACE": "A B",
             "LEASE_DURATION_SECONDS": "5",
@@ -138,6 +141,7 @@ def test_all_that_is_wrong_is_told_at_once_with_name_value_and_what_is_allowed()
         "LOG_FORMAT",
         "LOG_LEVEL",
         "HTTP_PORTS",
+        "HTTP_PROBE_PORT",
         "DRY_RUN",
         "POD_NAMESPACE",
         "LEASE_RENEW_DEADLINE_SECONDS",

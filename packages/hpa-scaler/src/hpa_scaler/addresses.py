@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from tightship.quoting import quoted
+
 _PORTS = {"http": 80, "https": 443}
 
 METADATA_ADDRESSES = frozenset(
@@ -26,7 +28,9 @@ class AddressError(ValueError):
     """A text that is no address of a server."""
 
     def __init__(self, text: str, why: str) -> None:
-        super().__init__(f"{text!r} {why}; allowed is an address such as https://prometheus.monitoring.svc:9090/prefix")
+        super().__init__(
+            f"{quoted(text)} {why}; allowed is an address such as https://prometheus.monitoring.svc:9090/prefix"
+        )
 
 
 class Address(Struct, frozen=True, order=True):

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from hpa_scaler import values
 from hpa_scaler.spec import Band, HoldSpec, MissingData, Pause, Problems, QuerySpec, ServerRef, Spec
+from tightship.quoting import quoted
 
 PREFIX = "estafette.io"
 """The default prefix: the older controller's."""
@@ -54,14 +55,14 @@ class Annotation(Struct, frozen=True):
 QUERY = "prometheus-query"
 
 ANNOTATIONS = (
-    Annotation(QUERY, values.as_is, numbered=True, seeds=True),
+    Annotation(QUERY, values.query, numbered=True, seeds=True),
     Annotation("requests-per-replica", values.positive, numbered=True, seeds=True),
     Annotation("delta", values.number, numbered=True, seeds=True),
     Annotation("prometheus-server", values.server_name, numbered=True),
     Annotation("prometheus-server-url", values.url, numbered=True, seeds=True),
     Annotation("scale-down-max-ratio", values.ratio, seeds=True),
     Annotation("enable-scale-down-ratio-deployment-checking", values.switch, seeds=True),
-    Annotation("several-series", values.one_of("max", "error")),
+    Annotation("several-series", values.one_of("hold", "max", "error")),
     Annotation("query-range", values.duration),
     Annotation("missing-data", values.missing_data),
     Annotation("missing-data-after", values.whole(1)),
@@ -73,7 +74,7 @@ ANNOTATIONS = (
     Annotation("honour-scale-up-behavior", values.switch),
     Annotation("deadband", values.band),
     Annotation("lowering-window", values.duration),
-    Annotation("hold-query", values.as_is),
+    Annotation("hold-query", values.query),
     Annotation("hold-query-server", values.server_name),
     Annotation("hold-cool-down", values.duration),
     Annotation("paused", values.pause),
@@ -141,8 +142,8 @@ class _Reader:
     def problem(self, name: str, text: str, why: str) -> None:
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
         # An address says its own text.
-        quoted = why if why.startswith(repr(text)) else f"{shown!r}: {why}"
-        line = f"{self._start}{name}: {quoted}"
+        told = why if why.startswith(quoted(text)) else f"{shown!r}: {why}"
+        line = f"{self._start}{name}: {told}"
         if line not in self.problems:
             self.problems.append(line)
 
@@ -150,7 +151,7 @@ class _Reader:
         missing = self._value("missing-data", MissingData())
         spec = Spec(
             queries=tuple(self._queries()),
-            series=self._value("several-series", "max"),
+            series=self._value("several-series", "hold"),
             missing=msgspec.structs.replace(missing, after=self._value("missing-data-after", missing.after)),
             query_range=self._value("query-range", None),
             ratio=self._value("scale-down-max-ratio", 1.0),
@@ -195,7 +196,8 @@ class _Reader:
         numbers = {match[0] for name in self._own if (match := _numbered(name)) is not None}
         found = []
         for number in ("", *sorted(numbers, key=lambda each: int(each[1:]))):
-            text = self._own.get(QUERY + number, "" if number else self._defaults.get(QUERY, ""))
+            given = self._own.get(QUERY + number, "" if number else self._defaults.get(QUERY, ""))
+            text = self._checked(QUERY + number, given)
             query = QuerySpec(
                 text=text,
                 per_replica=self._value("requests-per-replica", 1.0, number),
@@ -204,9 +206,17 @@ class _Reader:
             )
             if text:
                 found.append(query)
-            elif number:
+            elif number and not given:
                 self.problem(QUERY + number, text, "is no query, but there are other annotations of this number")
         return found
+
+    def _checked(self, name: str, text: str) -> str:
+        """Return the query *text*, nothing where it is a problem."""
+        try:
+            return values.query(text)
+        except ValueError as error:
+            self.problem(name, text, str(error))
+            return ""
 
     def _server(self, number: str) -> ServerRef:
         name, address = "prometheus-server", "prometheus-server-url"

@@ -46,6 +46,8 @@ def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
         prefix=run.annotation_prefix,
         lower_bound=run.lower_bound,
         age_query=settings.age_query,
+        late_query=settings.late_query,
+        failed_query=settings.failed_query,
         cold_guard=settings.cold_guard,
         longest_guard=settings.longest_guard,
         rollout_limit=settings.rollout_limit,
@@ -60,6 +62,9 @@ def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
         drop_floor_share=settings.drop_floor_share / 100,
         drop_size=settings.drop_size / 100,
         drop_hold=settings.drop_hold,
+        rise_factor=settings.rise_factor,
+        rise_pods=settings.rise_pods,
+        maximum_factor=settings.maximum_factor,
     )
 
 

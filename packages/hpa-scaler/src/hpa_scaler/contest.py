@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.history import History
+from hpa_scaler.history import History, with_floor
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rules import Rules
 from tightship.durations import format_duration
@@ -29,8 +29,13 @@ class Ownership(Struct, frozen=True):
     changed: Cause | None = None
 
 
-def ownership(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now: float) -> Ownership:
-    """Return whose the bounds of *hpa* are. A bound that somebody else has changed is theirs from now on."""
+def ownership(
+    hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now: float, *, window: float = 0.0
+) -> Ownership:
+    """Return whose the bounds of *hpa* are. A bound that somebody else has changed is theirs from now on.
+
+    A floor that somebody else has raised counts as wanted just now, and is kept for the lowering *window*.
+    """
     min_changed = history.applied_min is not None and history.applied_min != hpa.min_replicas
     max_changed = history.applied_max is not None and history.applied_max != hpa.max_replicas
     held_min = history.applied_min is not None and not min_changed
@@ -46,6 +51,9 @@ def ownership(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now:
         cause = Cause(Reason.CHANGED_BY_OTHERS, f"{who} changed {' and '.join(found)}; that is the user's own now")
         again = now - history.reset_at <= max(rules.contest_window, 2 * _pause(history.resets, rules))
         history = msgspec.structs.replace(history, resets=history.resets + 1 if again else 1, reset_at=now)
+    before = [each for each in (history.applied_min, history.seen) if each is not None]
+    if before and hpa.min_replicas > max(before):
+        history = msgspec.structs.replace(history, floors=with_floor(history.floors, hpa.min_replicas, now, window))
     history = msgspec.structs.replace(
         history,
         original_min=history.original_min if held_min else None,

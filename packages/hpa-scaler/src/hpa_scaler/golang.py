@@ -59,7 +59,9 @@ def parse_int32(text: str) -> int | None:
     if match is None or not _underscores_ok(text):
         return None
     base = next(name for name in _BASES if match[name] is not None)
-    digits = match[base].replace("_", "") or "0"
+    digits = match[base].replace("_", "").lstrip("0") or "0"
+    if len(digits) > 32:
+        return None
     value = int(match["sign"] + digits, _BASES[base])
     return value if INT32_MIN <= value <= INT32_MAX else None
 

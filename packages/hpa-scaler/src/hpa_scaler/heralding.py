@@ -23,6 +23,7 @@ AGAIN = 600.0
 
 _NOTES = frozenset(
     {
+        Reason.SUDDEN_RISE,
         Reason.MAX_RAISED,
         Reason.MAX_TAKEN_BACK,
         Reason.CHANGED_BY_OTHERS,

@@ -8,26 +8,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
 
+Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""A number that can be reckoned with: what is remembered is read back from an annotation, which anybody may write."""
+
 BUCKETS = 20
 """Parts into which a lowering window is divided; more would make the state large for nothing."""
+
+DAY = 86_400.0
+"""Seconds for which a floor that the queries wanted for long enough is known."""
+_HOURS = 6
+"""Parts into which a day is divided."""
+ANSWERS = 4
+"""Parts into which the time is divided within which answers are compared."""
 
 
 class Floor(Struct, frozen=True, array_like=True):
     """A floor that was wanted up to the time *at*."""
 
-    at: int
-    floor: int
+    at: Whole
+    floor: Whole
 
 
 class Raise(Struct, frozen=True, array_like=True):
     """Pods that our own raising of the floor started at the time *at*."""
 
-    at: int
-    pods: int
+    at: Whole
+    pods: Whole
 
 
 class History(Struct, frozen=True, kw_only=True):
@@ -39,8 +50,17 @@ class History(Struct, frozen=True, kw_only=True):
     has told the age of its data. *incident* is when the hold query last fired, *rolling* since when the target rolls
     out.
 
+    *known* are floors of the last day that the queries wanted for long enough to be traffic; *look* is since when, and
+    what they have wanted at least since.
+
+    *series* has for each query the checksum of its text, negative where its first answer was of several series.
+
+    *answers* are floors that the queries wanted lately; *falling* is since when they are kept as they were before many
+    fell at once.
+
     *original_min* and *original_max* are the user's own, *applied_min* and *applied_max* what we last set: an HPA that
     has other values now was changed by somebody else. *resets* counts such changes, the last of them at *reset_at*.
+    *seen* is the floor when the HPA was last judged or written; that is not written down.
     """
 
     evaluated: float | None = None
@@ -52,12 +72,18 @@ class History(Struct, frozen=True, kw_only=True):
     aged: int = 0
     incident: float | None = None
     rolling: float | None = None
+    known: tuple[Floor, ...] = ()
+    look: Floor | None = None
+    series: tuple[int, ...] = ()
+    answers: tuple[Floor, ...] = ()
+    falling: float | None = None
     original_min: int | None = None
     original_max: int | None = None
     applied_min: int | None = None
     applied_max: int | None = None
     resets: int = 0
     reset_at: float = 0.0
+    seen: int | None = None
 
     @property
     def ours(self) -> bool:
@@ -93,14 +119,16 @@ def handed_over(history: History, now: float, gap: float) -> History:
     return msgspec.structs.replace(history, evaluated=None)
 
 
-def with_floor(floors: Iterable[Floor], floor: int, now: float, window: float) -> tuple[Floor, ...]:
+def with_floor(
+    floors: Iterable[Floor], floor: int, now: float, window: float, parts: int = BUCKETS
+) -> tuple[Floor, ...]:
     """Return *floors* with *floor* being wanted at *now*, without what is of no interest within *window* any more.
 
-    Times are rounded up to a :data:`BUCKETS`-th part of the window: a floor is held that much longer, never shorter.
+    Times are rounded up to one of the *parts* of the window: a floor is held that much longer, never shorter.
     """
     if window <= 0:
         return ()
-    bucket = max(1, math.ceil(window / BUCKETS))
+    bucket = max(1, math.ceil(window / parts))
     at = (int(now) // bucket + 1) * bucket
     kept = [each for each in floors if each.at + window > now and each.floor > floor]
     if kept and kept[-1].at >= at:
@@ -112,6 +140,11 @@ def with_floor(floors: Iterable[Floor], floor: int, now: float, window: float) -
 def highest_floor(floors: Iterable[Floor], now: float, window: float) -> int | None:
     """Return the highest floor wanted within the last *window* seconds, ``None`` where nothing is known of it."""
     return max((each.floor for each in floors if each.at + window > now), default=None)
+
+
+def with_known(history: History, floor: int, now: float) -> History:
+    """Return *history* with *floor* being known at *now*."""
+    return msgspec.structs.replace(history, known=with_floor(history.known, floor, now, DAY, _HOURS))
 
 
 def with_raise(raises: Iterable[Raise], pods: int, now: float, longest: float) -> tuple[Raise, ...]:
@@ -126,14 +159,18 @@ def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
 
 
 __all__ = [
+    "ANSWERS",
     "BUCKETS",
+    "DAY",
     "Floor",
     "History",
     "Raise",
+    "Whole",
     "handed_over",
     "highest_floor",
     "raised_within",
     "resumed",
     "with_floor",
+    "with_known",
     "with_raise",
 ]

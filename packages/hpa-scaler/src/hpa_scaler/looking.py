@@ -124,7 +124,7 @@ async def _judged(
         known = recorded(outcome_file)
         outcomes = {query: known[query] for query in queries if query in known}
     else:
-        outcomes = await asked_live(queries, configured.settings, configured.process, now, say)
+        outcomes = await asked_live(queries, configured.settings, configured.process, say)
     say(f"judging {len(hpas):,} HPAs")
     subjects = [
         subject_of(hpa, asked[hpa.key], outcomes=outcomes, rollout=rollouts.get(hpa.key), rules=rules, now=now)

@@ -24,6 +24,7 @@ from tightship.times import rfc3339
 class _Entry(Struct, omit_defaults=True, forbid_unknown_fields=True):
     query: str
     server: str = ""
+    labels: bool = False
     values: list[float | str] | None = None
     warnings: tuple[str, ...] = ()
     answer: Answer | None = None
@@ -49,7 +50,7 @@ def encode_outcomes(outcomes: Mapping[Query, Outcome], now: float) -> bytes:
     """Return *outcomes*, asked for at *now*, as a file."""
     entries = []
     for query, outcome in sorted(outcomes.items(), key=lambda item: item[0]):
-        entry = _Entry(query.text, query.server.name or query.server.url)
+        entry = _Entry(query.text, query.server.name or query.server.url, query.labels)
         if isinstance(outcome, Answer):
             entry.answer = outcome
         else:
@@ -69,7 +70,7 @@ def decode_outcomes(raw: bytes, name: str) -> dict[Query, Outcome]:
     problems: list[str] = []
     for number, entry in enumerate(file.outcomes, 1):
         try:
-            outcomes[Query(entry.query, _server(entry.server))] = _outcome(entry)
+            outcomes[Query(entry.query, _server(entry.server), entry.labels)] = _outcome(entry)
         except ValueError as error:
             problems.append(f"{name}: outcome {number}: {error}")
     if problems:

@@ -10,13 +10,21 @@ from msgspec import Struct
 from hpa_scaler.annotations import STATE, name_of
 from hpa_scaler.arithmetic import Inputs, Solution, solve
 from hpa_scaler.contest import contested, ownership
-from hpa_scaler.history import History, highest_floor, resumed, with_floor, with_raise
-from hpa_scaler.queries import Outcomes, firing, hold_query, outcome_of, read
-from hpa_scaler.raising import Limit, limits, longest_period
+from hpa_scaler.history import ANSWERS, History, highest_floor, resumed, with_floor, with_raise
+from hpa_scaler.queries import Outcomes, Query, firing, hold_query, outcome_of, read, value_query
+from hpa_scaler.raising import (
+    Limit,
+    Wanted,
+    limits,
+    longest_period,
+    look_at_rise,
+    maximum_limit,
+    time_to_know,
+)
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
-from hpa_scaler.sources import Seen, lowering_window, read_sources
+from hpa_scaler.sources import Seen, answers_window, lowering_window, read_sources
 from hpa_scaler.spec import Problems, Spec
 from hpa_scaler.telling import bounds_moved, caps, follows, lowering_limits, raising_limits
 from tightship.durations import format_duration
@@ -37,6 +45,9 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     *history* is to be remembered whatever happens, *written* instead where the change was written. *pending* is whether
     a restart would forget something: what a lower floor waits for, or that a bound is the user's own again.
+
+    *follows* are its queries. *answered* is the floor that they want together, ``None`` where one of them has no
+    answer, and *earlier* the highest that they wanted lately.
     """
 
     namespace: str
@@ -55,6 +66,9 @@ class Decision(Struct, frozen=True, kw_only=True):
     history: History = History()
     written: History = History()
     pending: bool = False
+    follows: tuple[Query, ...] = ()
+    answered: int | None = None
+    earlier: int | None = None
 
     @property
     def key(self) -> str:
@@ -91,6 +105,14 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 def decide(subject: Subject) -> Decision:
     """Return what becomes of one HPA. Equal subjects always get equal decisions."""
+    try:
+        return _decided(subject)
+    except Exception as error:  # a defect met by one HPA must not cost all others their judgement
+        why = f"its judgement failed: {type(error).__name__}: {' '.join(str(error).split())}"
+        return _skipped(subject.hpa, Cause(Reason.UNREADABLE, why, "report it"), subject.history)
+
+
+def _decided(subject: Subject) -> Decision:
     refusal = _not_ours(subject.hpa, subject.asked, subject.now)
     if refusal is not None or not isinstance(subject.asked, Spec):
         return _skipped(subject.hpa, refusal or Cause(Reason.NOT_ENABLED), subject.history)
@@ -148,10 +170,10 @@ class _Judgement:
         self._replicas = _known_replicas(hpa)
         self._window = lowering_window(spec, rules)
         known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
-        self._own = ownership(hpa, known, rules, now)
+        self._own = ownership(hpa, known, rules, now, window=self._window)
         seen = Seen(hpa.min_replicas, self._replicas)
         self._sources = read_sources(spec, subject.outcomes, self._own.history, rules=rules, seen=seen, now=now)
-        self._history = msgspec.structs.replace(self._sources.history, evaluated=now)
+        self._history = msgspec.structs.replace(self._sources.history, evaluated=now, seen=hpa.min_replicas)
         self._incident = self._look_for_incident(subject.outcomes)
         self._rolling = self._look_for_rollout(subject.rollout)
 
@@ -159,9 +181,11 @@ class _Judgement:
         inputs = self._inputs()
         wanted = solve(inputs).wanted
         holds = self._holds() if wanted < inputs.minimum else []
-        steps = self._steps() if wanted > inputs.minimum else []
+        rise = self._look_at_rise(inputs)
+        steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
         fight = contested(self._hpa, self._history, self._rules, self._now)
         self._note(inputs)
+        answered, earlier = self._compare(inputs)
         inputs = msgspec.structs.replace(
             inputs,
             held=bool(holds) or not self._sources.allow_lower or fight is not None,
@@ -190,6 +214,9 @@ class _Judgement:
             history=self._history,
             written=self._written(solution.target, maximum) if changes else self._history,
             pending=(waits and fight is None) or (self._own.changed is not None and not changes),
+            follows=tuple(value_query(query) for query in self._spec.queries),
+            answered=answered,
+            earlier=earlier,
         )
 
     def _inputs(self) -> Inputs:
@@ -248,7 +275,7 @@ class _Judgement:
     def _holds(self) -> list[Cause]:
         """Return everything but missing data that keeps the floor from being lowered."""
         spec, now = self._spec, self._now
-        found = [cause for cause in (self._sources.cold, self._incident) if cause is not None]
+        found = [cause for cause in (*self._sources.holds, self._incident) if cause is not None]
         if self._rolling is not None and self._rolling.reason is not Reason.ROLLOUT_EXPIRED:
             found.append(self._rolling)
         if self._replicas is None:
@@ -268,6 +295,21 @@ class _Judgement:
             found.append((hpa.min_replicas, word))
         return found
 
+    def _look_at_rise(self, inputs: Inputs) -> list[Limit]:
+        """Return what limits a floor whatever its user said, and remember what the queries want."""
+        wanted = Wanted(
+            floor=solve(inputs).query if inputs.terms else None,
+            whole=self._sources.allow_lower,
+            granted=max(self._own.minimum, inputs.lower_bound, inputs.substitute or 0),
+            minimum=inputs.minimum,
+            running=self._replicas or 0,
+        )
+        wait = time_to_know(self._spec, self._rules)
+        rise = look_at_rise(wanted, self._history, self._rules, self._now, wait=wait)
+        self._history = rise.history
+        top = maximum_limit(inputs.own_maximum, wanted, self._rules)
+        return top if rise.limit is None else [rise.limit, *top]
+
     def _note(self, inputs: Inputs) -> None:
         """Remember the floor that is wanted. Where data are missing or may be low, the present one is.
 
@@ -275,10 +317,26 @@ class _Judgement:
         With it a floor would come down by one such step a window.
         """
         wanted = solve(msgspec.structs.replace(inputs, replicas=None)).wanted
-        known = self._sources.allow_lower and self._sources.cold is None
+        known = self._sources.allow_lower and not self._sources.holds
         floor = wanted if known else max(wanted, inputs.minimum)
         floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)
+
+    def _compare(self, inputs: Inputs) -> tuple[int | None, int | None]:
+        """Return what the queries want together, and the highest that they wanted lately, and remember that."""
+        history, now, window = self._history, self._now, answers_window(self._spec, self._rules)
+        falling, hold = history.falling, self._rules.drop_hold
+        if falling is not None and (not hold or now - falling < hold):
+            # As long as many have fallen at once, what they wanted before does not become old.
+            earlier = max((each.floor for each in history.answers), default=None)
+        else:
+            earlier = highest_floor(history.answers, now, window)
+        if not inputs.terms or any(each.replicas is None for each in inputs.terms):
+            return None, earlier
+        answered = max(solve(inputs).query or 0, inputs.lower_bound)
+        answers = with_floor(history.answers, answered, now, window, ANSWERS)
+        self._history = msgspec.structs.replace(history, answers=answers, falling=None)
+        return answered, earlier
 
     def _written(self, target: int, maximum: int) -> History:
         """Return what is to be remembered once the bounds are set."""
@@ -291,6 +349,7 @@ class _Judgement:
             original_max=self._own.maximum,
             applied_min=target,
             applied_max=maximum,
+            seen=target,
         )
 
     def _causes(

@@ -1,63 +1,73 @@
-"""How far back a PromQL query looks: range selectors, subqueries and offsets, found in its text.
+"""How far back a PromQL query looks, and which targets it is about, found in its text.
 
-A scanner, no parser: it follows parentheses, skips strings, comments and label matchers, and adds up what nests. So
-``max_over_time(rate(x[5m])[1h:1m] offset 1d)`` looks back a day, an hour and five minutes. What a recording rule hides
-can't be seen here. Told as well is whether a query falls back to a value, as ``sum(x) or vector(0)`` does.
+A scanner, no parser: it follows parentheses, skips strings and comments, and adds up the ranges, subqueries and
+offsets that nest. So ``max_over_time(rate(x[5m])[1h:1m] offset 1d)`` looks back a day, an hour and five minutes. What a
+recording rule hides is read from its name, where that says it (``app:requests:rate5m``). Told as well is whether a
+query falls back to a value, as ``sum(x) or vector(0)`` does. The scanner takes one step a character, whatever the text.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TypeAlias
 
 from msgspec import Struct
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0}
-_DURATION = r"(?:[0-9]+(?:ms|[smhdwy]))+|[0-9]+(?:\.[0-9]+)?"
-_PART = re.compile(r"([0-9]+)(ms|[smhdwy])", re.ASCII)
-_PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
+_UNIT = r"(?:ms|[smhdwy])"
+_PART = re.compile(rf"([0-9]{{1,12}})({_UNIT})", re.ASCII)
+_PARTS = re.compile(rf"(?:[0-9]{{1,12}}{_UNIT})++", re.ASCII)
+_PLAIN = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?", re.ASCII)
+_AT_THE_END = re.compile(rf"(?:^|[^0-9.])((?:[0-9]{{1,12}}{_UNIT}){{1,4}})$", re.ASCII)
+_LONGEST_RANGE = 24
+"""Characters at the end of a rule's name in which a range is looked for."""
+
 _STAND_INS = frozenset({"vector", "absent", "absent_over_time"})
 """Functions that answer where there are no data."""
 
+# No part gives back what it has taken ("++"), and what is left open ends with the text: so no text is read twice.
 _TOKEN = re.compile(
-    r"""(?P<space>\s+)
-    |(?P<comment>\#[^\n]*)
-    |(?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)
-    |(?P<at>@\s*(?:[+-]?\s*[0-9][0-9a-fA-FxX_.eE]*|(?i:start|end)\s*\(\s*\)))
-    |(?P<offset>(?i:offset)\b\s*(?P<sign>[+-]?)\s*(?P<by>"""
-    + _DURATION
-    + r""")?)
-    |(?P<word>[A-Za-z_:][A-Za-z0-9_:]*)
-    |(?P<number>[0-9][0-9A-Za-z_.]*|\.[0-9][0-9A-Za-z_]*)
+    rf"""(?P<space>\s++)
+    |(?P<comment>\#[^\n]*+)
+    |(?P<string>"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|`[^`]*+(?:`|\Z))
+    |(?P<at>@\s*+(?:[+-]?\s*+[0-9][0-9a-fA-FxX_.eE]*+|(?i:start|end)\s*+\(\s*+\)))
+    |(?P<offset>(?i:offset)\b\s*+(?P<sign>[+-]?+)\s*+(?P<by>(?:[0-9]++{_UNIT})++|[0-9]++(?:\.[0-9]++)?+)?+)
+    |(?P<word>[A-Za-z_:][A-Za-z0-9_:]*+)
+    |(?P<number>[0-9][0-9A-Za-z_.]*+|\.[0-9][0-9A-Za-z_]*+)
     |(?P<mark>.)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
+
+Matcher: TypeAlias = tuple[str, str, str]
+"""A label, its operator, and the value as it is written, in its quotes."""
+
+MOST_SELECTORS = 4
+"""Selectors of one query that are kept."""
+_MOST_MATCHERS = 16
 
 
 class Lookback(Struct, frozen=True):
     """How far back a query looks, in *seconds*. Not *readable* where a range or an offset could not be understood.
 
-    One that *falls_back* is answered also where there are no data.
+    One that *falls_back* is answered also where there are no data. *hidden* is whether it asks a recording rule whose
+    name does not say how far that looks back. *selectors* are the label matchers of its first selectors.
     """
 
     seconds: float
     readable: bool = True
     falls_back: bool = False
+    hidden: bool = False
+    selectors: tuple[tuple[Matcher, ...], ...] = ()
 
 
-REMEMBERED = 16_384
 LONGEST_REMEMBERED = 1024
-"""Texts whose look-back is remembered, and characters of one: every query is looked at several times in each cycle."""
+"""Characters of a text beyond which fewer are remembered: every query is looked at several times in each cycle."""
 
 
 def lookback(text: str) -> Lookback:
     """Return how far back the query *text* looks."""
-    return _remembered(text) if len(text) <= LONGEST_REMEMBERED else _scanned(text)
-
-
-@lru_cache(REMEMBERED)
-def _remembered(text: str) -> Lookback:
-    return _scanned(text)
+    return _remembered(text) if len(text) <= LONGEST_REMEMBERED else _long_remembered(text)
 
 
 def _scanned(text: str) -> Lookback:
@@ -67,6 +77,10 @@ def _scanned(text: str) -> Lookback:
     return scanner.result()
 
 
+_remembered = lru_cache(16_384)(_scanned)
+_long_remembered = lru_cache(512)(_scanned)
+
+
 class _Scanner:
     """*_here* is the look-back of the expression that has just ended, *_open* the largest of each open parenthesis."""
 
@@ -74,8 +88,10 @@ class _Scanner:
         self._here = 0.0
         self._open = [0.0]
         self._readable = True
+        self._hidden = False
         self._bracket: list[str] | None = None
-        self._in_matchers = False
+        self._matchers: list[str] | None = None
+        self._selectors: list[tuple[Matcher, ...]] = []
         self._last_word = ""
         self._either = False
         self._stands_in = False
@@ -84,23 +100,26 @@ class _Scanner:
         kind, text = token.lastgroup, token[0]
         if kind in ("space", "comment"):
             return
-        if self._in_matchers:
-            self._in_matchers = text != "}"
+        if self._matchers is not None:
+            self._in_matchers(text)
         elif self._bracket is not None:
             self._in_bracket(text)
         elif token["offset"] is not None:
             self._offset(token)
         elif text == "{":
-            self._in_matchers = True
+            self._matchers = []
         elif text == "[":
             self._bracket = []
         elif token["at"] is None:
             self._plain(text)
+            if token["word"] is not None and ":" in text:
+                self._rule(text)
 
     def result(self) -> Lookback:
         self._fold()
+        readable = self._readable and self._bracket is None and self._matchers is None
         falls_back = self._either and self._stands_in
-        return Lookback(max(self._open), self._readable and self._bracket is None, falls_back)
+        return Lookback(max(self._open), readable, falls_back, self._hidden, tuple(self._selectors))
 
     def _plain(self, text: str) -> None:
         self._fold()
@@ -115,6 +134,27 @@ class _Scanner:
     def _fold(self) -> None:
         self._open[-1] = max(self._open[-1], self._here)
         self._here = 0.0
+
+    def _rule(self, name: str) -> None:
+        """Take the range of the recording rule *name* from its last part, as the naming convention has it."""
+        found = _AT_THE_END.search(name.rpartition(":")[2][-_LONGEST_RANGE:])
+        if found is None:
+            self._hidden = True
+        else:
+            self._add(found[1])
+
+    def _in_matchers(self, text: str) -> None:
+        assert self._matchers is not None
+        if text != "}":
+            self._matchers.append(text)
+            return
+        found = _matchers(self._matchers)
+        for label, operator, value in found:
+            if label == "__name__" and ":" in value:
+                self._rule(value[1:-1] if operator == "=" else "")
+        if len(self._selectors) < MOST_SELECTORS:
+            self._selectors.append(tuple(found[:_MOST_MATCHERS]))
+        self._matchers = None
 
     def _in_bracket(self, text: str) -> None:
         assert self._bracket is not None
@@ -135,13 +175,28 @@ class _Scanner:
         self._here += seconds or 0.0
 
 
+def _matchers(tokens: list[str]) -> list[Matcher]:
+    """Return the matchers of the *tokens* between two braces; a quoted text alone is the metric's name."""
+    found: list[Matcher] = []
+    parts: list[str] = []
+    for text in (*tokens, ","):
+        if text != ",":
+            parts.append(text)
+            continue
+        if len(parts) == 1:
+            found.append(("__name__", "=", parts[0]))
+        elif len(parts) > 2 and parts[-1][0] in "\"'`":
+            found.append((parts[0], "".join(parts[1:-1]), parts[-1]))
+        parts = []
+    return found
+
+
 def _seconds(text: str) -> float | None:
     if _PLAIN.fullmatch(text):
         return float(text)
-    parts = _PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    if not _PARTS.fullmatch(text):
         return None
-    return float(sum(int(number) * _UNITS[unit] for number, unit in parts))
+    return float(sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
 
 
-__all__ = ["Lookback", "lookback"]
+__all__ = ["Lookback", "Matcher", "lookback"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from hpa_scaler.fallbacks import without_fallback
 from hpa_scaler.promql import lookback
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.spec import HoldSpec, QuerySpec, SeriesRule, ServerRef, Spec
@@ -16,25 +17,39 @@ AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
 """The age of a server's data in seconds, no more than the range asked for: how long ago the oldest sample of any target
 in that range was taken. A Prometheus that has lost its data answers with the time since then."""
 
+LATE_QUERY = "(time() - max(timestamp(up))) * (max(count_over_time(up[2m])) > 2) / 120"
+"""How old the newest sample of all targets is, in pauses between two scrapes. No answer where these are too far apart
+to tell."""
+
+FAILED_QUERY = "avg_over_time(up[{range}s]) < 0.9 and max_over_time(up[1h:2m]) > 0"
+"""The targets that could not always be scraped in a range, but within the last hour."""
+
 UNREADABLE_RANGE = 3600.0
 """Seconds that a query is taken to look back where its text can't be understood."""
-FALLBACK_RANGE = 120.0
-"""Seconds that one with a fallback is taken to look back, for two scrapes of every target: before its first scrape a
-server answers it with the fallback, as if there were no traffic."""
+RULE_RANGE = 300.0
+"""Seconds that a recording rule is taken to look back whose name does not say it."""
+LEAST_RANGE = 120.0
+"""Seconds that one without a range is taken to look back, or with a fallback, for two scrapes of every target: a server
+that has just begun knows a part of the targets, and answers with the fallback before its first scrape."""
+
+NOTHING = 1e-6
+"""How far below zero a value may be by the rounding of sums and differences."""
 
 _STEPS = 20
 
 
-class Query(Struct, frozen=True, order=True):
-    """A question to one server."""
+class Query(Struct, frozen=True, order=True, omit_defaults=True):
+    """A question to one server; the *labels* of its series are kept where somebody goes by them."""
 
     text: str
     server: ServerRef = ServerRef()
+    labels: bool = False
 
 
 class Answer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answer"):
     """A result, reduced to what is judged: how many *series*, the *highest* finite value of all, and how many were not
-    a number, infinite, or zero. *seconds* is how long it took.
+    a number, infinite, or zero. *targets* are the labels of its first series, where they were asked for. *seconds* is
+    how long it took.
     """
 
     series: int
@@ -43,6 +58,7 @@ class Answer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answe
     infinite: int = 0
     zeros: int = 0
     warnings: tuple[str, ...] = ()
+    targets: tuple[dict[str, str], ...] = ()
     seconds: float = 0.0
 
 
@@ -53,6 +69,10 @@ class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
     detail: str = ""
     seconds: float = 0.0
 
+
+RangeFrom: TypeAlias = Literal["text", "query-range", "rule", "default", "unreadable"]
+"""What says how far a query looks back: its own text, the annotation, or a default, for it asks a recording rule whose
+name does not say it, has no range or a shorter one than its fallback needs, or can't be understood."""
 
 Outcome: TypeAlias = Answer | Failure
 Outcomes: TypeAlias = Mapping[Query, Outcome]
@@ -99,13 +119,16 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
     if isinstance(outcome, Failure):
         return Reading(None, (Cause(outcome.reason, _about(about, outcome.detail)),))
     if not outcome.series:
-        fix = "write the query so that it answers 0 where nothing happens, or set missing-data"
+        fix = "look at what Prometheus scrapes; where no series means no traffic, set missing-data: zero"
         return Reading(None, (Cause(Reason.EMPTY_RESULT, f"{about} answered with no series", fix),))
     if outcome.series > 1 and series == "error":
         detail = f"{about} answered with {outcome.series} series, one is allowed"
         return Reading(None, (Cause(Reason.SEVERAL_SERIES, detail, "sum them up, or set several-series: max"),))
     causes = []
     of = f" in {outcome.series} series" if outcome.series > 1 else ""
+    if outcome.highest is not None and outcome.highest < -NOTHING:
+        fix = "as of a wrong sign; where that is meant, clamp_min(..., 0)"
+        causes.append(Cause(Reason.NEGATIVE, f"{about} answered {outcome.highest:g}", fix))
     if outcome.not_numbers:
         fix = "guard the denominator, as in x / (y > 0)"
         causes.append(Cause(Reason.NOT_A_NUMBER, f"{about} answered NaN{of}", fix))
@@ -128,18 +151,37 @@ def firing(outcome: Outcome) -> bool | None:
     return None if outcome.not_numbers or outcome.warnings else False
 
 
+def range_from(query: QuerySpec, spec: Spec) -> RangeFrom:
+    """Return what says how far *query* looks back."""
+    found = lookback(query.text)
+    if not found.readable:
+        return "unreadable"
+    if spec.query_range is not None and spec.query_range >= found.seconds:
+        return "query-range"
+    if found.hidden:
+        return "rule"
+    return "text" if found.seconds and range_of(query, spec, math.inf) == found.seconds else "default"
+
+
 def range_of(query: QuerySpec, spec: Spec, longest: float) -> float:
     """Return how many seconds the value of *query* depends on, at most *longest*."""
     found = lookback(query.text)
     said = spec.query_range
     if said is None:
-        said = FALLBACK_RANGE if found.falls_back else 0.0
+        least = LEAST_RANGE if found.falls_back or not found.seconds else 0.0
+        said = RULE_RANGE if found.hidden else least
     return min(longest, max(found.seconds, said, 0.0 if found.readable else UNREADABLE_RANGE))
 
 
 def value_query(query: QuerySpec) -> Query:
     """Return the question for a value."""
     return Query(query.text, query.server)
+
+
+def bare_query(query: QuerySpec) -> Query | None:
+    """Return the question for what *query* says without its fallback, ``None`` where it has none."""
+    bare = without_fallback(query.text)
+    return None if bare is None else Query(bare.text, query.server)
 
 
 def hold_query(hold: HoldSpec) -> Query:
@@ -167,6 +209,9 @@ def queries_of(spec: Spec, template: str, longest: float) -> tuple[Query, ...]:
     asked: dict[Query, None] = {}
     for query in spec.queries:
         asked[value_query(query)] = None
+        bare = bare_query(query)
+        if bare is not None:
+            asked[bare] = None
         seconds = range_of(query, spec, longest)
         if template and seconds > 0:
             asked[age_query(template, query, seconds)] = None
@@ -181,19 +226,24 @@ def _about(about: str, detail: str) -> str:
 
 __all__ = [
     "AGE_QUERY",
+    "FAILED_QUERY",
+    "LATE_QUERY",
     "Answer",
     "Failure",
     "Outcome",
     "Outcomes",
     "Query",
+    "RangeFrom",
     "Reading",
     "age_query",
     "age_step",
     "answer_of",
+    "bare_query",
     "firing",
     "hold_query",
     "outcome_of",
     "queries_of",
+    "range_from",
     "range_of",
     "read",
     "value_query",

@@ -10,13 +10,22 @@ from __future__ import annotations
 
 import math
 
-from hpa_scaler.history import Raise, raised_within
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.history import DAY, Floor, History, Raise, highest_floor, raised_within, with_known
+from hpa_scaler.queries import range_of
 from hpa_scaler.reasons import Cause, Reason
+from hpa_scaler.rules import Rules
 from hpa_scaler.spec import Spec
+from tightship.durations import format_duration
 from tightship.objects.autoscaling import ScalingPolicy, ScalingRules
 
 DEFAULT_POLICIES = (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15))
 """What the API server makes of a ``behavior.scaleUp`` without policies, and of none beside a ``scaleDown``."""
+
+LONGEST_LOOK = 3600.0
+"""Seconds: the longest that a rise waits for a query to have forgotten what it had seen before."""
 
 Limit = tuple[int, Cause]
 """The highest floor, and why."""
@@ -37,6 +46,82 @@ def limits(
     if behavior is not None and _counts(spec, behavior):
         found.append(_by_behavior(behavior, raises, running, now))
     return found
+
+
+class Rise(Struct, frozen=True):
+    """How far a floor may go up by what the queries want: the *limit*, if any, and the *history* that knows of them."""
+
+    limit: Limit | None
+    history: History
+
+
+class Wanted(Struct, frozen=True):
+    """What the queries want: *floor*, ``None`` where they say nothing; *whole* where each has a usable answer.
+
+    *granted* is the highest floor that somebody has asked for by a number, such as the user's own minimum; *minimum* is
+    the present one, and *running* the replicas.
+    """
+
+    floor: int | None
+    whole: bool
+    granted: int
+    minimum: int
+    running: int
+
+
+def look_at_rise(wanted: Wanted, history: History, rules: Rules, now: float, *, wait: float) -> Rise:
+    """Return how far a floor may go up where the queries want far more than the last day knew.
+
+    One bad sample is in the answers for as long as a query looks back. So what is wanted is known once it has been for
+    *wait* seconds, in at least two looks: until then a floor goes up to :attr:`Rules.rise_factor` times what is known.
+    What we have set ourselves in the meantime is not known for that, so that steps of bad data don't add up.
+    """
+    if not rules.rise_factor:
+        return Rise(None, history)
+    if highest_floor(history.known, now, DAY) is None:
+        history = with_known(history, max(wanted.minimum, wanted.running), now)
+    if wanted.floor is None:
+        return Rise(None, history)
+    known, ceiling = _ceiling(history, wanted, rules, now)
+    look = history.look
+    if wanted.whole or wanted.floor > ceiling:
+        if look is None or look.floor <= ceiling < wanted.floor:
+            look = Floor(math.ceil(now), wanted.floor)
+        look = Floor(look.at, min(look.floor, wanted.floor))
+        if now - look.at >= wait:
+            history = with_known(history, look.floor, now)
+            look = Floor(math.ceil(now), wanted.floor)
+            known, ceiling = _ceiling(history, wanted, rules, now)
+        history = msgspec.structs.replace(history, look=look)
+    if look is None or wanted.floor <= ceiling:
+        return Rise(None, history)
+    detail = (
+        f"{wanted.floor} is wanted, and {known} is the most that was in the last day: {ceiling} at once, and the rest "
+        f"once it has been wanted for {format_duration(wait)}, in {format_duration(max(0.0, look.at + wait - now))}"
+    )
+    fix = "if this is no traffic, look at what Prometheus scrapes; if it is, wait, or raise minReplicas yourself"
+    return Rise((max(ceiling, wanted.running), Cause(Reason.SUDDEN_RISE, detail, fix)), history)
+
+
+def time_to_know(spec: Spec, rules: Rules) -> float:
+    """Return for how many seconds a rise has to be wanted: until a sample that was new is out of every query again."""
+    longest = max((range_of(query, spec, LONGEST_LOOK) for query in spec.queries), default=0.0)
+    return longest + rules.longest_gap / 2
+
+
+def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]:
+    """Return how far above the user's own maximum a floor may be, which takes the maximum along."""
+    limit = max(math.floor(own_maximum * rules.maximum_factor), wanted.granted, wanted.running)
+    if not rules.maximum_factor or (wanted.floor or 0) <= limit:
+        return []
+    detail = f"no floor is set above {rules.maximum_factor:g} times maxReplicas {own_maximum}"
+    return [(limit, Cause(Reason.AT_MAX_REPLICAS, detail, "raise maxReplicas"))]
+
+
+def _ceiling(history: History, wanted: Wanted, rules: Rules, now: float) -> tuple[int, int]:
+    """Return what is known, and the highest floor that follows from it."""
+    known = max(highest_floor(history.known, now, DAY) or 0, wanted.granted)
+    return known, max(rules.rise_pods, math.floor(known * rules.rise_factor), known)
 
 
 def longest_period(spec: Spec, behavior: ScalingRules | None) -> float:
@@ -78,4 +163,4 @@ def _policies(behavior: ScalingRules) -> tuple[ScalingPolicy, ...]:
     return behavior.policies or DEFAULT_POLICIES
 
 
-__all__ = ["Limit", "limits", "longest_period"]
+__all__ = ["Limit", "Rise", "Wanted", "limits", "longest_period", "look_at_rise", "maximum_limit", "time_to_know"]

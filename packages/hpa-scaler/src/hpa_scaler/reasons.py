@@ -38,14 +38,19 @@ class Reason(StrEnum):
     ANSWER_TOO_LARGE = "AnswerTooLarge"
     WRONG_RESULT_TYPE = "WrongResultType"
     EMPTY_RESULT = "EmptyResult"
+    FALLBACK_ANSWER = "FallbackAnswer"
     SEVERAL_SERIES = "SeveralSeries"
     NOT_A_NUMBER = "NotANumber"
     INFINITE = "Infinite"
     OUT_OF_RANGE = "OutOfRange"
+    NEGATIVE = "Negative"
     NOT_ASKED = "NotAsked"
 
     # Lowering waits.
     ANSWER_WITH_WARNINGS = "AnswerWithWarnings"
+    SERIES_SPLIT = "SeriesSplit"
+    LATE_SAMPLES = "LateSamples"
+    FAILED_SCRAPES = "FailedScrapes"
     COLD_SOURCE = "ColdSource"
     CORRELATED_DROP = "CorrelatedDrop"
     INCIDENT_HOLD = "IncidentHold"
@@ -59,6 +64,7 @@ class Reason(StrEnum):
 
     # Raising is limited.
     PAUSED_SCALE_UP = "PausedScaleUp"
+    SUDDEN_RISE = "SuddenRise"
     STEP_LIMIT = "StepLimit"
     BEHAVIOR_LIMIT = "BehaviorLimit"
     AT_MAX_REPLICAS = "AtMaxReplicas"
@@ -95,10 +101,12 @@ FAILURES = frozenset(
         Reason.ANSWER_TOO_LARGE,
         Reason.WRONG_RESULT_TYPE,
         Reason.EMPTY_RESULT,
+        Reason.FALLBACK_ANSWER,
         Reason.SEVERAL_SERIES,
         Reason.NOT_A_NUMBER,
         Reason.INFINITE,
         Reason.OUT_OF_RANGE,
+        Reason.NEGATIVE,
         Reason.NOT_ASKED,
     }
 )
@@ -111,11 +119,15 @@ TROUBLE = FAILURES | frozenset(
         Reason.CONTROLLED_BY_OTHER,
         Reason.CONTESTED,
         Reason.ANSWER_WITH_WARNINGS,
+        Reason.LATE_SAMPLES,
+        Reason.FAILED_SCRAPES,
+        Reason.SERIES_SPLIT,
         Reason.CORRELATED_DROP,
         Reason.HOLD_QUERY_FAILED,
         Reason.ROLLOUT_UNKNOWN,
         Reason.ROLLOUT_EXPIRED,
         Reason.STATE_UNREADABLE,
+        Reason.SUDDEN_RISE,
         Reason.MAX_RAISED,
         Reason.AT_MAX_REPLICAS,
         Reason.WRITE_REFUSED,

@@ -5,28 +5,35 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hpa_scaler.annotations import PREFIX
-from hpa_scaler.queries import AGE_QUERY
+from hpa_scaler.queries import AGE_QUERY, FAILED_QUERY, LATE_QUERY
 
 
 class Rules(Struct, frozen=True, kw_only=True):
     """The rules of every judgement.
 
     *lower_bound* is the lowest floor of HPAs that name none. *age_query* asks a server for the age of its data (empty:
-    none is asked), *longest_guard* is the longest that young data holds a floor. *rollout_limit* is how long a rollout
+    none is asked), *late_query* for whether its samples come late, and *failed_query* for the targets that it could not
+    scrape. *longest_guard* is the longest that young data holds a floor. *rollout_limit* is how long a rollout
     does. *longest_gap* is how old a history may be to be gone on from; *handover_gap* how old one that another term of
     leadership has left in the annotation, which must hide no cycle: what that saw may not have been written down.
 
     From *contest_resets* changes by somebody else on, each within *contest_window* of the one before, we leave an HPA
     alone for *contest_pause*, doubled with each further one up to *contest_longest_pause*.
 
-    The breaker for correlated drops looks at *drop_count* HPAs or more: where the queries of more than *drop_share* of
-    them, or more than *drop_floor_share* of their summed floors, would be gone at once, each by more than *drop_size*
-    of its floor, nothing is lowered for *drop_hold* (0: until they come back).
+    The breaker for correlated drops looks at *drop_count* queries or more: where more than *drop_share* of them, or
+    more than *drop_floor_share* of the pods that they wanted, are gone at once, each by more than *drop_size* of what
+    it wanted, nothing is lowered for *drop_hold* (0: until they come back).
+
+    More than *rise_factor* times what is known of the last day, and more than *rise_pods*, is set only once it has been
+    wanted for as long as the queries look back; and never more than *maximum_factor* times the user's own maximum (0:
+    no limit, each).
     """
 
     prefix: str = PREFIX
     lower_bound: int = 3
     age_query: str = AGE_QUERY
+    late_query: str = LATE_QUERY
+    failed_query: str = FAILED_QUERY
     cold_guard: bool = True
     longest_guard: float = 3600.0
     rollout_limit: float = 1800.0
@@ -41,6 +48,9 @@ class Rules(Struct, frozen=True, kw_only=True):
     drop_floor_share: float = 0.5
     drop_size: float = 0.3
     drop_hold: float = 3600.0
+    rise_factor: float = 3.0
+    rise_pods: int = 10
+    maximum_factor: float = 3.0
 
 
 __all__ = ["Rules"]

@@ -48,8 +48,8 @@ class RunSettings(ProcessSettings):
     log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default=FORMATS[0])
     log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
     config_map: Name = variable("CONFIG_MAP_NAME", default="hpa-scaler-config")
-    ports: Ports = variable("HTTP_PORTS", default=(9101, 5000))
-    """The older controller had metrics on 9101 and its probe on 5000."""
+    ports: Ports = variable("HTTP_PORTS", default=(9101,))
+    """Where the older controller had its metrics; its probe was where the probes are by default."""
     lease_name: Name = variable("LEASE_NAME", default="hpa-scaler")
     prometheus_server_url: Annotated[str, BeforeValidator(_url)] = variable("PROMETHEUS_SERVER_URL", default="")
     """The server of HPAs that name none; the older controller did not start without it."""

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from hpa_scaler.addresses import AllowList, parse_address
 from hpa_scaler.annotations import ANNOTATIONS, BY_KEY, check_defaults
 from hpa_scaler.golang import format_float
-from hpa_scaler.queries import AGE_QUERY
+from hpa_scaler.queries import AGE_QUERY, FAILED_QUERY, LATE_QUERY
 from tightship.cli.selector import parse_selector
 from tightship.settings.fields import Seconds
 from tightship.settings.loading import Location, SettingsError, dotted, load
@@ -82,6 +82,15 @@ Headers = Annotated[
     BeforeValidator(_plain_texts),
 ]
 Share = Annotated[float, Field(gt=0, le=100)]
+
+
+def _factor(factor: float) -> float:
+    if 0 < factor < 1:
+        raise ValueError("is below 1; allowed is 1 or more, or 0 for no limit")
+    return factor
+
+
+Factor = Annotated[float, Field(ge=0, le=1000), AfterValidator(_factor)]
 
 
 class _Section(BaseModel):
@@ -176,6 +185,10 @@ class ScalerSettings(_Section):
     """The longest that they do."""
     age_query: Annotated[str, AfterValidator(_age_query)] = Field(default=AGE_QUERY, alias="dataAgeQuery")
     """The query that tells how old a server's data are; empty for none."""
+    late_query: str = Field(default=LATE_QUERY, alias="lateSamplesQuery")
+    """The query that tells how old a server's newest sample is, in pauses between two scrapes; empty for none."""
+    failed_query: str = Field(default=FAILED_QUERY, alias="failedScrapesQuery")
+    """The query whose series are the targets that could not always be scraped; empty for none."""
     rollout_limit: Seconds = Field(default=1800.0, alias="rolloutTimeout")
     """How long a rollout keeps a floor from being lowered."""
     contest_resets: int = Field(default=3, ge=1, alias="contestResets")
@@ -186,15 +199,23 @@ class ScalerSettings(_Section):
     """That while; doubled with each further change."""
     contest_longest_pause: Seconds = Field(default=6 * 3600.0, gt=0, alias="contestPauseLimit")
     drop_count: int = Field(default=10, ge=2, alias="correlatedDropMinimumCount")
-    """HPAs with queries below which drops are never taken for a failure of the metrics."""
+    """Different queries below which drops are never taken for a failure of the metrics."""
     drop_share: Share = Field(default=50.0, alias="correlatedDropPercentage")
     """Percentage of them that may drop at once."""
     drop_floor_share: Share = Field(default=50.0, alias="correlatedDropFloorPercentage")
-    """Percentage of all their floors that may be lost at once."""
+    """Percentage of all that they wanted that may be lost at once."""
     drop_size: float = Field(default=30.0, ge=0, lt=100, alias="correlatedDropSize")
-    """Percentage of its floor that an HPA must lose to count."""
+    """Percentage by which a query must want less than lately to count."""
     drop_hold: Seconds = Field(default=3600.0, alias="correlatedDropHold")
     """How long nothing is lowered then; 0: until the queries come back."""
+    rise_factor: Factor = Field(default=3.0, alias="suddenRiseFactor")
+    """Times what was wanted in the last day to which a floor goes up at once; 0: no limit. More than that is set once
+    it has been wanted for as long as the queries look back, and two cycles."""
+    rise_pods: int = Field(default=10, ge=1, alias="suddenRisePods")
+    """Up to how many pods a floor goes up at once whatever was wanted in the last day."""
+    maximum_factor: Factor = Field(default=3.0, alias="maxReplicasFactor")
+    """Times the user's own ``maxReplicas`` above which no floor is set, nor ``maxReplicas`` raised for one; 0: no
+    limit."""
 
 
 def load_settings(values: Mapping[str, object], named: Callable[[Location], str] = dotted) -> ScalerSettings:

@@ -119,13 +119,13 @@ def recorded(path: str) -> dict[Query, Outcome]:
 
 
 async def asked_live(
-    queries: Collection[Query], settings: ScalerSettings, run: RunSettings, now: float, say: Say
+    queries: Collection[Query], settings: ScalerSettings, run: RunSettings, say: Say
 ) -> dict[Query, Outcome]:
     """Return what the servers answer to *queries*."""
     say(f"asking {len(queries):,} queries")
     servers, allowed = servers_of(settings, run), allowed_of(settings)
     async with PrometheusClient(servers, allowed, limits=limits_of(settings)) as client:
-        return await client.ask(queries, now, settings.query_deadline)
+        return await client.ask(queries, settings.query_deadline)
 
 
 def _known(kind: str, api_version: str) -> bool:

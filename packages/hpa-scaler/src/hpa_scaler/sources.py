@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from typing import Literal
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
 from hpa_scaler.arithmetic import Term
+from hpa_scaler.evidence import doubts
+from hpa_scaler.fallbacks import without_fallback
 from hpa_scaler.history import History
+from hpa_scaler.promql import lookback
 from hpa_scaler.queries import (
     Answer,
     Failure,
@@ -17,6 +21,7 @@ from hpa_scaler.queries import (
     Reading,
     age_query,
     age_step,
+    bare_query,
     outcome_of,
     range_of,
     read,
@@ -37,7 +42,8 @@ class Sources(Struct, frozen=True):
     *terms* and *causes* are those of all of them; *substitute* are the replicas that stand for those without an answer.
     They *allow_lower* where each has a usable answer without a warning, or the rule for missing data stands for it.
     *history* has counted this cycle. *age* is for how many seconds the data are known to be whole, ``None`` where no
-    query looks back; *cold* says why that is not enough to lower anything.
+    query looks back; *cold* says why that is not enough to lower anything, *split* that a series has become several,
+    *doubts* what the servers know of their own gaps.
     """
 
     terms: tuple[Term, ...]
@@ -47,6 +53,13 @@ class Sources(Struct, frozen=True):
     substitute: int | None = None
     age: float | None = None
     cold: Cause | None = None
+    split: Cause | None = None
+    doubts: tuple[Cause, ...] = ()
+
+    @property
+    def holds(self) -> tuple[Cause, ...]:
+        """Everything that keeps complete answers from lowering anything."""
+        return tuple(cause for cause in (self.cold, self.split, *self.doubts) if cause is not None)
 
 
 class Seen(Struct, frozen=True):
@@ -61,27 +74,41 @@ def lowering_window(spec: Spec, rules: Rules) -> float:
 
     Where the HPA does not say it, for as long as its queries look back, and as two cycles may be apart: when the target
     of a ``rate()`` goes away its answers fall to nothing within the range, before there are none. Nothing in them tells
-    that from traffic that ends, but the floor from before is remembered until there are none, and then held.
+    that from traffic that ends, but the floor from before is remembered until there are none, and then held. So no
+    query lowers anything by one answer: those of several cycles have to agree.
     """
     if spec.window is not None:
         return spec.window
+    if not spec.queries or not rules.cold_guard:
+        return 0.0
+    return max(range_of(query, spec, rules.longest_guard) for query in spec.queries) + rules.longest_gap
+
+
+def answers_window(spec: Spec, rules: Rules) -> float:
+    """Return for how many seconds an answer is compared with later ones: until a fall is in them altogether."""
     longest = max((range_of(query, spec, rules.longest_guard) for query in spec.queries), default=0.0)
-    return longest + rules.longest_gap if longest > 0 and rules.cold_guard else 0.0
+    return longest + rules.longest_gap
 
 
 def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rules, seen: Seen, now: float) -> Sources:
     """Return what *outcomes* say for *spec* at *now*."""
     several = len(spec.queries) > 1
-    readings = [
-        _reading(query, outcome_of(value_query(query), outcomes), spec, f"query {number}" if several else "the query")
-        for number, query in enumerate(spec.queries, 1)
-    ]
+    readings = []
+    for number, query in enumerate(spec.queries, 1):
+        about = f"query {number}" if several else "the query"
+        reading = _reading(query, outcome_of(value_query(query), outcomes), spec, about)
+        fallback = _fallback(query, outcomes, history, about) if reading.complete else ()
+        readings.append(Reading(reading.value, (*reading.causes, *fallback)))
     complete = all(reading.complete for reading in readings)
     history = _counted(history, complete=complete, now=now)
     causes = tuple(cause for reading in readings for cause in reading.causes)
+    history, split = _with_series(history, spec, outcomes)
     if complete:
-        return _aged(Sources(_terms(spec, readings), causes, True, history), spec, outcomes, rules, now)
-    return _without_data(spec, readings, causes, history, seen)
+        found = Sources(_terms(spec, readings), causes, True, history, split=split)
+        found = _aged(found, spec, outcomes, rules, now)
+    else:
+        found = _without_data(spec, readings, causes, history, seen)
+    return msgspec.structs.replace(found, doubts=tuple(doubts(spec, outcomes, rules)))
 
 
 def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Reading:
@@ -90,6 +117,25 @@ def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Read
         detail = f"{about} answered {reading.value:g}, which makes no number of replicas"
         return Reading(reading.value, (*reading.causes, Cause(Reason.OUT_OF_RANGE, detail)))
     return reading
+
+
+def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str) -> tuple[Cause, ...]:
+    """Return why the answer of *query* is that of its fallback, if it is.
+
+    A part that may be missing, such as a counter of errors that is not there before the first, is one only where it was
+    there before.
+    """
+    bare, text = bare_query(query), without_fallback(query.text)
+    outcome = None if bare is None else outcomes.get(bare)
+    if bare is None or text is None or outcome is None:
+        return ()
+    if isinstance(outcome, Failure):
+        return (Cause(outcome.reason, f"{about} without its fallback: {outcome.detail or 'failed'}"),)
+    if outcome.series or not (text.whole or _mark(bare.text) in history.series):
+        return ()
+    detail = f"{about} was answered by its fallback: {bare.text} has no series"
+    fix = "look at what Prometheus scrapes; where no series means no traffic, set missing-data: zero"
+    return (Cause(Reason.FALLBACK_ANSWER, detail, fix),)
 
 
 def _terms(spec: Spec, readings: list[Reading]) -> tuple[Term, ...]:
@@ -106,6 +152,32 @@ def _counted(history: History, *, complete: bool, now: float) -> History:
     return msgspec.structs.replace(history, failures=0, answered=answered)
 
 
+def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[History, Cause | None]:
+    """Return *history* with how many series the queries are answered with, and why that holds the floor.
+
+    What was one series and is several now has been divided, as by a new label: the largest of them is less than all.
+    """
+    kept: list[int] = []
+    split = None
+    for query in spec.queries:
+        mark = _mark(query.text)
+        outcome = outcome_of(value_query(query), outcomes)
+        count = outcome.series if isinstance(outcome, Answer) else 0
+        known = next((each for each in history.series if abs(each) == mark), 0)
+        if known or count:
+            kept.append(known or (mark if count == 1 else -mark))
+        if known > 0 and count > 1 and spec.series == "hold" and split is None:
+            detail = f"a query that was answered with one series has {count} now, and the largest is less than all"
+            fix = "sum them up, or set several-series: max if the largest is meant"
+            split = Cause(Reason.SERIES_SPLIT, detail, fix)
+        bare = bare_query(query)
+        if bare is not None:
+            found = outcomes.get(bare)
+            there = isinstance(found, Answer) and found.series > 0
+            kept += [_mark(bare.text)] if there or _mark(bare.text) in history.series else []
+    return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split
+
+
 def _without_data(
     spec: Spec, readings: list[Reading], causes: tuple[Cause, ...], history: History, seen: Seen
 ) -> Sources:
@@ -116,7 +188,7 @@ def _without_data(
     after = f"after {history.failures} cycles"
     if rule.rule == "zero":
         # An answer that is empty is the end of traffic; one that did not come is an outage.
-        read_as = [Reading(0.0) if _empty(reading) else reading for reading in readings]
+        read_as = [Reading(reading.value or 0.0) if _empty(reading) else reading for reading in readings]
         if read_as != readings:
             word = Cause(Reason.MISSING_DATA_POLICY, f"missing-data zero: an empty answer counts as 0 {after}")
             causes = (*causes, word)
@@ -135,7 +207,11 @@ def _without_data(
 
 
 def _empty(reading: Reading) -> bool:
-    return [cause.reason for cause in reading.causes] == [Reason.EMPTY_RESULT]
+    return [cause.reason for cause in reading.causes] in ([Reason.EMPTY_RESULT], [Reason.FALLBACK_ANSWER])
+
+
+def _mark(text: str) -> int:
+    return crc32(text.encode())
 
 
 def _answered(reading: Reading) -> bool:
@@ -166,7 +242,7 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
         ages.append(min(known))
         if young or unproved:
             told_by: _KnownBy = "server" if young else "gap" if history.recovering else "us"
-            colds.append(_cold(ages[-1], seconds, str(query.server), told_by))
+            colds.append(_cold(ages[-1], seconds, query, told_by))
     if since >= longest:
         history = msgspec.structs.replace(history, recovering=False)
     return msgspec.structs.replace(
@@ -201,15 +277,16 @@ def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules
     return outcome.highest if isinstance(outcome, Answer) else None
 
 
-def _cold(age: float, seconds: float, server: str, told_by: _KnownBy) -> Cause:
+def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Cause:
     old = format_duration(age)
     why = {
-        "server": f"the data of server {server} are {old} old",
+        "server": f"the data of server {query.server} are {old} old",
         "gap": f"the answers have been without a gap for {old}",
-        "us": f"server {server} does not say how old its data are, and has answered for {old}",
+        "us": f"server {query.server} does not say how old its data are, and has answered for {old}",
     }[told_by]
-    detail = f"the query looks back {format_duration(seconds)}, and {why}"
+    looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"
+    detail = f"the query {looks} {format_duration(seconds)}, and {why}"
     return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
 
 
-__all__ = ["Seen", "Sources", "lowering_window", "read_sources"]
+__all__ = ["Seen", "Sources", "answers_window", "lowering_window", "read_sources"]

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 MissingDataRule = Literal["hold", "zero", "replicas", "current", "currentIfHigher"]
-SeriesRule = Literal["max", "error"]
+SeriesRule = Literal["hold", "max", "error"]
 MaxReplicasRule = Literal["raise", "clamp"]
 
 
@@ -87,7 +87,7 @@ class Spec(Struct, frozen=True):
     """
 
     queries: tuple[QuerySpec, ...] = ()
-    series: SeriesRule = "max"
+    series: SeriesRule = "hold"
     missing: MissingData = MissingData()
     query_range: float | None = None
     ratio: float = 1.0

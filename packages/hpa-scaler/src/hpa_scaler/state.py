@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hpa_scaler.arithmetic import Inputs
 from hpa_scaler.golang import format_float, quote
-from hpa_scaler.history import Floor, History, Raise
+from hpa_scaler.history import Floor, History, Raise, Whole
 from hpa_scaler.spec import QuerySpec, Spec
 from tightship.times import rfc3339
 
@@ -36,27 +36,32 @@ class State(Struct, frozen=True, kw_only=True):
 
 
 class _Memory(Struct, rename="camel", omit_defaults=True):
-    evaluated: int | None = None
+    evaluated: Whole | None = None
     floors: tuple[Floor, ...] = ()
     raises: tuple[Raise, ...] = ()
-    failures: int = 0
-    answered: int | None = None
+    failures: Whole = 0
+    answered: Whole | None = None
     recovering: bool = False
-    aged: int = 0
-    incident: int | None = None
-    rolling: int | None = None
-    resets: int = 0
-    reset_at: int = 0
+    aged: Whole = 0
+    incident: Whole | None = None
+    rolling: Whole | None = None
+    known: tuple[Floor, ...] = ()
+    look: Floor | None = None
+    series: tuple[Whole, ...] = ()
+    answers: tuple[Floor, ...] = ()
+    falling: Whole | None = None
+    resets: Whole = 0
+    reset_at: Whole = 0
 
 
 class _Wire(Struct, rename="camel", omit_defaults=True):
     inputs: Inputs | None = None
-    target: int | None = None
+    target: Whole | None = None
     reason: str = ""
-    original_min: int | None = None
-    original_max: int | None = None
-    applied: int | None = None
-    applied_max: int | None = None
+    original_min: Whole | None = None
+    original_max: Whole | None = None
+    applied: Whole | None = None
+    applied_max: Whole | None = None
     history: _Memory | None = None
 
 
@@ -97,6 +102,11 @@ def decode_state(text: str) -> State:
         aged=memory.aged,
         incident=memory.incident,
         rolling=memory.rolling,
+        known=memory.known,
+        look=memory.look,
+        series=memory.series,
+        answers=memory.answers,
+        falling=memory.falling,
         original_min=wire.original_min,
         original_max=wire.original_max,
         applied_min=wire.applied,
@@ -141,6 +151,11 @@ def _ours(state: State, history: History) -> str:
         aged=history.aged,
         incident=None if history.incident is None else math.ceil(history.incident),
         rolling=None if history.rolling is None else math.ceil(history.rolling),
+        known=history.known,
+        look=history.look,
+        series=history.series,
+        answers=history.answers,
+        falling=None if history.falling is None else math.floor(history.falling),
         resets=history.resets,
         reset_at=math.ceil(history.reset_at),
     )
@@ -162,14 +177,23 @@ def _down(time: float | None) -> int | None:
 
 
 def _coarse(history: History, *, floors: bool) -> History:
-    """Return *history* with all raises taken for one now and, with *floors*, all floors for the highest of them."""
+    """Return *history* with all raises taken for one now and, with *floors*, all floors for the highest of them.
+
+    So are those of the answers; those of the day, which let a floor go up, are forgotten.
+    """
     raises = history.raises
     if raises:
         raises = (Raise(raises[-1].at, sum(each.pods for each in raises)),)
-    kept = history.floors
-    if floors and kept:
-        kept = (Floor(kept[-1].at, max(each.floor for each in kept)),)
-    return msgspec.structs.replace(history, raises=raises, floors=kept)
+    history = msgspec.structs.replace(history, raises=raises)
+    if not floors:
+        return history
+    return msgspec.structs.replace(
+        history, floors=_highest(history.floors), answers=_highest(history.answers), known=(), look=None
+    )
+
+
+def _highest(floors: tuple[Floor, ...]) -> tuple[Floor, ...]:
+    return (Floor(floors[-1].at, max(each.floor for each in floors)),) if floors else ()
 
 
 __all__ = ["LONGEST", "State", "StateError", "decode_state", "encode_state"]

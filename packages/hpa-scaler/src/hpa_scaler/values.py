@@ -20,6 +20,9 @@ from tightship.times import parse_rfc3339
 LONGEST_WINDOW = 24 * 3600.0
 """Seconds: longer windows would need more memory in the state annotation than they are worth."""
 
+LONGEST_QUERY = 8192
+"""Bytes: a longer text is no query that somebody reads, and each is looked at several times in every cycle."""
+
 _WHOLE = re.compile(r"[0-9]{1,10}", re.ASCII)
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -27,8 +30,11 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _T = TypeVar("_T")
 
 
-def as_is(text: str) -> str:
-    """Return *text*."""
+def query(text: str) -> str:
+    """Return a query of at most :data:`LONGEST_QUERY` bytes as it is."""
+    size = len(text.encode())
+    if size > LONGEST_QUERY:
+        raise ValueError(f"is a query of {size} bytes; allowed are {LONGEST_QUERY}: use a recording rule")
     return text
 
 
@@ -141,7 +147,6 @@ def url(text: str) -> str:
 
 
 __all__ = [
-    "as_is",
     "band",
     "duration",
     "missing_data",
@@ -149,6 +154,7 @@ __all__ = [
     "one_of",
     "pause",
     "positive",
+    "query",
     "ratio",
     "server_name",
     "switch",

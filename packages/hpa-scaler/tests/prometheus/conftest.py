@@ -97,7 +97,7 @@ async def one(
     client: PrometheusClient, text: str = "up", ref: ServerRef = ServerRef(), deadline: float = 120
 ) -> Outcome:
     query = Query(text, ref)
-    return (await client.ask([query], AT, deadline))[query]
+    return (await client.ask([query], deadline))[query]
 
 
 __all__ = [

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.prometheus.answers import outcome
+from hpa_scaler.prometheus.answers import Moment, outcome
 from hpa_scaler.queries import Answer, Failure
 
 from .conftest import AT, body
@@ -146,3 +146,42 @@ def test_no_result_breaks_it(content: Any, kind: str) -> None:
     found = told(result(kind, content))
     if isinstance(found, Answer) and found.highest is not None:
         assert math.isfinite(found.highest)
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "words"),
+    [
+        (200, {"isPartial": True}, "it says that it is partial (isPartial)"),
+        (200, {"errorType": "execution", "error": "a shard  did not answer"}, "execution a shard did not answer"),
+        (200, {"error": "a shard did not answer"}, "an error beside its result: a shard did not answer"),
+        (203, {}, "HTTP 203, which is no plain answer"),
+        (206, {}, "HTTP 206, which is no plain answer"),
+    ],
+)
+def test_what_says_that_it_is_not_all_is_a_warning(status: int, more: dict[str, object], words: str) -> None:
+    told = outcome(status, json.dumps(body("4", **more)).encode())
+    assert isinstance(told, Answer)
+    assert told.highest == 4
+    [warning] = told.warnings
+    assert words in warning
+
+
+@pytest.mark.parametrize("kind", ["vector", "scalar"])
+@pytest.mark.parametrize(
+    ("off", "date", "words"),
+    [
+        (0.0, None, ""),
+        (-29.0, 29.0, ""),
+        (-120.0, 0.0, "it is of 120 s behind our clock"),
+        (86400.0, None, "it is of 86400 s ahead of our clock"),
+        (0.0, -45.0, "it is of 45 s behind our clock"),
+        (0.0, 45.0, "it is of 45 s ahead of our clock"),
+    ],
+)
+def test_an_answer_of_another_time_is_doubtful(kind: str, off: float, date: float | None, words: str) -> None:
+    made = body("4", at=AT + off) if kind == "vector" else result("scalar", [AT + off, "4"])
+    told = outcome(200, json.dumps(made).encode(), Moment(AT, None if date is None else AT + date))
+    assert isinstance(told, Answer)
+    assert told.highest == 4
+    assert " ".join(told.warnings).startswith(words)
+    assert bool(told.warnings) is bool(words)

@@ -18,12 +18,14 @@ from hpa_scaler.queries import Answer, Failure, Query
 from hpa_scaler.reasons import Reason
 from hpa_scaler.spec import ServerRef
 
-from .conftest import AT, Prometheus, asking, body, now, one, says, server, silent, trickling
+from .conftest import Prometheus, asking, body, now, one, says, server, silent, trickling
 
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_a_query_is_posted_with_its_time_and_how_long_it_may_take(prometheus: Prometheus) -> None:
+async def test_a_query_is_posted_with_how_long_it_may_take_and_without_a_time(
+    prometheus: Prometheus,
+) -> None:
     prometheus.otherwise = says(body("110.5"))
     async with asking(server(prometheus.url + "/prefix/", timeout=2.5)) as client:
         found = await one(client, 'sum(rate(x{a="ö&+"}[5m]))')
@@ -32,7 +34,7 @@ async def test_a_query_is_posted_with_its_time_and_how_long_it_may_take(promethe
     assert found.seconds >= 0
     [seen] = prometheus.seen
     assert (seen.method, seen.path, seen.params) == ("POST", "/prefix/api/v1/query", {})
-    assert seen.form == {"query": 'sum(rate(x{a="ö&+"}[5m]))', "time": "1800000000.000", "timeout": "2500ms"}
+    assert seen.form == {"query": 'sum(rate(x{a="ö&+"}[5m]))', "timeout": "2500ms"}
     assert seen.headers["Accept-Encoding"] == "identity"
 
 
@@ -40,14 +42,14 @@ async def test_an_equal_query_is_asked_once_however_it_names_its_server(promethe
     refs = [ServerRef(), ServerRef(name="default"), ServerRef(url=prometheus.url), ServerRef(name="same")]
     queries = [Query("up", ref) for ref in refs]
     async with asking(server(prometheus.url), server(prometheus.url, "same", headers=(("X", "1"),))) as client:
-        outcomes = await client.ask([*queries, Query("down")], AT, 60)
+        outcomes = await client.ask([*queries, Query("down")], 60)
     assert Counter(prometheus.texts) == {"up": 2, "down": 1}
     assert all(isinstance(outcomes[query], Answer) for query in queries)
 
 
 async def test_nothing_to_ask_is_nothing_asked(prometheus: Prometheus) -> None:
     async with asking(server(prometheus.url)) as client:
-        assert await client.ask([], AT, 60) == {}
+        assert await client.ask([], 60) == {}
     assert prometheus.seen == []
 
 
@@ -58,7 +60,7 @@ async def test_no_more_are_on_the_way_than_the_server_may_get(prometheus: Promet
 
     prometheus.otherwise = slow
     async with asking(server(prometheus.url, concurrency=3)) as client:
-        outcomes = await client.ask([Query(f"q{number}") for number in range(30)], AT, 60)
+        outcomes = await client.ask([Query(f"q{number}") for number in range(30)], 60)
     assert all(isinstance(each, Answer) for each in outcomes.values())
     assert len(prometheus.seen) == 30
     assert prometheus.most == 3
@@ -118,7 +120,7 @@ async def test_a_server_that_hangs_holds_up_nobody_who_asks_another(
     queries = [Query(f"q{n}", ServerRef(name=name)) for n in range(50) for name in ("hangs", "works")]
     hanging, working = server(prometheus.url, "hangs", timeout=10), server(another.url, "works")
     async with asking(hanging, working) as client:
-        outcomes = await client.ask(queries, AT, 60)
+        outcomes = await client.ask(queries, 60)
     for query, found in outcomes.items():
         assert isinstance(found, Answer if query.server.name == "works" else Failure)
     assert len(prometheus.seen) <= 8 + 3
@@ -129,7 +131,7 @@ async def test_a_cycle_ends_at_its_deadline_with_what_it_has(prometheus: Prometh
     queries = [Query("a", ServerRef(name="hangs")), Query("b", ServerRef(name="works"))]
     async with asking(server(prometheus.url, "hangs", timeout=60), server(another.url, "works")) as client:
         began = now()
-        outcomes = await client.ask(queries, AT, 50)
+        outcomes = await client.ask(queries, 50)
         assert now() == began + 50
     late, fine = (outcomes[query] for query in queries)
     assert isinstance(fine, Answer)
@@ -140,7 +142,7 @@ async def test_a_cycle_ends_at_its_deadline_with_what_it_has(prometheus: Prometh
 async def test_a_cycle_that_is_cancelled_leaves_nothing_behind(prometheus: Prometheus) -> None:
     prometheus.otherwise = silent
     async with asking(server(prometheus.url, timeout=60)) as client:
-        asking_ = asyncio.create_task(client.ask([Query("a")], AT, 60))
+        asking_ = asyncio.create_task(client.ask([Query("a")], 60))
         await asyncio.sleep(1)
         assert prometheus.seen
         asking_.cancel()
@@ -156,7 +158,7 @@ async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: Prome
     prometheus.otherwise = says("down", 503)
     one_by_one = server(prometheus.url, concurrency=1)
     async with asking(one_by_one, limits=Limits(failures=3, pause=30)) as client:
-        outcomes = await client.ask([Query(f"q{number}") for number in range(500)], AT, 60)
+        outcomes = await client.ask([Query(f"q{number}") for number in range(500)], 60)
         reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
         assert reasons == {Reason.HTTP_ERROR: 3, Reason.CIRCUIT_OPEN: 497}
         assert len(prometheus.seen) == 3
@@ -169,7 +171,7 @@ async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: Prome
 async def test_a_server_that_hangs_costs_one_timeout_not_two(prometheus: Prometheus) -> None:
     prometheus.otherwise = silent
     async with asking(server(prometheus.url, timeout=2.0, concurrency=8), limits=Limits(failures=3)) as client:
-        outcomes = await client.ask([Query(f"q{number}") for number in range(100)], AT, 60)
+        outcomes = await client.ask([Query(f"q{number}") for number in range(100)], 60)
     reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
     assert reasons == {Reason.TIMED_OUT: 8, Reason.CIRCUIT_OPEN: 92}
     assert len(prometheus.seen) == 8
@@ -205,7 +207,7 @@ async def test_after_its_pause_one_small_query_decides(prometheus: Prometheus) -
 async def test_what_a_server_says_of_a_query_is_no_outage(prometheus: Prometheus, refusal: Any) -> None:
     prometheus.otherwise = refusal
     async with asking(server(prometheus.url), limits=Limits(failures=1)) as client:
-        await client.ask([Query(f"q{number}") for number in range(10)], AT, 60)
+        await client.ask([Query(f"q{number}") for number in range(10)], 60)
         assert client.circuits() == {"default": "closed"}
     assert len(prometheus.seen) == 10
 
@@ -218,7 +220,7 @@ async def test_a_server_that_says_it_can_not_answer_is_left_alone(
 ) -> None:
     prometheus.otherwise = says({"status": "error", "errorType": kind, "error": "not now"}, status)
     async with asking(server(prometheus.url, concurrency=1), limits=Limits(failures=3)) as client:
-        outcomes = await client.ask([Query(f"q{number}") for number in range(10)], AT, 60)
+        outcomes = await client.ask([Query(f"q{number}") for number in range(10)], 60)
         assert client.circuits() == {"default": "open"}
     reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
     assert reasons == {Reason.HTTP_ERROR: 3, Reason.CIRCUIT_OPEN: 7}
@@ -254,7 +256,7 @@ async def test_what_is_asked_is_observed(prometheus: Prometheus) -> None:
     async with asking(
         server(prometheus.url), observe=lambda name, what, seconds: seen.append((name, what)) if seconds >= 0 else None
     ) as client:
-        await client.ask([Query("up"), Query("bad")], AT, 60)
+        await client.ask([Query("up"), Query("bad")], 60)
     assert sorted(seen) == [("default", "HttpError"), ("default", "answered")]
 
 
@@ -263,15 +265,15 @@ async def test_a_defect_met_by_one_query_costs_no_other_its_answer(
 ) -> None:
     real = exchange.outcome
 
-    def broken(status: int, raw: bytes) -> Any:
+    def broken(status: int, raw: bytes, *more: Any, **named: Any) -> Any:
         if b"odd" in raw:
             raise ZeroDivisionError("division by zero")
-        return real(status, raw)
+        return real(status, raw, *more, **named)
 
     monkeypatch.setattr(exchange, "outcome", broken)
     prometheus.answers["odd"] = says("odd")
     async with asking(server(prometheus.url)) as client:
-        outcomes = await client.ask([Query("odd"), Query("even")], AT, 60)
+        outcomes = await client.ask([Query("odd"), Query("even")], 60)
     found = outcomes[Query("odd")]
     assert isinstance(found, Failure)
     assert found.detail == "default: unexpected ZeroDivisionError: division by zero"

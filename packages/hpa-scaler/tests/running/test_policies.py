@@ -82,7 +82,7 @@ async def test_missing_data_are_treated_by_their_rule_and_an_answer_begins_the_c
 
 async def test_floors_climb_by_steps_and_end_at_their_caps(on: Stall) -> None:
     fleet = Fleet(on)
-    await on.configured(ALONE)
+    await on.configured({**ALONE, "suddenRiseFactor": 0})
     hpas = {
         "pods": asks("pods", scale_up_max_pods=3),
         "share": asks("share", scale_up_max_ratio=0.5),

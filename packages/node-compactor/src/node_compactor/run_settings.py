@@ -18,8 +18,8 @@ class RunSettings(NodeProcessSettings):
     log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
     config_map: Name = variable("CONFIG_MAP_NAME", default="estafette-k8s-node-compactor-config")
     """By default the one that the older controller's README names."""
-    ports: Ports = variable("HTTP_PORTS", default=(9101, 5000))
-    """The older controller had metrics on 9101 and its probe on 5000."""
+    ports: Ports = variable("HTTP_PORTS", default=(9101,))
+    """Where the older controller had its metrics; its probe was where the probes are by default."""
     lease_name: Name = variable("LEASE_NAME", default="node-compactor")
 
 

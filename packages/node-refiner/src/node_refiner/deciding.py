@@ -64,6 +64,65 @@ class Decision(Struct, frozen=True):
         return below_minimums(node, remaining, untainted, self.settings)
 
 
+class Decider:
+    """Decides pass after pass as :func:`decide` does; of a cluster in which nothing has changed it plans nothing anew.
+
+    Time alone may change facts (how old a node is, whose grace is over): they are asked for in every pass, and where
+    they are the same, so is all that follows from them.
+    """
+
+    def __init__(self) -> None:
+        self._read: tuple[Snapshot, RefinerSettings, Snapshot] | None = None
+        self._planned: tuple[Mapping[str, NodeFacts], Outlook, Plan] | None = None
+
+    def __call__(
+        self,
+        snapshot: Snapshot,
+        settings: RefinerSettings,
+        now: float,
+        *,
+        finished: Sequence[Finished] = (),
+        regrets: Mapping[str, Refusal] = {},
+        unhealthy: Refusal | None = None,
+    ) -> Decision:
+        """Judge every node of *snapshot*; see :func:`decide`."""
+        read = self._read
+        if read is None or read[0] is not snapshot or read[1] is not settings:
+            read = self._read = (snapshot, settings, with_demand(snapshot, demand_ahead(settings)))
+            self._planned = None
+        snapshot = read[2]
+        policy = Policy(settings, now)
+        facts: Mapping[str, NodeFacts] = policy.facts(snapshot)
+        planned = self._planned
+        if planned is None or planned[0] != facts:
+            ahead = policy.outlook(snapshot, facts)
+            judgement = policy.judgement(snapshot, facts, ahead)
+            plan = make_plan(policy.plannable(snapshot), lambda _: judgement, policy.strategy, settings.placement)
+            planned = self._planned = (facts, ahead, plan)
+        facts, ahead, plan = planned
+        pools = {name: fact.pool for name, fact in facts.items()}
+        pause = unhealthy or cooling(snapshot, settings, now, finished)
+        held = {each.node: pause or regrets.get(pools[each.node]) for each in plan.removals}
+        return Decision(
+            snapshot=snapshot,
+            settings=settings,
+            now=now,
+            facts=facts,
+            outlook=ahead,
+            plan=plan,
+            held={name: refusal for name, refusal in held.items() if refusal is not None},
+            unhealthy=unhealthy,
+            steering=steer(
+                snapshot,
+                plan,
+                settings.candidate_taints,
+                settings.steering,
+                CONTROLLER,
+                spared=[name for name, pool in pools.items() if pool in regrets],
+            ),
+        )
+
+
 def decide(
     snapshot: Snapshot,
     settings: RefinerSettings,
@@ -78,30 +137,4 @@ def decide(
     *finished* are drains that ended lately, of whichever controller, *regrets* say of pools what came of them;
     *unhealthy* is the health brake's refusal.
     """
-    snapshot = with_demand(snapshot, demand_ahead(settings))
-    policy = Policy(settings, now)
-    facts = policy.facts(snapshot)
-    ahead = policy.outlook(snapshot, facts)
-    judgement = policy.judgement(snapshot, facts, ahead)
-    plan = make_plan(policy.plannable(snapshot), lambda _: judgement, policy.strategy, settings.placement)
-    pools = {name: fact.pool for name, fact in facts.items()}
-    pause = unhealthy or cooling(snapshot, settings, now, finished)
-    held = {each.node: pause or regrets.get(pools[each.node]) for each in plan.removals}
-    return Decision(
-        snapshot=snapshot,
-        settings=settings,
-        now=now,
-        facts=facts,
-        outlook=ahead,
-        plan=plan,
-        held={name: refusal for name, refusal in held.items() if refusal is not None},
-        unhealthy=unhealthy,
-        steering=steer(
-            snapshot,
-            plan,
-            settings.candidate_taints,
-            settings.steering,
-            CONTROLLER,
-            spared=[name for name, pool in pools.items() if pool in regrets],
-        ),
-    )
+    return Decider()(snapshot, settings, now, finished=finished, regrets=regrets, unhealthy=unhealthy)

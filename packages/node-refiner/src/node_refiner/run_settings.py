@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from tightship.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
-
-PROBES = 9102
-"""Where the older controller's probe asked for ``/alive``; every port serves everything."""
+from tightship.settings.process import Name, NodeProcessSettings, Port, Ports, Positive, variable
 
 
 class RunSettings(NodeProcessSettings):
@@ -20,9 +17,11 @@ class RunSettings(NodeProcessSettings):
     """The older controller's, which could not be changed."""
     config_map: Name = variable("CONFIG_MAP_NAME", default="node-refiner-cm")
     """The older controller obeyed any ConfigMap of that name in whatever namespace."""
-    ports: Ports = variable("HTTP_PORTS", default=(8080, PROBES))
+    ports: Ports = variable("HTTP_PORTS", default=(8080,))
     listening_port: Ports = variable("LISTENING_PORT", default=(8080,))
     """The older name, of the port for metrics alone; ``HTTP_PORTS`` comes before it."""
+    probe_port: Port = variable("HTTP_PROBE_PORT", default=9102)
+    """Where the older controller's probe asked for ``/alive``."""
     lease_name: Name = variable("LEASE_NAME", default="node-refiner")
 
     def filled(self, namespace: str, unique: str) -> Self:
@@ -30,7 +29,7 @@ class RunSettings(NodeProcessSettings):
         found = super().filled(namespace, unique)
         if "ports" in self.model_fields_set:
             return found
-        return found.model_copy(update={"ports": (*self.listening_port, PROBES)})
+        return found.model_copy(update={"ports": self.listening_port})
 
 
 __all__ = ["RunSettings"]

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 from contract_api import DEADLINE, Api, Json, unique
 
+from tightship.drain.writing import NodePatch, patch_node, read_node
+from tightship.drain_record import FIELD_MANAGER
 from tightship.kube.errors import Conflict
 from tightship.kube.leases import LeaseStore, decode_lease
 from tightship.observability.events import EventRecorder, ObjectRef
@@ -199,6 +201,38 @@ async def test_a_cordon_that_is_false_is_no_cordon(api: Api) -> None:
     name = await api.node(unschedulable=True)
     after = await api.client.patch("Node", name, {"spec": {"unschedulable": False}})
     assert "unschedulable" not in after["spec"]
+
+
+def cordoned_by(node: Json) -> list[str]:
+    entries = node["metadata"].get("managedFields") or []
+    return [each["manager"] for each in entries if "f:unschedulable" in each["fieldsV1"].get("f:spec", {})]
+
+
+async def test_a_cordon_belongs_to_who_changed_it_last_and_to_nobody_who_found_it(api: Api) -> None:
+    name = await api.node()
+    path = api.path("Node", name)
+
+    async def cordon(on: bool, manager: str, **notes: str) -> list[str]:
+        body = {"metadata": {"annotations": notes}, "spec": {"unschedulable": True if on else None}}
+        params = {"fieldManager": manager}
+        code, after = await api.request("PATCH", path, body=body, params=params, content_type=MERGE)
+        assert code == 200
+        return cordoned_by(after)
+
+    assert await cordon(True, "one") == ["one"]
+    assert await cordon(True, "two", also="this") == ["one"]
+    assert await cordon(False, "two") == []
+    assert await cordon(True, "two") == ["two"]
+    assert await cordon(True, "one") == ["two"]
+    await api.client.patch("Node", name, {"metadata": {"labels": {"a": "b"}}})
+    assert cordoned_by(await api.client.get("Node", name)) == ["two"]
+
+
+async def test_the_cordon_of_a_drain_is_known_as_ours(api: Api) -> None:
+    live = await read_node(api.connection, await api.node())
+    assert live is not None
+    after = await patch_node(api.connection, live, NodePatch(unschedulable=True))
+    assert after.node.cordoned_by == (FIELD_MANAGER,)
 
 
 async def test_taints_are_replaced_whole_by_both_merges(api: Api) -> None:

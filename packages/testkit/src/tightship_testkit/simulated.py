@@ -18,7 +18,7 @@ from tightship.host import Host
 from tightship.runtime.main import Runtime
 from tightship_simulator.api.events import as_new
 from tightship_simulator.api.requests import target_of
-from tightship_simulator.api.store import Store
+from tightship_simulator.api.store import MANAGER, Store
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.virtual.process import Process
@@ -96,9 +96,19 @@ class Simulated:
 
         self.store.modify(kind, name, namespace, changed)
 
-    def edit_node(self, name: str, change: Callable[[Json], object]) -> None:
-        """Change a node as somebody else would."""
-        self.edit("Node", name, change)
+    def edit_node(self, name: str, change: Callable[[Json], object], *, manager: str = "kubectl") -> None:
+        """Change a node as somebody else would, or as one of our replicas would have: *manager* is who the API server
+        takes it for.
+        """
+        token = MANAGER.set(manager)
+        try:
+            self.edit("Node", name, change)
+        finally:
+            MANAGER.reset(token)
+
+    def forget_managers(self, name: str) -> None:
+        """Let the API server not know who has cordoned a node."""
+        self.store.get("Node", name)["metadata"].pop("managedFields")
 
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object, a pod without its grace period."""

@@ -118,7 +118,8 @@ def test_a_wiped_server_knows_nothing_and_its_rates_grow_with_its_age() -> None:
     [
         ({"prometheus-query": text_of("rate", "a", 30)}, 70.0, 95),
         ({"prometheus-query": text_of("rate", "a", 30), "requests-per-replica": "2.5", "delta": "-1"}, 70.0, 37),
-        ({"prometheus-query": text_of("gauge", "a")}, 0.0, 95),
+        ({"prometheus-query": text_of("gauge", "a")}, 160.0, 95),
+        ({"prometheus-query": text_of("rule", "a")}, 70.0, 95),
         ({"prometheus-query": text_of("gauge", "a"), "query-range": "30s"}, 70.0, 95),
         ({"prometheus-query": text_of("gauge-fallback", "a")}, 160.0, 95),
         ({"prometheus-query": text_of("rate-fallback", "a", 30), "query-range": "20s"}, 70.0, 95),
@@ -212,12 +213,12 @@ def test_an_honest_controller_on_good_data_breaks_nothing_and_follows() -> None:
 
 
 def test_a_story_of_floors_shrinks_to_what_breaks_its_promise() -> None:
-    """A gauge of one application, of which a part of the targets can't be scraped; beside it what has no part in it."""
-    away = {"app": "shop", "left": 0.5, "on": 0.0, "off": 0.0, "seconds": 40.0}
+    """A gauge of one application that is wrong now and then, and hardly guarded; beside it what has no part in it."""
+    wrong = {"app": "shop", "factor": 0.0}
     floors = Floors(
         apps=[LEVEL, App(name="other", requests=50.0)],
         autoscalers=[
-            _following("h0", "shop", "gauge", **{"scale-up-max-pods": "5"}),
+            _following("h0", "shop", "gauge", **{"scale-up-max-pods": "5", "lowering-window": "1s"}),
             _following("h1", "other", "rate"),
         ],
     )
@@ -227,13 +228,13 @@ def test_a_story_of_floors_shrinks_to_what_breaks_its_promise() -> None:
         quiet=5.0,
         floors=floors,
         controllers=make(6).controllers,
-        steps=[Step(at=30.0, kind="targets-away", args=away)],
+        steps=[Step(at=at, kind="sample-spikes", args=wrong) for at in (30.0, 35.0, 40.0, 45.0)],
     )
     shorter = shrink(scenario, "no-floor-lowered-on-bad-data", known=True, tries=60)
     assert shorter.floors is not None
     assert [each.name for each in shorter.floors.autoscalers] == ["h0"]
     assert [each.name for each in shorter.floors.apps] == ["shop"]
-    assert set(shorter.floors.autoscalers[0].notes) == {"prometheus-query", "requests-per-replica"}
+    assert set(shorter.floors.autoscalers[0].notes) == {"prometheus-query", "requests-per-replica", "lowering-window"}
 
 
 def _following(name: str, app: str, kind: str, **notes: str) -> Autoscaler:

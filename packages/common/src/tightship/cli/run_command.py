@@ -33,6 +33,7 @@ _FLAGS = (
     "dry_run",
     "leader_elect",
     "ports",
+    "probe_port",
     "host",
     "log_level",
     "log_format",
@@ -78,6 +79,7 @@ def add_run(
         "--no-leader-elect", action="store_const", const=False, dest="leader_elect", help="for a single replica"
     )
     config.add_argument("--port", action="append", type=int, dest="ports", metavar="PORT", help="HTTP port, may repeat")
+    config.add_argument("--probe-port", type=int, metavar="PORT", help="HTTP port of the probes alone")
     config.add_argument("--host", metavar="ADDRESS", help="address to serve on")
     logs = run.add_argument_group("logging")
     logs.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")

@@ -51,12 +51,17 @@ class ClusterState:
         self._ordered: dict[str, Mapping[str, ApiObject]] = {}
         self._missing: dict[str, str] = {}
         self._budgets: tuple[object, Budgets] = (None, Budgets())
+        self._last: Snapshot | None = None
 
     def upsert(self, kind: str, thing: ApiObject) -> None:
         """Take in a new or changed object; a finished pod is taken out, since it holds nothing any more."""
         key = _key(thing)
-        self._unreadable.pop((kind, key), None)
+        if self._unreadable.pop((kind, key), None) is not None:
+            self._last = None
         if isinstance(thing, Pod):
+            if self._objects.get("Pod", {}).get(key) == thing:
+                return
+            self._last = None
             self._remove_pod(key)
             if not thing.finished:
                 self._add_pod(key, thing)
@@ -64,6 +69,7 @@ class ClusterState:
         known = self._objects.setdefault(kind, {})
         if known.get(key) == thing:
             return  # of an HPA that is watched every look of its controller at the metrics is an event
+        self._last = None
         if isinstance(thing, Node):
             self._dirty.add(thing.name)
         self._ordered.pop(kind, None)
@@ -72,6 +78,7 @@ class ClusterState:
     def delete(self, kind: str, namespace: str, name: str) -> None:
         """Forget an object; one that is not known is no error."""
         key = (namespace, name)
+        self._last = None
         self._unreadable.pop((kind, key), None)
         if kind == "Pod":
             self._remove_pod(key)
@@ -89,6 +96,7 @@ class ClusterState:
 
     def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
         """Make *things* (and *errors*, each with the node of a pod) all there is of *kind*: the result of a list."""
+        self._last = None
         for known, key in [entry for entry in self._unreadable if entry[0] == kind]:
             del self._unreadable[known, key]
         if kind == "Pod":
@@ -99,7 +107,7 @@ class ClusterState:
             if kind == "Node":
                 self._dirty.update(name for _, name in self._objects.get(kind, {}))
             self._ordered.pop(kind, None)
-            self._objects[kind] = {}
+        self._objects[kind] = {}
         self._missing.pop(kind, None)
         for thing in things:
             self.upsert(kind, thing)
@@ -109,9 +117,18 @@ class ClusterState:
     def mark_missing(self, kind: str, why: str) -> None:
         """Say that *kind* can't be read, and why ("forbidden", "not in the file")."""
         self._missing[kind] = why
+        self._last = None
 
     def snapshot(self) -> Snapshot:
-        """Cut an immutable snapshot; its cost is that of what changed since the last one, plus one pass over nodes."""
+        """Cut an immutable snapshot: the last one while nothing has changed.
+
+        Its cost is that of what changed since, plus one pass over nodes.
+        """
+        if self._last is None:
+            self._last = self._cut()
+        return self._last
+
+    def _cut(self) -> Snapshot:
         for name in self._dirty:
             self._refresh(name)
         self._dirty.clear()

@@ -62,6 +62,7 @@ def _loop(
         tell=tell,
         leading=frame.leading,
         stopping=frame.runtime.stop.is_set,
+        releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
         settings=lambda: controller.drain_settings(live.current),
         clock=wall,
         in_thread=in_thread,
@@ -75,8 +76,12 @@ def _loop(
         holder=run.identity,
         epoch=lambda: frame.elector.epoch,
         pool_of=lambda node: controller.pool_of(node, live.current),
+        lease=f"{run.namespace}/{run.lease_name}",
+        unnamed=run.release,
     )
-    return ConsolidationLoop(frame, controller, cache=cache, drainer=drainer, history=history, metrics=metrics, own=own)
+    return ConsolidationLoop(
+        frame, run, controller, cache=cache, drainer=drainer, history=history, metrics=metrics, own=own
+    )
 
 
 __all__ = ["serve_nodes"]

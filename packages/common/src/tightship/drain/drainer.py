@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -17,7 +17,7 @@ from tightship.cluster import Snapshot
 from tightship.drain.claims import Allows, Claim, ClaimLedger
 from tightship.drain.driving import Drive, Tools
 from tightship.drain.history import DrainHistory
-from tightship.drain.machine import Change, Ending, claimed, owner_elsewhere
+from tightship.drain.machine import Change, Ending, claimed, owner_elsewhere, undoing
 from tightship.drain.news import News, Told
 from tightship.drain.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase
@@ -36,9 +36,10 @@ ORPHAN_AFTER = 24 * 3600.0
 
 
 class Drainer:
-    """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership.
+    """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
-    All methods are for the leader, one at a time.
+    Where ``Tools.releasing`` is true drains under another Lease are those of another installation, and are left alone;
+    those that name none are only if not *unnamed*. All methods are for the leader, one at a time.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class Drainer:
         holder: str,
         epoch: Callable[[], int],
         pool_of: Callable[[Node], str],
+        lease: str = "",
+        unnamed: bool = False,
     ) -> None:
         self._tools = tools
         self._ledger = ledger
@@ -59,12 +62,19 @@ class Drainer:
         self._controller = controller
         self._holder = holder
         self._epoch = epoch
+        self._lease = lease
+        self._released = frozenset({lease, ""} if unnamed else {lease})
         self._drives: dict[str, tuple[Drive, asyncio.Task[None]]] = {}
 
     @property
     def driving(self) -> frozenset[str]:
         """Names of the nodes whose drains are driven from here."""
         return frozenset(self._drives)
+
+    def held(self, snapshot: Snapshot) -> Sequence[str]:
+        """Return the names of the nodes that drains of this controller hold, as far as they are this drainer's."""
+        found = {name for name, view in snapshot.nodes.items() if self._owns(drain_record(view.node))}
+        return sorted(found | set(self._drives))
 
     async def unfinished(self, snapshot: Snapshot) -> bool:
         """Return whether a drain of this controller's is under way: driven from here, on a node, or in the ledger.
@@ -99,9 +109,10 @@ class Drainer:
         live = await read_node(self._tools.connection, node.name)
         if live is None or live.node.uid != node.uid:
             return Refusal(Reason.NODE_TERMINATING, node.name, "it is gone")
-        elsewhere = owner_elsewhere(live.node)
-        if elsewhere is not None:
-            return elsewhere
+        keeps = self._tools.settings().keeps(self._tools.cache.snapshot(), live.node)
+        refusal = owner_elsewhere(live.node) or min(keeps, default=None)
+        if refusal is not None:
+            return refusal
         previous = drain_record(live.node)
         if live.node.unschedulable or (previous is not None and previous.owns_node):
             return Refusal(Reason.CORDONED, node.name, "somebody else took it since it was judged")
@@ -119,6 +130,7 @@ class Drainer:
             plan_hash=plan_hash,
             now=self._tools.clock(),
         )
+        record = msgspec.structs.replace(record, lease=self._lease)
         try:
             after = await patch_node(self._tools.connection, live, claim_patch(live, record))
         except Conflict:
@@ -129,8 +141,8 @@ class Drainer:
         self._drive(after.node, record)
         return None
 
-    async def adopt(self, snapshot: Snapshot, *, others: bool = True) -> None:
-        """Take over drains nobody drives, and mend what a crash left, on nodes and in the ledger.
+    async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
+        """Take over drains nobody drives, and mend what a crash left, on nodes and in the *ledger*.
 
         Without *others* only what bears this controller's name: one that is switched off ends just its own. Raises
         :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
@@ -146,7 +158,7 @@ class Drainer:
                     continue  # somebody else was quicker: the next loop sees what he made of it
                 except KubeError as error:
                     troubles.append(error)
-        for entry in await self._ledger.read():
+        for entry in await self._ledger.read() if ledger else ():
             if entry.node in self._drives or not self._tools.leading():
                 continue
             forgotten = others and self._tools.clock() >= entry.since + ORPHAN_AFTER
@@ -172,7 +184,9 @@ class Drainer:
         return record.phase is Phase.UNKNOWN or self._abandoned(record)
 
     def _owns(self, record: DrainRecord | None) -> bool:
-        return record is not None and record.owns_node and record.controller == self._controller
+        if record is None or not record.owns_node or record.controller != self._controller:
+            return False
+        return record.lease in self._released or not self._tools.releasing()
 
     def _abandoned(self, record: DrainRecord) -> bool:
         return self._tools.clock() > max([record.deadline or 0.0, *record.since.values()]) + ORPHAN_AFTER
@@ -186,7 +200,8 @@ class Drainer:
             await self._mend_orphan(live, record)
             return
         now = self._tools.clock()
-        taken = msgspec.structs.replace(record, holder=self._holder, epoch=max(self._epoch(), record.epoch + 1))
+        epoch = max(self._epoch(), record.epoch + 1)
+        taken = msgspec.structs.replace(record, holder=self._holder, epoch=epoch, lease=self._lease)
         because: Refusal | None = None
         if record.controller != self._controller:
             last = format_duration(now - max(record.since.values(), default=now))
@@ -205,30 +220,27 @@ class Drainer:
         self._drive(after.node, taken)
 
     async def _mend_orphan(self, live: LiveNode, record: DrainRecord | None) -> None:
-        """Our taint without a readable annotation: cordon and taint came in one patch, so both are ours to undo.
+        """Our taint, or an annotation that can't be read: what is shown to be ours is undone.
 
-        A node whose annotation says that it was restored has the taint from somebody who wrote an old list of taints:
-        a cordon is not ours then. A node that an autoscaler has taken meanwhile stays as it is until that gives it
-        back.
+        Who took the annotation off wants no drain of this node, and is obeyed for as long as who uncordons one. A node
+        whose annotation says that it was restored has the taint from somebody who wrote an old list of taints: a cordon
+        is not ours then. A node that an autoscaler has taken meanwhile stays as it is until that gives it back.
         """
         if owner_elsewhere(live.node) is not None:
             return
-        name = live.node.name
-        tainted = any(taint.key == DRAINING.key for taint in live.node.taints)
+        name, now, rules = live.node.name, self._tools.clock(), self._tools.settings().rules
         detail = record.reason if record is not None and record.reason else f"no readable {DRAIN_ANNOTATION} on it"
         because = Refusal(Reason.ORPHANED, name, f"left over from a drain: {detail}")
-        change = Change.RESTORE if tainted else Change.NOTHING
-        mended: DrainRecord | None = None
         if record is not None and not record.owns_node:
             mended, change = record, Change.UNTAINT
-        elif record is not None:
-            now = self._tools.clock()
+        else:
+            change = undoing(live.node, None)
             mended = DrainRecord(
                 phase=Phase.BACKOFF,
                 controller=self._controller,
                 since={Phase.BACKOFF.value: now},
-                attempts=1,
-                next_try=now + self._tools.settings().rules.backoff_base,
+                attempts=0 if record is None else 1,
+                next_try=now + (rules.hold_off if record is None else rules.backoff_base),
                 reason=str(because),
             )
         after = await patch_node(self._tools.connection, live, record_patch(live, mended, change))

@@ -13,7 +13,7 @@ from enum import Enum
 import msgspec
 from msgspec import Struct
 
-from tightship.drain_record import DrainRecord, Phase
+from tightship.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
 from tightship.durations import format_duration
 from tightship.evictability import stuck
 from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
@@ -53,17 +53,20 @@ class Seen(Struct, frozen=True, kw_only=True):
     """What one look at a node and its pods found.
 
     *evict* are pods still to go that nobody is deleting, *awaits* pods that end by themselves, *leaving* pods on their
-    way out. *next* are those of *evict* that may be evicted now, *due* the time at which more may become so. *against*
-    is everything that waiting does not mend: opt-outs, no place, a budget that never allows, a fatal answer. *late* are
-    pods that have refused to go for too long. *pending* are pods without a node that were created since the drain began
-    and could run here. *fresh* says that the pods were listed from the server just now; *judged* that *against* holds a
-    new verdict on where the rest could go.
+    way out. *keeps* is what keeps the node as a whole: it would have kept it from being claimed. *next* are those of
+    *evict* that may be evicted now, *due* the time at which more may become so. *against* is everything that waiting
+    does not mend: opt-outs, no place, a budget that never allows, a fatal answer. *late* are pods that have refused to
+    go for too long. *pending* are pods without a node that were created since the drain began and could run here.
+    *fresh* says that the pods were listed from the server just now; *judged* that *against* holds a new verdict on
+    where the rest could go. *stopping* says that somebody else goes on with the drain, *releasing* that nobody does:
+    the node is given back.
     """
 
     node: Node | None
     evict: tuple[Pod, ...] = ()
     awaits: tuple[Pod, ...] = ()
     leaving: tuple[Pod, ...] = ()
+    keeps: tuple[Refusal, ...] = ()
     next: tuple[Pod, ...] = ()
     due: float | None = None
     against: tuple[Refusal, ...] = ()
@@ -73,6 +76,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     fresh: bool = False
     judged: bool = False
     stopping: bool = False
+    releasing: bool = False
     not_ready_since: float | None = None
 
 
@@ -173,7 +177,10 @@ def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, 
         return Over(Ending.RESTORED)
     if record.phase is Phase.UNKNOWN:
         return give_up(record, Refusal(Reason.ORPHANED, node.name, record.reason), now)
-    return _taken_away(record, node, seen, rules, now) or _PHASES[record.phase](record, node, seen, rules, now)
+    step = _taken_away(record, node, seen, rules, now)
+    if step is None and seen.releasing and record.phase is not Phase.RESTORING:
+        step = give_up(record, Refusal(Reason.RELEASED, node.name, "no controller goes on with its drain"), now)
+    return step or _kept(record, seen, now) or _PHASES[record.phase](record, node, seen, rules, now)
 
 
 def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
@@ -193,24 +200,55 @@ def owner_elsewhere(node: Node) -> Refusal | None:
     return None
 
 
+def undoing(node: Node, record: DrainRecord | None) -> Change:
+    """Return how a drain of *node* is undone: its cordon is lifted only where it is shown to be ours.
+
+    The API server attributes the cordon to whoever changed it last: to somebody else after they have uncordoned the
+    node and cordoned it again, whatever else they left there. Where it attributes it to nobody, *record* and the taint
+    of its drain, which came in one patch with the cordon, must both be there.
+    """
+    if not node.unschedulable:
+        return Change.UNTAINT
+    if node.cordoned_by:
+        return Change.RESTORE if set(node.cordoned_by) == {FIELD_MANAGER} else Change.UNTAINT
+    return Change.RESTORE if record is not None and _tainted(node, record) else Change.UNTAINT
+
+
+def _tainted(node: Node, record: DrainRecord) -> bool:
+    return bool(record.op) and any(taint.key == DRAINING.key and taint.value == record.op for taint in node.taints)
+
+
 def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step | None:
     """Others come first: whoever deletes the node, and whoever lifted the cordon."""
     other = owner_elsewhere(node)
-    if other is not None:
+    # Whoever has taken it has a taint of their own on it, and nobody would be here to see that they let go of it.
+    if other is not None and not seen.releasing:
         if record.phase in (Phase.YIELDED, Phase.DRAINED):
             return Over(Ending.PARKED) if seen.stopping else Wait(now + LOOK_AGAIN, other.detail)
         return Write(_enter(record, Phase.YIELDED, now, reason=_words(other)), because=other)
-    tainted = any(taint.key == DRAINING.key and taint.value == record.op for taint in node.taints)
-    if node.unschedulable and tainted:
+    change, tainted = undoing(node, record), _tainted(node, record)
+    if change is Change.RESTORE and tainted:
         return None
     # A person, or Cluster Autoscaler's rollback, which lifts any cordon.
     if record.phase is Phase.RESTORING:
         return None
-    what = "the cordon was lifted" if not node.unschedulable else f"the taint {DRAINING.key} was removed"
-    lifted = Refusal(Reason.UNCORDONED, node.name, f"{what} by someone else during the drain")
+    if not node.unschedulable:
+        what = "the cordon was lifted by someone else during the drain"
+    elif node.cordoned_by and change is Change.UNTAINT:
+        by = ", ".join(each for each in node.cordoned_by if each != FIELD_MANAGER)
+        what = f"it was cordoned by someone else ({by}) during the drain, and stays so"
+    else:
+        what = f"the taint {DRAINING.key} was removed by someone else during the drain"
+    lifted = Refusal(Reason.UNCORDONED, node.name, what)
     held = _enter(record, Phase.BACKOFF, now, reason=_words(lifted), next_try=now + rules.hold_off, deadline=None)
-    change = Change.UNTAINT if not node.unschedulable else Change.RESTORE
     return Write(held, change, lifted)
+
+
+def _kept(record: DrainRecord, seen: Seen, now: float) -> Step | None:
+    """What would have kept the node from being claimed has it given back, pods that have moved stay where they are."""
+    if record.phase not in UNDER_WAY or not seen.keeps or (seen.stopping and record.phase is not Phase.CLAIMED):
+        return None
+    return give_up(record, seen.keeps[0], now)
 
 
 def _claimed(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
@@ -284,7 +322,7 @@ def _restoring(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, n
     attempts = record.attempts + 1
     pause = min(rules.backoff_limit, rules.backoff_base * 2 ** min(attempts - 1, 30))
     ended = _enter(record, Phase.BACKOFF, now, attempts=attempts, next_try=now + pause, deadline=None)
-    return Write(ended, Change.RESTORE if node.unschedulable else Change.UNTAINT)
+    return Write(ended, undoing(node, record))
 
 
 def _yielded(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.drain.machine import Change
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, encode_record
+from tightship.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, encode_record
 from tightship.kube.connection import Connection
 from tightship.kube.errors import BadAnswer, NotFound
 from tightship.objects import Node, ObjectError, decode
@@ -93,6 +93,7 @@ async def patch_node(connection: Connection, live: LiveNode, patch: NodePatch) -
     raw = await connection.request(
         "PATCH",
         _path(live.node.name),
+        params={"fieldManager": FIELD_MANAGER},
         body=msgspec.json.encode(body),
         content_type="application/merge-patch+json",
         timeout=WRITE_TIMEOUT,

@@ -258,7 +258,7 @@ class ScaleTargetWire(Struct, frozen=True, gc=False):
         meta, status = self.metadata, self.status
         observed = status.observed_generation
         if isinstance(observed, str):  # Argo Rollouts writes it as text
-            observed = int(observed) if observed.isascii() and observed.isdigit() else None
+            observed = int(observed) if observed.isascii() and observed.isdigit() and len(observed) < 20 else None
         return ScaleTarget(
             kind=kind,
             namespace=meta.namespace,

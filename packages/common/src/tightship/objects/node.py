@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
 from tightship import resources
@@ -14,7 +15,9 @@ class Node(Struct, frozen=True, gc=False):
     """A node as the judgement sees it.
 
     *allocatable* holds amounts as in :mod:`tightship.resources`; *created* and *deletion* are seconds since 1970.
-    *ready* is the ``Ready`` condition being ``True``.
+    *ready* is the ``Ready`` condition being ``True``. *cordoned_by* are the field managers to whom the API server
+    attributes ``spec.unschedulable``: whoever last changed it, and whoever applies it. Empty where it attributes it to
+    nobody, as in what ``kubectl get`` prints.
     """
 
     name: str
@@ -28,6 +31,7 @@ class Node(Struct, frozen=True, gc=False):
     created: int
     deletion: int | None
     resource_version: str
+    cordoned_by: tuple[str, ...] = ()
 
 
 class Condition(Struct, frozen=True, gc=False):
@@ -49,10 +53,34 @@ class _Status(Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] | None = None
 
 
+class _SpecFields(Struct, frozen=True, gc=False):
+    unschedulable: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:unschedulable")
+
+
+class _Fields(Struct, frozen=True, gc=False):
+    spec: _SpecFields | None = msgspec.field(default=None, name="f:spec")
+
+
+class _ManagedFields(Struct, frozen=True, rename="camel", gc=False):
+    """An entry of ``managedFields``, of which everything but the cordon is passed over: they are long."""
+
+    manager: str = ""
+    fields_v1: _Fields | None = None
+
+    @property
+    def cordons(self) -> bool:
+        spec = None if self.fields_v1 is None else self.fields_v1.spec
+        return spec is not None and spec.unschedulable is not msgspec.UNSET
+
+
+class _Metadata(Metadata, frozen=True, rename="camel", gc=False):
+    managed_fields: tuple[_ManagedFields, ...] | None = None
+
+
 class NodeWire(Struct, frozen=True, gc=False):
     """A node on the wire."""
 
-    metadata: Metadata
+    metadata: _Metadata
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
@@ -71,4 +99,7 @@ class NodeWire(Struct, frozen=True, gc=False):
             created=meta.created,
             deletion=seconds(meta.deletion_timestamp),
             resource_version=meta.resource_version,
+            cordoned_by=tuple(each.manager for each in meta.managed_fields or () if each.cordons)
+            if self.spec.unschedulable
+            else (),
         )

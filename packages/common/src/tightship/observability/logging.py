@@ -46,6 +46,7 @@ _DIM = "2"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BARE = re.compile(r"[^\s\"'=]+")
 _FRAMES = 4
+_AT_MOST, _WINDOW = 10, 60.0
 
 
 class LoggingError(ValueError):
@@ -89,6 +90,40 @@ def set_up(
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(threshold)
+    # Where a process is out of file descriptors the event loop says so hundreds of times a second.
+    loops = logging.getLogger("asyncio")
+    for each in [each for each in loops.filters if isinstance(each, _AtMost)]:
+        loops.removeFilter(each)
+    loops.addFilter(_AtMost())
+
+
+def sparing(logger: logging.Logger) -> logging.Logger:
+    """Return a logger that passes on to *logger* ten records a minute, and says how many it has left out.
+
+    It is for what a stranger can bring about as often as they like.
+    """
+    own = logging.Logger(logger.name)  # noqa: LOG001 - one of the same name that others have must not be filtered
+    own.parent = logger
+    own.addFilter(_AtMost())
+    return own
+
+
+class _AtMost(logging.Filter):
+    """Lets ten records through within each minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._until = 0.0
+        self._passed = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not 0 <= self._until - record.created <= _WINDOW:
+            left_out = self._passed - _AT_MOST
+            self._until, self._passed = record.created + _WINDOW, 0
+            if left_out > 0:
+                record.fields = {**fields_of(record), "left_out_before": left_out}
+        self._passed += 1
+        return self._passed <= _AT_MOST
 
 
 def formatter(name: str, *, controller: str = "tightship", colour: bool = False) -> logging.Formatter:

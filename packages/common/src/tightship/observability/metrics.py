@@ -39,6 +39,12 @@ def new_registry(controller: str, version: str = __version__) -> CollectorRegist
     return registry
 
 
+def content_type(accept: str) -> str:
+    """Return the content type of what :func:`render` returns for this ``Accept`` header; there are but a few."""
+    found: str = choose_encoder(accept)[1]
+    return found
+
+
 def render(registry: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
     """Return all metrics and their content type: OpenMetrics where the ``Accept`` header asks for it, else plain."""
     encode, content_type = choose_encoder(accept)
@@ -226,4 +232,4 @@ class _CacheHealth(Collector):
         return synced, age
 
 
-__all__ = ["KindHealth", "RunMetrics", "SnapshotGauge", "new_registry", "render"]
+__all__ = ["KindHealth", "RunMetrics", "SnapshotGauge", "content_type", "new_registry", "render"]

@@ -1,17 +1,17 @@
 """What a controller serves: metrics, probes, and its last plan as JSON and as a page. Nothing here changes anything.
 
-``/liveness``, ``/alive`` and ``/readiness`` are the older controllers' names of the probes. Every port serves all of
-it, so that metrics and probes can stay on the ports where they had them.
+``/liveness``, ``/alive`` and ``/readiness`` are the older controllers' names of the probes. The probes have a port of
+their own, and are on all others too, so that metrics and probes can stay on the ports where they had them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gzip
 import hashlib
 import logging
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from email.utils import formatdate
 from types import TracebackType
 
@@ -21,14 +21,22 @@ from prometheus_client import CollectorRegistry
 
 from tightship.host import wall
 from tightship.kube.errors import one_line
-from tightship.observability.metrics import render
+from tightship.observability.logging import sparing
+from tightship.observability.metrics import content_type, render
 from tightship.report.html.model import Page
 from tightship.report.html.page import CONTENT_SECURITY_POLICY, page_parts
+from tightship.runtime.gate import Gate, Limits
 from tightship.runtime.heartbeat import Heartbeat
 
 _log = logging.getLogger(__name__)
 
 _SHUTDOWN = 1.0
+_PIECE = 16 * 1024
+_FOR_ALL = Limits(connections=64)
+_FOR_PROBES = Limits(connections=32, answer_timeout=5.0)
+
+HEALTH = ("/healthz", "/liveness", "/alive")
+READY = ("/readyz", "/readiness")
 
 Draw = Callable[[], Page]
 """Makes a page, in a thread: for as long as it is the same object, the page is the same."""
@@ -52,52 +60,92 @@ class Content(Struct, frozen=True):
 class HttpServer:
     """Serves *content* on every one of *ports* while the asynchronous context lasts; port 0 takes a free one.
 
-    Entering raises :class:`OSError`, which names the address, where a port is taken. *ports* are then the real ones.
+    *probe_port* serves the probes alone, with connections of its own: whoever takes all of the others does not keep a
+    kubelet from an answer. Where it is one of *ports*, or ``None``, the probes are only among all the rest.
+    Entering raises :class:`OSError`, which names the address, where a port is taken. *ports* and *probe_port* are then
+    the real ones.
     """
 
-    def __init__(self, content: Content, *, host: str, ports: Sequence[int]) -> None:
+    def __init__(self, content: Content, *, host: str, ports: Sequence[int], probe_port: int | None = None) -> None:
         self.ports: tuple[int, ...] = tuple(ports)
+        # Twice the same number is one port; 0 is another one each time.
+        self.probe_port = probe_port if probe_port == 0 or probe_port not in self.ports else None
         self._content = content
         self._host = host
+        self._log = sparing(_log)
         # Two scrapes at once would only slow each other, and the loop, down.
-        self._rendering = asyncio.Lock()
-        self._drawing = asyncio.Lock()
-        self._drawn: _Drawn | None = None
-        app = web.Application(middlewares=[_guarded])
-        app.on_response_prepare.append(_dated)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_get("/status", self._status)
-        app.router.add_get("/", self._page)
-        for path in ("/healthz", "/liveness", "/alive"):
-            app.router.add_get(path, self._health)
-        for path in ("/readyz", "/readiness"):
-            app.router.add_get(path, self._ready)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN)
+        self._metrics_sent = _Shared()
+        self._scrape = _Scrape("")
+        self._page_sent = _Shared()
+        self._status_sent = _Shared()
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> HttpServer:
-        await self._runner.setup()
-        try:
+        probes = [(path, self._health) for path in HEALTH] + [(path, self._ready) for path in READY]
+        everything = [("/metrics", self._metrics), ("/status", self._status), ("/", self._page), *probes]
+        async with AsyncExitStack() as stack:
             # dict: two equal numbers, as of settings that name one port twice, are one port.
-            for port in dict.fromkeys(self.ports) if all(self.ports) else self.ports:
-                await web.TCPSite(self._runner, self._host, port).start()
-        except BaseException:
-            await self._runner.cleanup()
-            raise
-        self.ports = tuple(address[1] for address in self._runner.addresses)
+            ports = tuple(dict.fromkeys(self.ports)) if all(self.ports) else self.ports
+            self.ports = await self._listen(stack, everything, _FOR_ALL, ports)
+            if self.probe_port is not None:
+                [self.probe_port] = await self._listen(stack, probes, _FOR_PROBES, (self.probe_port,))
+            self._stack = stack.pop_all()
         _log.info("serving on %s, port %s", self._host, ", ".join(map(str, self.ports)))
+        if self.probe_port is not None:
+            _log.info("serving probes on %s, port %d", self._host, self.probe_port)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._runner.cleanup()
+        await self._stack.aclose()
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _listen(
+        self, stack: AsyncExitStack, routes: Sequence[tuple[str, Handler]], limits: Limits, ports: Sequence[int]
+    ) -> tuple[int, ...]:
+        app = web.Application(middlewares=[self._guarded])
+        app.on_response_prepare.append(_signed)
+        for path, handler in routes:
+            app.router.add_get(path, handler)
+        # No body is read, so that none is unpacked either, nor waited for.
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN,
+            logger=self._log,
+            auto_decompress=False,
+            lingering_time=0.0,
+            max_line_size=limits.head_bytes,
+            max_field_size=limits.head_bytes,
+        )
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        server = runner.server
+        assert server is not None
+        gate = Gate(server, limits, self._log)
+        # Half a request is waited for by nobody; whole ones are still answered.
+        stack.callback(gate.close_waiting)
+        loop, found = asyncio.get_running_loop(), []
+        for port in ports:
+            listener = await loop.create_server(gate, self._host, port)
+            stack.callback(listener.close)
+            found += [each.getsockname()[1] for each in listener.sockets]
+        return tuple(found)
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
         accept = ",".join(request.headers.getall("Accept", ()))
-        async with self._rendering:
-            # Tens of thousands of series take a while, in which the Lease may have to be renewed.
-            body, content_type = await asyncio.to_thread(render, self._content.registry, accept)
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        registry, kind = self._content.registry, content_type(accept)
+        if self._scrape.content_type != kind:
+            self._scrape = _Scrape(kind)
+
+        def scraped() -> _Body:
+            # Who asks from now on wants newer values.
+            self._scrape = _Scrape(kind)
+            return _packed((render(registry, accept)[0],))
+
+        # Tens of thousands of series take a while, in which the Lease may have to be renewed.
+        body = await self._metrics_sent.get(self._scrape, scraped)
+        return await _send(request, body, {"Content-Type": kind})
 
     async def _health(self, _: web.Request) -> web.Response:
         beats = self._content.heartbeats
@@ -107,78 +155,130 @@ class HttpServer:
         reasons = self._content.not_ready()
         return _verdict(not reasons, reasons)
 
-    async def _status(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._content.status(), content_type="application/json")
+    async def _status(self, request: web.Request) -> web.StreamResponse:
+        status = self._content.status()
+        body = await self._status_sent.get(status, lambda: _packed((status,)))
+        return await _send(request, body, {"Content-Type": "application/json"})
 
-    async def _page(self, request: web.Request) -> web.Response:
+    async def _page(self, request: web.Request) -> web.StreamResponse:
         draw = self._content.page()
-        async with self._drawing:
-            if self._drawn is None or self._drawn.by is not draw:
-                self._drawn = await asyncio.to_thread(_drawn, draw)
-            drawn = self._drawn
+        body = await self._page_sent.get(draw, lambda: _packed(part.encode() for part in page_parts(draw())))
         headers = {
             "Content-Security-Policy": CONTENT_SECURITY_POLICY,
             "Referrer-Policy": "no-referrer",
-            "ETag": f'"{drawn.version}"',
-            "Vary": "Accept-Encoding",
+            "ETag": f'"{body.version}"',
         }
-        if any(each.value == drawn.version for each in request.if_none_match or ()):
-            return web.Response(status=304, headers=headers)
-        body = drawn.packed
-        if "gzip" in request.headers.get("Accept-Encoding", ""):
-            headers["Content-Encoding"] = "gzip"
-        else:
-            body = await asyncio.to_thread(gzip.decompress, body)
-        return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
+        if any(each.value == body.version for each in request.if_none_match or ()):
+            return web.Response(status=304, headers={**headers, "Vary": "Accept-Encoding"})
+        return await _send(request, body, {**headers, "Content-Type": "text/html; charset=utf-8"})
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer for a handler that fails, and say nothing of what we are made of."""
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            response = web.Response(text=f"{error.status} {error.reason}\n", status=error.status)
+            if "Allow" in error.headers:
+                response.headers["Allow"] = error.headers["Allow"]
+            return response
+        except ConnectionError:
+            # Whoever asked is gone.
+            raise
+        except Exception as error:
+            self._log.exception("answering %s %s failed: %s", request.method, request.path, one_line(error))
+            return web.Response(text=f"500 {type(error).__name__}; the log says more\n", status=500)
 
 
-class _Drawn(Struct, frozen=True):
-    """A page as it was drawn last. Only packed is it kept: that of 5,000 nodes is 10 MB, a tenth of it so."""
+class _Scrape:
+    """What all share who ask for metrics of one type before they are rendered."""
 
-    by: Draw
+    def __init__(self, content_type: str) -> None:
+        self.content_type = content_type
+
+
+class _Body(Struct, frozen=True):
+    """What is sent to all who ask. Only packed is it kept: a page of 5,000 nodes is 10 MB, a tenth of it so."""
+
     packed: bytes
+    length: int
     version: str
 
 
-def _drawn(draw: Draw) -> _Drawn:
+class _Shared:
+    """A body that is made once for all who ask for the same."""
+
+    def __init__(self) -> None:
+        self._making = asyncio.Lock()
+        self._of: object = None
+        self._body: _Body | None = None
+
+    async def get(self, of: object, make: Callable[[], _Body]) -> _Body:
+        """Return what *make* makes of *of*, in a thread; that of the last time if it was of the same object."""
+        async with self._making:
+            if self._body is None or self._of is not of:
+                self._body = await asyncio.to_thread(make)
+                self._of = of
+            return self._body
+
+
+def _packed(parts: Iterable[bytes]) -> _Body:
     # As gzip, part after part; no time is in it: the same page gives the same bytes.
-    packer, digest = zlib.compressobj(5, wbits=31), hashlib.sha256()
+    packer, digest, length = zlib.compressobj(5, wbits=31), hashlib.sha256(), 0
     packed = bytearray()
-    for part in page_parts(draw()):
-        content = part.encode()
+    for content in parts:
+        length += len(content)
         digest.update(content)
         packed += packer.compress(content)
     packed += packer.flush()
-    return _Drawn(draw, bytes(packed), digest.hexdigest()[:32])
+    return _Body(bytes(packed), length, digest.hexdigest()[:32])
 
 
-async def _dated(_: web.Request, response: web.StreamResponse) -> None:
-    """Date an answer by this host's clock; aiohttp goes by the machine's."""
+async def _send(request: web.Request, body: _Body, headers: Mapping[str, str]) -> web.StreamResponse:
+    """Send *body* piece by piece: whoever reads slowly, or not at all, holds one piece of it and not a copy."""
+    response = web.StreamResponse(headers={**headers, "Vary": "Accept-Encoding"})
+    as_it_is = "gzip" in request.headers.get("Accept-Encoding", "")
+    if as_it_is:
+        response.headers["Content-Encoding"] = "gzip"
+    response.content_length = len(body.packed) if as_it_is else body.length
+    await response.prepare(request)
+    if request.method != "HEAD":
+        for piece in _pieces(body.packed) if as_it_is else _unpacked(body.packed):
+            await response.write(piece)
+    await response.write_eof()
+    return response
+
+
+def _pieces(packed: bytes) -> Iterator[bytes]:
+    for start in range(0, len(packed), _PIECE):
+        yield packed[start : start + _PIECE]
+
+
+def _unpacked(packed: bytes) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj(wbits=31)
+    for piece in _pieces(packed):
+        rest = piece
+        while rest:
+            yield unpacker.decompress(rest, _PIECE)
+            rest = unpacker.unconsumed_tail
+    yield unpacker.flush()
+
+
+async def _signed(_: web.Request, response: web.StreamResponse) -> None:
+    """Give an answer the headers that all have."""
+    # By this host's clock; aiohttp goes by the machine's.
     response.headers["Date"] = formatdate(wall(), usegmt=True)
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Server"] = "tightship"
+    # A connection that lives on would have to be watched, and nobody asks often. aiohttp has looked at it already.
+    response.force_close()
+    response.headers["Connection"] = "close"
 
 
 def _verdict(good: bool, lines: Sequence[str]) -> web.Response:
     text = "".join(f"{' '.join(line.split())}\n" for line in ("ok" if good else "not ok", *lines))
     return web.Response(text=text, status=200 if good else 503)
-
-
-@web.middleware
-async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer for a handler that fails, and say nothing of what we are made of."""
-    response: web.StreamResponse
-    try:
-        response = await handler(request)
-    except web.HTTPException as error:
-        response = web.Response(text=f"{error.status} {error.reason}\n", status=error.status)
-        if "Allow" in error.headers:
-            response.headers["Allow"] = error.headers["Allow"]
-    except Exception as error:
-        _log.exception("answering %s %s failed: %s", request.method, request.path, one_line(error))
-        response = web.Response(text=f"500 {type(error).__name__}; the log says more\n", status=500)
-    response.headers["Cache-Control"] = "no-store"
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Server"] = "tightship"
-    return response
 
 
 __all__ = ["Content", "Draw", "HttpServer"]

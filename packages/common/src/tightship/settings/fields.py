@@ -12,6 +12,7 @@ from tightship.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
 from tightship.durations import DurationError, parse_duration
 from tightship.evictability import SWITCHABLE as SWITCHABLE_POD_RULES
 from tightship.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
+from tightship.quoting import quoted
 from tightship.reasons import Reason
 
 SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES | SWITCHABLE_DEMAND_RULES
@@ -84,12 +85,14 @@ def parse_budget(value: object) -> object:
         return value
     text = str(value).strip()
     if not isinstance(value, bool) and text.isascii():
-        if text.isdigit():
+        if text.isdigit() and len(text) < 10:
             return Budget(count=int(text))
         number = text.removesuffix("%")
         if text.endswith("%") and number.replace(".", "", 1).isdigit() and float(number) <= 100:
             return Budget(percent=float(number))
-    raise ValueError(f"{value!r} is not a budget; allowed is a number of nodes such as 3, or a percentage up to 100%")
+    raise ValueError(
+        f"{quoted(value)} is not a budget; allowed is a number of nodes such as 3, or a percentage up to 100%"
+    )
 
 
 BudgetField = Annotated[Budget, BeforeValidator(parse_budget)]

@@ -26,9 +26,13 @@ def mapping_of(text: str, name: str) -> Mapping[str, object]:
     """Return the mapping that *text* holds; none where it is empty. Raises :class:`SettingsError`, *name* in front."""
     try:
         found: object = msgspec.json.decode(text)
+    except RecursionError as error:
+        raise SettingsError([f"{name}: is nested too deeply"]) from error
     except msgspec.DecodeError as as_json:
         try:
             found = yaml.safe_load(text)
+        except RecursionError as error:
+            raise SettingsError([f"{name}: is nested too deeply"]) from error
         except yaml.YAMLError as as_yaml:
             why = str(as_json) if text.lstrip().startswith("{") else " ".join(str(as_yaml).split())
             raise SettingsError([f"{name}: neither JSON nor YAML: {why}"]) from as_yaml

@@ -48,8 +48,15 @@ def _ports(value: object) -> object:
     given = value.split(",") if isinstance(value, str) else value
     parts = [str(each).strip() for each in given] if isinstance(given, list | tuple) else [str(given)]
     if not parts or not all(each.isascii() and each.isdigit() and int(each) <= 65535 for each in parts):
-        raise ValueError("allowed are port numbers up to 65535, separated by commas, such as 9101,5000; 0: a free one")
+        raise ValueError("allowed are port numbers up to 65535, separated by commas, such as 9101,9102; 0: a free one")
     return tuple(int(each) for each in parts)
+
+
+def _port(value: object) -> object:
+    given = _ports(value)
+    if not isinstance(given, tuple) or len(given) != 1:
+        raise ValueError("allowed is one port number up to 65535; 0: a free one")
+    return given[0]
 
 
 def _one_of(allowed: tuple[str, ...]) -> Callable[[object], object]:
@@ -65,6 +72,7 @@ def _one_of(allowed: tuple[str, ...]) -> Callable[[object], object]:
 Switch = Annotated[bool, BeforeValidator(_switch)]
 Name = Annotated[str, BeforeValidator(_name)]
 Ports = Annotated[tuple[int, ...], BeforeValidator(_ports)]
+Port = Annotated[int, BeforeValidator(_port)]
 LogFormat = Annotated[str, BeforeValidator(_one_of(FORMATS))]
 LogLevel = Annotated[str, BeforeValidator(_one_of(tuple(LEVELS)))]
 Positive = Annotated[Seconds, Field(gt=0, le=86400)]
@@ -102,7 +110,10 @@ class ProcessSettings(BaseSettings):
     """Judge, plan and show everything; make no request that changes anything."""
     host: str = variable("HTTP_HOST", default=EVERYWHERE)
     ports: Ports
-    """Every port serves all."""
+    """Each serves all: metrics, status, page and probes."""
+    probe_port: Port = variable("HTTP_PROBE_PORT", default=5000)
+    """Serves the probes alone, on connections of its own; one that is among *ports* serves all. Where only *ports* are
+    given it is the first of them: who chose every port did not choose this one."""
     request_timeout: Positive = variable("REQUEST_TIMEOUT_SECONDS", default=30.0)
     leader_elect: Switch = variable("LEADER_ELECT", default=True)
     lease_name: Name
@@ -154,7 +165,10 @@ class ProcessSettings(BaseSettings):
         """Return the settings with what only this process knows in the place of what was not said."""
         own = self.namespace if "namespace" in self.model_fields_set else namespace
         name = self.identity or socket.gethostname()
-        return self.model_copy(update={"namespace": own, "identity": f"{name}_{unique}"})
+        probes = self.probe_port
+        if "ports" in self.model_fields_set and "probe_port" not in self.model_fields_set:
+            probes = self.ports[0]
+        return self.model_copy(update={"namespace": own, "identity": f"{name}_{unique}", "probe_port": probes})
 
 
 class NodeProcessSettings(ProcessSettings):
@@ -164,11 +178,14 @@ class NodeProcessSettings(ProcessSettings):
     claims_namespace: str = variable("CLAIMS_LEASE_NAMESPACE", default="")
     """Where the claims of **all** Tightship controllers are; by default the own namespace, so controllers in different
     namespaces must be told one."""
+    release: Switch = variable("RELEASE", default=False)
+    """Give back what drains of this installation hold, begin nothing, and end."""
 
     def filled(self, namespace: str, unique: str) -> Self:
         """Return the settings with what only this process knows in the place of what was not said."""
         found = super().filled(namespace, unique)
-        return found.model_copy(update={"claims_namespace": found.claims_namespace or found.namespace})
+        claims = found.claims_namespace or found.namespace
+        return found.model_copy(update={"claims_namespace": claims, "dry_run": found.dry_run or found.release})
 
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)

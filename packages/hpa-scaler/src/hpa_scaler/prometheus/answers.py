@@ -6,16 +6,22 @@ Nothing is guessed: an answer counts only if its HTTP status, its ``status`` and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http import HTTPStatus
 
 import msgspec
 from msgspec import Struct
 
 from hpa_scaler.golang import parse_float
-from hpa_scaler.queries import Failure, Outcome, answer_of
+from hpa_scaler.queries import Answer, Failure, Outcome, answer_of
 from hpa_scaler.reasons import Reason
 
 MOST_WARNINGS = 3
 """Warnings that are kept of an answer; one is enough to keep a floor."""
+
+MOST_TARGETS = 1000
+"""Series whose labels are kept; where there are more, all targets count as meant."""
+CLOCKS_APART = 30.0
+"""Seconds by which an answer may be of another time than ours: beyond them it is of a cache, or a clock is wrong."""
 
 _LONGEST_TEXT = 200
 
@@ -35,6 +41,10 @@ class _Series(Struct):
     histogram: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
+class _Target(Struct):
+    metric: dict[str, str] = {}
+
+
 class _Data(Struct, rename="camel"):
     result_type: str
     result: msgspec.Raw
@@ -46,16 +56,32 @@ class _Body(Struct, rename="camel"):
     error_type: str = ""
     error: str = ""
     warnings: list[str] | None = None
+    is_partial: bool = False
+    """What VictoriaMetrics says where a storage node did not answer."""
 
 
 _bodies = msgspec.json.Decoder(_Body)
 _datas = msgspec.json.Decoder(_Data)
 _vectors = msgspec.json.Decoder(list[_Series])
+_targets = msgspec.json.Decoder(list[_Target])
 _scalars = msgspec.json.Decoder(tuple[float, str])
 
 
-def outcome(status: int, body: bytes) -> Outcome:
-    """Return what the answer with the HTTP *status* and *body* says."""
+class Moment(Struct, frozen=True):
+    """When an answer was received, by our clock *now*, and sent by its ``Date``, ``None`` without one."""
+
+    now: float
+    date: float | None = None
+
+
+def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: bool = False) -> Outcome:
+    """Return what the answer with the HTTP *status* and *body* says, received at a *moment* (``None``: whenever).
+
+    The *labels* of its first series are kept where somebody wants them.
+
+    What makes it doubtful counts as a warning: that it says it is partial, or an error beside the result, that its
+    status is of a success other than 200, or that it was made at another time than it was received.
+    """
     try:
         told = _bodies.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -65,7 +91,8 @@ def outcome(status: int, body: bytes) -> Outcome:
     if told.status != "success" or not 200 <= status < 300:
         return _refused(status, told)
     try:
-        return _result(told)
+        found = _result(status, told, moment)
+        return _with_targets(found, told) if labels and isinstance(found, Answer) else found
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Failure(Reason.BAD_ANSWER, f"not an answer of Prometheus: {error}")
 
@@ -84,27 +111,59 @@ def _refused(status: int, told: _Body) -> Failure:
     )
 
 
-def _result(told: _Body) -> Outcome:
+def _with_targets(answer: Answer, told: _Body) -> Outcome:
     data = _datas.decode(told.data)
-    warnings = tuple(_cut(each) for each in (told.warnings or ())[:MOST_WARNINGS])
+    if data.result_type != "vector":
+        return answer
+    targets = tuple(each.metric for each in _targets.decode(data.result)[:MOST_TARGETS])
+    return msgspec.structs.replace(answer, targets=targets)
+
+
+def _doubts(status: int, told: _Body) -> list[str]:
+    """Return what says of an answer that it may not be all."""
+    found = [_cut(each) for each in (told.warnings or ())[:MOST_WARNINGS]]
+    if told.is_partial:
+        found.append("it says that it is partial (isPartial)")
+    if told.error or told.error_type:
+        found.append(f"an error beside its result: {_cut(f'{told.error_type} {told.error}'.strip())}")
+    if status != HTTPStatus.OK:
+        found.append(f"HTTP {status}, which is no plain answer")
+    return found
+
+
+def _dated(times: list[float], moment: Moment | None) -> list[str]:
+    """Return what makes an answer doubtful whose values are said to be of *times*."""
+    if moment is None:
+        return []
+    if moment.date is not None:
+        times = [*times, moment.date]
+    off = max((each - moment.now for each in times), key=abs, default=0.0)
+    if abs(off) <= CLOCKS_APART:
+        return []
+    way = "ahead of" if off > 0 else "behind"
+    return [f"it is of {abs(off):.0f} s {way} our clock: it was kept by a cache, or the clocks differ"]
+
+
+def _result(status: int, told: _Body, moment: Moment | None) -> Outcome:
+    data = _datas.decode(told.data)
     match data.result_type:
         case "vector":
             series = _vectors.decode(data.result)
             if any(each.histogram is not msgspec.UNSET for each in series):
                 return Failure(Reason.WRONG_RESULT_TYPE, "a native histogram, not a number")
-            texts = [each.value[1] for each in series if each.value is not msgspec.UNSET]
-            if len(texts) < len(series):
+            values = [each.value for each in series if each.value is not msgspec.UNSET]
+            if len(values) < len(series):
                 return Failure(Reason.BAD_ANSWER, "a series without a value")
         case "scalar":
-            texts = [_scalars.decode(data.result)[1]]
+            values = [_scalars.decode(data.result)]
         case other:
             return Failure(Reason.WRONG_RESULT_TYPE, f"a {_cut(other)}; allowed are vector and scalar")
-    return _summed_up(texts, warnings)
+    return _summed_up(values, (*_doubts(status, told), *_dated([at for at, _ in values], moment)))
 
 
-def _summed_up(texts: Sequence[str], warnings: tuple[str, ...]) -> Outcome:
+def _summed_up(found: Sequence[tuple[float, str]], warnings: tuple[str, ...]) -> Outcome:
     values = []
-    for text in texts:
+    for _, text in found:
         value = parse_float(text)
         if value is None:
             return Failure(Reason.BAD_ANSWER, f"{_cut(text)!r} is no number")
@@ -121,4 +180,4 @@ def _cut(text: str) -> str:
     return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 3] + "..."
 
 
-__all__ = ["outcome"]
+__all__ = ["CLOCKS_APART", "Moment", "outcome"]

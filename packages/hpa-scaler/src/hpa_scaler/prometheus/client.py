@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from hpa_scaler.addresses import AllowList
 from hpa_scaler.prometheus.circuit import Circuit, CircuitState
-from hpa_scaler.prometheus.exchange import exchange
+from hpa_scaler.prometheus.exchange import Asked, exchange
 from hpa_scaler.prometheus.guard import Directory, GuardedResolver
 from hpa_scaler.prometheus.servers import Access, Credentials, CredentialsError, Server
 from hpa_scaler.queries import Failure, Outcome, Query
@@ -107,8 +107,8 @@ class PrometheusClient:
         """Return the state of the circuit to each server asked in the last cycle, by its name."""
         return {server.name: circuit.state for server, circuit in self._circuits.items()}
 
-    async def ask(self, queries: Iterable[Query], at: float, deadline: float) -> dict[Query, Outcome]:
-        """Return what comes of each of *queries*, evaluated at the time *at*, within *deadline* seconds.
+    async def ask(self, queries: Iterable[Query], deadline: float) -> dict[Query, Outcome]:
+        """Return what comes of each of *queries* within *deadline* seconds.
 
         Equal questions to one server are asked once, under however many names it goes.
         """
@@ -124,7 +124,7 @@ class PrometheusClient:
         late = Failure(Reason.TIMED_OUT, f"not answered within the {deadline:g} s of the cycle")
         outcomes |= {query: late for texts in asked.values() for same in texts.values() for query in same}
         jobs = [
-            asyncio.create_task(self._ask_server(server, texts, at, outcomes), name=f"queries to {server.name}")
+            asyncio.create_task(self._ask_server(server, texts, outcomes), name=f"queries to {server.name}")
             for server, texts in asked.items()
         ]
         try:
@@ -149,7 +149,7 @@ class PrometheusClient:
         self._credentials = {each: credentials.get(each) or Credentials(each) for each in asked}
 
     async def _ask_server(
-        self, server: Server, texts: Mapping[str, list[Query]], at: float, outcomes: dict[Query, Outcome]
+        self, server: Server, texts: Mapping[str, list[Query]], outcomes: dict[Query, Outcome]
     ) -> None:
         """Ask one server all its questions, a few at a time, as long as it answers at all."""
 
@@ -164,7 +164,7 @@ class PrometheusClient:
             return
         circuit = self._circuits[server]
         if circuit.state == "half-open":
-            await self._ask_one(server, access, _LIVENESS, at)
+            await self._ask_one(server, access, _LIVENESS)
         # In another order each time: what is slow must not always meet the same neighbours.
         waiting = deque(random.sample(sorted(texts), len(texts)))
 
@@ -174,7 +174,7 @@ class PrometheusClient:
                 if circuit.state != "closed":
                     tell(text, _left_alone(server, circuit))
                     continue
-                tell(text, await self._ask_one(server, access, text, at))
+                tell(text, await self._ask_one(server, access, text, labels=any(each.labels for each in texts[text])))
                 if circuit.failing:
                     await asyncio.sleep(_BREATH)
 
@@ -182,11 +182,12 @@ class PrometheusClient:
             for _ in range(min(server.concurrency, len(texts))):
                 workers.create_task(work())
 
-    async def _ask_one(self, server: Server, access: Access, text: str, at: float) -> Outcome:
+    async def _ask_one(self, server: Server, access: Access, text: str, *, labels: bool = False) -> Outcome:
         assert self._session is not None
-        form = {"query": text, "time": f"{at:.3f}", "timeout": f"{max(1, round(server.timeout * 1000))}ms"}
+        # Without a time, as the older controller asks: the server's own is that of its samples, ours may not be.
+        form = {"query": text, "timeout": f"{max(1, round(server.timeout * 1000))}ms"}
         began = self._clock()
-        told = await exchange(self._session, self._directory, server, access, form)
+        told = await exchange(self._session, self._directory, server, access, Asked(form, labels))
         seconds = self._clock() - began
         failure = told.outcome if isinstance(told.outcome, Failure) else None
         if failure is not None and failure.reason in _OUTAGES and not told.by_server:

@@ -7,6 +7,7 @@ import errno
 import logging
 import ssl
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import aiohttp
@@ -14,11 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.addresses import Address, parse_address
-from hpa_scaler.prometheus.answers import outcome
+from hpa_scaler.prometheus.answers import Moment, outcome
 from hpa_scaler.prometheus.guard import Directory, GuardedAddressError
 from hpa_scaler.prometheus.servers import Access, Server, proxy_of
 from hpa_scaler.queries import Failure, Outcome
 from hpa_scaler.reasons import Reason
+from tightship.host import wall
 from tightship.kube.errors import one_line
 
 _log = logging.getLogger(__name__)
@@ -40,6 +42,13 @@ class Told(Struct, frozen=True):
     by_server: bool = False
 
 
+class Asked(Struct, frozen=True):
+    """A query as it is sent; *labels* is whether those of its series are wanted."""
+
+    form: Mapping[str, str]
+    labels: bool = False
+
+
 class _Redirect(Struct, frozen=True):
     status: int
     location: str
@@ -58,19 +67,19 @@ class _Hop(Struct, frozen=True):
 
 
 async def exchange(
-    session: aiohttp.ClientSession, directory: Directory, server: Server, access: Access, form: Mapping[str, str]
+    session: aiohttp.ClientSession, directory: Directory, server: Server, access: Access, asked: Asked
 ) -> Told:
-    """Return what *server* answers to *form*. Never raises what a server or a network may do."""
+    """Return what *server* answers to what is *asked*. Never raises what a server or a network may do."""
     limit = server.timeout + max(1.0, server.timeout / 5)
     try:
         async with asyncio.timeout(limit):
             try:
-                return await _followed(session, directory, server, access, form)
+                return await _followed(session, directory, server, access, asked)
             except (aiohttp.ClientError, ConnectionResetError) as error:
                 # Only a connection that the server closed while it was idle is worth another try: on a new one.
                 if not _was_idle(error):
                     raise
-            return await _followed(session, directory, server, access, form)
+            return await _followed(session, directory, server, access, asked)
     except TimeoutError as error:
         why = one_line(error) if str(error) else f"no answer within {limit:g} s"
         return Told(Failure(Reason.TIMED_OUT, f"{server.name}: {why}"))
@@ -82,13 +91,13 @@ async def exchange(
 
 
 async def _followed(
-    session: aiohttp.ClientSession, directory: Directory, server: Server, access: Access, form: Mapping[str, str]
+    session: aiohttp.ClientSession, directory: Directory, server: Server, access: Access, asked: Asked
 ) -> Told:
     """Send the query, and send it again where the server says that it should go."""
     root = msgspec.structs.replace(server.address, path="")
     hop = _Hop(root, server.address.path + PATH, "POST")
     for _ in range(MOST_REDIRECTS + 1):
-        answer = await _sent(session, server, access, hop, form)
+        answer = await _sent(session, server, access, hop, asked)
         if isinstance(answer, Told):
             return answer
         try:
@@ -102,7 +111,7 @@ async def _followed(
 
 
 async def _sent(
-    session: aiohttp.ClientSession, server: Server, access: Access, hop: _Hop, form: Mapping[str, str]
+    session: aiohttp.ClientSession, server: Server, access: Access, hop: _Hop, asked: Asked
 ) -> Told | _Redirect:
     own = hop.address.origin == server.address.origin
     posts = hop.method == "POST"
@@ -110,9 +119,9 @@ async def _sent(
     async with session.request(
         hop.method,
         hop.url,
-        params=parameters if posts else parameters | dict(form),
+        params=parameters if posts else parameters | dict(asked.form),
         # Encoded here: for a mapping aiohttp prepares a form of several parts, which costs more than sending it.
-        data=urlencode(form).encode() if posts else None,
+        data=urlencode(asked.form).encode() if posts else None,
         # Nobody else gets the credentials, wherever we are sent.
         headers={**(access.headers if own else {}), **(_FORM if posts else {})},
         ssl=access.tls if own else True,
@@ -129,9 +138,17 @@ async def _sent(
         body = await _read(response)
     if body is None:
         return Told(Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; sum it up"), True)
-    result = outcome(response.status, body)
+    result = outcome(response.status, body, Moment(wall(), _date(response)), labels=asked.labels)
     from_elsewhere = isinstance(result, Failure) and result.reason in (Reason.HTTP_ERROR, Reason.BAD_ANSWER)
     return Told(result, not from_elsewhere)
+
+
+def _date(response: aiohttp.ClientResponse) -> float | None:
+    """Return when *response* was sent by its own word, ``None`` where that can't be read."""
+    try:
+        return parsedate_to_datetime(response.headers.get("Date", "")[:64]).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes | None:
@@ -174,4 +191,4 @@ def _failure(server: Server, error: Exception) -> Failure:
     return Failure(Reason.CONNECTION_FAILED, f"{server.name}: {one_line(error)}")
 
 
-__all__ = ["LARGEST_BODY", "MOST_REDIRECTS", "PATH", "Told", "exchange"]
+__all__ = ["LARGEST_BODY", "MOST_REDIRECTS", "PATH", "Asked", "Told", "exchange"]

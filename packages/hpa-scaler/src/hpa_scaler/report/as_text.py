@@ -13,6 +13,13 @@ from tightship.report.summary import warning_lines
 from tightship.report.terminal import Terminal, clean
 
 _WORDS = {"raise": "raise the floor", "lower": "lower the floor", "hold": "hold the floor", "skip": "leave it alone"}
+_RANGE_FROM = {
+    "text": "by its text",
+    "query-range": "by query-range",
+    "rule": "a rule whose name does not say it",
+    "default": "two scrapes",
+    "unreadable": "it can't be read",
+}
 _LABEL = 14
 
 
@@ -79,8 +86,12 @@ def _queries(hpa: HpaEntry, terminal: Terminal) -> Iterator[str]:
     for query in hpa.queries:
         yield from _folded(clean(query.query), terminal)
         told = "" if query.outcome == "answered" else f"   {query.outcome}"
-        back = f", looks back {format_duration(query.looks_back_seconds)}" if query.looks_back_seconds else ""
+        back = f", looks back {format_duration(query.looks_back_seconds)} ({_RANGE_FROM[query.range_from]})"
         yield from _folded(f"  {query_formula(query)}   server {clean(query.server)}{back}{told}", terminal)
+    if hpa.queries and hpa.lowering_window_seconds:
+        yield f"  lowered to what all answers of {format_duration(hpa.lowering_window_seconds)} want"
+    elif hpa.queries:
+        yield "  lowered by one answer: there is no lowering window"
     if hpa.data_age_seconds is not None:
         yield f"  data known to be whole for {age(hpa)}"
 

@@ -11,7 +11,7 @@ from hpa_scaler.annotations import ENABLE
 from hpa_scaler.cycle import Cycle, Judged
 from hpa_scaler.history import highest_floor
 from hpa_scaler.policy import Decision
-from hpa_scaler.queries import outcome_of, range_of, read, value_query
+from hpa_scaler.queries import outcome_of, range_from, range_of, read, value_query
 from hpa_scaler.reasons import Reason
 from hpa_scaler.report.document import (
     Actions,
@@ -86,7 +86,7 @@ def explanation_document(sights: Sights, keys: Iterable[str]) -> FloorExplanatio
 
 def _entry(judged: Judged) -> HpaEntry:
     subject, decision = judged.subject, judged.decision
-    inputs, solution = decision.inputs, decision.solution
+    inputs, solution, asked = decision.inputs, decision.solution, subject.asked
     floors = None
     if inputs is not None and solution is not None:
         floors = Floors(
@@ -115,6 +115,7 @@ def _entry(judged: Judged) -> HpaEntry:
         ratio=None if inputs is None else inputs.ratio,
         floors=floors,
         data_age_seconds=None if decision.age is None else int(decision.age),
+        lowering_window_seconds=int(lowering_window(asked, subject.rules)) if isinstance(asked, Spec) else None,
         reasons=tuple(dict.fromkeys(cause.reason.value for cause in decision.causes)),
         causes=tuple(CauseEntry(each.reason.value, each.detail, each.fix or None) for each in decision.causes),
     )
@@ -140,6 +141,7 @@ def _queries(judged: Judged) -> tuple[QueryEntry, ...]:
                 delta=term.delta,
                 replicas=term.replicas,
                 looks_back_seconds=int(range_of(query, asked, subject.rules.longest_guard)),
+                range_from=range_from(query, asked),
             )
         )
     return tuple(entries)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from hpa_scaler.queries import RangeFrom
 from tightship.report.document import Generator, SettingsView, Source
 
 Action = Literal["raise", "lower", "hold", "skip"]
@@ -27,7 +28,7 @@ class QueryEntry(Struct, frozen=True, rename="camel"):
     """One query: what it answered, and the replicas that follow, ``ceil(delta + value / perReplica)``.
 
     *outcome* is ``answered``, or the reason why the answer can't be used as it is; then *value* and *replicas* may be
-    ``null``. *looks_back_seconds* is how far its data must reach.
+    ``null``. *looks_back_seconds* is how far its data must reach, and *range_from* what says so.
     """
 
     query: str
@@ -38,6 +39,7 @@ class QueryEntry(Struct, frozen=True, rename="camel"):
     delta: float
     replicas: int | None
     looks_back_seconds: int
+    range_from: RangeFrom
 
 
 class Floors(Struct, frozen=True, rename="camel"):
@@ -68,7 +70,8 @@ class HpaEntry(Struct, frozen=True, rename="camel"):
     """One HPA: where its floor is and would be, what that follows from, and every reason, the most important first.
 
     *own_maximum* is its user's maxReplicas; *desired_replicas* is what the HPA itself wants by its status, ``null``
-    where that does not say; *floors* is ``null`` where it is skipped.
+    where that does not say; *floors* is ``null`` where it is skipped. It is lowered only to what was wanted throughout
+    the *lowering_window_seconds*, 0: by one answer.
     """
 
     namespace: str
@@ -86,6 +89,7 @@ class HpaEntry(Struct, frozen=True, rename="camel"):
     ratio: float | None
     floors: Floors | None
     data_age_seconds: int | None
+    lowering_window_seconds: int | None
     reasons: tuple[str, ...]
     causes: tuple[CauseEntry, ...]
 

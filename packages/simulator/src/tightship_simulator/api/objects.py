@@ -87,6 +87,22 @@ def normalized(kind: str, thing: Json) -> Json:
     return kept
 
 
+def attributed(node: Json, old: Json | None, manager: str, now: datetime) -> Json:
+    """Return *node* with the one entry of ``managedFields`` that is kept here: who has cordoned it.
+
+    Whoever changes the value owns it from then on; who writes the same again does not.
+    """
+    if not node["spec"].get("unschedulable"):
+        return node
+    if old is not None and old["spec"].get("unschedulable"):
+        entries = old["metadata"].get("managedFields")
+    else:
+        fields = {"fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}
+        about = {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": timestamp(now)}
+        entries = [{**about, **fields}]
+    return {**node, "metadata": {**node["metadata"], "managedFields": entries}} if entries else node
+
+
 def _without_nulls(value: object) -> object:
     if isinstance(value, dict):
         return {key: _without_nulls(each) for key, each in value.items() if each is not None}

@@ -46,7 +46,7 @@ from tightship_simulator.api.requests import (
 )
 from tightship_simulator.api.rights import Allows, check
 from tightship_simulator.api.shelf import key_of
-from tightship_simulator.api.store import AUTHOR, Part, Store
+from tightship_simulator.api.store import AUTHOR, MANAGER, Part, Store
 from tightship_simulator.api.validity import malformed
 from tightship_simulator.api.watching import BOOKMARKS, stream, watch_of
 
@@ -91,6 +91,8 @@ class ApiServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
         AUTHOR.set(str(peer[0]) if peer else "")
+        # As endpoints/handlers/create.go has it: what the client says, or its name before the version.
+        MANAGER.set(request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0])
         try:
             return await self._answer(request)
         except Refused as error:

@@ -37,6 +37,7 @@ from tightship_simulator.api.errors import (
 )
 from tightship_simulator.api.kinds import BY_NAME, KINDS, Kind
 from tightship_simulator.api.objects import (
+    attributed,
     check_preconditions,
     completed,
     copied,
@@ -58,6 +59,8 @@ Listener = Callable[[Change, str], None]
 """Is told of a change right after it was made, and of its author."""
 AUTHOR: ContextVar[str] = ContextVar("author", default="")
 """Who writes: the name that the API server knows a client by; empty for what lives in the cluster's own process."""
+MANAGER: ContextVar[str] = ContextVar("manager", default="")
+"""The field manager of who writes: what a client says of itself; empty for what goes by its author."""
 HISTORY = 10_000
 """Changes of each kind that are remembered for watches and pages."""
 
@@ -354,13 +357,18 @@ class Store:
         return int(found.get("value", 0)) if found else None
 
     def _added(self, kind: Kind, made: Json, *, dry_run: bool = False) -> Json:
-        made = normalized(kind.name, completed(kind.name, made, self._priority(made)))
+        made = self._attributed(normalized(kind.name, completed(kind.name, made, self._priority(made))), None)
         self._valid(kind, made)
         if key_of(made) in self._shelves[kind.name].objects:
             raise already_exists(kind, made["metadata"]["name"])
         if not dry_run:
             self._commit(kind, "ADDED", made, None)
         return made
+
+    def _attributed(self, thing: Json, old: Json | None) -> Json:
+        if thing["kind"] != "Node":
+            return thing
+        return attributed(thing, old, MANAGER.get() or AUTHOR.get() or "embedded", self.now())
 
     def _valid(self, kind: Kind, thing: Json) -> None:
         if wrong := problems(kind.name, thing):
@@ -381,7 +389,7 @@ class Store:
             new = {**new, "kind": kind.name, "apiVersion": kind.group_version, "metadata": meta}
             if kind.status and part == "main":
                 new["status"] = old.get("status")
-        new = normalized(kind.name, new)
+        new = self._attributed(normalized(kind.name, new), old)
         new["metadata"]["resourceVersion"] = before["resourceVersion"]
         if "generation" in before:
             counts = new.get("spec") != old.get("spec")
@@ -448,4 +456,15 @@ def _wake(waiting: Iterable[asyncio.Future[None]]) -> None:
             touched.set_result(None)
 
 
-__all__ = ["AUTHOR", "FIRST_NAMESPACES", "HISTORY", "Change", "Changes", "Items", "Listener", "Part", "Store"]
+__all__ = [
+    "AUTHOR",
+    "FIRST_NAMESPACES",
+    "HISTORY",
+    "MANAGER",
+    "Change",
+    "Changes",
+    "Items",
+    "Listener",
+    "Part",
+    "Store",
+]

@@ -130,12 +130,9 @@ class Evaluation:
                 grown = [(_nameless(labels), increase(points, ranges)) for labels, points in ranges.series]
                 seconds = (ranges.end - ranges.begin) / 1000 if node.name == "rate" else 1.0
                 return [(labels, value / seconds) for labels, value in grown if value is not None]
-            case "min_over_time" | "max_over_time", [Ranges() as ranges]:
-                pick = min if node.name == "min_over_time" else max
-                return [
-                    (_nameless(labels), _extreme([value for _, value in points], pick))
-                    for labels, points in ranges.series
-                ]
+            case name, [Ranges() as ranges] if name in _OVER_TIME:
+                over = _OVER_TIME[name]
+                return [(_nameless(labels), over([value for _, value in points])) for labels, points in ranges.series]
         raise PromQLError(f"parse error: expected other arguments in call to function {node.name!r}")
 
     def _aggregated(self, node: Aggregation, now: int) -> Vector:
@@ -164,6 +161,13 @@ class Evaluation:
             ours = _vector(left)
             taken = {_alike(labels, node) for labels, _ in ours}
             return [*ours, *(each for each in _vector(right) if _alike(each[0], node) not in taken)]
+        if node.operator == "and":
+            there = {_alike(labels, node) for labels, _ in _vector(right)}
+            return [each for each in _vector(left) if _alike(each[0], node) in there]
+        if node.operator in ("<", ">"):
+            if not isinstance(right, float):
+                raise PromQLError("a comparison is known here with a number at its right only")
+            return [each for each in _vector(left) if (each[1] < right if node.operator == "<" else each[1] > right)]
         match left, right:
             case float(), float():
                 return _arithmetic(node.operator, left, right)
@@ -201,6 +205,14 @@ class Evaluation:
             pair = (ones[key], value) if node.many == "right" else (value, ones[key])
             found.append((_nameless(labels) if node.many else key, _arithmetic(node.operator, *pair)))
         return found
+
+
+_OVER_TIME: Mapping[str, Callable[[list[float]], float]] = {
+    "avg_over_time": lambda values: math.fsum(values) / len(values),
+    "count_over_time": lambda values: float(len(values)),
+    "max_over_time": lambda values: _extreme(values, max),
+    "min_over_time": lambda values: _extreme(values, min),
+}
 
 
 def increase(points: Points, ranges: Ranges) -> float | None:

@@ -1,8 +1,9 @@
 """The grammar of the queries that the hpa-scaler and its tests ask of a Prometheus: from a text to a tree. Pure.
 
-Selectors with ``=``, ``!=``, ``=~`` and ``!~``, ranges, subqueries and ``@``; numbers and strings; ``+ - * /`` and
-``or`` with ``on()``, ``ignoring()``, ``group_left`` and ``group_right``; the functions and aggregations that
-:mod:`tightship_simulator.life.evaluation` knows. What else PromQL has is an error that says so.
+Selectors with ``=``, ``!=``, ``=~`` and ``!~``, ranges, subqueries and ``@``; numbers and strings; ``+ - * /``, ``<``
+and ``>`` before a number, ``and`` and ``or``, with ``on()``, ``ignoring()``, ``group_left`` and ``group_right``; the
+functions and aggregations that :mod:`tightship_simulator.life.evaluation` knows. What else PromQL has is an error that
+says so.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 FUNCTIONS = frozenset(
-    {"clamp_min", "increase", "max_over_time", "min_over_time", "rate", "scalar", "time", "timestamp", "vector"}
-)
+    (
+        "avg_over_time", "clamp_min", "count_over_time", "increase", "max_over_time", "min_over_time", "rate", "scalar",
+        "time", "timestamp", "vector",
+    )
+)  # fmt: skip
 AGGREGATIONS = frozenset({"count", "max", "min", "quantile", "sum"})
 
 
@@ -106,7 +110,7 @@ _TOKEN = re.compile(
     | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)
     | (?P<name>[a-zA-Z_][\w:]*)
     | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-    | (?P<sign>=~|!~|!=|[-+*/(){}\[\],:=@])
+    | (?P<sign>=~|!~|!=|[-+*/<>(){}\[\],:=@])
     )""",
     re.VERBOSE,
 )
@@ -115,7 +119,7 @@ _DURATION = re.compile(r"(\d+)(ms|[smhdwy])")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
-_BINDS = {"or": 1, "+": 2, "-": 2, "*": 3, "/": 3}
+_BINDS = {"or": 1, "and": 2, "<": 3, ">": 3, "+": 4, "-": 4, "*": 5, "/": 5}
 
 
 def parse(text: str) -> Node:

@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 from aiohttp import web
 
+from tightship.host import wall
+
 Responder = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers a request."""
 
 
 def body(*values: str, at: float = 0.0, **more: object) -> dict[str, object]:
-    """Return what Prometheus answers with one series for each of *values*, with a sample of time *at*."""
+    """Return what Prometheus answers with one series for each of *values*, of the time *at*; 0: when it is said."""
     vector = [{"metric": {"n": str(number)}, "value": [at, value]} for number, value in enumerate(values)]
     return {**success(vector), **more}
 
@@ -27,13 +29,28 @@ def says(
     content: object, status: int = 200, content_type: str = "application/json", headers: Mapping[str, str] = {}
 ) -> Responder:
     """Answer with *content*, as JSON unless it is text or bytes."""
-    raw = content.encode() if isinstance(content, str) else content
-    raw = raw if isinstance(raw, bytes) else msgspec.json.encode(raw)
 
     async def respond(_: web.Request) -> web.StreamResponse:
+        raw = content.encode() if isinstance(content, str) else content
+        raw = raw if isinstance(raw, bytes) else msgspec.json.encode(_dated(raw))
         return web.Response(body=raw, status=status, content_type=content_type, headers=headers)
 
     return respond
+
+
+def _dated(content: object) -> object:
+    """Return an answer with the present time where its values have none."""
+    data = content.get("data") if isinstance(content, dict) else None
+    result = data.get("result") if isinstance(data, dict) else None
+    if not isinstance(content, dict) or not isinstance(data, dict) or not isinstance(result, list):
+        return content
+    items = [
+        {**each, "value": [wall(), each["value"][1]]}
+        if isinstance(each, dict) and list(each.get("value", ()))[:1] == [0.0]
+        else each
+        for each in result
+    ]
+    return {**content, "data": {**data, "result": items}}
 
 
 def fails(status: int, kind: str, error: str) -> Responder:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from tightship_simulator.api.store import AUTHOR
 from tightship_testkit.disasters.floors.ledger import Ledger
 from tightship_testkit.disasters.floors.scraping import Scraper, Target
-from tightship_testkit.disasters.floors.serving import Server
+from tightship_testkit.disasters.floors.serving import Cycles, Server
 from tightship_testkit.disasters.floors.spec import PREFIX, Autoscaler, Floors
 from tightship_testkit.disasters.floors.traffic import Traffic
 from tightship_testkit.disasters.registry import PERSON
@@ -64,9 +64,12 @@ class Market:
             for app in floors.apps
         }
         targets = [target for each in self.targets.values() for target in each]
+        cycles = Cycles()
         for number, source in enumerate(floors.sources):
             scraper = Scraper(source, targets, self.wall, rng)
-            self.servers[source.name] = Server(source, scraper, PORT + number, lambda: world.now, self.wall)
+            self.servers[source.name] = Server(
+                source, scraper, PORT + number, lambda: world.now, self.wall, cycles=cycles
+            )
         self.ledger = Ledger(world)
         self.scales = [
             Scale(each, self.traffic[each.app])

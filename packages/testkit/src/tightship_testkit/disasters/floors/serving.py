@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from email.utils import formatdate
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ from tightship_testkit.disasters.floors.spec import Source, query_of
 
 LESS = 0.4
 """The part of the traffic that is in an answer which says that it is not all."""
+_GAP = 6.0
+"""Seconds that a cycle never waits for an answer before it asks the next query, and that pass between two cycles."""
 OLD = 120.0
 """Seconds of a cache that gives out what it has kept too long."""
 
@@ -33,8 +36,8 @@ WAYS = (
 class Answered(Struct, frozen=True):
     """An answer: the query *text* of the process *by*, arrived *at* a time, answered in the *way*, empty for well.
 
-    It is *plain* where nothing about it says that it can't be used. *values* are those of its series. *ahead* is by how
-    much the time it was asked for was ahead of its arrival.
+    It is *plain* where nothing about it says that it can't be used. *values* are those of its series. *cycle* is when
+    the cycle began that it was asked in.
     """
 
     at: float
@@ -43,7 +46,21 @@ class Answered(Struct, frozen=True):
     way: str
     plain: bool
     values: tuple[float, ...] = ()
-    ahead: float = 0.0
+    cycle: float = 0.0
+
+
+class Cycles:
+    """When the last cycle of each process began: queries of one follow each other at once, but for what is slow."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[float, float]] = {}
+
+    def asked(self, by: str, at: float) -> float:
+        """Take note that a process has asked a server at a time, and return when its cycle began."""
+        began, last = self._asked.get(by, (at, at))
+        began = at if at - last > _GAP else began
+        self._asked[by] = began, at
+        return began
 
 
 class Server:
@@ -60,6 +77,8 @@ class Server:
         port: int,
         now: Callable[[], float],
         wall: Callable[[float], float],
+        *,
+        cycles: Cycles,
     ) -> None:
         self.source = source
         self.scraper = scraper
@@ -70,6 +89,7 @@ class Server:
         self.refused: list[tuple[float, str]] = []
         self._now = now
         self._wall = wall
+        self._cycles = cycles
         self._runner: web.AppRunner | None = None
 
     @property
@@ -86,6 +106,7 @@ class Server:
         """Serve."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
+        app.on_response_prepare.append(self._date)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
@@ -95,23 +116,31 @@ class Server:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    @property
+    def _clock(self) -> float:
+        """What its clock shows, in seconds since 1970."""
+        return self._wall(self._now()) + self.scraper.ahead
+
+    async def _date(self, _: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Date"] = formatdate(self._clock, usegmt=True)
+
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
         by, form = str(peer[0]) if peer else "", await request.post()
         text, at, told = str(form.get("query") or ""), self._now(), False
+        cycle = self._cycles.asked(by, at)
         way = "refused" if self.refuses else self.ways[-1] if self.ways else ""
         try:
-            answer, plain, values = await self._respond(request, way, text, str(form.get("time") or ""))
+            answer, plain, values = await self._respond(request, way, text)
             told = True
         finally:
             if not told:
-                self.log.append(Answered(at, by, text, way, False))
-        ahead = float(str(form.get("time") or "nan")) - self._wall(at)
-        self.log.append(Answered(at, by, text, way, plain, values, round(ahead, 3)))
+                self.log.append(Answered(at, by, text, way, False, cycle=cycle))
+        self.log.append(Answered(at, by, text, way, plain, values, cycle))
         return answer
 
     async def _respond(
-        self, request: web.Request, way: str, text: str, time: str
+        self, request: web.Request, way: str, text: str
     ) -> tuple[web.StreamResponse, bool, tuple[float, ...]]:
         ways: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
             "refused": cut,
@@ -125,7 +154,7 @@ class Server:
         if way in ("slow", "too-slow"):
             await asyncio.sleep(2.0 if way == "slow" else 20.0)
         try:
-            found = self._evaluated(text, float(time) - (OLD if way == "stale-cache" else 0.0))
+            found = self._evaluated(text, self._clock - (OLD if way == "stale-cache" else 0.0))
         except (PromQLError, ExecutionError) as error:
             return await fails(400, "bad_data", str(error))(request), False, ()
         spoilt, status = _spoilt(found, way) if query_of(text) is not None else (found, 200)
@@ -169,4 +198,4 @@ def _spoilt(found: dict[str, Any], way: str) -> tuple[dict[str, Any], int]:
     return {**found, "data": {**found["data"], "result": result}, **told.get(way, {})}, status
 
 
-__all__ = ["LESS", "SIGNED", "WAYS", "Answered", "Server"]
+__all__ = ["LESS", "SIGNED", "WAYS", "Answered", "Cycles", "Server"]

@@ -10,7 +10,7 @@ from msgspec import Struct
 PREFIX = "estafette.io/hpa-scaler"
 STATE = f"{PREFIX}-state"
 FALLBACK = 120.0
-"""Seconds that a query with a fallback and without a longer range is taken to look back, by docs/hpa-scaler.md."""
+"""Seconds that a query without a range is taken to look back, or with a fallback, by docs/hpa-scaler.md."""
 
 
 class App(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -108,7 +108,7 @@ def _read(own: Mapping[str, str], interval: float, *, guarded: bool) -> Wish:
         raise ValueError(ratio)
     return Wish(
         parts=parts,
-        window=given if given is not None else looks + CYCLES * interval if looks and guarded else 0.0,
+        window=given if given is not None else looks + CYCLES * interval if parts and guarded else 0.0,
         window_given=given is not None,
         range_given=said is not None,
         looks_back=looks,
@@ -118,7 +118,7 @@ def _read(own: Mapping[str, str], interval: float, *, guarded: bool) -> Wish:
         clamp=_word(own, "max-replicas-policy", "raise", "clamp") == "clamp",
         band=band,
         missing=own.get("missing-data", "hold"),
-        several=_word(own, "several-series", "max", "error"),
+        several=_word(own, "several-series", "hold", "max", "error"),
         paused=_switch(own, "paused"),
         paused_down=_switch(own, "paused-scale-down"),
         paused_up=_switch(own, "paused-scale-up"),
@@ -144,8 +144,10 @@ def _part(own: Mapping[str, str], number: str) -> Part:
 
 def _looks_back(query: Query, said: float | None) -> float:
     """Return how far a query is documented to look back."""
-    hidden = said if said is not None else FALLBACK if query.falls_back else 0.0
-    return max(query.range, hidden)
+    # The name of the rule says how far it looks back.
+    seen = query.reach
+    hidden = said if said is not None else FALLBACK if query.falls_back or not seen else 0.0
+    return max(seen, hidden)
 
 
 def _seconds(text: str) -> float:

@@ -138,12 +138,17 @@ class DrainedIsEmpty(Promise):
             return
         name = change.object["metadata"]["name"]
         for pod in self.world.store.list("Pod"):
-            if pod["spec"].get("nodeName") != name or daemon(pod) or leaving(pod):
+            if pod["spec"].get("nodeName") != name or daemon(pod) or self._stuck(pod):
                 continue
             if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
                 continue
             if self.world.wall - created(pod) > 2 * NOTICED and not self.world.blind(author, 0.0):
                 self.broken(f"Node {name}", f"{author} calls it drained, and pod {pod['metadata']['name']} is on it")
+
+    def _stuck(self, pod: Json) -> bool:
+        """Whether a pod should have been gone, by the clock of whoever's is furthest ahead."""
+        end = pod["metadata"].get("deletionTimestamp")
+        return bool(end) and datetime.fromisoformat(end).timestamp() < self.world.wall + self.world.skewed
 
 
 @promise
@@ -154,7 +159,13 @@ class PausesKept(Promise):
     text = "Backoff: not tried again before nextTry. Pauses after a node was added are kept."
     slack = 2.0
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._failed: dict[str, tuple[float, float]] = {}
+        """By node: when a drain of it was given up, and for how many seconds at least it is left alone then."""
+
     def changed(self, change: Change, author: str) -> None:
+        self._given_up(change, author)
         program = begun(change, author)
         team = self.world.team(program) if program else None
         if team is None or change.previous is None or self.world.blind(author, 0.0):
@@ -165,6 +176,10 @@ class PausesKept(Promise):
             left = datetime.fromisoformat(before["nextTry"]).timestamp() - self.world.wall
             if left > slack:
                 self.broken(f"Node {name}", f"{author} claimed it {left:.1f} s before its next try")
+            failed, least = self._failed.get(change.object["metadata"]["uid"], (0.0, 0.0))
+            if self.world.now - failed < least - slack:
+                told = f"{self.world.now - failed:.1f} s after its last drain was given up, {least:g} s must pass"
+                self.broken(f"Node {name}", f"{author} claimed it {told}")
         recent = team.recent(self.world.now)
         pool = (change.object["metadata"].get("labels") or {}).get(POOL)
         if program == "node-refiner":
@@ -180,6 +195,14 @@ class PausesKept(Promise):
                 added = node["metadata"]["name"]
                 told = f"{age:.1f} s after node {added} was added, {pause:g} s must pass"
                 self.broken(f"Node {name}", f"{author} claimed it {told}")
+
+    def _given_up(self, change: Change, author: str) -> None:
+        team = self.world.team(ours(author))
+        if change.object["kind"] != "Node" or change.type != "MODIFIED" or change.previous is None or team is None:
+            return
+        if drain_of(change.object).get("phase") == "Backoff" and drain_of(change.previous).get("phase") != "Backoff":
+            least = min(seconds(each.get("backoff", 0)) for each in team.recent(self.world.now))
+            self._failed[change.object["metadata"]["uid"]] = self.world.now, least
 
 
 @promise

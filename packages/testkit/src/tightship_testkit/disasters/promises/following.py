@@ -9,11 +9,13 @@ from tightship_testkit.disasters.floors.market import HPA, Market
 from tightship_testkit.disasters.floors.wishes import Wish, enabled, wish_of
 from tightship_testkit.disasters.promises.base import Json, Promise
 from tightship_testkit.disasters.promises.bounds import Written
-from tightship_testkit.disasters.promises.lowering import AHEAD, SAMPLED, interval_of
+from tightship_testkit.disasters.promises.lowering import SAMPLED, interval_of
 from tightship_testkit.disasters.registry import promise
 
 RESETS = 3
 PAUSE = 900.0
+MAXIMUM_FACTOR = 3.0
+"""No floor is above so many times the user's own ``maxReplicas``, unless told; 0 is no limit."""
 _CLOCKS = 15.0
 """Seconds by which clocks of replicas may differ, and a write be late."""
 
@@ -74,8 +76,8 @@ class FloorsFollow(Promise):
     def _look(self, market: Market, hpa: Json, wish: Wish, track: Track) -> None:
         now, (floor, most) = self.world.now, bounds(hpa)
         settled = now - track.edited > wish.window + wish.looks_back + 120.0
-        if not settled or wish.dry_run or wish.paused or track.foreign >= RESETS:
-            return  # or it is left to somebody who seemed to quarrel
+        if not settled or wish.dry_run or wish.paused or track.foreign >= RESETS or _is_off(hpa):
+            return  # or it is left to somebody who seemed to quarrel, or has scaled its target to 0
         reach = 60.0
         low = high = 0
         for part in wish.parts:
@@ -89,13 +91,13 @@ class FloorsFollow(Promise):
         recent = [count for at, count in track.replicas if at > now - 60.0] + replicas
         for count in recent:
             high = max(high, count - max(1, math.floor(count * wish.ratio)) if wish.ratio < 1 else 0)
-        least = wish.capped(low, track.own[1])
+        factor = float(self.world.teams[SCALER].settings.get("maxReplicasFactor", MAXIMUM_FACTOR))
+        least = min(wish.capped(low, track.own[1]), math.floor(factor * track.own[1]) or low)
         highest = wish.capped(high, track.own[1])
         behaviour = "behavior" in hpa["spec"]
         if floor < least and not wish.paused_up and not behaviour:
-            ahead = " with a clock ahead" if self._ahead(market, wish) else ""
             self.broken(
-                f"{track.name} is too low{ahead}",
+                f"{track.name} is too low",
                 f"its floor is {floor} in the end, and {least} are needed, of at most {most}",
             )
         if floor > highest + wish.band and not wish.paused_down:
@@ -105,14 +107,10 @@ class FloorsFollow(Promise):
                 f"its floor is {floor} in the end, and no more than {highest} are needed",
             )
 
-    def _ahead(self, market: Market, wish: Wish) -> bool:
-        """Whether the clock of who asked lately was ahead."""
-        texts, since = {part.text for part in wish.parts}, self.world.now - 60.0
-        return any(
-            each.ahead > AHEAD and each.text in texts and each.at > since
-            for server in market.servers.values()
-            for each in server.log
-        )
+
+def _is_off(hpa: Json) -> bool:
+    conditions = hpa.get("status", {}).get("conditions", ())
+    return any(each["type"] == "ScalingActive" and each.get("reason") == "ScalingDisabled" for each in conditions)
 
 
 __all__ = ["FloorsFollow", "QuarrelsEnd"]

@@ -22,8 +22,6 @@ SAMPLED = 0.9
 """The part of the traffic that a query of it shows at least: ``rate()`` reads a few percent low or high."""
 SAMPLED_ANEW = 0.6
 """The same where counters begin anew: what they counted after the last scrape before is lost."""
-AHEAD = 0.45
-"""Seconds by which a clock is ahead that lets ``rate()`` read low: what it has no samples of is not extrapolated."""
 _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""
 _SAME_CYCLE = 0.01
@@ -43,18 +41,13 @@ class Lowering(Struct, frozen=True):
 
     @property
     def cycle(self) -> float:
-        """When the last cycle began, by the clock of the process."""
-        return max((cycle_of(each) for _, found in self.answers for each in found), default=self.sent)
+        """When the last cycle began."""
+        return max((each.cycle for _, found in self.answers for each in found), default=self.sent)
 
     def last(self, found: tuple[Answered, ...]) -> Answered | None:
         """Return the answer of the last cycle, the last of them."""
-        now = [each for each in found if self.cycle - cycle_of(each) < _SAME_CYCLE]
+        now = [each for each in found if self.cycle - each.cycle < _SAME_CYCLE]
         return now[-1] if now else None
-
-
-def cycle_of(answer: Answered) -> float:
-    """Return when the cycle of an answer began, by the clock of who asked."""
-    return answer.at + answer.ahead
 
 
 class Lowered(Promise):
@@ -118,7 +111,7 @@ def needed(market: Market, part: Part, answer: Answered) -> int:
     """Return how many replicas the lowest true traffic needs that an answer of good data may have shown."""
     source = market.servers[part.source].source
     back = part.query.reach + source.scrape + (source.rules if part.query.kind == "rule" else 0.0) + 2.0
-    begin = min(answer.at, cycle_of(answer)) - back
+    begin = answer.cycle - back
     lost = market.wrong_between(begin - source.scrape, answer.at, part.query.app, part.source)
     shown = SAMPLED_ANEW if {"counter-reset", "relabelled-renamed", "relabelled-split"} & set(lost) else SAMPLED
     return part.replicas(shown * market.traffic[part.query.app].least(begin, answer.at))
@@ -128,11 +121,9 @@ def wrong_with(market: Market, lowering: Lowering) -> list[str]:
     """Return what was wrong with the data of an HPA within its window, and as far as its queries look back."""
     found: set[str] = set()
     for part, answers in lowering.answers:
-        window = [each for each in answers if lowering.cycle - cycle_of(each) <= lowering.wish.window]
+        window = [each for each in answers if lowering.cycle - each.cycle <= lowering.wish.window]
         begin = min((each.at for each in window), default=lowering.sent) - part.query.reach - 30.0
         found |= set(market.wrong_between(begin, lowering.sent, part.query.app, part.source))
-        found |= {f"clock-ahead-{each.ahead:.0f}" for each in answers[-1:] if each.ahead > AHEAD}
-        found |= {f"clock-behind{each.ahead:.0f}" for each in answers[-1:] if each.ahead < -9.5}
     return sorted(found)
 
 
@@ -179,11 +170,11 @@ class NoFloorLoweredOnBadData(Lowered):
         lower = wish.capped(0, lowering.track.own[1])
         if floor < lower:
             self.broken(lowering.move.name, f"lowered to {floor}, below its lower bound {lower}")
-        if wish.window_given and any(wish.window < part.query.reach for part in wish.parts):
+        if wish.window_given and (not wish.window or any(wish.window < part.query.reach for part in wish.parts)):
             return  # who says so takes the older controller's risk
         for part, answers in lowering.answers:
             for each in answers:
-                if each is not answers[-1] and lowering.cycle - cycle_of(each) >= wish.window - 0.5:
+                if each is not answers[-1] and lowering.cycle - each.cycle >= wish.window - 0.5:
                     continue
                 wanted = wish.capped(needed(market, part, each), lowering.track.own[1])
                 if floor < wanted:
@@ -214,7 +205,7 @@ class LoweredByGoodAnswers(Lowered):
                 self.broken(f"{name} by {said}", f"lowered to {floor}; {told(market, lowering)}")
                 return
             for each in answers:
-                ago = lowering.cycle - cycle_of(each)
+                ago = lowering.cycle - each.cycle
                 if not usable(each, wish):
                     if ago < wish.looks_back - 0.5:
                         self.broken(
@@ -235,7 +226,7 @@ class LoweredByGoodAnswers(Lowered):
 
 def usable(answer: Answered, wish: Wish) -> bool:
     """Whether an answer can be gone by."""
-    return answer.plain and (len(answer.values) == 1 or wish.several == "max")
+    return answer.plain and (len(answer.values) == 1 or wish.several != "error")
 
 
 @promise
@@ -301,6 +292,6 @@ class NoFleetLoweredAtOnce(Lowered):
 
 
 __all__ = [
-    "AHEAD", "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
-    "NoFloorLoweredOnBadData", "cycle_of", "interval_of", "needed", "told", "usable", "wrong_with",
+    "SAMPLED", "Lowered", "LoweredByGoodAnswers", "LoweredInSteps", "Lowering", "NoFleetLoweredAtOnce",
+    "NoFloorLoweredOnBadData", "interval_of", "needed", "told", "usable", "wrong_with",
 ]  # fmt: skip

@@ -7,22 +7,24 @@ from tightship_testkit.disasters.floors.ledger import SCALER, Move, bounds
 from tightship_testkit.disasters.floors.market import HPA, Market
 from tightship_testkit.disasters.floors.wishes import Part, wish_of
 from tightship_testkit.disasters.promises.base import Promise, ours
-from tightship_testkit.disasters.promises.lowering import cycle_of, interval_of
+from tightship_testkit.disasters.promises.lowering import interval_of
 from tightship_testkit.disasters.registry import promise
 
 FACTOR = 3
-"""Times what was truly needed: more than any error of a query of good data."""
+"""Times what was truly needed: what the controller's ``suddenRiseFactor`` is by default."""
+FREE = 10
+"""Pods up to which any floor may go up at once."""
 _BEFORE = 60.0
 """Seconds before a raise within which its answers were asked for."""
 
 
 @promise
 class NoFloorRaisedWithoutBound(Promise):
-    """No floor goes up to more than :data:`FACTOR` times what the true traffic needed lately."""
+    """No floor goes up to more than :data:`FACTOR` times what the true traffic needed since the beginning."""
 
     name = "no-floor-raised-without-bound"
     about = "floors"
-    text = "Bad data raise no floor without bound (not promised in docs/safety.md yet)"
+    text = "No floor is raised without limit by bad data"
 
     def changed(self, change: Change, author: str) -> None:
         market = self.world.market
@@ -39,7 +41,7 @@ class NoFloorRaisedWithoutBound(Promise):
             return
         replicas = max((count for _, count in track.replicas), default=0)
         highest = max((self._needed(market, part) for part in wish.parts), default=0)
-        limit = max(FACTOR * highest, wish.capped(0, track.own[1]), replicas, track.own[0])
+        limit = max(FREE, FACTOR * max(highest, wish.capped(0, track.own[1]), track.own[0]), replicas)
         if floor <= limit:
             return
         wrong = set()
@@ -53,8 +55,7 @@ class NoFloorRaisedWithoutBound(Promise):
         )
 
     def _needed(self, market: Market, part: Part) -> int:
-        begin = self.world.now - part.query.reach - _BEFORE
-        return part.replicas(market.traffic[part.query.app].most(begin, self.world.now) / 0.9)
+        return part.replicas(market.traffic[part.query.app].most(0.0, self.world.now) / 0.9)
 
     def _answered(self, market: Market, move: Move, parts: tuple[Part, ...]) -> str:
         """Say whether an answer that could be used wanted as much."""
@@ -63,7 +64,7 @@ class NoFloorRaisedWithoutBound(Promise):
             for each in server.log if server is not None else ():
                 recent = each.by == move.author and each.text == part.text and each.at > self.world.now - _BEFORE
                 if recent and each.plain and part.replicas(max(each.values)) >= move.after[0]:
-                    return f"an answer of {max(each.values):g} at {cycle_of(each):.0f} s wanted it"
+                    return f"an answer of {max(each.values):g} at {each.cycle:.0f} s wanted it"
         return "no answer wanted it"
 
 

@@ -8,7 +8,7 @@ from tightship_testkit.disasters.cluster import node as made_node
 from tightship_testkit.disasters.promises.reading import TO_BE_DELETED, cordoned, has_taint, taints
 from tightship_testkit.disasters.registry import AUTOSCALER, Args, step
 from tightship_testkit.disasters.scenario import Node, Scenario
-from tightship_testkit.disasters.steps.people import WITHIN, any_node
+from tightship_testkit.disasters.steps.people import WITHIN, any_node, any_phase
 from tightship_testkit.disasters.world import Json, World
 
 
@@ -124,14 +124,15 @@ def _unready(rng: Random, scenario: Scenario) -> Args | None:
     node = any_node(rng, scenario)
     if node is None:
         return None
-    return {**node, "joins": rng.random() < 0.5, "seconds": rng.choice((5.0, 25.0, 60.0))}
+    when = any_phase(rng, scenario) if rng.random() < 0.6 else {"phases": [], "after": 0.0}
+    return {**node, **when, "seconds": rng.choice((5.0, 25.0, 60.0))}
 
 
 @step(_unready, weight=2, author="node lifecycle")
-async def not_ready(world: World, *, node: str, joins: bool, seconds: float) -> None:
-    """A node, one in drain if it *joins*, is not Ready for a while."""
-    if joins:
-        node = await world.in_drain(["Claimed", "Evicting", "Drained"], WITHIN) or node
+async def not_ready(world: World, *, node: str, phases: list[str], after: float, seconds: float) -> None:
+    """A node is not Ready for a while: one in drain where *phases* are named and a drain reaches one of them."""
+    if phases:
+        node = await world.in_drain(phases, WITHIN, after) or node
     set_ready(world, node, False)
     await world.pause(seconds)
     set_ready(world, node, True)

@@ -24,7 +24,14 @@ POD_OPT_OUTS = {
 }
 WITHIN = 150.0
 """Seconds that a step waits for a node in drain."""
-_PHASES = (["Claimed"], ["Evicting"], ["Evicting"], ["Drained"], ["Claimed", "Evicting", "Drained", "Restoring"])
+_PHASES = (
+    ["Claimed"],
+    ["Claimed"],
+    ["Evicting"],
+    ["Evicting"],
+    ["Drained"],
+    ["Claimed", "Evicting", "Drained", "Restoring"],
+)
 
 
 def any_node(rng: Random, scenario: Scenario) -> Args | None:
@@ -63,12 +70,13 @@ async def cordon(world: World, *, node: str, seconds: float) -> None:
         set_cordon(world, node, False)
 
 
-def _in_drain(rng: Random, scenario: Scenario) -> Args:
+def any_phase(rng: Random, scenario: Scenario) -> Args:
+    """Return at what point of a drain something happens."""
     del scenario
     return {"phases": list(rng.choice(_PHASES)), "after": rng.choice((0.0, 0.5, 2.0, 6.0))}
 
 
-@step(_in_drain, weight=2)
+@step(any_phase, weight=2)
 async def uncordon_in_drain(world: World, *, phases: list[str], after: float) -> None:
     """A person uncordons a node that is in drain."""
     node = await world.in_drain(phases, WITHIN, after)
@@ -88,7 +96,7 @@ def untaint(world: World, node: str) -> None:
         world.store.modify("Node", node, change=change)
 
 
-@step(_in_drain)
+@step(any_phase)
 async def untaint_in_drain(world: World, *, phases: list[str], after: float) -> None:
     """A person takes our taint off a node that is in drain."""
     node = await world.in_drain(phases, WITHIN, after)
@@ -97,7 +105,7 @@ async def untaint_in_drain(world: World, *, phases: list[str], after: float) -> 
 
 
 def _recordoned(rng: Random, scenario: Scenario) -> Args:
-    return {**_in_drain(rng, scenario), "taint": rng.random() < 0.5, "between": rng.choice((0.0, 0.1, 1.0, 20.0))}
+    return {**any_phase(rng, scenario), "taint": rng.random() < 0.5, "between": rng.choice((0.0, 0.1, 1.0, 20.0))}
 
 
 @step(_recordoned, weight=1.5)
@@ -168,7 +176,7 @@ def annotate(world: World, kind: str, name: str, namespace: str, annotations: di
 
 
 def _opted(rng: Random, scenario: Scenario) -> Args:
-    return {**_in_drain(rng, scenario), "annotation": rng.choice(sorted(NODE_OPT_OUTS))}
+    return {**any_phase(rng, scenario), "annotation": rng.choice(sorted(NODE_OPT_OUTS))}
 
 
 @step(_opted, weight=1.5)
@@ -180,7 +188,7 @@ async def node_opts_out(world: World, *, phases: list[str], after: float, annota
 
 
 def _pod_opted(rng: Random, scenario: Scenario) -> Args:
-    return {**_in_drain(rng, scenario), "annotation": rng.choice(sorted(POD_OPT_OUTS)), "all": rng.random() < 0.5}
+    return {**any_phase(rng, scenario), "annotation": rng.choice(sorted(POD_OPT_OUTS)), "all": rng.random() < 0.5}
 
 
 @step(_pod_opted, weight=1.5)
@@ -237,7 +245,7 @@ async def write_beside(world: World, *, node: str) -> None:
 
 
 def _garbled(rng: Random, scenario: Scenario) -> Args:
-    return {**_in_drain(rng, scenario), "text": rng.choice(("", "{", "[]", '{"v":9}', '{"v":1,"phase":"Lost"}'))}
+    return {**any_phase(rng, scenario), "text": rng.choice(("", "{", "[]", '{"v":9}', '{"v":1,"phase":"Lost"}'))}
 
 
 @step(_garbled, weight=0.7)
@@ -248,7 +256,7 @@ async def garble_drain(world: World, *, phases: list[str], after: float, text: s
         annotate(world, "Node", node, "", {DRAIN: text or None})
 
 
-@step(_in_drain, weight=0.7)
+@step(any_phase, weight=0.7)
 async def delete_claims(world: World, *, phases: list[str], after: float) -> None:
     """Somebody deletes the list of claims while a node is in drain."""
     node = await world.in_drain(phases, WITHIN, after)

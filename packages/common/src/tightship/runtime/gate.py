@@ -1,0 +1,160 @@
+"""What stands before the HTTP server: how many connections there may be, and how large and how slow each may be.
+
+aiohttp parses and answers; it bounds neither the number of connections, nor the time that a request's head or the
+reading of an answer takes. A connection carries one request here: what follows its head is not read, and it is closed
+after the answer, so that there are neither idle nor pipelined ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from http import HTTPStatus
+
+from msgspec import Struct
+
+_END_OF_HEAD = b"\r\n\r\n"
+_WRITE_BUFFER = 16 * 1024
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Bounds of what connections may take; times are in seconds."""
+
+    connections: int
+    """At once, on all ports of a gate together."""
+    head_bytes: int = 16 * 1024
+    """Of the request line and all headers together."""
+    head_timeout: float = 5.0
+    """From the connection until the head is complete, however steadily its bytes arrive."""
+    answer_timeout: float = 30.0
+    """From then until the answer was taken and the connection is closed."""
+
+
+class Gate:
+    """Makes the protocols of connections; *answers* makes what answers the request of one.
+
+    One connection too many costs the address with most of them its oldest, before all one that has asked for nothing
+    yet: who opens many shuts out nobody else.
+    """
+
+    def __init__(self, answers: Callable[[], asyncio.Protocol], limits: Limits, logger: logging.Logger) -> None:
+        self.answers = answers
+        self.limits = limits
+        self._log = logger
+        self._open: dict[_Connection, None] = {}
+
+    def __call__(self) -> asyncio.Protocol:
+        """Return the protocol of a new connection."""
+        return _Connection(self)
+
+    def __len__(self) -> int:
+        """Return how many connections are open."""
+        return len(self._open)
+
+    def opened(self, new: _Connection) -> None:
+        """Take a connection in."""
+        self._open[new] = None
+        if len(self._open) <= self.limits.connections:
+            return
+        [(busiest, count)] = Counter(each.address for each in self._open).most_common(1)
+        theirs = [each for each in self._open if each.address == busiest]
+        self._log.warning(
+            "more than %d HTTP connections, %d from %s: closing its oldest", self.limits.connections, count, busiest
+        )
+        next((each for each in theirs if each is not new and not each.asked), theirs[0]).abort()
+
+    def closed(self, connection: _Connection) -> None:
+        """Forget a connection."""
+        self._open.pop(connection, None)
+
+    def close_waiting(self) -> None:
+        """Break the connections off that have asked for nothing yet."""
+        for each in [each for each in self._open if not each.asked]:
+            each.abort()
+
+
+class _Connection(asyncio.Protocol):
+    """Collects the head of one request, then hands the connection over to what answers it."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.address = ""
+        self._gate = gate
+        self._head = bytearray()
+        self._answering: asyncio.Protocol | None = None
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether a whole request has arrived."""
+        return self._answering is not None
+
+    def abort(self) -> None:
+        """Break the connection off; what was not sent yet is lost."""
+        self._gate.closed(self)
+        self._within(None)
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=_WRITE_BUFFER)
+        self._transport = transport
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        self._within(self._gate.limits.head_timeout)
+        self._gate.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answering is not None or self._transport.is_closing():
+            # A body, or another request: nothing that is served here has a use for either.
+            self._transport.pause_reading()
+            return
+        searched = max(0, len(self._head) - len(_END_OF_HEAD))
+        self._head += data
+        if not searched:
+            # Servers should ignore empty lines before a request.
+            self._head = self._head.lstrip(b"\r\n")
+        end = self._head.find(_END_OF_HEAD, searched)
+        if (len(self._head) if end < 0 else end) > self._gate.limits.head_bytes:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            return
+        if end < 0:
+            return
+        head = bytes(self._head[: end + len(_END_OF_HEAD)])
+        self._head.clear()
+        self._within(self._gate.limits.answer_timeout)
+        self._answering = self._gate.answers()
+        self._answering.connection_made(self._transport)
+        self._answering.data_received(head)
+
+    def eof_received(self) -> bool | None:
+        return None if self._answering is None else self._answering.eof_received()
+
+    def pause_writing(self) -> None:
+        if self._answering is not None:
+            self._answering.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._answering is not None:
+            self._answering.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gate.closed(self)
+        self._within(None)
+        if self._answering is not None:
+            self._answering.connection_lost(exc)
+
+    def _within(self, seconds: float | None) -> None:
+        """Break the connection off after so many seconds, in place of what was said before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.abort)
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        head = f"HTTP/1.1 {status.value} {status.phrase}\r\nServer: tightship\r\nConnection: close\r\n"
+        self._transport.write(f"{head}Content-Length: 0\r\n\r\n".encode())
+        self._transport.close()
+
+
+__all__ = ["Gate", "Limits"]
