@@ -32,7 +32,11 @@ def fleet(*outcomes: tuple[int, Outcome | float]) -> list[Decision]:
     """So many HPAs with a floor of 10, which their queries wanted, and each outcome."""
     return [
         judge(
-            hpa(10, name=f"web-{kind}-{number}"), asking(f"q{kind}_{number}"), outcome, rules=NO_AGE, history=wanted(10)
+            hpa(10, name=f"web-{kind}-{number}"),
+            asking(f"{QUERY}{kind}{number:03}"),
+            outcome,
+            rules=NO_AGE,
+            history=wanted(10),
         )
         for kind, (count, outcome) in enumerate(outcomes)
         for number in range(count)
@@ -85,7 +89,7 @@ def test_it_counts_what_the_queries_want_and_not_the_step_that_would_be_taken() 
     decisions = [
         judge(
             hpa(10, name=f"w{n}"),
-            asking(f"q{n}", scale_down_max_ratio="0.1"),
+            asking(f"{QUERY}{n}", scale_down_max_ratio="0.1"),
             0,
             rules=NO_AGE,
             history=wanted(10),
@@ -153,7 +157,7 @@ class Fleet:
     """HPAs over time, judged together; each has a query of its own, or all have the same."""
 
     def __init__(self, count: int, floor: int, *, same: bool = False, replicas: int | None = None, **more: str) -> None:
-        self.asked = [asking("q" if same else f"q{number}", **more) for number in range(count)]
+        self.asked = [asking(QUERY if same else f"{QUERY}{number}", **more) for number in range(count)]
         self.worlds = [
             World(hpa(floor, 1000, replicas or floor, name=f"w{n}", uid=f"u{n}"), asked, NO_AGE)
             for n, asked in enumerate(self.asked)

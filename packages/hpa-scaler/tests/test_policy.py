@@ -191,6 +191,18 @@ def test_that_a_series_was_one_is_remembered_over_a_restart_and_not_for_another_
         assert decision.target == target
 
 
+def test_in_an_outage_nobody_is_told_to_raise_a_maximum() -> None:
+    """The floor is held above it, and a step of the ratio would end there too."""
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", scale_down_max_ratio="0.1")
+    world = World(hpa(5, 20, 5), asked)
+    world.cycle(400)
+    assert world.bounds == (40, 41)
+    world.set(replicas=40)
+    decision = world.cycle(failure())
+    assert (decision.action, decision.target) == ("hold", 40)
+    assert "AtMaxReplicas" not in reasons(decision)
+
+
 FALLS_BACK = spec(prometheus_query="sum(rate(x[5m])) or sum(up)*0", requests_per_replica="10")
 BARE = Query("sum(rate(x[5m]))")
 

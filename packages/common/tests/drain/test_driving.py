@@ -171,7 +171,9 @@ async def test_who_takes_a_drain_over_evicts_nothing_that_has_come_back_meanwhil
 
     async def dies(call: Call) -> Fault | None:
         nonlocal evictions
-        evictions += call.path.endswith("/eviction")
+        if call.path.endswith("/eviction"):
+            await asyncio.sleep(2)  # creation times are whole seconds
+            evictions += 1
         return Reset(done=True, after=killed) if evictions == 2 else None
 
     await asyncio.sleep(60)

@@ -151,6 +151,43 @@ async def test_a_cycle_that_is_cancelled_leaves_nothing_behind(prometheus: Prome
         assert [task for task in asyncio.all_tasks() if "queries to" in task.get_name()] == []
 
 
+async def test_the_queries_of_one_hpa_never_delay_those_of_another(prometheus: Prometheus) -> None:
+    slow = [Query(f"slow{number}") for number in range(16)]
+    quick = [Query(f"quick{number}") for number in range(100)]
+    prometheus.takes = dict.fromkeys((each.text for each in slow), 19.0)
+    askers = {**dict.fromkeys(slow, ("greedy",)), **{query: (f"u{number}",) for number, query in enumerate(quick)}}
+    async with asking(server(prometheus.url, timeout=30, concurrency=2)) as client:
+        outcomes = await client.ask(askers, 40, askers)
+    assert [each for each in quick if not isinstance(outcomes[each], Answer)] == []
+    late = [found for each in slow if isinstance(found := outcomes[each], Failure)]
+    assert len(late) >= 14
+    assert {(each.reason, each.detail) for each in late} == {
+        (Reason.TIMED_OUT, "the queries of this HPA have had their 20 s of the cycle")
+    }
+    assert client.circuits() == {"default": "closed"}
+
+
+async def test_a_query_of_many_costs_each_of_them_its_part_only(prometheus: Prometheus) -> None:
+    shared, own = Query("shared"), [Query(f"own{number}") for number in range(10)]
+    prometheus.takes = {"shared": 18.0, **dict.fromkeys((each.text for each in own), 3.0)}
+    askers = {shared: [f"u{number}" for number in range(10)], **{own[number]: [f"u{number}"] for number in range(10)}}
+    async with asking(server(prometheus.url, timeout=30)) as client:
+        outcomes = await client.ask(askers, 40, askers)
+    assert [each for each in askers if not isinstance(outcomes[each], Answer)] == []
+
+
+async def test_a_query_that_a_server_never_ends_opens_its_circuit_for_nobody(prometheus: Prometheus) -> None:
+    bad = [Query(f"bad{number}") for number in range(16)]
+    good = [Query(f"good{number}") for number in range(40)]
+    prometheus.answers |= dict.fromkeys((each.text for each in bad), silent)
+    askers = {**dict.fromkeys(bad, ("greedy",)), **{query: (f"u{number}",) for number, query in enumerate(good)}}
+    async with asking(server(prometheus.url, timeout=5)) as client:
+        for _ in range(3):
+            outcomes = await client.ask(askers, 45, askers)
+            assert [each for each in good if not isinstance(outcomes[each], Answer)] == []
+        assert client.circuits() == {"default": "closed"}
+
+
 # The circuit.
 
 

@@ -15,12 +15,14 @@ from tightship_testkit.embedded import SHORT, Ground, ground
 from tightship_testkit.invariants import TAINT, drain, mutating, taints
 from tightship_testkit.refining import slow
 from tightship_testkit.remover import mark_to_be_deleted
-from tightship_testkit.replica import NAMESPACE, QUICK_REFINER, REFINER, USER, Replica
+from tightship_testkit.replica import COMPACTOR, NAMESPACE, QUICK_REFINER, REFINER, USER, Replica
 
 pytestmark = pytest.mark.virtual_time
 
 PHASES = pytest.mark.parametrize("phase", ["Claimed", "Evicting", "Drained", "Restoring", "Yielded", "Drained, taken"])
 SOFT = "tightship.dev/candidate"
+RARELY = {COMPACTOR.interval: "300"}
+"""Passes as they come by default: who waits for a release must not wait for them."""
 
 
 def lasting() -> Json:
@@ -131,8 +133,8 @@ async def test_a_live_controller_with_a_standby_that_is_a_dry_run_goes_on(tmp_pa
 async def test_release_gives_back_everything_and_ends(tmp_path: Path, phase: str) -> None:
     async with ground(tmp_path, lasting(), SETTINGS) as on:
         await leave(on, await reach(on, phase), signal.SIGKILL, phase)
-        release = on.start(RELEASE="true", **SHORT)
-        assert await release.ended() == 0
+        release = on.start(RELEASE="true", **SHORT, **RARELY)
+        assert await release.ended(20) == 0
         await on.seen(lambda: free(on), "n1 is given back")
         await on.free()
 
@@ -143,7 +145,7 @@ async def test_release_takes_soft_taints_off_too(tmp_path: Path) -> None:
     n1["spec"]["taints"].append({"key": SOFT, "value": "node-compactor", "effect": "PreferNoSchedule"})
     async with ground(tmp_path, cluster, SETTINGS) as on:
         assert not free(on)
-        release = on.start(RELEASE="true", **SHORT)
+        release = on.start(RELEASE="true", **SHORT, **RARELY)
         assert await release.ended() == 0
         await on.seen(lambda: free(on), "its taint is gone")
 
@@ -167,31 +169,35 @@ async def deployed(on: Ground) -> str:
     return found[0]
 
 
-async def told_to_end(on: Ground, replica: Replica, pod: str) -> None:
-    """See its pod deleted, have the kubelet tell it to end, and see it end."""
+async def told_to_end(on: Ground, replica: Replica, pod: str, *, at_once: bool = False) -> None:
+    """See its pod deleted (its object too: *at_once*), have the kubelet tell it to end, and see it end."""
 
     async def leaving() -> bool:
         status, found = await on.api.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}")
         return status == 200 and bool(found["metadata"].get("deletionTimestamp"))
 
     await wait_for(leaving, 30, "the controller's pod is deleted")
+    if at_once:
+        await on.api.delete("Pod", pod, NAMESPACE, grace=0)
+        await on.passes(replica)
     replica.told_to_end()
     assert await replica.ended() == 0
 
 
 @pytest.mark.parametrize("phase", ["Claimed", "Evicting", "Drained", "Yielded", "Drained, taken"])
-@pytest.mark.parametrize("how", ["scaled to nothing", "deleted"])
+@pytest.mark.parametrize("how", ["scaled to nothing", "deleted", "deleted at once"])
 async def test_a_controller_that_nobody_comes_after_gives_back_what_it_holds(
     tmp_path: Path, phase: str, how: str
 ) -> None:
     async with ground(tmp_path, lasting(), SETTINGS) as on:
         pod = await deployed(on)
         live = await reach(on, phase, POD_NAME=pod)
-        if how == "deleted":
+        if how.startswith("deleted"):
+            await on.passes(live)
             await on.api.delete("Deployment", "own", NAMESPACE)
         else:
             await on.api.patch("Deployment", "own", {"spec": {"replicas": 0}}, NAMESPACE)
-        await told_to_end(on, live, pod)
+        await told_to_end(on, live, pod, at_once=how == "deleted at once")
         await on.seen(lambda: free(on), "n1 is given back")
         await on.free()
 

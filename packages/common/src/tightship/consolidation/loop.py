@@ -26,7 +26,7 @@ from tightship.consolidation.metrics import ConsolidationMetrics
 from tightship.consolidation.regret import learned, regretted
 from tightship.consolidation.status import Situation, nothing_yet, show
 from tightship.consolidation.steering import candidate_patch, tainted
-from tightship.consolidation.succession import successor_expected
+from tightship.consolidation.succession import Succession
 from tightship.drain.drainer import Drainer
 from tightship.drain.history import DrainHistory, History
 from tightship.drain.writing import LiveNode, patch_node, read_node
@@ -81,6 +81,7 @@ class ConsolidationLoop(Generic[S, D]):
         self._clock = clock
         self._failures = 0
         self._unfinished = False
+        self._succession = Succession(run.namespace, run.identity.rpartition("_")[0])
         # Nodes that a dry run has to give back.
         self._left: Sequence[str] = ()
         self._off = False
@@ -130,6 +131,8 @@ class ConsolidationLoop(Generic[S, D]):
             others = not (frame.switched_off() or dry_run)
             await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
         driven = self._drainer.driving
+        if driven:
+            self._succession.look(self._cache.snapshot())
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
         history = await self._learn(snapshot, settings, now) if leading else History()
         finished = history.finished
@@ -362,9 +365,8 @@ class ConsolidationLoop(Generic[S, D]):
             log(self._log, level, "soft taints left on nodes", error=one_line(error))
 
     def _succeeded(self) -> bool:
-        pod = self._run.identity.rpartition("_")[0]
         try:
-            return successor_expected(self._cache.snapshot(), self._run.namespace, pod)
+            return self._succession.expected(self._cache.snapshot())
         except CacheCrashed:
             return True  # nobody knows
 

@@ -16,7 +16,6 @@ from tightship.drain.driving import Tools
 from tightship.drain.history import DrainHistory
 from tightship.drain.news import News
 from tightship.drain.telling import Herald
-from tightship.host import wall
 from tightship.kube.cache import ClusterCache
 from tightship.kube.resources import resources
 from tightship.runtime.loop import in_thread
@@ -64,7 +63,7 @@ def _loop(
         stopping=frame.runtime.stop.is_set,
         releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
         settings=lambda: controller.drain_settings(live.current),
-        clock=wall,
+        clock=frame.connection.clock.now,
         in_thread=in_thread,
     )
     history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
@@ -80,7 +79,15 @@ def _loop(
         unnamed=run.release,
     )
     return ConsolidationLoop(
-        frame, run, controller, cache=cache, drainer=drainer, history=history, metrics=metrics, own=own
+        frame,
+        run,
+        controller,
+        cache=cache,
+        drainer=drainer,
+        history=history,
+        metrics=metrics,
+        own=own,
+        clock=frame.connection.clock.now,
     )
 
 

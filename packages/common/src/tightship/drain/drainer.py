@@ -22,7 +22,7 @@ from tightship.drain.news import News, Told
 from tightship.drain.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase
 from tightship.durations import format_duration
-from tightship.host import token
+from tightship.host import monotonic, token
 from tightship.kube.errors import Conflict, KubeError, NotFound, one_line
 from tightship.nodes import drain_record
 from tightship.objects import Node
@@ -32,7 +32,18 @@ from tightship.reasons import Reason, Refusal
 _log = logging.getLogger(__name__)
 
 ORPHAN_AFTER = 24 * 3600.0
-"""Seconds after its last phase began that another controller's drain counts as nobody's."""
+"""Seconds after its last phase began that another controller's drain counts as nobody's, by the server's clock."""
+
+ORPHAN_WATCHED = 6 * 3600.0
+"""Seconds for which it must have stood still before our eyes, too: no clock alone makes an orphan."""
+
+_Still = dict[str, tuple[str, float]]
+
+
+def _still(known: _Still, found: Mapping[str, str]) -> _Still:
+    """Return since when each of *found* has been as it is, by the monotonic clock."""
+    now = monotonic()
+    return {key: known[key] if known.get(key, ("",))[0] == text else (text, now) for key, text in found.items()}
 
 
 class Drainer:
@@ -64,6 +75,9 @@ class Drainer:
         self._epoch = epoch
         self._lease = lease
         self._released = frozenset({lease, ""} if unnamed else {lease})
+        # What others have written, and since when it has been so before our eyes.
+        self._records: _Still = {}
+        self._claims: _Still = {}
         self._drives: dict[str, tuple[Drive, asyncio.Task[None]]] = {}
 
     @property
@@ -148,6 +162,7 @@ class Drainer:
         :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
         """
         troubles: list[KubeError] = []
+        self._watch_drains(snapshot)
         for name, view in snapshot.nodes.items():
             if name in self._drives or not self._tools.leading():
                 continue
@@ -158,10 +173,13 @@ class Drainer:
                     continue  # somebody else was quicker: the next loop sees what he made of it
                 except KubeError as error:
                     troubles.append(error)
-        for entry in await self._ledger.read() if ledger else ():
+        entries = await self._ledger.read() if ledger else ()
+        theirs = {each.op: each.holder for each in entries if each.controller != self._controller}
+        self._claims = _still(self._claims, theirs)
+        for entry in entries:
             if entry.node in self._drives or not self._tools.leading():
                 continue
-            forgotten = others and self._tools.clock() >= entry.since + ORPHAN_AFTER
+            forgotten = others and self._orphaned(self._claims.get(entry.op), entry.since)
             if entry.controller != self._controller and not forgotten:
                 continue
             try:
@@ -181,15 +199,26 @@ class Drainer:
             return False
         if record is None or not record.owns_node:
             return any(taint.key == DRAINING.key for taint in node.taints)
-        return record.phase is Phase.UNKNOWN or self._abandoned(record)
+        last = max([record.deadline or 0.0, *record.since.values()])
+        return record.phase is Phase.UNKNOWN or self._orphaned(self._records.get(node.uid), last)
 
     def _owns(self, record: DrainRecord | None) -> bool:
         if record is None or not record.owns_node or record.controller != self._controller:
             return False
         return record.lease in self._released or not self._tools.releasing()
 
-    def _abandoned(self, record: DrainRecord) -> bool:
-        return self._tools.clock() > max([record.deadline or 0.0, *record.since.values()]) + ORPHAN_AFTER
+    def _watch_drains(self, snapshot: Snapshot) -> None:
+        found: dict[str, str] = {}
+        for view in snapshot.nodes.values():
+            record = drain_record(view.node)
+            if record is not None and record.owns_node and not self._owns(record):
+                found[view.node.uid] = view.node.annotations[DRAIN_ANNOTATION]
+        self._records = _still(self._records, found)
+
+    def _orphaned(self, still: tuple[str, float] | None, last: float) -> bool:
+        """Whether what others wrote at *last* is nobody's any more."""
+        watched = still is not None and monotonic() >= still[1] + ORPHAN_WATCHED
+        return watched and self._tools.clock() >= last + ORPHAN_AFTER
 
     async def _adopt_node(self, name: str, others: bool) -> None:
         live = await read_node(self._tools.connection, name)

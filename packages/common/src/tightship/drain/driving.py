@@ -123,6 +123,8 @@ class Drive:
         self._rejudged: float | None = None
         self._rest: tuple[Refusal, ...] | None = None
         self._finalizers: dict[str, str] = {}
+        # The phase as it is, since when, and the latest deadline that it may have.
+        self._met = (record.phase, 0.0, 0.0)
         self._returning = Returning(_began(record))
         self._last = node
         self._record: DrainRecord | None = record
@@ -187,6 +189,8 @@ class Drive:
         record = drain_record(node)
         if record is not None and record.op == self._op and (record.holder, record.epoch) != self._term:
             return Over(Ending.PARKED)
+        if record is not None:
+            record = self._believed(record, settings.rules, now)
         pods = looked.pods if looked is not None else None
         sight = Sight(snapshot, self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
         rest: Sequence[Refusal] | None = looked.rest if looked is not None else None
@@ -215,6 +219,22 @@ class Drive:
         if self._tools.releasing():
             seen = msgspec.structs.replace(seen, releasing=True)
         return advance(self._op, record, seen, settings.rules, now)
+
+    def _believed(self, record: DrainRecord, rules: DrainRules, now: float) -> DrainRecord:
+        """Return *record* with no time in it that is later than it can be: whoever wrote it may have had another clock.
+
+        No phase began after this drive met it, and no deadline is further away than it may have been then.
+        """
+        if self._met[0] is not record.phase or not self._met[1]:
+            self._met = (record.phase, now, now + rules.node_timeout + rules.await_timeout)
+        _, met, latest = self._met
+        since = {phase: min(at, met) for phase, at in record.since.items()}
+        deadline = record.deadline
+        if deadline is not None and record.phase is Phase.EVICTING:
+            deadline = min(deadline, latest)
+        if deadline == record.deadline and since == record.since:
+            return record
+        return msgspec.structs.replace(record, since=since, deadline=deadline)
 
     async def _judged(self, sight: Sight, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
         """The rest is placed anew now and then while pods are left to go, and first of all after a takeover.

@@ -135,6 +135,9 @@ class Over(Struct, frozen=True):
 
 Step = Wait | Look | Evict | Write | Over
 
+KEPT = 6 * 3600.0
+"""Seconds for which a drained node is said to be kept; said again after half of them."""
+
 LOOK_AGAIN = 15.0
 """Seconds between two looks at a node on which nothing seems to happen."""
 
@@ -312,8 +315,11 @@ def _drained(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now
     )
     if not rules.keep_drained:
         return give_up(record, nobody, now)
-    if record.reason != _words(nobody) and not record.reason.startswith(Reason.NOT_HANDED_OVER):
-        return Write(msgspec.structs.replace(record, reason=_words(nobody)), because=nobody)
+    if not record.reason.startswith(Reason.NOT_HANDED_OVER):
+        return Write(msgspec.structs.replace(record, reason=_words(nobody), deadline=now + KEPT), because=nobody)
+    if record.deadline is None or now >= record.deadline - KEPT / 2:
+        # Whoever watches sees that somebody still answers for it.
+        return Write(msgspec.structs.replace(record, deadline=now + KEPT))
     return Wait(now + LOOK_AGAIN, nobody.detail)
 
 

@@ -37,12 +37,14 @@ class Returning:
     def refuses(self, left: Iterable[Pod], snapshot: Snapshot) -> list[Refusal]:
         """Return which of *left*, the pods still to be evicted, are not to be: their controllers bring them back."""
         found: list[Refusal] = []
+        left = tuple(left)
+        here = {pod.uid for pod in left}
         for pod in left:
             owner = pod.owner
             if owner is None:
                 continue
-            gone = len(self._evicted[owner.uid])
-            late = self._since is not None and pod.created >= int(self._since)
+            gone = len(self._evicted[owner.uid] - here)
+            late = self._since is not None and pod.created > self._since
             if pod.uid not in self._known and (gone or late):
                 detail = f"{owner} has put it on the node during the drain"
                 if gone:

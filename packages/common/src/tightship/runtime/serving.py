@@ -34,6 +34,8 @@ from tightship.settings.sources import ConfigMapSource, FileSource, Source
 
 LEAST_PAUSE = 1.0
 """Seconds between two passes at least, however often the loop is woken."""
+FINISHING = 2.0
+"""Seconds between two passes at most while what was begun is given back: somebody waits for the end of it."""
 PASS_DEADLINE = 600.0
 """Seconds a pass may take before the process counts as hung."""
 RESIGNATION = 5.0
@@ -222,7 +224,7 @@ async def _passes(frame: Frame[T], controller: Controller, heartbeat: Heartbeat)
             campaign = Campaign(frame.elector, lambda: frame.acting() or controller.unfinished)
             election = runtime.spawn(campaign.run(resign), "leader election")
         await every(
-            run.interval,
+            lambda: min(run.interval, FINISHING) if frame.finishing.is_set() else run.interval,
             controller.once,
             stop=runtime.stop,
             wake=frame.wake,

@@ -7,9 +7,9 @@ another.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from hpa_scaler.prometheus.circuit import Circuit, CircuitState
 from hpa_scaler.prometheus.exchange import Asked, exchange
 from hpa_scaler.prometheus.guard import Directory, GuardedResolver
 from hpa_scaler.prometheus.servers import Access, Credentials, CredentialsError, Server
+from hpa_scaler.prometheus.turns import NOBODY, Askers, Turns
 from hpa_scaler.queries import Failure, Outcome, Query
 from hpa_scaler.reasons import Reason
 from tightship import __version__
@@ -30,6 +31,11 @@ from tightship.host import HOST, monotonic
 _IDLE = 75.0
 _LIVENESS = "1"
 """The query that tells whether a server is back: a heavy one of an HPA must not decide that for all."""
+
+SHARE = 0.5
+"""The part of a cycle's time that the queries of one HPA may take."""
+_SOON = 3.0
+"""Seconds within which a server that answers at all answers that."""
 
 _BREATH = 0.1
 """Seconds that pass after a failure of a server before the next query to it. Those on their way at the time fail at
@@ -107,11 +113,13 @@ class PrometheusClient:
         """Return the state of the circuit to each server asked in the last cycle, by its name."""
         return {server.name: circuit.state for server, circuit in self._circuits.items()}
 
-    async def ask(self, queries: Iterable[Query], deadline: float) -> dict[Query, Outcome]:
+    async def ask(self, queries: Iterable[Query], deadline: float, askers: Askers = NOBODY) -> dict[Query, Outcome]:
         """Return what comes of each of *queries* within *deadline* seconds.
 
-        Equal questions to one server are asked once, under however many names it goes.
+        Equal questions to one server are asked once, under however many names it goes. *askers* are the HPAs of each:
+        the queries of one take half of the *deadline* at most, and what each asks first comes first.
         """
+        turns = Turns(askers, SHARE * deadline, self._clock)
         outcomes: dict[Query, Outcome] = {}
         asked: dict[Server, dict[str, list[Query]]] = {}
         for query in queries:
@@ -124,7 +132,7 @@ class PrometheusClient:
         late = Failure(Reason.TIMED_OUT, f"not answered within the {deadline:g} s of the cycle")
         outcomes |= {query: late for texts in asked.values() for same in texts.values() for query in same}
         jobs = [
-            asyncio.create_task(self._ask_server(server, texts, outcomes), name=f"queries to {server.name}")
+            asyncio.create_task(self._ask_server(server, texts, turns, outcomes), name=f"queries to {server.name}")
             for server, texts in asked.items()
         ]
         try:
@@ -149,7 +157,7 @@ class PrometheusClient:
         self._credentials = {each: credentials.get(each) or Credentials(each) for each in asked}
 
     async def _ask_server(
-        self, server: Server, texts: Mapping[str, list[Query]], outcomes: dict[Query, Outcome]
+        self, server: Server, texts: Mapping[str, list[Query]], turns: Turns, outcomes: dict[Query, Outcome]
     ) -> None:
         """Ask one server all its questions, a few at a time, as long as it answers at all."""
 
@@ -165,22 +173,54 @@ class PrometheusClient:
         circuit = self._circuits[server]
         if circuit.state == "half-open":
             await self._ask_one(server, access, _LIVENESS)
-        # In another order each time: what is slow must not always meet the same neighbours.
-        waiting = deque(random.sample(sorted(texts), len(texts)))
+        waiting = deque(turns.ordered(texts))
+        deciding = asyncio.Lock()
+        culprits: set[str] = set()
 
         async def work() -> None:
             while waiting:
                 text = waiting.popleft()
-                if circuit.state != "closed":
+                async with deciding:
+                    open_ = circuit.state != "closed"
+                if open_:
                     tell(text, _left_alone(server, circuit))
                     continue
-                tell(text, await self._ask_one(server, access, text, labels=any(each.labels for each in texts[text])))
+                tell(text, await self._in_turn(server, access, text, texts[text], turns))
+                culprits.update(turns.who(texts[text]))
+                if not circuit.failing:
+                    culprits.clear()
+                elif circuit.state != "closed" and 0 < len(culprits) < self._limits.failures and not deciding.locked():
+                    async with deciding:
+                        await self._decide(server, access)
                 if circuit.failing:
                     await asyncio.sleep(_BREATH)
 
         async with asyncio.TaskGroup() as workers:
             for _ in range(min(server.concurrency, len(texts))):
                 workers.create_task(work())
+
+    async def _in_turn(
+        self, server: Server, access: Access, text: str, queries: Sequence[Query], turns: Turns
+    ) -> Outcome:
+        """Ask *text* for as long as those may who ask it."""
+        left = turns.left(queries)
+        late = Failure(Reason.TIMED_OUT, f"the queries of this HPA have had their {turns.share:g} s of the cycle")
+        if left <= 0:
+            return late
+        began = self._clock()
+        try:
+            async with asyncio.timeout(left if left < server.timeout else None):
+                return await self._ask_one(server, access, text, labels=any(each.labels for each in queries))
+        except TimeoutError:
+            return late
+        finally:
+            turns.spend(queries, self._clock() - began)
+
+    async def _decide(self, server: Server, access: Access) -> None:
+        """Have a small query decide whether the circuit stays open: heavy ones of an HPA must not open it for all."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SOON):
+                await self._ask_one(server, access, _LIVENESS)
 
     async def _ask_one(self, server: Server, access: Access, text: str, *, labels: bool = False) -> Outcome:
         assert self._session is not None

@@ -30,20 +30,6 @@ def _says(pattern: str) -> Takes:
     return lambda violation: found.search(violation.what) is not None
 
 
-def _apart(least: float) -> Takes:
-    """Take what happened with clocks that were so many seconds apart."""
-
-    def takes(violation: Violation) -> bool:
-        found = re.search(r"clocks are up to (\d+) s apart", violation.what)
-        return found is not None and float(found[1]) >= least
-
-    return takes
-
-
-def _ends(words: str) -> Takes:
-    return lambda each: each.subject.endswith(words)
-
-
 NODES = (
     Known(
         "two-ledgers",
@@ -51,27 +37,9 @@ NODES = (
         _says(r"whose ledgers are in \d+ namespaces$"),
         "drains 8: controllers in two namespaces don't share one budget",
     ),
-    Known(
-        "skew-waited-out", "drains-end", _apart(30), "drains 10: a successor whose clock is behind waits the skew out"
-    ),
-    Known(
-        "skew-orphans",
-        "live-drain-left-alone",
-        _apart(80_000),
-        "drains 10: a controller whose clock is a day ahead takes a living drain for an orphan",
-    ),
 )
 
-FLOORS = (
-    Known(
-        "own-bound-lost-with-etcd",
-        "own-bounds-are-kept",
-        _ends(" after etcd had lost a write"),
-        "to be mended: an older floor of ours that etcd brings back is taken for the user's own bound",
-    ),
-)
-
-KNOWN: tuple[Known, ...] = (*NODES, *FLOORS)
+KNOWN: tuple[Known, ...] = NODES
 
 
 def finding(violation: Violation) -> Known | None:
