@@ -85,6 +85,10 @@ def seed_state(node: Node) -> SeedState | None:
     return SeedState(marked_since=since)
 
 
+YIELDS = 3600.0
+"""Seconds that a node taken by others counts as out where its record does not say."""
+
+
 def draining(node: Node) -> bool:
     """Whether a drain of ours, or of the older controller, is under way or done and waiting for the autoscaler."""
     record = drain_record(node)
@@ -94,6 +98,19 @@ def draining(node: Node) -> bool:
         return True
     state = seed_state(node)
     return state is not None and state.scale_down_in_progress
+
+
+def yielded_for_good(node: Node, now: float) -> bool:
+    """Whether whoever took *node* from a drain of ours has been given the time for it: it holds no place any more.
+
+    It stays ours to restore, should they let go of it.
+    """
+    record = drain_record(node)
+    if record is None or record.phase is not Phase.YIELDED:
+        return False
+    since = record.entered(Phase.YIELDED)
+    until = record.deadline if record.deadline is not None else None if since is None else since + YIELDS
+    return until is not None and now >= until
 
 
 def judge_node(view: NodeView, now: float, rules: NodeRules = NodeRules()) -> list[Refusal]:

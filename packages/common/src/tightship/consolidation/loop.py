@@ -197,7 +197,13 @@ class ConsolidationLoop(Generic[S, D]):
         """Return the history, with what has come of its drains."""
         of = self._controller.pool_of
         nodes = [(float(view.node.created), of(view.node, settings), name) for name, view in snapshot.nodes.items()]
-        return await self._history.change(lambda known: learned(known, nodes, settings, now), now)
+
+        def learn(known: History) -> History:
+            return learned(known, nodes, settings, now)
+
+        if self._frame.run.dry_run:
+            return learn(await self._history.all())
+        return await self._history.change(learn, now)
 
     def _decide(self, snapshot: Snapshot, settings: S, now: float, history: History, failures: int) -> D:
         unhealthy = brake(snapshot, history.finished, settings, now, failures)
