@@ -84,12 +84,6 @@ def lowering_window(spec: Spec, rules: Rules) -> float:
     return max(range_of(query, spec, rules.longest_guard) for query in spec.queries) + rules.longest_gap
 
 
-def answers_window(spec: Spec, rules: Rules) -> float:
-    """Return for how many seconds an answer is compared with later ones: until a fall is in them altogether."""
-    longest = max((range_of(query, spec, rules.longest_guard) for query in spec.queries), default=0.0)
-    return longest + rules.longest_gap
-
-
 def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rules, seen: Seen, now: float) -> Sources:
     """Return what *outcomes* say for *spec* at *now*."""
     several = len(spec.queries) > 1
@@ -289,4 +283,4 @@ def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Ca
     return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
 
 
-__all__ = ["Seen", "Sources", "answers_window", "lowering_window", "read_sources"]
+__all__ = ["Seen", "Sources", "lowering_window", "read_sources"]
