@@ -56,15 +56,6 @@ def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
     return tuple(found)
 
 
-def askers_of(asked: Mapping[str, Asked], rules: Rules) -> dict[Query, list[str]]:
-    """Return who asks each question of a cycle, of those who ask by their uids."""
-    found: dict[Query, list[str]] = {}
-    for uid, each in asked.items():
-        for query in questions([each], rules):
-            found.setdefault(query, []).append(uid)
-    return found
-
-
 def wants_rollout(asked: Asked) -> bool:
     """Whether the target has to be looked at."""
     return isinstance(asked, Spec) and asked.rollout_check
@@ -122,7 +113,6 @@ __all__ = [
     "Cycle",
     "Judged",
     "asked_of",
-    "askers_of",
     "judge_cycle",
     "log_lines",
     "questions",

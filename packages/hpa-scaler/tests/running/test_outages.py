@@ -298,7 +298,8 @@ async def test_a_server_that_is_slow_or_hangs_holds_up_nobody_who_asks_another(o
     starved = [*hogs, "behind"]
     crowd = [f"crowd-{number}" for number in range(50)]
     slow = Prometheus(past=Past([exporter]), places=Places(1, 30.0))
-    slow.takes[SLOW] = 20.0
+    heavy = {name: f"{SLOW} # {name}" for name in hogs}
+    slow.takes = dict.fromkeys(heavy.values(), 20.0)
     async with slow.served():
         fleet = Fleet(on)
         servers = {"slow": {"url": slow.url, "timeout": 5}}
@@ -311,7 +312,8 @@ async def test_a_server_that_is_slow_or_hangs_holds_up_nobody_who_asks_another(o
         fleet.start()
         await fleet.until_floors(dict.fromkeys(["plain", *starved], 8))
 
-        await fleet.annotate(hogs, prometheus_query=SLOW)
+        for name, query in heavy.items():
+            await fleet.annotate([name], prometheus_query=query)
         await fleet.until_told(dict.fromkeys(starved, "TimedOut"))
         exporter.set("load", 41)
         await fleet.until_floors({"plain": 5})
