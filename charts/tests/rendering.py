@@ -9,6 +9,7 @@ import pytest
 
 from tightship_charts.matrix import Values, features
 from tightship_charts.places import CHARTS, CONTROLLERS
+from tightship_e2e.renderings import HOOK
 
 EVERYTHING = "everything"
 
@@ -24,10 +25,11 @@ Json = dict[str, Any]
 
 
 class Rendered:
-    """The objects of a release."""
+    """The objects of a release, and its *hooks*, which are there for a while, or not at all."""
 
-    def __init__(self, objects: list[Json]) -> None:
-        self.objects = objects
+    def __init__(self, rendered: list[Json]) -> None:
+        self.hooks = [each for each in rendered if HOOK in (each["metadata"].get("annotations") or {})]
+        self.objects = [each for each in rendered if each not in self.hooks]
 
     def of(self, kind: str) -> list[Json]:
         """All of one kind."""

@@ -67,7 +67,9 @@ def test_those_of_a_live_controller_say_how_to_uninstall_it_so_that_nothing_is_l
 def test_those_of_a_controller_of_nodes_say_what_ends_a_drain_that_an_uninstall_has_left(
     helm: Helm, chart: str
 ) -> None:
-    assert "Install it again, switched off like that" in notes(helm, chart, {"dryRun": False})
+    assert "a Job gives their\nnodes back, and Helm waits for it" in notes(helm, chart, {"dryRun": False})
+    said = notes(helm, chart, {"dryRun": False, "giveBack": {"enabled": False}})
+    assert "Install it again, switched off like that" in said
 
 
 def test_values_that_they_name_are_those_of_the_chart_that_is_installed(helm: Helm) -> None:

@@ -99,6 +99,47 @@ def test_a_dry_run_may_write_nothing(render: Render, chart: str) -> None:
     assert not WRITES & {verb for verb, _ in render(chart, {"dryRun": True}).rights()}
 
 
+@pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
+@pytest.mark.parametrize(("dry_run", "when"), [(True, "post-upgrade,post-rollback"), (False, "post-delete")])
+def test_what_gives_nodes_back_may_patch_nodes_and_write_leases_and_no_more(
+    render: Render, chart: str, dry_run: bool, when: str
+) -> None:
+    rendered = render(chart, {"dryRun": dry_run, "config": {}})
+    assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in rendered.hooks} == {when}
+    roles = [each for each in rendered.hooks if each["kind"] in ("ClusterRole", "Role")]
+    granted = rights_of([rule for role in roles for rule in role["rules"]])
+    reads = {right for right in granted if right[0] in ("list", "watch")}
+    live = render(chart, {"dryRun": False, "config": {}})
+    assert reads == {each for each in rights_of([*live.rules(), *live.rules("Role")]) if each[0] in ("list", "watch")}
+    assert {(verb, resource) for verb, _, resource, _ in granted - reads} == {
+        ("get", "nodes"), ("patch", "nodes"), ("create", "leases"), ("get", "leases"), ("update", "leases"),
+    }  # fmt: skip
+    [job] = [each for each in rendered.hooks if each["kind"] == "Job"]
+    [account] = [each["metadata"]["name"] for each in rendered.hooks if each["kind"] == "ServiceAccount"]
+    pod = job["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account
+    bound = [each["subjects"] for each in rendered.hooks if each["kind"].endswith("Binding")]
+    assert bound == [[{"kind": "ServiceAccount", "name": account, "namespace": "ns"}]] * 2
+    env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    assert env["RELEASE"] == "true"
+    assert {name: env[name] for name in ("LEASE_NAME", "CLAIMS_LEASE_NAME", "CLAIMS_LEASE_NAMESPACE")} == {
+        name: live.env[name] for name in ("LEASE_NAME", "CLAIMS_LEASE_NAME", "CLAIMS_LEASE_NAMESPACE")
+    }
+
+
+@pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
+def test_nothing_gives_nodes_back_where_it_is_switched_off_or_could_only_fail(render: Render, chart: str) -> None:
+    assert render(chart, {"giveBack": {"enabled": False}}).hooks == []
+    assert render(chart, {"rbac": {"create": False}}).hooks == []
+    account = {"create": False, "name": "mine"}
+    [job] = render(chart, {"rbac": {"create": False}, "serviceAccount": account}).hooks
+    assert job["spec"]["template"]["spec"]["serviceAccountName"] == "mine"
+
+
+def test_a_scaler_has_nothing_to_give_back(render: Render) -> None:
+    assert render("hpa-scaler").hooks == []
+
+
 @each_chart
 def test_the_charts_own_dry_run_comes_before_the_global_one(render: Render, chart: str) -> None:
     for own, everywhere, dry in (

@@ -39,6 +39,7 @@ OTHERWISE = {
     "identity": "the name of the pod, from the downward API",
     "namespace": "the namespace of the pod, from the downward API",
     "listening_port": "the older name of what HTTP_PORTS says, which comes first",
+    "release": "the Job that gives nodes back sets it, and no controller's own pods do",
 }
 """Settings of a process that no value sets, and what does."""
 

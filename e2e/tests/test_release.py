@@ -120,12 +120,83 @@ def test_an_upgrade_in_the_middle_of_a_drain_goes_on_with_it(in_town: Live) -> N
     in_town(work, by_night=True)
 
 
-def test_what_an_uninstall_in_the_middle_of_a_drain_leaves_is_ended_by_a_release_that_is_switched_off(
+DRY: Mapping[str, Values] = {name: {"dryRun": True} for name in PATIENT}
+"""Values by which the controllers of nodes are dry runs."""
+
+
+async def held(on: Town) -> list[str]:
+    """Return what holds nodes: cordons and taints."""
+    return [each for each in await on.left_behind() if ": cordoned" in each or ": taint" in each]
+
+
+async def given_back(on: Town, node: str) -> None:
+    """See *node* given back before it was drained, and nothing held."""
+
+    async def nothing() -> bool:
+        return await held(on) == []
+
+    async def left() -> str:
+        return f"held: {await held(on)}"
+
+    await on.until(nothing, f"{node} is given back", left)
+    now = on.recorder.node(node)
+    assert now is not None
+    assert drain(now)["reason"].startswith("Released")
+
+
+def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live) -> None:
+    """By a rollback, whose revision knows nothing of a drain, and by a value; then by scaling to nothing."""
+
+    async def work(on: Town) -> None:
+        await slow(on, LONG)
+        await on.apply(**DRY)
+        await on.install(**PATIENT)
+        node = await under_way(on)
+        await on.provider.roll_back(RELEASE, SYSTEM, 1)
+        # Helm has waited for what gives back.
+        assert await held(on) == []
+        await given_back(on, node)
+
+        async with hastening(on):
+            await on.until_ready(AT_NIGHT)
+            await on.install(**PATIENT)
+        node = await under_way(on)
+        await on.apply(**DRY)
+        assert await held(on) == []
+        await given_back(on, node)
+
+        async with hastening(on):
+            await on.until_ready(AT_NIGHT)
+            await on.install(**PATIENT)
+        node = await under_way(on)
+        for name in PATIENT:
+            await on.api.patch("Deployment", f"{RELEASE}-{name}", {"spec": {"replicas": 0}}, SYSTEM)
+        await given_back(on, node)
+
+    in_town(work, by_night=True)
+
+
+def test_an_uninstall_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live) -> None:
+    async def work(on: Town) -> None:
+        await slow(on, LONG)
+        await on.install(**PATIENT)
+        node = await under_way(on)
+        await on.provider.uninstall(RELEASE, SYSTEM)
+        assert await held(on) == []
+        await given_back(on, node)
+        there = await on.provider.command("kubectl", "get", "jobs,roles,rolebindings,serviceaccounts", "-n", SYSTEM)
+        assert RELEASE not in there
+
+    in_town(work, by_night=True)
+
+
+def test_what_an_uninstall_without_its_hooks_leaves_is_ended_by_a_release_that_is_switched_off(
     in_town: Live,
 ) -> None:
     async def work(on: Town) -> None:
         await slow(on, LONG)
-        await on.install(**PATIENT)
+        kept = {"giveBack": {"enabled": False}}
+        await on.install(**{name: {**values, **kept} for name, values in PATIENT.items()})
         node = await under_way(on)
         await on.provider.uninstall(RELEASE, SYSTEM)
         left = await on.left_behind()

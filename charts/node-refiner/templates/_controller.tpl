@@ -56,7 +56,13 @@ It {{ ternary "would drain" "drains" (eq (include "tightship-lib.dryRun" .) "tru
 {{- end -}}
 
 {{- define "node-refiner.leaving" -}}
-Before you uninstall it, switch it off ({{ include "tightship-lib.valuesOf" . }}config.drainer_enabled=false), and wait until no node has a taint
-tightship.dev/draining or tightship.dev/candidate: a drain that nobody runs is ended by nobody, and its node stays
-cordoned. Was it uninstalled in the middle of one? Install it again, switched off like that: it ends what is left.
+{{- if eq (include "tightship-lib.givesBack" .) "true" -}}
+Before you uninstall it, or make it a dry run again, know that drains under way are broken off then: a Job gives their
+nodes back, and Helm waits for it. To let them come to their end first, switch it off ({{ include "tightship-lib.valuesOf" . }}config.drainer_enabled=false), and wait
+until no node has a taint tightship.dev/draining or tightship.dev/candidate.
+{{- else -}}
+Before you uninstall it, or make it a dry run again, switch it off ({{ include "tightship-lib.valuesOf" . }}config.drainer_enabled=false), and wait until
+no node has a taint tightship.dev/draining or tightship.dev/candidate: giveBack.enabled is false, so that nobody ends such a
+drain, and its node stays cordoned. Did that happen? Install it again, switched off like that: it ends what is left.
+{{- end -}}
 {{- end -}}

@@ -24,6 +24,12 @@ WARNING: {{ include "tightship-lib.valuesOf" $ }}{{ $key }}.enabled is true, but
 {{- end }}
 {{- if not $dry }}
 {{ include (printf "%s.leaving" $controller) . | trim }}
+{{- else if and .Release.IsUpgrade (hasKey .Values "giveBack") }}
+{{- if eq (include "tightship-lib.givesBack" .) "true" }}
+Were drains under way? A Job has given their nodes back.
+{{- else }}
+WARNING: was a drain under way, its node stays cordoned: giveBack.enabled is false. kubectl get nodes shows it.
+{{- end }}
 {{- end }}
 {{- if and (gt (.Values.replicaCount | int) 1) $dry }}
 In a dry run nothing is elected: every replica judges for itself.

@@ -143,10 +143,8 @@ subjects:
 {{- end -}}
 {{- end -}}
 
-{{/* What every controller of nodes may do: docs/permissions.md. Takes (list root method veto disabled): how it evicts,
-     "delete" or not, whether it looks at HPAs, false or not, and the rules that are switched off. */}}
-{{- define "tightship-lib.nodeRules" -}}
-{{- $root := index . 0 -}}
+{{/* What every controller of nodes looks at. */}}
+{{- define "tightship-lib.nodeReads" -}}
 - apiGroups: [""]
   resources: [nodes, pods, persistentvolumeclaims, persistentvolumes, namespaces, replicationcontrollers]
   verbs: [list, watch]
@@ -162,10 +160,21 @@ subjects:
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [list, watch]
-{{- if ne (index . 2 | toString) "false" }}
+{{- end -}}
+
+{{- define "tightship-lib.autoscalerReads" -}}
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: [list, watch]
+{{- end -}}
+
+{{/* What every controller of nodes may do: docs/permissions.md. Takes (list root method veto disabled): how it evicts,
+     "delete" or not, whether it looks at HPAs, false or not, and the rules that are switched off. */}}
+{{- define "tightship-lib.nodeRules" -}}
+{{- $root := index . 0 -}}
+{{ include "tightship-lib.nodeReads" $root }}
+{{- if ne (index . 2 | toString) "false" }}
+{{ include "tightship-lib.autoscalerReads" $root }}
 {{- end }}
 {{- if not (has "BufferNeedsNode" (index . 3 | default list)) }}
 - apiGroups: [autoscaling.x-k8s.io]

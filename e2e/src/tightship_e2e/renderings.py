@@ -89,4 +89,4 @@ def _is_test(item: Json) -> bool:
     return (item["metadata"].get("annotations") or {}).get(HOOK) == "test"
 
 
-__all__ = ["Renderings", "content"]
+__all__ = ["HOOK", "Renderings", "content"]

@@ -86,8 +86,20 @@ def test_whatever_changes_there_is_another_snapshot() -> None:
         seen.append(state.snapshot())
 
 
+def test_what_is_listed_again_as_it_was_stays() -> None:
+    state = ClusterState()
+    state.upsert("Node", one(node("n1")))
+    state.upsert("Pod", one(pod("a", "n1")))
+    state.upsert("Pod", one(pod("b")))
+    before = state.snapshot()
+    state.replace("Node", [one(node("n1"))])
+    state.replace("Pod", [one(pod("a", "n1")), one(pod("b"))])
+    assert state.snapshot() == before
+
+
 CHANGES = st.lists(
-    st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "n1", "n2", "n3", "gone"]), st.integers(1, 4)), max_size=40
+    st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "n1", "n2", "n3", "gone", "listed"]), st.integers(1, 4)),
+    max_size=40,
 )
 
 
@@ -98,7 +110,9 @@ def test_sums_never_drift_from_a_recount(changes: list[tuple[str, str, int]]) ->
     for name in ("n1", "n2", "n3"):
         state.upsert("Node", one(node(name)))
     for name, where, cpu in changes:
-        if where == "gone":
+        if where == "listed":
+            state.replace("Pod", list(truth.values()))
+        elif where == "gone":
             state.delete("Pod", "default", name)
             truth.pop(name, None)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ NOW = 1_800_000_000.0
 CYCLE = 75.0
 
 QUERY = "requests"
-"""A query that is believed at once: see :func:`spec`."""
+"""A query that is believed at once, also with a number behind it: see :func:`spec`."""
 
 FREE = Rules(rise_factor=0, maximum_factor=0)
 """Rules without a limit for sudden rises, which ``test_sudden_rises.py`` is about."""
@@ -41,7 +42,7 @@ def annotated(**named: str) -> dict[str, str]:
 
 
 def spec(**named: str) -> Spec:
-    if named.get("prometheus_query") == QUERY:
+    if re.fullmatch(rf"{QUERY}[0-9]*", named.get("prometheus_query", "")):
         named = {"query_range": "0", "lowering_window": "0"} | named
     found = parse_spec(annotated(**named))
     assert isinstance(found, Spec), found

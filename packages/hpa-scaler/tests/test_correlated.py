@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hpa_builder import NO_AGE, NOW, QUERY, answer, failure, hpa, judge, reasons, spec
+from hpa_builder import CYCLE, NO_AGE, NOW, QUERY, World, answer, failure, hpa, judge, reasons, spec
 
 from hpa_scaler.correlated import DropCount, DropState, count_drops, hold_lowering, judge_drops
-from hpa_scaler.policy import Decision
-from hpa_scaler.queries import Outcome
+from hpa_scaler.cycle import judge_cycle
+from hpa_scaler.history import Floor, History
+from hpa_scaler.policy import Decision, Subject
+from hpa_scaler.queries import Outcome, Query
 from hpa_scaler.rules import Rules
+from hpa_scaler.spec import Spec
+from hpa_scaler.state import State, decode_state, encode_state
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 
 
+def wanted(floor: int) -> History:
+    """The history of an HPA whose query has wanted *floor* until now."""
+    return History(evaluated=NOW - CYCLE, answers=(Floor(int(NOW), floor),))
+
+
+def asking(name: str, **more: str) -> Spec:
+    """What an HPA asks for that has a query of its own."""
+    return spec(**{"prometheus_query": name, "requests_per_replica": "10", **more})
+
+
 def fleet(*outcomes: tuple[int, Outcome | float]) -> list[Decision]:
-    """So many HPAs with a floor of 10 and each outcome."""
+    """So many HPAs with a floor of 10, which their queries wanted, and each outcome."""
     return [
-        judge(hpa(10, name=f"web-{kind}-{number}"), ASKED, outcome, rules=NO_AGE)
+        judge(
+            hpa(10, name=f"web-{kind}-{number}"),
+            asking(f"{QUERY}{kind}{number:03}"),
+            outcome,
+            rules=NO_AGE,
+            history=wanted(10),
+        )
         for kind, (count, outcome) in enumerate(outcomes)
         for number in range(count)
     ]
@@ -55,7 +75,7 @@ def test_a_few_hpas_prove_nothing() -> None:
 
 
 def test_one_large_floor_counts_by_its_pods() -> None:
-    large = judge(hpa(900, 2000, 900), ASKED, 0, rules=NO_AGE)
+    large = judge(hpa(900, 2000, 900), ASKED, 0, rules=NO_AGE, history=wanted(900))
     decisions = [large, *fleet((20, 100))]
     assert settled(decisions)[0].reason == "CorrelatedDrop"
 
@@ -66,8 +86,16 @@ def test_what_is_not_known_is_not_counted() -> None:
 
 
 def test_it_counts_what_the_queries_want_and_not_the_step_that_would_be_taken() -> None:
-    careful = spec(prometheus_query=QUERY, scale_down_max_ratio="0.1")
-    decisions = [judge(hpa(10, name=f"w{n}"), careful, 0, rules=NO_AGE) for n in range(10)]
+    decisions = [
+        judge(
+            hpa(10, name=f"w{n}"),
+            asking(f"{QUERY}{n}", scale_down_max_ratio="0.1"),
+            0,
+            rules=NO_AGE,
+            history=wanted(10),
+        )
+        for n in range(10)
+    ]
     assert {each.target for each in decisions} == {9}
     assert {each.action for each in settled(decisions)} == {"hold"}
 
@@ -80,11 +108,13 @@ def test_it_holds_for_its_time_and_then_believes_it() -> None:
     first = judge_drops(MANY, DropState(), rules, NOW)
     assert first.cause is not None
     assert first.state == DropState(NOW)
-    assert "80 of 100 HPAs fell at once, by 800 of 1000 pods" in first.cause.detail
+    assert "80 of 100 queries fell at once, by 800 of 1000 pods" in first.cause.detail
     assert judge_drops(MANY, first.state, rules, NOW + 3599).cause is not None
     believed = judge_drops(MANY, first.state, rules, NOW + 3600)
     assert believed.cause is None
-    assert judge_drops(MANY, believed.state, rules, NOW + 9000).cause is None
+    assert believed.believed
+    # What is compared from then on is what they want then: another fall is another failure.
+    assert judge_drops(MANY, believed.state, rules, NOW + 9000).cause is not None
 
 
 def test_once_over_it_begins_anew() -> None:
@@ -121,3 +151,104 @@ def test_a_held_decision_keeps_the_maximum_and_says_why_first() -> None:
     assert held.written == decision.history
     assert held.solution is not None
     assert held.solution.target == 25
+
+
+class Fleet:
+    """HPAs over time, judged together; each has a query of its own, or all have the same."""
+
+    def __init__(self, count: int, floor: int, *, same: bool = False, replicas: int | None = None, **more: str) -> None:
+        self.asked = [asking(QUERY if same else f"{QUERY}{number}", **more) for number in range(count)]
+        self.worlds = [
+            World(hpa(floor, 1000, replicas or floor, name=f"w{n}", uid=f"u{n}"), asked, NO_AGE)
+            for n, asked in enumerate(self.asked)
+        ]
+        self.drops = DropState()
+        self.now = NOW
+
+    def cycle(self, value: float) -> bool:
+        """Judge and write; return whether lowering was held."""
+        subjects = [
+            Subject(
+                hpa=world.hpa,
+                asked=asked,
+                outcomes={Query(query.text): answer(value) for query in asked.queries},
+                history=world.history,
+                rules=NO_AGE,
+                now=self.now,
+            )
+            for world, asked in zip(self.worlds, self.asked, strict=True)
+        ]
+        cycle = judge_cycle(subjects, self.drops, NO_AGE, self.now)
+        self.drops = cycle.verdict.state
+        for world, judged in zip(self.worlds, cycle.judged, strict=True):
+            decision = judged.decision
+            world.history = decision.written if decision.changes else decision.history
+            world.set(minimum=decision.target, maximum=decision.target_maximum, replicas=decision.target)
+        self.now += CYCLE
+        return cycle.verdict.cause is not None
+
+    def cycles(self, count: int, value: float) -> int:
+        """Return in how many of *count* cycles lowering was held."""
+        return sum(self.cycle(value) for _ in range(count))
+
+    def restart(self) -> None:
+        """Forget everything but what is written down."""
+        self.drops = DropState()
+        for world, asked in zip(self.worlds, self.asked, strict=True):
+            world.history = decode_state(encode_state(State(history=world.history), asked, self.now)).history
+
+    @property
+    def floors(self) -> set[int]:
+        return {world.bounds[0] for world in self.worlds}
+
+
+def test_floors_that_a_step_keeps_above_a_steady_query_are_no_drop() -> None:
+    """12 HPAs under a ratio, whose queries have long wanted half of what runs, were held for an hour."""
+    fleet = Fleet(12, 100, scale_down_max_ratio="0.1")
+    assert fleet.cycles(30, 500) == 0
+    assert fleet.floors == {50}
+
+
+def test_after_the_hold_a_second_failure_is_seen_again() -> None:
+    """The floors stayed above what the queries wanted, and with them the drop that had been believed."""
+    fleet = Fleet(12, 100, scale_down_max_ratio="0.02")
+    fleet.cycles(12, 1000)
+    assert fleet.cycles(48, 500) == 48
+    assert fleet.floors == {100}
+    assert fleet.cycles(12, 500) == 0
+    before = fleet.floors
+    assert fleet.cycles(40, 5) == 40
+    assert fleet.floors == before
+
+
+def test_hpas_that_follow_one_query_are_one() -> None:
+    """Their falls were a failure of the metrics 216 times in a month of one query for 12 HPAs."""
+    fleet = Fleet(12, 100, same=True)
+    assert fleet.cycles(12, 1000) + fleet.cycles(12, 100) == 0
+    assert fleet.floors == {10}
+
+
+def test_what_they_wanted_before_is_kept_as_long_as_they_are_down() -> None:
+    fleet = Fleet(12, 100)
+    fleet.cycles(12, 1000)
+    assert fleet.cycles(40, 10) == 40
+    assert not fleet.cycle(1000)
+    assert fleet.floors == {100}
+    assert fleet.cycles(10, 10) == 10
+
+
+def test_a_restart_in_the_middle_knows_what_they_wanted_before() -> None:
+    fleet = Fleet(12, 100)
+    fleet.cycles(12, 1000)
+    assert fleet.cycles(30, 10) == 30
+    fleet.restart()
+    assert fleet.cycles(10, 10) == 10
+    assert fleet.floors == {100}
+
+
+def test_a_quick_rise_and_fall_within_cycles_is_compared_and_a_slow_one_is_not() -> None:
+    fleet = Fleet(12, 100)
+    held = 0
+    for step in range(60):
+        held += fleet.cycle(1000 * 0.97**step)
+    assert held == 0

@@ -9,7 +9,7 @@ from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, hpa, spec
 from hpa_scaler.correlated import DropState
 from hpa_scaler.cycle import asked_of, judge_cycle, log_lines, questions, subject_of, wants_rollout
 from hpa_scaler.decision_log import replay
-from hpa_scaler.history import History
+from hpa_scaler.history import Floor, History
 from hpa_scaler.policy import Subject
 from hpa_scaler.queries import LATE_QUERY, Query
 from hpa_scaler.rules import Rules
@@ -19,16 +19,19 @@ ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 
 
 def subjects(values: list[float]) -> list[Subject]:
+    """HPAs with a query each, which has wanted 10 until now."""
+    names = [QUERY + ("" if number == 0 else str(number)) for number in range(len(values))]
     return [
         subject_of(
             hpa(10, name=f"w{number}"),
-            ASKED,
-            outcomes={Query(QUERY): answer(value), Query("of another"): answer(1)},
+            spec(prometheus_query=name, requests_per_replica="10"),
+            outcomes={Query(name): answer(value), Query("of another"): answer(1)},
             rollout=None,
             rules=NO_AGE,
             now=NOW,
+            remembered=History(answers=(Floor(int(NOW), 10),)),
         )
-        for number, value in enumerate(values)
+        for number, (name, value) in enumerate(zip(names, values, strict=True))
     ]
 
 

@@ -58,8 +58,9 @@ def test_lowering_that_was_held_with_others_is_replayed() -> None:
     fleet = [
         Subject(
             hpa=hpa(10, name=f"w{number}"),
-            asked=spec(prometheus_query=QUERY),
-            outcomes={Query(QUERY): answer(0)},
+            asked=spec(prometheus_query=f"{QUERY}{number}"),
+            outcomes={Query(f"{QUERY}{number}"): answer(0)},
+            history=History(answers=(Floor(int(NOW), 10),)),
             now=NOW,
             rules=NO_AGE,
         )

@@ -6,13 +6,15 @@ import json
 
 import msgspec
 import pytest
-from hpa_builder import NO_AGE, NOW, QUERY, answer, hpa, judge, spec
+from hpa_builder import NO_AGE, NOW, QUERY, answer, hpa, judge, manager, spec
 
 from hpa_scaler.annotations import PREFIX, STATE, name_of
+from hpa_scaler.contest import ownership
 from hpa_scaler.history import History
 from hpa_scaler.memory import Memory
 from hpa_scaler.writing import change, restoration, state_of
 from tightship.objects import HorizontalPodAutoscaler
+from tightship.objects.autoscaling import FieldManager
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 NAME = name_of(PREFIX, STATE)
@@ -52,6 +54,41 @@ def test_an_annotation_that_is_older_gone_or_broken_does_not(text: str | None) -
     memory = Memory(PREFIX, writes=True)
     memory.keep(with_state(hpa(), made(NOW)), KNOWN)
     assert memory.recall(with_state(hpa(), text)) == KNOWN
+
+
+def brought_back(*managers: FieldManager) -> History | None:
+    """What is recalled of an HPA that we had set to 5 and then to 8, and which is as it was at 5 again."""
+    memory = Memory(PREFIX, writes=True)
+    memory.keep(
+        hpa(8, 20), History(original_min=3, original_max=20, applied_min=8, applied_max=20, resets=1), made(NOW)
+    )
+    then = json.dumps(
+        {
+            "originalMin": 3,
+            "originalMax": 20,
+            "applied": 5,
+            "appliedMax": 20,
+            "history": {"evaluated": int(NOW) - 75},
+        }
+    )
+    return memory.recall(with_state(hpa(5, 20, managers=managers), then))
+
+
+@pytest.mark.parametrize("managers", [(), (manager("hpa-scaler"),)])
+def test_a_floor_of_ours_that_etcd_brings_back_is_ours(managers: tuple[FieldManager, ...]) -> None:
+    """It was taken for the user's own, and theirs was lost."""
+    history = brought_back(*managers)
+    assert history is not None
+    assert (history.original_min, history.applied_min, history.resets) == (3, 5, 1)
+    own = ownership(hpa(5, 20), history, NO_AGE, NOW)
+    assert (own.minimum, own.changed) == (3, None)
+
+
+def test_a_floor_that_somebody_sets_back_with_a_manifest_of_then_is_theirs() -> None:
+    history = brought_back(manager("hpa-scaler", time=1), manager("argocd-controller", time=9))
+    assert history is not None
+    assert history.applied_min == 8
+    assert ownership(hpa(5, 20), history, NO_AGE, NOW).changed is not None
 
 
 def test_what_a_dry_run_knows_counts_until_somebody_else_has_written() -> None:

@@ -27,7 +27,7 @@ from hpa_builder import (
 from hpa_scaler.annotations import parse_spec
 from hpa_scaler.history import History
 from hpa_scaler.policy import Subject, decide
-from hpa_scaler.queries import Answer, Failure, Query, range_of
+from hpa_scaler.queries import Answer, Failure, Outcome, Query, queries_of, range_of
 from hpa_scaler.reasons import FAILURES, Reason
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
@@ -189,6 +189,66 @@ def test_that_a_series_was_one_is_remembered_over_a_restart_and_not_for_another_
         history = decode_state(text).history
         decision = judge(hpa(10), asked, answer(50, 50), history=history, rules=NO_AGE, now=world.now)
         assert decision.target == target
+
+
+def test_in_an_outage_nobody_is_told_to_raise_a_maximum() -> None:
+    """The floor is held above it, and a step of the ratio would end there too."""
+    asked = spec(prometheus_query=QUERY, requests_per_replica="10", scale_down_max_ratio="0.1")
+    world = World(hpa(5, 20, 5), asked)
+    world.cycle(400)
+    assert world.bounds == (40, 41)
+    world.set(replicas=40)
+    decision = world.cycle(failure())
+    assert (decision.action, decision.target) == ("hold", 40)
+    assert "AtMaxReplicas" not in reasons(decision)
+
+
+FALLS_BACK = spec(prometheus_query="sum(rate(x[5m])) or sum(up)*0", requests_per_replica="10")
+BARE = Query("sum(rate(x[5m]))")
+
+
+@pytest.mark.parametrize("there", [answer(), failure()], ids=["no series", "no answer"])
+def test_an_answer_of_the_fallback_is_none_however_long_it_lasts(there: Outcome) -> None:
+    """With the exporter away for longer than the window the floor fell from 21 to 3."""
+    world = World(hpa(10), FALLS_BACK)
+    for _ in range(20):
+        world.cycle(100, others={BARE: answer(100)})
+    for _ in range(100):
+        decision = world.cycle(0, others={BARE: there})
+        assert (decision.action, decision.target) == ("hold", 10)
+    assert decision.reason == ("FallbackAnswer" if isinstance(there, Answer) else "ConnectionFailed")
+    for _ in range(20):
+        world.cycle(50, others={BARE: answer(50)})
+    assert world.bounds[0] == 5
+
+
+def test_a_fallback_may_raise_a_floor() -> None:
+    assert judge(hpa(5), FALLS_BACK, 80, others={BARE: answer()}, rules=NO_AGE).target == 8
+
+
+def test_who_says_that_an_empty_answer_means_no_traffic_is_believed() -> None:
+    asked = spec(
+        prometheus_query="sum(load) default 0", requests_per_replica="10", missing_data="zero", lowering_window="0"
+    )
+    world = World(hpa(10), asked)
+    for _ in range(3):
+        world.cycle(0, others={Query("sum(load)"): answer()})
+    assert world.bounds[0] == 3
+
+
+@pytest.mark.parametrize(("before", "target"), [(True, 10), (False, 5)])
+def test_a_part_that_may_be_missing_counts_as_missing_once_it_was_there(before: bool, target: int) -> None:
+    asked = spec(prometheus_query="sum(good) + (sum(bad) or vector(0))", requests_per_replica="10", lowering_window="0")
+    bare, world = Query("sum(good) + (sum(bad) )"), World(hpa(10), asked)
+    for _ in range(3):
+        world.cycle(100, others={bare: answer(100) if before else answer()})
+    for _ in range(20):
+        world.cycle(50, others={bare: answer()})
+    assert world.bounds[0] == target
+
+
+def test_a_query_that_falls_back_is_asked_without_that_too() -> None:
+    assert [each.text for each in queries_of(FALLS_BACK, "", 3600)] == ["sum(rate(x[5m])) or sum(up)*0", BARE.text]
 
 
 def test_several_series_may_be_an_error() -> None:

@@ -13,6 +13,7 @@ from node_compactor.settings import load_settings
 from node_compactor.strategies import strategy_of
 from tightship.cluster import Snapshot
 from tightship.drain.machine import DrainRules
+from tightship.drain_record import DrainRecord, Phase, encode_record
 from tightship.evictability import ENDS_BY_ITSELF
 from tightship.plan import STRATEGIES, PerPool, Plan, make_plan
 from tightship.reasons import Reason
@@ -36,6 +37,50 @@ def test_a_drain_goes_by_the_settings_and_the_rules_of_the_plan_before_it() -> N
     plain = drains_of(load_settings({}))
     assert plain.rules == DrainRules()
     assert (plain.eviction.awaited, plain.placement) == (frozenset(), "likely")
+
+
+def in_drain(since: float) -> Json:
+    return {
+        "notes": {"tightship.dev/drain": encode_record(DrainRecord(phase=Phase.EVICTING, since={"Claimed": since}))},
+        "taints": [{"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}],
+        "unschedulable": True,
+    }
+
+
+def kept(values: Json, *nodes: Json) -> list[Reason]:
+    """Return what keeps n1 by what a drain is told of the settings."""
+    found = snapshot(*nodes)
+    keeps = drains_of(load_settings({"nodePoolLabels": ["pool"], **values})).keeps(found, found.nodes["n1"].node)
+    return sorted(each.reason for each in keeps)
+
+
+def of_pool(name: str, pool: str = "a", **more: Any) -> Json:
+    return node(name, labels={"pool": pool}, **more)
+
+
+def pool_of(**values: Any) -> Json:
+    return {"nodePools": {"a": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.5, **values}}}
+
+
+def test_a_node_in_drain_is_kept_by_what_would_have_kept_it_before() -> None:
+    mine = of_pool("n1", **in_drain(NOW))
+    assert kept(pool_of(), mine) == []
+    assert kept(pool_of(enabled=False), mine) == [Reason.POOL_DISABLED]
+    assert kept({"nodePools": {"b": {"enabled": True}}}, mine) == [Reason.POOL_NOT_CONFIGURED]
+    said = of_pool("n1", **{**in_drain(NOW), "notes": {"karpenter.sh/do-not-disrupt": "true"}})
+    assert kept(pool_of(), said) == [Reason.NODE_DO_NOT_DISRUPT]
+    assert kept({**pool_of(), "disabledRules": ["NodeDoNotDisrupt"]}, said) == []
+
+
+def test_a_pool_at_its_minimum_keeps_the_nodes_that_were_claimed_last() -> None:
+    two = pool_of(minimumNodeCount=2)
+    mine, rest = of_pool("n1", **in_drain(NOW)), [of_pool("n2"), of_pool("n3")]
+    assert kept(two, mine, *rest) == []
+    assert kept(two, mine, rest[0], of_pool("x", "b")) == [Reason.POOL_MIN_SIZE]
+    assert kept(two, mine, rest[0], of_pool("n3", ready="False")) == [Reason.POOL_MIN_SIZE]
+    assert kept(two, mine, rest[0], of_pool("later", **in_drain(NOW + 1))) == []
+    assert kept(two, mine, rest[0], of_pool("earlier", **in_drain(NOW - 1))) == [Reason.POOL_MIN_SIZE]
+    assert kept(two, of_pool("n1"), rest[0], of_pool("later", **in_drain(NOW + 1))) == [Reason.POOL_MIN_SIZE]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,12 @@ from node_refiner.running import drains_of, refiner, remarks
 from node_refiner.settings import RefinerSettings
 from tightship.consolidation.status import Situation, show
 from tightship.drain.claims import Claim
+from tightship.drain_record import DrainRecord, Phase, encode_record
 from tightship.reasons import Reason
 from tightship.report import Generator
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
+
+Json = dict[str, Any]
 
 
 def decided(nodes: int = 5, **settings: Any) -> Decision:
@@ -50,6 +53,25 @@ def test_what_a_sibling_has_claimed_is_no_node_that_the_minimums_count() -> None
     assert refusal is not None
     assert refusal.reason is Reason.MIN_NODES
     assert "3 nodes would be left, minimum_nodes is 4" in refusal.detail
+
+
+def kept(*others: Json, taints: tuple[Json, ...] = (), **settings: Any) -> list[Reason]:
+    """Return what keeps n1, in drain, by what a drain is told of the settings."""
+    note = encode_record(DrainRecord(phase=Phase.EVICTING, op="op", since={"Claimed": NOW}))
+    ours = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
+    mine = node("n1", notes={"tightship.dev/drain": note}, taints=[ours, *taints], unschedulable=True)
+    found = snapshot(mine, *others)
+    keeps = drains_of(RefinerSettings(**settings)).keeps(found, found.nodes["n1"].node)
+    return sorted(each.reason for each in keeps)
+
+
+def test_a_node_in_drain_is_kept_by_what_would_have_kept_it_before() -> None:
+    rest = [node("n2"), node("n3")]
+    assert kept(*rest, minimum_nodes=2, minimum_non_tainted_nodes=2) == []
+    assert kept(*rest, minimum_nodes=3, minimum_non_tainted_nodes=1) == [Reason.MIN_NODES]
+    assert kept(rest[0], node("n3", ready="False"), minimum_nodes=2) == [Reason.MIN_NODES]
+    theirs = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
+    assert kept(*rest, taints=(theirs,), minimum_nodes=1, minimum_non_tainted_nodes=1) == [Reason.TAINTED]
 
 
 def test_nodes_that_go_next_carry_the_soft_taint() -> None:

@@ -15,6 +15,7 @@ from tightship_e2e.plane import ControlPlane
 from tightship_e2e.prometheus import Prometheus
 from tightship_e2e.providers.pods import Pods, Running
 from tightship_e2e.providers.releases import Releases
+from tightship_e2e.renderings import HOOK
 from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import ApiError, Client, Json, wait_for
 from tightship_testkit.fault_proxy import FaultProxy
@@ -123,6 +124,8 @@ class ControlPlaneProvider(Releases):
         ports = {each.name: each.port for each in await self.controllers(namespace)}
         said = []
         for hook in hooks:
+            if hook["metadata"]["annotations"][HOOK] != "test":
+                continue
             [container] = hook["spec"]["containers"]
             given = {each["name"]: each["value"] for each in container["env"]}
             port = ports.get(given["CONTROLLER"]) or self._plane.free_port()
@@ -132,7 +135,7 @@ class ControlPlaneProvider(Releases):
 
     async def controllers(self, namespace: str) -> Sequence[Running]:
         """Return what runs in a namespace now, in the order of their start."""
-        return [each for each in self.pods.running.values() if each.namespace == namespace]
+        return [each for each in self.pods.running.values() if each.namespace == namespace and not each.job]
 
     async def ended(self) -> Mapping[str, int]:
         """Return the exit codes of controllers that ended though their pods had not been deleted, by pod."""

@@ -2,9 +2,10 @@
 
 A pod that the Deployment controller has made and the scheduler has bound is started as its spec says, with a token of
 its own ServiceAccount and nothing else, and ended as a kubelet does it: SIGTERM when it is deleted, SIGKILL after its
-grace. What is not so: kwok calls a pod Ready at once and lets it go at once, so that a rollout does not wait for its
-probes, and the process that ends overlaps with the one that starts. Ports are free ones of 127.0.0.1. A process that
-ends by itself is not started again: that is a failure, see `ended`.
+grace. The pod of a Job has succeeded, or failed, when its process has ended. What is not so: kwok calls a pod Ready at
+once and lets it go at once, so that a rollout does not wait for its probes, and the process that ends overlaps with the
+one that starts. Ports are free ones of 127.0.0.1. A process that ends by itself is not started again: that is a
+failure, see `ended`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Self
 
 from tightship_e2e.plane import ControlPlane
 from tightship_e2e.providers.container import command_of, volumes_of
-from tightship_testkit.client import Client, Json, wait_for
+from tightship_testkit.client import ApiError, Client, Json, wait_for
 from tightship_testkit.ports import free_ports
 from tightship_testkit.processes import fetch
 
@@ -44,6 +45,7 @@ class Running:
     pid: int
     port: int
     grace: float
+    job: bool = False
     leaving: float | None = None
 
     async def get(self, path: str) -> tuple[int, str]:
@@ -118,7 +120,9 @@ class Pods:
             wanted = uid in pods and not pods[uid]["metadata"].get("deletionTimestamp")
             if code is not None:
                 self.past[uid] = self.running.pop(uid)
-                if each.leaving is None:
+                if each.job and wanted:
+                    await self._finish(each, code)
+                elif each.leaving is None:
                     self.ended[each.pod] = code
             elif each.leaving is not None and time.monotonic() > each.leaving + each.grace:
                 self._plane.kill(each.process)
@@ -149,7 +153,19 @@ class Pods:
         argv = [str(Path(sys.executable).parent / program), *arguments]
         pid = self._plane.spawn(_process(pod), argv, env={**command.environment, **here})
         name = spec["containers"][0]["name"]
-        return Running(self._plane, meta["name"], name, meta["namespace"], _process(pod), pid, port, command.grace)
+        job = any(each["kind"] == "Job" for each in meta.get("ownerReferences") or [])
+        return Running(self._plane, meta["name"], name, meta["namespace"], _process(pod), pid, port, command.grace, job)
+
+    async def _finish(self, ended: Running, code: int) -> None:
+        """Say of the pod of a Job how its container has ended."""
+        state = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
+        container = {"name": ended.name, "state": state, "ready": False, "restartCount": 0, "image": "", "imageID": ""}
+        status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [container]}
+        path = f"/api/v1/namespaces/{ended.namespace}/pods/{ended.pod}/status"
+        body, kind = {"status": status}, "application/merge-patch+json"
+        code, answer = await self._api.request("PATCH", path, body=body, content_type=kind)
+        if code >= 400 and code != 404:
+            raise ApiError("PATCH", path, code, answer)
 
     async def _volume(self, namespace: str, uid: str, name: str, kind: str, source: str) -> Path:
         """Write the files of a volume; they stay as they are for the pod's life."""

@@ -91,6 +91,9 @@ class Provider(Protocol):
     async def uninstall(self, release: str, namespace: str) -> None:
         """Uninstall a release, if it is there, and wait until its controllers have ended."""
 
+    async def roll_back(self, release: str, namespace: str, revision: int) -> None:
+        """Have a release be what it was in an earlier revision."""
+
     async def manifest(self, release: str, namespace: str) -> list[Json]:
         """Return the objects of an installed release."""
 

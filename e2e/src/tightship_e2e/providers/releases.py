@@ -30,6 +30,10 @@ class Releases:
         where = ("--namespace", namespace, "--ignore-not-found")
         await asyncio.to_thread(self._helm, "uninstall", release, *where)
 
+    async def roll_back(self, release: str, namespace: str, revision: int) -> None:
+        """Have a release be what it was in an earlier revision."""
+        await asyncio.to_thread(self._helm, "rollback", release, str(revision), "--namespace", namespace)
+
     async def manifest(self, release: str, namespace: str) -> list[Json]:
         """Return the objects of an installed release."""
         return objects(await asyncio.to_thread(self._helm, "get", "manifest", release, "--namespace", namespace))

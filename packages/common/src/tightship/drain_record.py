@@ -42,12 +42,16 @@ class Phase(StrEnum):
 IDLE_PHASES = frozenset({Phase.MARKED, Phase.BACKOFF})
 """Phases in which nothing but the annotation is on the node."""
 
+UNDER_WAY = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED})
+"""Phases in which a drain goes on, unless something speaks against it."""
+
 
 class DrainRecord(Struct, frozen=True, kw_only=True):
     """The annotation ``tightship.dev/drain``.
 
     *op* is unique to one drain and the value of its taint; *holder* is the replica that drives it and *epoch* its
-    lease's transitions when it took over. *since* has when each phase was last entered in this drain (``Drained``:
+    lease's transitions when it took over; *lease* is that Lease, ``namespace/name``, by which an installation of the
+    controller is told from another one. *since* has when each phase was last entered in this drain (``Drained``:
     first), ``Marked`` included. *prior_unschedulable* is what a restore puts back. *attempts* counts drains given up in
     a row; *next_try* is when another may start. *reason* is why the phase is what it is, in the words of
     :class:`tightship.reasons.Reason`.
@@ -58,6 +62,7 @@ class DrainRecord(Struct, frozen=True, kw_only=True):
     op: str = ""
     holder: str = ""
     epoch: int = 0
+    lease: str = ""
     since: Mapping[str, float] = {}
     deadline: float | None = None
     prior_unschedulable: bool = False
@@ -83,6 +88,7 @@ class _Wire(Struct, rename="camel", omit_defaults=True, kw_only=True):
     op: str = ""
     holder: str = ""
     epoch: int = 0
+    lease: str = ""
     since: dict[str, str] = {}
     deadline: str | None = None
     prior_unschedulable: bool = False
@@ -95,7 +101,8 @@ class _Wire(Struct, rename="camel", omit_defaults=True, kw_only=True):
 class Finished(Struct, frozen=True):
     """A drain that ended: of which *node* and *pool*, by which *controller*, how (*ending*, *reason*) and when (*at*).
 
-    *ending* is a value of :class:`tightship.drain.machine.Ending`.
+    *ending* is a value of :class:`tightship.drain.machine.Ending`; *began* is ``None`` where it is not known. *came* is
+    the node that was added in place of what the drain took, *stayed* that none was for long enough.
     """
 
     node: str
@@ -104,6 +111,17 @@ class Finished(Struct, frozen=True):
     ending: str
     at: float
     reason: str = ""
+    began: float | None = None
+    came: str = ""
+    stayed: bool = False
+
+
+class Regret(Struct, frozen=True):
+    """What a pool has learned: *node* was added *at* that time, soon after a drain; *level* times, less what stayed."""
+
+    level: int
+    at: float
+    node: str
 
 
 def encode_record(record: DrainRecord) -> str:
@@ -115,6 +133,7 @@ def encode_record(record: DrainRecord) -> str:
         op=record.op,
         holder=record.holder,
         epoch=record.epoch,
+        lease=record.lease,
         since={phase: _written(time) for phase, time in record.since.items()},
         deadline=None if record.deadline is None else _written(record.deadline),
         prior_unschedulable=record.prior_unschedulable,
@@ -142,6 +161,7 @@ def decode_record(text: str) -> DrainRecord:
             op=wire.op,
             holder=wire.holder,
             epoch=wire.epoch,
+            lease=wire.lease,
             since={each: _read(time) for each, time in wire.since.items()},
             deadline=None if wire.deadline is None else _read(wire.deadline),
             prior_unschedulable=wire.prior_unschedulable,

@@ -6,6 +6,7 @@ Each rule has its own :class:`~tightship.reasons.Reason` and can be switched off
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from enum import Enum
 
@@ -23,6 +24,9 @@ SAFE_LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volum
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
+DEFAULT_GRACE = 30
+"""Seconds of a pod that says nothing of its grace period (``corev1.DefaultTerminationGracePeriodSeconds``)."""
+
 STUCK_AFTER = 60
 """Seconds past the end of its grace period after which a terminating pod counts as stuck."""
 
@@ -30,12 +34,14 @@ STUCK_AFTER = 60
 class EvictionRules(Struct, frozen=True):
     """Which rules apply. *disabled* holds the reasons of rules switched off; *system_pod_timeout* is in seconds.
 
-    A pod that only *awaited* reasons keep ends by itself: a drain waits for it instead of leaving the node alone.
+    A pod that only *awaited* reasons keep ends by itself: a drain waits for it instead of leaving the node alone. A pod
+    that may take longer to end than *longest_grace* seconds, which is what a drain has, stays.
     """
 
     disabled: frozenset[Reason] = frozenset()
     system_pod_timeout: float = 3600.0
     awaited: frozenset[Reason] = frozenset()
+    longest_grace: float = math.inf
 
 
 ENDS_BY_ITSELF = frozenset({Reason.JOB_RUNNING, Reason.SAFE_TO_EVICT_ON_COMPLETION})
@@ -107,6 +113,7 @@ class Evictability:
         self._rules = rules
         self._now = now
         self._has_budget = has_budget
+        self._longest_grace = max(rules.longest_grace, DEFAULT_GRACE)
         self._free: dict[PodTemplate, bool] = {}
 
     def judge(self, pod: Pod) -> Verdict:
@@ -162,6 +169,7 @@ class Evictability:
                 and template.namespace != "kube-system"
                 and spec.scheduler == DEFAULT_SCHEDULER
                 and not spec.tolerates_drain
+                and spec.grace <= self._longest_grace
                 and self._controller_exists(template)
             )
         return free
@@ -261,6 +269,14 @@ class Evictability:
         detail = f"{owner} would count it as failed and start over"
         return [Refusal(Reason.JOB_RUNNING, pod.key, detail, f"wait for {owner} to finish")]
 
+    def _grace(self, pod: Pod) -> list[Refusal]:
+        if pod.spec.grace <= self._longest_grace:
+            return []
+        asked, given = format_duration(pod.spec.grace), format_duration(self._rules.longest_grace)
+        detail = f"may take {asked} to end, and a drain has {given} to empty the node"
+        fix = f"shorten terminationGracePeriodSeconds of {_origin(pod)}, or give drains more than {asked}"
+        return [Refusal(Reason.GRACE_PERIOD_TOO_LONG, pod.key, detail, fix)]
+
     def _scheduling(self, pod: Pod) -> list[Refusal]:
         found: list[Refusal] = []
         if pod.spec.scheduler != DEFAULT_SCHEDULER:
@@ -286,6 +302,7 @@ _RULES = (
     Evictability._local_data,
     Evictability._system,
     Evictability._job,
+    Evictability._grace,
     Evictability._scheduling,
 )
 _STAYS = Verdict(Fate.STAYS)

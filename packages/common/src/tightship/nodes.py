@@ -6,17 +6,18 @@ rule has its own :class:`~tightship.reasons.Reason`; who reacts to what is in ``
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
 import msgspec
 from msgspec import Struct
 
-from tightship.cluster import NodeView
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record
+from tightship.cluster import NodeView, Snapshot
+from tightship.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase, decode_record
 from tightship.durations import format_duration
 from tightship.evictability import DO_NOT_DISRUPT, DO_NOT_DRAIN
 from tightship.objects import Node
-from tightship.objects.pod import DRAINING
+from tightship.objects.pod import CORDON, DRAINING
 from tightship.reasons import Reason, Refusal
 
 SEED_STATE = "estafette.io/node-compactor-state"
@@ -97,11 +98,15 @@ def draining(node: Node) -> bool:
 def judge_node(view: NodeView, now: float, rules: NodeRules = NodeRules()) -> list[Refusal]:
     """Return everything about the node itself that stands against draining it at *now* (seconds since 1970)."""
     node = view.node
-    found = [*_opt_outs(node), *_taken_by_others(node), *_state(node, now)]
-    return [refusal for refusal in found if refusal.reason not in rules.disabled]
+    found = [*_taken_by_others(node), *_state(node, now)]
+    return [*opt_outs(node, rules), *(refusal for refusal in found if refusal.reason not in rules.disabled)]
 
 
-def _opt_outs(node: Node) -> list[Refusal]:
+def opt_outs(node: Node, rules: NodeRules = NodeRules()) -> list[Refusal]:
+    """Return what on the node says that it is not to be drained.
+
+    It may appear at any time: plan, claim and each eviction ask for it.
+    """
     found: list[Refusal] = []
     role = next((label for label in CONTROL_PLANE_LABELS if label in node.labels), None)
     if role is not None:
@@ -115,14 +120,42 @@ def _opt_outs(node: Node) -> list[Refusal]:
             detail = f"annotation {annotation}={node.annotations[annotation]}"
             fix = f"kubectl annotate node {node.name} {annotation}-"
             found.append(Refusal(reason, node.name, detail, fix))
+    if KARPENTER_POOL in node.labels:
+        detail = f"belongs to Karpenter's NodePool {node.labels[KARPENTER_POOL]}, which consolidates it itself"
+        found.append(Refusal(Reason.KARPENTER_MANAGED, node.name, detail))
+    return [refusal for refusal in found if refusal.reason not in rules.disabled]
+
+
+def left_without(snapshot: Snapshot, name: str) -> list[Node]:
+    """Return the nodes of *snapshot* that are left when node *name* has gone, and all that go before it.
+
+    Those are the nodes that others take away, and of those in drain the ones that were claimed before it: for a minimum
+    the last one has to stay, not all of them. The others are returned as they were before their drains.
+    """
+    at = snapshot.nodes.get(name)
+    mine = None if at is None else drain_record(at.node)
+    turn = (mine.entered(Phase.CLAIMED) or 0.0, name) if mine is not None and mine.owns_node else (math.inf, name)
+    found: list[Node] = []
+    for other, view in snapshot.nodes.items():
+        node, record = view.node, drain_record(view.node)
+        if other == name or node.deletion is not None:
+            continue
+        if any(taint.key in (TO_BE_DELETED, KARPENTER_DISRUPTED) for taint in node.taints):
+            continue
+        if record is None or not record.owns_node:
+            if not draining(node):
+                found.append(node)
+            continue
+        later = record.phase in UNDER_WAY and (record.entered(Phase.CLAIMED) or 0.0, other) > turn
+        if later or record.phase is Phase.RESTORING:
+            taints = tuple(each for each in node.taints if each.key not in (DRAINING.key, CORDON.key))
+            bare = {key: text for key, text in node.annotations.items() if key != DRAIN_ANNOTATION}
+            found.append(msgspec.structs.replace(node, taints=taints, annotations=bare, unschedulable=False))
     return found
 
 
 def _taken_by_others(node: Node) -> list[Refusal]:
     found: list[Refusal] = []
-    if KARPENTER_POOL in node.labels:
-        detail = f"belongs to Karpenter's NodePool {node.labels[KARPENTER_POOL]}, which consolidates it itself"
-        found.append(Refusal(Reason.KARPENTER_MANAGED, node.name, detail))
     keys = {taint.key for taint in node.taints}
     if TO_BE_DELETED in keys:
         found.append(Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting it"))

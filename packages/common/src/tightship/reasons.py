@@ -45,6 +45,7 @@ class Reason(StrEnum):
     BUDGET_EXHAUSTED = "BudgetExhausted"
     MAX_NODES_REACHED = "MaxNodesReached"
     COOL_DOWN = "CoolDown"
+    RECENT_REGRET = "RecentRegret"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"
 
     # A pod on the node must not be evicted.
@@ -61,6 +62,7 @@ class Reason(StrEnum):
     JOB_RUNNING = "JobRunning"
     TOLERATES_CORDON = "ToleratesCordon"
     OTHER_SCHEDULER = "OtherScheduler"
+    GRACE_PERIOD_TOO_LONG = "GracePeriodTooLong"
     POD_UNREADABLE = "PodUnreadable"
 
     # A PodDisruptionBudget stands against it.
@@ -92,6 +94,7 @@ class Reason(StrEnum):
     EVICTION_FAILED = "EvictionFailed"
     REPLACEMENTS_PENDING = "ReplacementsPending"
     NOT_HANDED_OVER = "NotHandedOver"
+    RETURNS_TO_NODE = "ReturnsToNode"
     UNCORDONED = "Uncordoned"
     ORPHANED = "Orphaned"
     RELEASED = "Released"
@@ -100,6 +103,7 @@ class Reason(StrEnum):
 RUNNING_ONLY = frozenset(
     {
         Reason.COOL_DOWN,
+        Reason.RECENT_REGRET,
         Reason.CLUSTER_UNHEALTHY,
         Reason.DRAIN_DEADLINE,
         Reason.POD_STUCK,
@@ -108,6 +112,7 @@ RUNNING_ONLY = frozenset(
         Reason.EVICTION_FAILED,
         Reason.REPLACEMENTS_PENDING,
         Reason.NOT_HANDED_OVER,
+        Reason.RETURNS_TO_NODE,
         Reason.UNCORDONED,
         Reason.ORPHANED,
         Reason.RELEASED,

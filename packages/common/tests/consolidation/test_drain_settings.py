@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tightship.cluster import Snapshot
 from tightship.consolidation.drains import drain_settings
 from tightship.demand import Ahead
 from tightship.drain.machine import DrainRules
 from tightship.evictability import ENDS_BY_ITSELF, EvictionRules
+from tightship.objects import Node
+from tightship.reasons import Refusal
 from tightship.settings.loading import load
 from tightship.settings.sections import DrainKeys
 
@@ -16,8 +19,13 @@ EVICTION = EvictionRules(awaited=ENDS_BY_ITSELF)
 AHEAD = Ahead(12, buffers=True)
 
 
+def nothing(snapshot: Snapshot, node: Node) -> list[Refusal]:
+    del snapshot, node
+    return []
+
+
 def test_the_defaults_are_the_machines() -> None:
-    assert drain_settings(DrainKeys(), EVICTION, "likely", Ahead()).rules == DrainRules()
+    assert drain_settings(DrainKeys(), EVICTION, "likely", Ahead(), nothing).rules == DrainRules()
 
 
 def test_every_setting_of_a_drain_reaches_it() -> None:
@@ -37,7 +45,7 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         "maximumEvictionsInFlight": 11,
     }
     assert set(DrainKeys.model_fields) == {_field(key) for key in values}
-    found = drain_settings(load(DrainKeys, values), EVICTION, "certain", AHEAD)
+    found = drain_settings(load(DrainKeys, values), EVICTION, "certain", AHEAD, nothing)
     assert found.rules == DrainRules(
         settle=1,
         pod_timeout=120,

@@ -21,6 +21,7 @@ from tightship.drain.news import News
 from tightship.drain.writing import NodePatch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.evictability import EvictionRules
+from tightship.nodes import opt_outs
 from tightship.objects import Pod
 from tightship.plan import Plan, Removal
 from tightship.reasons import Reason, Refusal
@@ -29,7 +30,7 @@ from tightship.report.html.model import Fact
 from tightship.runtime.serving import Configuration
 from tightship.settings.loading import load
 from tightship.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
-from tightship.settings.sections import DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys
+from tightship.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
 from tightship.utilization import Utilization, utilization
 from tightship_testkit.simulated import Controller, Simulated, until
 
@@ -40,7 +41,7 @@ CONFIG, LEASE = "toy-config", "toy"
 NOTE = "toy.dev/note"
 
 
-class ToySettings(DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys):
+class ToySettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     """*goes* are the nodes to remove, *note* those to write a note on, both in order, *held* those that wait."""
 
     on: bool = True
@@ -91,11 +92,18 @@ class ToyDecision(Struct, frozen=True):
 
 
 def decide(
-    snapshot: Snapshot, settings: ToySettings, now: float, *, finished: Sequence[Finished], unhealthy: Refusal | None
+    snapshot: Snapshot,
+    settings: ToySettings,
+    now: float,
+    *,
+    finished: Sequence[Finished],
+    regrets: Mapping[str, Refusal],
+    unhealthy: Refusal | None,
 ) -> ToyDecision:
     goes = [name for name in settings.goes.split() if name in snapshot.nodes]
     plan = Plan("toy", "likely", tuple(Removal(name, 1, ()) for name in goes), {})
     waits = {name: Refusal(Reason.COOL_DOWN, name, "as it is told") for name in settings.held.split()}
+    waits |= dict.fromkeys(goes, regrets["pool"]) if "pool" in regrets else {}
     held = {name: unhealthy or waits[name] for name in goes if unhealthy is not None or name in waits}
     notes = [name for name in settings.note.split() if NOTE not in snapshot.nodes[name].node.annotations]
     return ToyDecision(
@@ -131,7 +139,9 @@ TOY: NodeController[ToySettings, ToyDecision] = NodeController(
     kind="ToyStatus",
     configuration=Configuration(parse, acting=lambda settings: settings.on),
     decide=decide,
-    drain_settings=lambda settings: drain_settings(settings, EvictionRules(), "likely", settings.ahead(())),
+    drain_settings=lambda settings: drain_settings(
+        settings, EvictionRules(), "likely", settings.ahead(()), lambda _, node: opt_outs(node)
+    ),
     ahead=lambda settings: settings.ahead(()),
     pool_of=lambda node, settings: "pool",
     metrics=ToyMetrics,

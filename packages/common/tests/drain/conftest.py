@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import msgspec
 import pytest_asyncio
 
-from tightship import host
 from tightship.drain.claims import CLAIMS_ANNOTATION, Claim, ClaimLedger
 from tightship.drain.drainer import Drainer
 from tightship.drain.driving import DrainSettings, Tools
@@ -117,7 +116,7 @@ class Replica:
                 leading=lambda: self.leading,
                 stopping=lambda: self.stopping,
                 settings=self._settings,
-                clock=host.wall,
+                clock=self.connection.clock.now,
                 in_thread=in_thread,
             )
             self.drainer = Drainer(
@@ -206,8 +205,9 @@ class Bench:
     def __init__(self, api: Simulated) -> None:
         self.api = api
 
-    async def replica(self, holder: str = "a", epoch: int = 1) -> Replica:
-        made = Replica(self.api, self.api.process(holder), holder, epoch)
+    async def replica(self, holder: str = "a", epoch: int = 1, *, ahead: float = 0.0) -> Replica:
+        """Start a replica whose clock is *ahead* so many seconds."""
+        made = Replica(self.api, self.api.process(holder, ahead=ahead), holder, epoch)
         await made.ready()
         return made
 

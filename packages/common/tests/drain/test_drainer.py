@@ -13,7 +13,7 @@ import pytest
 
 from tightship.drain import driving
 from tightship.drain.claims import Claim
-from tightship.drain.drainer import ORPHAN_AFTER
+from tightship.drain.drainer import ORPHAN_AFTER, ORPHAN_WATCHED
 from tightship.drain.machine import Ending
 from tightship.drain.news import Told
 from tightship.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, Finished, Phase, encode_record
@@ -427,11 +427,13 @@ async def test_a_node_without_anything_of_ours_is_never_touched(bench: Bench) ->
 
 async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behind_it(bench: Bench) -> None:
     replica = await bench.replica()
-    last = bench.api.now - ORPHAN_AFTER + 600
+    last = bench.api.now - ORPHAN_AFTER + ORPHAN_WATCHED + 600
     since = {"Claimed": last, "Evicting": last}
     theirs = DrainRecord(phase=Phase.EVICTING, controller="other", op="op", since=since)
     bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(theirs)), manager=FIELD_MANAGER)
     await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
+    await replica.adopt()
+    await asyncio.sleep(ORPHAN_WATCHED)
     await replica.adopt()
     assert bench.api.did == []
     await asyncio.sleep(600)
@@ -440,6 +442,63 @@ async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behin
     assert bench.pristine
     assert bench.phase is Phase.BACKOFF
     assert bench.api.evicted == []
+
+
+async def test_a_drain_that_moves_is_nobodys_orphan_however_late_it_is_by_our_clock(bench: Bench) -> None:
+    replica = await bench.replica(ahead=2 * ORPHAN_AFTER)
+    for phase in (Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED):
+        theirs = DrainRecord(phase=phase, controller="other", op="op", since={phase.value: bench.api.now})
+        note = encode_record(theirs)
+        bench.api.edit_node("n1", lambda raw, note=note: cordoned(raw, OURS, note=note), manager=FIELD_MANAGER)
+        for _ in range(3):
+            await asyncio.sleep(ORPHAN_WATCHED / 3)
+            await replica.adopt()
+    assert bench.api.did == []
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, -40.0, 3600.0])
+async def test_a_drain_takes_as_long_whatever_the_clock_of_who_takes_it_over(bench: Bench, ahead: float) -> None:
+    first, second = await bench.replica("a", 1), await bench.replica("b", 2, ahead=ahead)
+    bench.api.autoscaler = False
+    for each in (first, second):
+        each.settings = msgspec.structs.replace(FAST, rules=msgspec.structs.replace(FAST.rules, settle=20.0))
+    assert await first.claim() is None
+    first.process.kill()
+    began = bench.api.now
+    await until(lambda: second.cache.snapshot().nodes["n1"].node.unschedulable)
+    await second.adopt()
+    await until(lambda: bench.phase is Phase.DRAINED)
+    assert bench.api.now < began + 30
+    record = bench.record
+    assert record is not None
+    assert abs(record.since["Drained"] - bench.api.now) < 5
+
+
+async def test_a_time_in_the_future_is_waited_for_no_longer_than_it_could_be(bench: Bench) -> None:
+    """As written by a controller that went by its own clock."""
+    later = bench.api.now + 7200
+    left = DrainRecord(
+        phase=Phase.CLAIMED, controller="c", op="op", holder="gone", since={"Claimed": later, "Marked": later}
+    )
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(left)), manager=FIELD_MANAGER)
+    bench.api.autoscaler = False
+    replica = await bench.replica()
+    await replica.adopt()
+    await until(lambda: bench.phase is Phase.DRAINED, 60)
+
+
+async def test_a_deadline_in_the_far_future_is_no_further_away_than_a_new_one(bench: Bench) -> None:
+    later = bench.api.now + 7200
+    left = DrainRecord(
+        phase=Phase.EVICTING, controller="c", op="op", holder="gone", since={"Claimed": later}, deadline=later + 1800
+    )
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(left)), manager=FIELD_MANAGER)
+    held_back(bench.api)
+    replica = await bench.replica()
+    rules = msgspec.structs.replace(FAST.rules, pod_timeout=1e6)
+    replica.settings = msgspec.structs.replace(FAST, rules=rules)
+    await replica.adopt()
+    await until(lambda: bench.phase is Phase.BACKOFF, rules.node_timeout + 60)
 
 
 async def _abandoned_entry(bench: Bench, replica: Replica) -> None:
@@ -557,7 +616,8 @@ async def test_a_drain_that_was_restored_and_not_noted_is_remembered_by_its_back
     ("change", "reason"),
     [
         (cordoned, Reason.CORDONED),
-        (lambda raw: annotated(raw, "karpenter.sh/do-not-disrupt", "true"), Reason.COOL_DOWN),
+        (lambda raw: annotated(raw, "karpenter.sh/do-not-disrupt", "true"), Reason.NODE_DO_NOT_DISRUPT),
+        (lambda raw: annotated(raw, "karpenter.sh/do-not-disrupt", "false"), Reason.COOL_DOWN),
         (lambda raw: raw["metadata"]["labels"].update(pool="b"), Reason.COOL_DOWN),
         (
             lambda raw: raw["spec"]["taints"].append({"key": TO_BE_DELETED, "effect": "NoSchedule"}),

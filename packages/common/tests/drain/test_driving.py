@@ -16,9 +16,9 @@ from tightship.drain.news import Told
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.nodes import TO_BE_DELETED
 from tightship.objects.pod import DRAINING
-from tightship.reasons import Reason
+from tightship.reasons import Reason, Refusal
 from tightship_testkit.builders import controller, pod, workload
-from tightship_testkit.faults import Answer, Call, Fault
+from tightship_testkit.faults import Answer, Call, Fault, Reset
 from tightship_testkit.simulated import BUDGET, LOST, until
 
 from .conftest import OTHERS, TOLERATIONS, Bench, Json, Replica, other
@@ -92,6 +92,101 @@ async def test_nothing_is_evicted_while_the_cache_does_not_know_yet_that_the_nod
     released(bench)
     await until(lambda: bench.phase is Phase.YIELDED)
     assert bench.api.evicted == []
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        ("tightship.dev/do-not-drain", Reason.NODE_DO_NOT_DRAIN),
+        ("cluster-autoscaler.kubernetes.io/scale-down-disabled", Reason.SCALE_DOWN_DISABLED),
+        ("karpenter.sh/do-not-disrupt", Reason.NODE_DO_NOT_DISRUPT),
+    ],
+)
+@pytest.mark.parametrize("phase", [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED])
+async def test_a_node_that_opts_out_half_way_is_given_back(
+    bench: Bench, phase: Phase, annotation: str, reason: Reason
+) -> None:
+    replica = await bench.replica()
+    bench.api.autoscaler = False
+    if phase is Phase.CLAIMED:
+        rules(replica, settle=60.0)
+    if phase is Phase.EVICTING:
+        held_back(bench)
+    assert await replica.claim() is None
+    await until(lambda: bench.phase is phase)
+    gone = len(bench.api.evicted)
+    bench.api.edit_node("n1", lambda raw: raw["metadata"]["annotations"].update({annotation: "true"}))
+    released(bench)
+    assert await ended(replica) is Ending.RESTORED
+    assert reasons(replica) == [reason]
+    assert bench.pristine
+    assert len(bench.api.evicted) == gone
+
+
+async def test_what_keeps_a_node_by_settings_that_change_half_way_has_it_given_back(bench: Bench) -> None:
+    replica = await bench.replica()
+    await evicting(bench, replica)
+    off = Refusal(Reason.POOL_DISABLED, "n1", "pool spare is not enabled")
+    replica.settings = msgspec.structs.replace(replica.settings, keeps=lambda *_: [off])
+    released(bench)
+    replica.drainer.wake()
+    assert await ended(replica) is Ending.RESTORED
+    assert reasons(replica) == [Reason.POOL_DISABLED]
+    assert bench.api.evicted == []
+
+
+async def test_what_keeps_a_node_since_it_was_judged_keeps_it_from_being_claimed(bench: Bench) -> None:
+    replica = await bench.replica()
+    off = Refusal(Reason.POOL_DISABLED, "n1", "pool spare is not enabled")
+    replica.settings = msgspec.structs.replace(replica.settings, keeps=lambda *_: [off])
+    assert await replica.claim() == off
+    assert bench.pristine
+    assert bench.claims() == []
+
+
+def pinned(bench: Bench) -> None:
+    """Have new pods of web come to n1, whatever keeps a scheduler from it."""
+    bench.api.edit(
+        "ReplicaSet", "web", lambda raw: raw["spec"]["template"]["spec"].update(nodeName="n1"), namespace="shop"
+    )
+
+
+async def test_pods_that_come_back_to_the_node_end_the_drain(bench: Bench) -> None:
+    replica = await bench.replica()
+    pinned(bench)
+    assert await replica.claim() is None
+    assert await ended(replica) is Ending.RESTORED
+    assert reasons(replica) == [Reason.RETURNS_TO_NODE]
+    assert sorted(bench.api.evicted) == ["uid-Pod-web-1", "uid-Pod-web-2"]
+    assert bench.pristine
+
+
+async def test_who_takes_a_drain_over_evicts_nothing_that_has_come_back_meanwhile(bench: Bench) -> None:
+    first = await bench.replica("a", 1)
+    pinned(bench)
+    evictions = 0
+
+    async def killed() -> None:
+        first.process.kill()
+
+    async def dies(call: Call) -> Fault | None:
+        nonlocal evictions
+        if call.path.endswith("/eviction"):
+            await asyncio.sleep(2)  # creation times are whole seconds
+            evictions += 1
+        return Reset(done=True, after=killed) if evictions == 2 else None
+
+    await asyncio.sleep(60)
+    first.meets(dies)
+    task = asyncio.create_task(first.claim())
+    await until(lambda: not first.process.alive)
+    await asyncio.sleep(60)
+    second = await bench.replica("b", 2)
+    await second.settled()
+    task.cancel()
+    assert sorted(bench.api.evicted) == ["uid-Pod-web-1", "uid-Pod-web-2"]
+    assert reasons(second) == [Reason.RETURNS_TO_NODE]
+    assert bench.pristine
 
 
 async def test_a_node_deleted_half_way_ends_the_drain_and_frees_the_claim(bench: Bench) -> None:

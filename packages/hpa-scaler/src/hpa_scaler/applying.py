@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.correlated import hold_lowering
+from hpa_scaler.correlated import settle
 from hpa_scaler.cycle import Cycle, Judged, asked_of, subject_of
 from hpa_scaler.heralding import Herald
 from hpa_scaler.history import History
@@ -85,8 +85,8 @@ def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory
         now=todo.now,
         remembered=memory.recall(hpa),
     )
-    first, cause = decide(subject), todo.cycle.verdict.cause
-    return Judged(subject, first, first if cause is None else hold_lowering(first, cause))
+    first = decide(subject)
+    return Judged(subject, first, settle(first, todo.cycle.verdict, todo.now))
 
 
 class Applier:

@@ -1,7 +1,9 @@
 """A breaker for drops that are too many at once to be traffic: where most queries fall together, the metrics failed.
 
-It looks at what the queries want, not at what steps and holds make of it, and at whole floors: a fleet that gets
-quieter over hours follows its queries closely and never looks like this.
+It compares what the queries want with what they wanted lately, not with floors, which steps and holds keep higher: a
+fleet that gets quieter over hours, or has long been quieter than its floors, never looks like this. HPAs with the same
+queries are one, for one answer moves all of them. As long as many have fallen, what they wanted before is kept, and
+where that has lasted long enough to be believed they are compared with what they want then.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.arithmetic import solve
+from hpa_scaler.history import Floor
 from hpa_scaler.policy import Decision
+from hpa_scaler.queries import Query
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rules import Rules
 from tightship.durations import format_duration
@@ -25,7 +29,9 @@ class DropState(Struct, frozen=True):
 
 
 class DropCount(Struct, frozen=True):
-    """*counted* HPAs have queries that all answered; those of *dropping* would lose *lost* of all *floor* pods."""
+    """*counted* queries, those of one HPA together, all answered; *dropping* of them want *lost* of *floor* pods less
+    than lately.
+    """
 
     counted: int = 0
     dropping: int = 0
@@ -34,32 +40,28 @@ class DropCount(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What is made of a cycle: why nothing is lowered in it (``None``: it may be), and the *state* to go on from."""
+    """What is made of a cycle: why nothing is lowered in it (``None``: it may be), and the *state* to go on from.
+
+    *believed*: so many have fallen for so long that it is the traffic.
+    """
 
     cause: Cause | None
     state: DropState
+    believed: bool = False
 
 
 def count_drops(decisions: Iterable[Decision], rules: Rules) -> DropCount:
-    """Return how many floors would fall at once by what their queries answered."""
-    counted = dropping = floor = lost = 0
+    """Return how many queries want far less than lately."""
+    groups: dict[tuple[Query, ...], tuple[int, int]] = {}
     for decision in decisions:
-        inputs, solution = decision.inputs, decision.solution
-        if (
-            inputs is None
-            or solution is None
-            or not inputs.terms
-            or any(each.replicas is None for each in inputs.terms)
-        ):
+        if decision.answered is None:
             continue
-        wanted = max(solution.query or 0, inputs.lower_bound)
-        gone = inputs.minimum - wanted
-        counted += 1
-        floor += inputs.minimum
-        if gone > inputs.minimum * rules.drop_size:
-            dropping += 1
-            lost += gone
-    return DropCount(counted, dropping, floor, lost)
+        earlier, now = groups.get(decision.follows, (0, 0))
+        before = decision.answered if decision.earlier is None else decision.earlier
+        groups[decision.follows] = (earlier + before, now + decision.answered)
+    dropping = [before - now for before, now in groups.values() if before - now > before * rules.drop_size]
+    floor = sum(before for before, _ in groups.values())
+    return DropCount(len(groups), len(dropping), floor, sum(dropping))
 
 
 def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) -> Verdict:
@@ -70,15 +72,34 @@ def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) ->
         return Verdict(None, DropState())
     since = now if state.since is None else state.since
     if rules.drop_hold and now - since >= rules.drop_hold:
-        # So many for so long: it is the traffic after all.
-        return Verdict(None, DropState(since))
+        return Verdict(None, DropState(), believed=True)
     left = f", for {format_duration(since + rules.drop_hold - now)} at most" if rules.drop_hold else ""
     detail = (
-        f"the queries of {count.dropping} of {count.counted} HPAs fell at once, by {count.lost} of {count.floor} pods: "
+        f"{count.dropping} of {count.counted} queries fell at once, by {count.lost} of {count.floor} pods: "
         f"nothing is lowered until they come back{left}"
     )
     return Verdict(
         Cause(Reason.CORRELATED_DROP, detail, "look at Prometheus, and at what it scrapes"), DropState(since)
+    )
+
+
+def settle(decision: Decision, verdict: Verdict, now: float) -> Decision:
+    """Return what *verdict* makes of *decision*, and of what is remembered of its queries."""
+    if verdict.cause is not None:
+        held = hold_lowering(decision, verdict.cause)
+        return held if decision.earlier is None else _remembering(held, decision.earlier, verdict.state.since, now)
+    if verdict.believed and decision.answered is not None:
+        return _remembering(decision, decision.answered, None, now)
+    return decision
+
+
+def _remembering(decision: Decision, answered: int, falling: float | None, now: float) -> Decision:
+    """Return *decision* with *answered* alone as what its queries wanted."""
+    answers = (Floor(int(now), answered),)
+    return msgspec.structs.replace(
+        decision,
+        history=msgspec.structs.replace(decision.history, answers=answers, falling=falling),
+        written=msgspec.structs.replace(decision.written, answers=answers, falling=falling),
     )
 
 
@@ -100,4 +121,4 @@ def hold_lowering(decision: Decision, cause: Cause) -> Decision:
     )
 
 
-__all__ = ["DropCount", "DropState", "Verdict", "count_drops", "hold_lowering", "judge_drops"]
+__all__ = ["DropCount", "DropState", "Verdict", "count_drops", "hold_lowering", "judge_drops", "settle"]

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from hpa_scaler.annotations import enabled, parse_spec
-from hpa_scaler.correlated import DropCount, DropState, Verdict, count_drops, hold_lowering, judge_drops
+from hpa_scaler.correlated import DropCount, DropState, Verdict, count_drops, judge_drops, settle
 from hpa_scaler.decision_log import cycle_line, decision_line
 from hpa_scaler.evidence import evidence_queries
 from hpa_scaler.history import History, handed_over
 from hpa_scaler.policy import Asked, Decision, Subject, decide
 from hpa_scaler.queries import Outcomes, Query, queries_of
-from hpa_scaler.reasons import Cause
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
 from hpa_scaler.spec import Spec
@@ -93,13 +92,7 @@ def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, no
     made = [(subject, decide(subject)) for subject in subjects]
     count = count_drops((decision for _, decision in made), rules)
     verdict = judge_drops(count, before, rules, now)
-    return Cycle(
-        tuple(Judged(subject, first, _settled(first, verdict.cause)) for subject, first in made), count, verdict
-    )
-
-
-def _settled(decision: Decision, cause: Cause | None) -> Decision:
-    return decision if cause is None else hold_lowering(decision, cause)
+    return Cycle(tuple(Judged(subject, first, settle(first, verdict, now)) for subject, first in made), count, verdict)
 
 
 def log_lines(cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> list[bytes]:

@@ -23,6 +23,8 @@ DAY = 86_400.0
 """Seconds for which a floor that the queries wanted for long enough is known."""
 _HOURS = 6
 """Parts into which a day is divided."""
+ANSWERS = 4
+"""Parts into which the time is divided within which answers are compared."""
 
 
 class Floor(Struct, frozen=True, array_like=True):
@@ -53,6 +55,9 @@ class History(Struct, frozen=True, kw_only=True):
 
     *series* has for each query the checksum of its text, negative where its first answer was of several series.
 
+    *answers* are floors that the queries wanted lately; *falling* is since when they are kept as they were before many
+    fell at once.
+
     *original_min* and *original_max* are the user's own, *applied_min* and *applied_max* what we last set: an HPA that
     has other values now was changed by somebody else. *resets* counts such changes, the last of them at *reset_at*.
     *seen* is the floor when the HPA was last judged or written; that is not written down.
@@ -70,6 +75,8 @@ class History(Struct, frozen=True, kw_only=True):
     known: tuple[Floor, ...] = ()
     look: Floor | None = None
     series: tuple[int, ...] = ()
+    answers: tuple[Floor, ...] = ()
+    falling: float | None = None
     original_min: int | None = None
     original_max: int | None = None
     applied_min: int | None = None
@@ -152,6 +159,7 @@ def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
 
 
 __all__ = [
+    "ANSWERS",
     "BUCKETS",
     "DAY",
     "Floor",

@@ -3,16 +3,19 @@
 Nothing is known after a change of leadership: another replica may have written meanwhile, and what it knew is in the
 HPA's state annotation. That counts also where it is newer than what was seen or written last: a write whose answer was
 lost was carried out then, or one of the leader before came late. Taken for not written, our own bound would be the
-user's from then on. An older one, such as from a manifest that somebody kept, does not count.
+user's from then on. An older one, such as from a manifest that somebody kept, does not count; but where nobody
+else owns a bound that it says we set, and the HPA has just these bounds, etcd has brought back what we wrote before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
 from msgspec import Struct
 
 from hpa_scaler.annotations import STATE, name_of
+from hpa_scaler.contest import MANAGER
 from hpa_scaler.history import History
 from hpa_scaler.state import StateError, decode_state
 from hpa_scaler.writing import Restoration
@@ -54,7 +57,7 @@ class Memory:
         if state is None:
             # Somebody took it away, or an HPA that we gave back is its user's again.
             return None if entry.returned == (hpa.min_replicas, hpa.max_replicas) else entry.history
-        return None if _as_new(state, entry.seen) else entry.history
+        return None if _as_new(state, entry.seen) else _brought_back(hpa, entry.history, state)
 
     def ours(self, hpa: HorizontalPodAutoscaler) -> bool:
         """Whether the bounds of *hpa* are those that we set last, as far as we set any."""
@@ -91,6 +94,33 @@ def _as_new(state: str, seen: str | None) -> bool:
     """Whether the annotation *state* was made no earlier than *seen*; one that can't be read was not."""
     made = _made(state)
     return made is not None and made >= (_made(seen) or 0.0)
+
+
+def _brought_back(hpa: HorizontalPodAutoscaler, history: History, state: str) -> History:
+    """Return *history*, with what *state* says of whose the bounds of *hpa* are if both are what we had written before.
+
+    Taken for somebody's change our own floor would be the user's from then on, and the user's own be lost.
+    """
+    try:
+        then = decode_state(state).history
+    except StateError:
+        return history
+    applied = (then.applied_min, then.applied_max)
+    others = [each for each in hpa.managers if each.manager != MANAGER]
+    theirs = any(each.sets_min for each in others), any(each.sets_max for each in others)
+    # A maximum that we had not raised is the user's, and owned by them.
+    raised = then.original_max != then.applied_max
+    ours = applied == (hpa.min_replicas, hpa.max_replicas) and not theirs[0] and not (theirs[1] and raised)
+    if not ours or (history.applied_min, history.applied_max) == applied:
+        return history
+    return msgspec.structs.replace(
+        history,
+        original_min=then.original_min,
+        original_max=then.original_max,
+        applied_min=then.applied_min,
+        applied_max=then.applied_max,
+        seen=None,
+    )
 
 
 def _made(state: str | None) -> float | None:

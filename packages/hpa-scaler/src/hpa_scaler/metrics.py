@@ -141,7 +141,7 @@ class ScalerMetrics:
         )
         self._dropping = SnapshotGauge(
             "tightship_hpas_dropping",
-            "HPAs with answered queries, all (counted) and those whose floor would drop at once (dropping).",
+            "HPAs with answered queries, those with the same as one: all (counted), those that drop (dropping).",
             ("which",),
             registry=registry,
         )

@@ -10,8 +10,8 @@ from msgspec import Struct
 from hpa_scaler.annotations import STATE, name_of
 from hpa_scaler.arithmetic import Inputs, Solution, solve
 from hpa_scaler.contest import contested, ownership
-from hpa_scaler.history import History, highest_floor, resumed, with_floor, with_raise
-from hpa_scaler.queries import Outcomes, firing, hold_query, outcome_of, read
+from hpa_scaler.history import ANSWERS, History, highest_floor, resumed, with_floor, with_raise
+from hpa_scaler.queries import Outcomes, Query, firing, hold_query, outcome_of, read, value_query
 from hpa_scaler.raising import (
     Limit,
     Wanted,
@@ -24,7 +24,7 @@ from hpa_scaler.raising import (
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
-from hpa_scaler.sources import Seen, lowering_window, read_sources
+from hpa_scaler.sources import Seen, answers_window, lowering_window, read_sources
 from hpa_scaler.spec import Problems, Spec
 from hpa_scaler.telling import bounds_moved, caps, follows, lowering_limits, raising_limits
 from tightship.durations import format_duration
@@ -45,6 +45,9 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     *history* is to be remembered whatever happens, *written* instead where the change was written. *pending* is whether
     a restart would forget something: what a lower floor waits for, or that a bound is the user's own again.
+
+    *follows* are its queries. *answered* is the floor that they want together, ``None`` where one of them has no
+    answer, and *earlier* the highest that they wanted lately.
     """
 
     namespace: str
@@ -63,6 +66,9 @@ class Decision(Struct, frozen=True, kw_only=True):
     history: History = History()
     written: History = History()
     pending: bool = False
+    follows: tuple[Query, ...] = ()
+    answered: int | None = None
+    earlier: int | None = None
 
     @property
     def key(self) -> str:
@@ -179,6 +185,7 @@ class _Judgement:
         steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
         fight = contested(self._hpa, self._history, self._rules, self._now)
         self._note(inputs)
+        answered, earlier = self._compare(inputs)
         inputs = msgspec.structs.replace(
             inputs,
             held=bool(holds) or not self._sources.allow_lower or fight is not None,
@@ -207,6 +214,9 @@ class _Judgement:
             history=self._history,
             written=self._written(solution.target, maximum) if changes else self._history,
             pending=(waits and fight is None) or (self._own.changed is not None and not changes),
+            follows=tuple(value_query(query) for query in self._spec.queries),
+            answered=answered,
+            earlier=earlier,
         )
 
     def _inputs(self) -> Inputs:
@@ -311,6 +321,22 @@ class _Judgement:
         floor = wanted if known else max(wanted, inputs.minimum)
         floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)
+
+    def _compare(self, inputs: Inputs) -> tuple[int | None, int | None]:
+        """Return what the queries want together, and the highest that they wanted lately, and remember that."""
+        history, now, window = self._history, self._now, answers_window(self._spec, self._rules)
+        falling, hold = history.falling, self._rules.drop_hold
+        if falling is not None and (not hold or now - falling < hold):
+            # As long as many have fallen at once, what they wanted before does not become old.
+            earlier = max((each.floor for each in history.answers), default=None)
+        else:
+            earlier = highest_floor(history.answers, now, window)
+        if not inputs.terms or any(each.replicas is None for each in inputs.terms):
+            return None, earlier
+        answered = max(solve(inputs).query or 0, inputs.lower_bound)
+        answers = with_floor(history.answers, answered, now, window, ANSWERS)
+        self._history = msgspec.structs.replace(history, answers=answers, falling=None)
+        return answered, earlier
 
     def _written(self, target: int, maximum: int) -> History:
         """Return what is to be remembered once the bounds are set."""

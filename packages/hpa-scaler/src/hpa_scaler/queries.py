@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from hpa_scaler.fallbacks import without_fallback
 from hpa_scaler.promql import lookback
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.spec import HoldSpec, QuerySpec, SeriesRule, ServerRef, Spec
@@ -118,7 +119,7 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
     if isinstance(outcome, Failure):
         return Reading(None, (Cause(outcome.reason, _about(about, outcome.detail)),))
     if not outcome.series:
-        fix = "write the query so that it answers 0 where nothing happens, or set missing-data"
+        fix = "look at what Prometheus scrapes; where no series means no traffic, set missing-data: zero"
         return Reading(None, (Cause(Reason.EMPTY_RESULT, f"{about} answered with no series", fix),))
     if outcome.series > 1 and series == "error":
         detail = f"{about} answered with {outcome.series} series, one is allowed"
@@ -177,6 +178,12 @@ def value_query(query: QuerySpec) -> Query:
     return Query(query.text, query.server)
 
 
+def bare_query(query: QuerySpec) -> Query | None:
+    """Return the question for what *query* says without its fallback, ``None`` where it has none."""
+    bare = without_fallback(query.text)
+    return None if bare is None else Query(bare.text, query.server)
+
+
 def hold_query(hold: HoldSpec) -> Query:
     """Return the question for an incident."""
     return Query(hold.text, hold.server)
@@ -202,6 +209,9 @@ def queries_of(spec: Spec, template: str, longest: float) -> tuple[Query, ...]:
     asked: dict[Query, None] = {}
     for query in spec.queries:
         asked[value_query(query)] = None
+        bare = bare_query(query)
+        if bare is not None:
+            asked[bare] = None
         seconds = range_of(query, spec, longest)
         if template and seconds > 0:
             asked[age_query(template, query, seconds)] = None
@@ -228,6 +238,7 @@ __all__ = [
     "age_query",
     "age_step",
     "answer_of",
+    "bare_query",
     "firing",
     "hold_query",
     "outcome_of",

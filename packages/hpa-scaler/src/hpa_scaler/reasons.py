@@ -38,6 +38,7 @@ class Reason(StrEnum):
     ANSWER_TOO_LARGE = "AnswerTooLarge"
     WRONG_RESULT_TYPE = "WrongResultType"
     EMPTY_RESULT = "EmptyResult"
+    FALLBACK_ANSWER = "FallbackAnswer"
     SEVERAL_SERIES = "SeveralSeries"
     NOT_A_NUMBER = "NotANumber"
     INFINITE = "Infinite"
@@ -100,6 +101,7 @@ FAILURES = frozenset(
         Reason.ANSWER_TOO_LARGE,
         Reason.WRONG_RESULT_TYPE,
         Reason.EMPTY_RESULT,
+        Reason.FALLBACK_ANSWER,
         Reason.SEVERAL_SERIES,
         Reason.NOT_A_NUMBER,
         Reason.INFINITE,

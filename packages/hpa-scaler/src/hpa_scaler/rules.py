@@ -20,9 +20,9 @@ class Rules(Struct, frozen=True, kw_only=True):
     From *contest_resets* changes by somebody else on, each within *contest_window* of the one before, we leave an HPA
     alone for *contest_pause*, doubled with each further one up to *contest_longest_pause*.
 
-    The breaker for correlated drops looks at *drop_count* HPAs or more: where the queries of more than *drop_share* of
-    them, or more than *drop_floor_share* of their summed floors, would be gone at once, each by more than *drop_size*
-    of its floor, nothing is lowered for *drop_hold* (0: until they come back).
+    The breaker for correlated drops looks at *drop_count* queries or more: where more than *drop_share* of them, or
+    more than *drop_floor_share* of the pods that they wanted, are gone at once, each by more than *drop_size* of what
+    it wanted, nothing is lowered for *drop_hold* (0: until they come back).
 
     More than *rise_factor* times what is known of the last day, and more than *rise_pods*, is set only once it has been
     wanted for as long as the queries look back; and never more than *maximum_factor* times the user's own maximum (0:

@@ -199,13 +199,13 @@ class ScalerSettings(_Section):
     """That while; doubled with each further change."""
     contest_longest_pause: Seconds = Field(default=6 * 3600.0, gt=0, alias="contestPauseLimit")
     drop_count: int = Field(default=10, ge=2, alias="correlatedDropMinimumCount")
-    """HPAs with queries below which drops are never taken for a failure of the metrics."""
+    """Different queries below which drops are never taken for a failure of the metrics."""
     drop_share: Share = Field(default=50.0, alias="correlatedDropPercentage")
     """Percentage of them that may drop at once."""
     drop_floor_share: Share = Field(default=50.0, alias="correlatedDropFloorPercentage")
-    """Percentage of all their floors that may be lost at once."""
+    """Percentage of all that they wanted that may be lost at once."""
     drop_size: float = Field(default=30.0, ge=0, lt=100, alias="correlatedDropSize")
-    """Percentage of its floor that an HPA must lose to count."""
+    """Percentage by which a query must want less than lately to count."""
     drop_hold: Seconds = Field(default=3600.0, alias="correlatedDropHold")
     """How long nothing is lowered then; 0: until the queries come back."""
     rise_factor: Factor = Field(default=3.0, alias="suddenRiseFactor")

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from hpa_scaler.arithmetic import Term
 from hpa_scaler.evidence import doubts
+from hpa_scaler.fallbacks import without_fallback
 from hpa_scaler.history import History
 from hpa_scaler.promql import lookback
 from hpa_scaler.queries import (
@@ -20,6 +21,7 @@ from hpa_scaler.queries import (
     Reading,
     age_query,
     age_step,
+    bare_query,
     outcome_of,
     range_of,
     read,
@@ -82,13 +84,21 @@ def lowering_window(spec: Spec, rules: Rules) -> float:
     return max(range_of(query, spec, rules.longest_guard) for query in spec.queries) + rules.longest_gap
 
 
+def answers_window(spec: Spec, rules: Rules) -> float:
+    """Return for how many seconds an answer is compared with later ones: until a fall is in them altogether."""
+    longest = max((range_of(query, spec, rules.longest_guard) for query in spec.queries), default=0.0)
+    return longest + rules.longest_gap
+
+
 def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rules, seen: Seen, now: float) -> Sources:
     """Return what *outcomes* say for *spec* at *now*."""
     several = len(spec.queries) > 1
-    readings = [
-        _reading(query, outcome_of(value_query(query), outcomes), spec, f"query {number}" if several else "the query")
-        for number, query in enumerate(spec.queries, 1)
-    ]
+    readings = []
+    for number, query in enumerate(spec.queries, 1):
+        about = f"query {number}" if several else "the query"
+        reading = _reading(query, outcome_of(value_query(query), outcomes), spec, about)
+        fallback = _fallback(query, outcomes, history, about) if reading.complete else ()
+        readings.append(Reading(reading.value, (*reading.causes, *fallback)))
     complete = all(reading.complete for reading in readings)
     history = _counted(history, complete=complete, now=now)
     causes = tuple(cause for reading in readings for cause in reading.causes)
@@ -107,6 +117,25 @@ def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Read
         detail = f"{about} answered {reading.value:g}, which makes no number of replicas"
         return Reading(reading.value, (*reading.causes, Cause(Reason.OUT_OF_RANGE, detail)))
     return reading
+
+
+def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str) -> tuple[Cause, ...]:
+    """Return why the answer of *query* is that of its fallback, if it is.
+
+    A part that may be missing, such as a counter of errors that is not there before the first, is one only where it was
+    there before.
+    """
+    bare, text = bare_query(query), without_fallback(query.text)
+    outcome = None if bare is None else outcomes.get(bare)
+    if bare is None or text is None or outcome is None:
+        return ()
+    if isinstance(outcome, Failure):
+        return (Cause(outcome.reason, f"{about} without its fallback: {outcome.detail or 'failed'}"),)
+    if outcome.series or not (text.whole or _mark(bare.text) in history.series):
+        return ()
+    detail = f"{about} was answered by its fallback: {bare.text} has no series"
+    fix = "look at what Prometheus scrapes; where no series means no traffic, set missing-data: zero"
+    return (Cause(Reason.FALLBACK_ANSWER, detail, fix),)
 
 
 def _terms(spec: Spec, readings: list[Reading]) -> tuple[Term, ...]:
@@ -131,7 +160,7 @@ def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[Hist
     kept: list[int] = []
     split = None
     for query in spec.queries:
-        mark = crc32(query.text.encode())
+        mark = _mark(query.text)
         outcome = outcome_of(value_query(query), outcomes)
         count = outcome.series if isinstance(outcome, Answer) else 0
         known = next((each for each in history.series if abs(each) == mark), 0)
@@ -141,6 +170,11 @@ def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[Hist
             detail = f"a query that was answered with one series has {count} now, and the largest is less than all"
             fix = "sum them up, or set several-series: max if the largest is meant"
             split = Cause(Reason.SERIES_SPLIT, detail, fix)
+        bare = bare_query(query)
+        if bare is not None:
+            found = outcomes.get(bare)
+            there = isinstance(found, Answer) and found.series > 0
+            kept += [_mark(bare.text)] if there or _mark(bare.text) in history.series else []
     return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split
 
 
@@ -154,7 +188,7 @@ def _without_data(
     after = f"after {history.failures} cycles"
     if rule.rule == "zero":
         # An answer that is empty is the end of traffic; one that did not come is an outage.
-        read_as = [Reading(0.0) if _empty(reading) else reading for reading in readings]
+        read_as = [Reading(reading.value or 0.0) if _empty(reading) else reading for reading in readings]
         if read_as != readings:
             word = Cause(Reason.MISSING_DATA_POLICY, f"missing-data zero: an empty answer counts as 0 {after}")
             causes = (*causes, word)
@@ -173,7 +207,11 @@ def _without_data(
 
 
 def _empty(reading: Reading) -> bool:
-    return [cause.reason for cause in reading.causes] == [Reason.EMPTY_RESULT]
+    return [cause.reason for cause in reading.causes] in ([Reason.EMPTY_RESULT], [Reason.FALLBACK_ANSWER])
+
+
+def _mark(text: str) -> int:
+    return crc32(text.encode())
 
 
 def _answered(reading: Reading) -> bool:
@@ -251,4 +289,4 @@ def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Ca
     return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
 
 
-__all__ = ["Seen", "Sources", "lowering_window", "read_sources"]
+__all__ = ["Seen", "Sources", "answers_window", "lowering_window", "read_sources"]

@@ -48,6 +48,8 @@ class _Memory(Struct, rename="camel", omit_defaults=True):
     known: tuple[Floor, ...] = ()
     look: Floor | None = None
     series: tuple[Whole, ...] = ()
+    answers: tuple[Floor, ...] = ()
+    falling: Whole | None = None
     resets: Whole = 0
     reset_at: Whole = 0
 
@@ -103,6 +105,8 @@ def decode_state(text: str) -> State:
         known=memory.known,
         look=memory.look,
         series=memory.series,
+        answers=memory.answers,
+        falling=memory.falling,
         original_min=wire.original_min,
         original_max=wire.original_max,
         applied_min=wire.applied,
@@ -150,6 +154,8 @@ def _ours(state: State, history: History) -> str:
         known=history.known,
         look=history.look,
         series=history.series,
+        answers=history.answers,
+        falling=None if history.falling is None else math.floor(history.falling),
         resets=history.resets,
         reset_at=math.ceil(history.reset_at),
     )
@@ -171,14 +177,23 @@ def _down(time: float | None) -> int | None:
 
 
 def _coarse(history: History, *, floors: bool) -> History:
-    """Return *history* with all raises taken for one now and, with *floors*, all floors for the highest of them."""
+    """Return *history* with all raises taken for one now and, with *floors*, all floors for the highest of them.
+
+    So are those of the answers; those of the day, which let a floor go up, are forgotten.
+    """
     raises = history.raises
     if raises:
         raises = (Raise(raises[-1].at, sum(each.pods for each in raises)),)
-    kept = history.floors
-    if floors and kept:
-        kept = (Floor(kept[-1].at, max(each.floor for each in kept)),)
-    return msgspec.structs.replace(history, raises=raises, floors=kept)
+    history = msgspec.structs.replace(history, raises=raises)
+    if not floors:
+        return history
+    return msgspec.structs.replace(
+        history, floors=_highest(history.floors), answers=_highest(history.answers), known=(), look=None
+    )
+
+
+def _highest(floors: tuple[Floor, ...]) -> tuple[Floor, ...]:
+    return (Floor(floors[-1].at, max(each.floor for each in floors)),) if floors else ()
 
 
 __all__ = ["LONGEST", "State", "StateError", "decode_state", "encode_state"]

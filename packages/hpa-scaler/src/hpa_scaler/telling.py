@@ -55,8 +55,8 @@ def follows(inputs: Inputs, solution: Solution, told: Sequence[Cause] = ()) -> C
 
 
 def caps(inputs: Inputs, solution: Solution) -> list[Cause]:
-    """Return what keeps the floor below what it would be."""
-    if solution.wanted >= solution.unbounded:
+    """Return what keeps the floor below what it would be; a floor that is held there anyway is not below it."""
+    if max(solution.wanted, solution.target) >= solution.unbounded:
         return []
     detail = f"{solution.unbounded} is wanted"
     if inputs.upper_bound is not None and solution.wanted == inputs.upper_bound:

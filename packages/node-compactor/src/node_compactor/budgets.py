@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from node_compactor.policy import NodeFacts
+from node_compactor.policy import NodeFacts, below_minimum
 from node_compactor.settings import CompactorSettings
 from tightship.consolidation.room import cluster_room, nodes_out, within
 from tightship.drain.claims import Claim
 from tightship.pools import shown
-from tightship.reasons import Reason, Refusal
+from tightship.reasons import Refusal
 
 
 def without_budgets(settings: CompactorSettings) -> CompactorSettings:
@@ -38,8 +38,5 @@ def room(
         refusal = within(own.budget, f"pool {shown(pool)}", node, nodes=nodes, out=out)
         if refusal is not None:
             return refusal
-    keeps = nodes - out - 1
-    if keeps < own.minimum_nodes:
-        detail = f"pool {shown(pool)} would keep {keeps} nodes, its minimum is {own.minimum_nodes}"
-        return Refusal(Reason.POOL_MIN_SIZE, node, detail)
-    return None
+    below = below_minimum(node, pool, nodes - out - 1, own)
+    return below[0] if below else None

@@ -56,9 +56,14 @@ def decide(
     now: float,
     *,
     finished: Sequence[Finished] = (),
+    regrets: Mapping[str, Refusal] = {},
     unhealthy: Refusal | None = None,
 ) -> Decision:
-    """Judge every node of *snapshot*. *finished* are drains that ended lately, *unhealthy* is the brake's refusal."""
+    """Judge every node of *snapshot*.
+
+    *finished* are drains that ended lately, *regrets* say of pools what came of them; *unhealthy* is the brake's
+    refusal.
+    """
     snapshot = with_demand(snapshot, demand_ahead(settings))
     marks = Marks.of(snapshot)
     policy = Policy(without_budgets(settings), now, marks)
@@ -67,7 +72,9 @@ def decide(
     pauses = cooling(snapshot, facts, finished, settings, now)
     judgement = policy.judgement(snapshot, facts)
     plan = make_plan(policy.plannable(snapshot), lambda _: judgement, strategy_of(settings, pools), settings.placement)
-    held = {each.node: unhealthy or pauses.of(pools[each.node]) for each in plan.removals}
+    held = {
+        each.node: unhealthy or regrets.get(pools[each.node]) or pauses.of(pools[each.node]) for each in plan.removals
+    }
     return Decision(
         snapshot=snapshot,
         settings=settings,
@@ -77,6 +84,13 @@ def decide(
         plan=plan,
         held={name: refusal for name, refusal in held.items() if refusal is not None},
         notes=mark_writes(facts, now),
-        steering=steer(snapshot, plan, settings.candidate_taints, settings.steering, CONTROLLER),
+        steering=steer(
+            snapshot,
+            plan,
+            settings.candidate_taints,
+            settings.steering,
+            CONTROLLER,
+            spared=[name for name, pool in pools.items() if pool in regrets],
+        ),
         unhealthy=unhealthy,
     )

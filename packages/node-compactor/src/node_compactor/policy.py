@@ -15,9 +15,10 @@ from tightship.durations import format_duration
 from tightship.evictability import EvictionRules, awaited_for
 from tightship.facts import FactRules, gather, judgement, plannable
 from tightship.facts import NodeFacts as CommonFacts
-from tightship.nodes import NodeRules, drain_record, seed_state
+from tightship.nodes import NodeRules, drain_record, left_without, opt_outs, seed_state
+from tightship.objects import Node
 from tightship.plan import Candidate, Judgement, Planner
-from tightship.pools import shown
+from tightship.pools import pool_of, shown
 from tightship.reasons import Reason, Refusal
 from tightship.utilization import UtilizationRules
 
@@ -60,12 +61,47 @@ class Marks(Struct, frozen=True):
 
 def eviction_rules(settings: CompactorSettings) -> EvictionRules:
     """Return the rules for pods; a drain and the plan before it go by the same."""
-    return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
+    return EvictionRules(
+        settings.disabled_rules,
+        settings.system_pod_timeout,
+        awaited_for(settings.await_timeout),
+        settings.node_timeout,
+    )
 
 
 def demand_ahead(settings: CompactorSettings) -> Ahead:
     """Return for which demand without pods room is kept."""
     return settings.ahead(settings.disabled_rules)
+
+
+def pool_refusals(name: str, pool: str, settings: PoolSettings | None) -> list[Refusal]:
+    """Return why nothing of *pool*, whose settings are these, is drained; *name* is the node asked about."""
+    if settings is None:
+        detail = f'pool {shown(pool)} is not in the configuration, and there is no "*" entry'
+        return [Refusal(Reason.POOL_NOT_CONFIGURED, name, detail, f'add pool {shown(pool)} or "*" to nodePools')]
+    if not settings.enabled:
+        fix = f"set enabled: true for pool {shown(pool)}"
+        return [Refusal(Reason.POOL_DISABLED, name, f"pool {shown(pool)} is not enabled", fix)]
+    return []
+
+
+def below_minimum(name: str, pool: str, left: int, settings: PoolSettings) -> list[Refusal]:
+    """Return why node *name* may not go, if *pool* then has so many nodes *left*."""
+    if left >= settings.minimum_nodes:
+        return []
+    detail = f"pool {shown(pool)} would keep {left} nodes, its minimum is {settings.minimum_nodes}"
+    return [Refusal(Reason.POOL_MIN_SIZE, name, detail)]
+
+
+def keeps(settings: CompactorSettings, snapshot: Snapshot, node: Node) -> list[Refusal]:
+    """Return what keeps *node* of *snapshot* as a whole, and may begin to while it is drained."""
+    pool = pool_of(node, settings.pool_labels)
+    own = settings.pool(pool)
+    found = [*opt_outs(node, NodeRules(settings.disabled_rules)), *pool_refusals(node.name, pool, own)]
+    if own is None or not own.minimum_nodes:
+        return found
+    left = sum(each.ready and pool_of(each, settings.pool_labels) == pool for each in left_without(snapshot, node.name))
+    return found + below_minimum(node.name, pool, left, own)
 
 
 class Policy:
@@ -114,7 +150,7 @@ class Policy:
     def _with_gates(self, fact: CommonFacts) -> NodeFacts:
         name = fact.view.name
         settings = self.settings.pool(fact.pool)
-        refusals = self._pool_refusals(name, fact.pool, settings)
+        refusals = pool_refusals(name, fact.pool, settings)
         # What counts as underutilized is the older controller's rule: enabled, old enough, under the limit.
         underutilized = False
         if settings is not None and settings.enabled:
@@ -138,15 +174,6 @@ class Policy:
             settings=settings,
             underutilized=underutilized,
         )
-
-    def _pool_refusals(self, name: str, pool: str, settings: PoolSettings | None) -> list[Refusal]:
-        if settings is None:
-            detail = f'pool {shown(pool)} is not in the configuration, and there is no "*" entry'
-            return [Refusal(Reason.POOL_NOT_CONFIGURED, name, detail, f'add pool {shown(pool)} or "*" to nodePools')]
-        if not settings.enabled:
-            fix = f"set enabled: true for pool {shown(pool)}"
-            return [Refusal(Reason.POOL_DISABLED, name, f"pool {shown(pool)} is not enabled", fix)]
-        return []
 
     def _mark_refusals(self, name: str) -> list[Refusal]:
         needed = self.settings.marked_for
@@ -211,11 +238,8 @@ class CompactorGates:
 
     def _minimum(self, candidate: Candidate, progress: _Progress, settings: PoolSettings) -> list[Refusal]:
         pool = candidate.pool
-        keeps = self._nodes[pool] - self._in_drain[pool] - progress.removed[pool] - 1
-        if keeps >= settings.minimum_nodes:
-            return []
-        detail = f"pool {shown(pool)} would keep {keeps} nodes, its minimum is {settings.minimum_nodes}"
-        return [Refusal(Reason.POOL_MIN_SIZE, candidate.name, detail)]
+        left = self._nodes[pool] - self._in_drain[pool] - progress.removed[pool] - 1
+        return below_minimum(candidate.name, pool, left, settings)
 
     def _budgets(self, candidate: Candidate, progress: _Progress, settings: PoolSettings) -> list[Refusal]:
         found: list[Refusal] = []

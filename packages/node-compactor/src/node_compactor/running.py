@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import node_compactor
 from node_compactor.configuration import parse_config_map
 from node_compactor.deciding import Decision, decide
 from node_compactor.metrics import CompactorMetrics
-from node_compactor.policy import CONTROLLER, demand_ahead, eviction_rules
+from node_compactor.policy import CONTROLLER, demand_ahead, eviction_rules, keeps
 from node_compactor.run_settings import RunSettings
 from node_compactor.settings import CompactorSettings
 from tightship.consolidation.controller import NodeController
@@ -37,7 +38,9 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
 
 def drains_of(settings: CompactorSettings) -> DrainSettings:
     """Return how drains go about it under *settings*: by the same rules as the plan before them."""
-    return drain_settings(settings, eviction_rules(settings), settings.placement, demand_ahead(settings))
+    return drain_settings(
+        settings, eviction_rules(settings), settings.placement, demand_ahead(settings), partial(keeps, settings)
+    )
 
 
 async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:

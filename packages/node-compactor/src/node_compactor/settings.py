@@ -16,7 +16,7 @@ from node_compactor.cool_downs import CoolDownKeys
 from tightship.pools import KNOWN_POOL_LABELS
 from tightship.settings.fields import BudgetField, Rules, Seconds
 from tightship.settings.loading import Location, dotted, load
-from tightship.settings.sections import DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys
+from tightship.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
 
 EVERY_OTHER_POOL = "*"
 
@@ -47,7 +47,7 @@ class PoolSettings(BaseModel):
     """Pause of the pool when a drain in it was given up."""
 
 
-class CompactorSettings(DrainKeys, HealthKeys, CoolDownKeys, ScaleUpKeys, SteeringKeys):
+class CompactorSettings(DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, SteeringKeys):
     """Everything the compactor depends on besides the cluster and the time. Durations are in seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

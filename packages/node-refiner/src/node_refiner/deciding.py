@@ -82,6 +82,7 @@ class Decider:
         now: float,
         *,
         finished: Sequence[Finished] = (),
+        regrets: Mapping[str, Refusal] = {},
         unhealthy: Refusal | None = None,
     ) -> Decision:
         """Judge every node of *snapshot*; see :func:`decide`."""
@@ -99,7 +100,9 @@ class Decider:
             plan = make_plan(policy.plannable(snapshot), lambda _: judgement, policy.strategy, settings.placement)
             planned = self._planned = (facts, ahead, plan)
         facts, ahead, plan = planned
-        held = unhealthy or cooling(snapshot, settings, now, finished)
+        pools = {name: fact.pool for name, fact in facts.items()}
+        pause = unhealthy or cooling(snapshot, settings, now, finished)
+        held = {each.node: pause or regrets.get(pools[each.node]) for each in plan.removals}
         return Decision(
             snapshot=snapshot,
             settings=settings,
@@ -107,9 +110,16 @@ class Decider:
             facts=facts,
             outlook=ahead,
             plan=plan,
-            held={} if held is None else {each.node: held for each in plan.removals},
+            held={name: refusal for name, refusal in held.items() if refusal is not None},
             unhealthy=unhealthy,
-            steering=steer(snapshot, plan, settings.candidate_taints, settings.steering, CONTROLLER),
+            steering=steer(
+                snapshot,
+                plan,
+                settings.candidate_taints,
+                settings.steering,
+                CONTROLLER,
+                spared=[name for name, pool in pools.items() if pool in regrets],
+            ),
         )
 
 
@@ -119,10 +129,12 @@ def decide(
     now: float,
     *,
     finished: Sequence[Finished] = (),
+    regrets: Mapping[str, Refusal] = {},
     unhealthy: Refusal | None = None,
 ) -> Decision:
     """Judge every node of *snapshot*.
 
-    *finished* are drains that ended lately, of whichever controller; *unhealthy* is the health brake's refusal.
+    *finished* are drains that ended lately, of whichever controller, *regrets* say of pools what came of them;
+    *unhealthy* is the health brake's refusal.
     """
-    return Decider()(snapshot, settings, now, finished=finished, unhealthy=unhealthy)
+    return Decider()(snapshot, settings, now, finished=finished, regrets=regrets, unhealthy=unhealthy)

@@ -57,6 +57,11 @@ def with_score(fact: CommonFacts, scoring: Scoring) -> NodeFacts:
     )
 
 
+def taint_of_others(node: Node) -> Refusal | None:
+    """Return the refusal of a node that somebody has tainted for reasons of their own."""
+    return _tainted(node, frozenset[Reason]().union(*_TOLD_ALREADY.values()))
+
+
 def _tainted(node: Node, told: Collection[Reason]) -> Refusal | None:
     taints = [each for each in hard_taints(node) if not _TOLD_ALREADY.get(each.key, frozenset()).intersection(told)]
     if not taints:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from node_refiner.facts import NodeFacts, with_score
+from node_refiner.excess import is_counted, remains
+from node_refiner.facts import NodeFacts, taint_of_others, with_score
 from node_refiner.ordering import Scoring, strategy_of
-from node_refiner.outlook import Outlook, outlook, refusals
+from node_refiner.outlook import Outlook, below_minimums, outlook, refusals
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.demand import Ahead
 from tightship.disruption import DisruptionLedger, RenewedLedger
 from tightship.evictability import EvictionRules, awaited_for
 from tightship.facts import FactRules, candidates_of, gather, judgement, plannable
-from tightship.nodes import NodeRules
+from tightship.nodes import NodeRules, left_without, opt_outs
+from tightship.objects import Node
 from tightship.placement.scoring import Choice
 from tightship.plan import Candidate, Judgement, Planner
 from tightship.reasons import Reason, Refusal
@@ -29,12 +31,28 @@ CONTROLLER = "node-refiner"
 
 def eviction_rules(settings: RefinerSettings) -> EvictionRules:
     """Return the rules for pods; a drain and the plan before it go by the same."""
-    return EvictionRules(settings.disabled_rules, settings.system_pod_timeout, awaited_for(settings.await_timeout))
+    return EvictionRules(
+        settings.disabled_rules,
+        settings.system_pod_timeout,
+        awaited_for(settings.await_timeout),
+        settings.node_timeout,
+    )
 
 
 def demand_ahead(settings: RefinerSettings) -> Ahead:
     """Return for which demand without pods room is kept."""
     return settings.ahead(settings.disabled_rules)
+
+
+def keeps(settings: RefinerSettings, snapshot: Snapshot, node: Node) -> list[Refusal]:
+    """Return what keeps *node* of *snapshot* as a whole, and may begin to while it is drained."""
+    found = opt_outs(node, NodeRules(settings.disabled_rules))
+    tainted = taint_of_others(node)
+    if tainted is not None:
+        found.append(tainted)
+    rest = left_without(snapshot, node.name)
+    below = below_minimums(node.name, sum(map(remains, rest)), sum(map(is_counted, rest)), settings)
+    return found if below is None else [*found, below]
 
 
 class Policy:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import node_refiner
 from node_refiner.configuration import parse_config_map
 from node_refiner.deciding import Decider, Decision
 from node_refiner.describing import excess_summary
 from node_refiner.metrics import RefinerMetrics
-from node_refiner.policy import CONTROLLER, demand_ahead, eviction_rules
+from node_refiner.policy import CONTROLLER, demand_ahead, eviction_rules, keeps
 from node_refiner.run_settings import RunSettings
 from node_refiner.settings import RefinerSettings
 from tightship.consolidation.controller import NodeController
@@ -46,7 +47,9 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, D
 
 def drains_of(settings: RefinerSettings) -> DrainSettings:
     """Return how drains go about it under *settings*: by the same rules as the plan before them."""
-    return drain_settings(settings, eviction_rules(settings), settings.placement, demand_ahead(settings))
+    return drain_settings(
+        settings, eviction_rules(settings), settings.placement, demand_ahead(settings), partial(keeps, settings)
+    )
 
 
 def remarks(decision: Decision) -> Remarks:

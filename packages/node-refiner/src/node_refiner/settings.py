@@ -13,12 +13,12 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from tightship.pools import KNOWN_POOL_LABELS
 from tightship.settings.fields import Budget, BudgetField, GoBool, Rules, Seconds
-from tightship.settings.sections import DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys
+from tightship.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
 
 CandidateOrder = Literal["score", "fewest_evictions", "pods_priority"]
 
 
-class RefinerSettings(DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys):
+class RefinerSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     """Everything the refiner depends on besides the cluster and the time. Durations are in seconds.
 
     The defaults of the first seven are those of the older controller's README.

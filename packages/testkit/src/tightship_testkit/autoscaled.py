@@ -69,10 +69,12 @@ def live_for(
     buffer: tuple[int, str] | None = None,
     buffers_version: str = "v1beta1",
     settings: Mapping[str, Json] = {},
+    warm_up: float = WARM_UP,
 ) -> Outcome:
     """Let a cluster live for so many *hours* under *load* with these *controllers*; see the module.
 
-    It begins with so many *nodes*. Each pod asks for *cpu*. A *buffer* keeps room for so many pods of a CPU request.
+    It begins with so many *nodes*, and lives *warm_up* seconds before the controllers start and anything is counted.
+    Each pod asks for *cpu*. A *buffer* keeps room for so many pods of a CPU request.
     *settings* are added to those of the controllers by name, their durations divided already.
     """
 
@@ -82,11 +84,14 @@ def live_for(
         for name in (SHOP, NAMESPACE):
             if store.find("Namespace", name) is None:
                 store.create("Namespace", {"metadata": {"name": name}})
-        store.load([_deployment(name, count, cpu) for name, count in load(0.0).items()])
+        store.load([_deployment(name, count, cpu) for name, count in load(-warm_up).items()])
         if buffer is not None:
             store.load(_buffer(*buffer, buffers_version))
         # A cluster that has just been filled is not what a controller finds.
-        await simulation.sleep(WARM_UP / SPEED)
+        began = simulation.loop.time()
+        while (now := (simulation.loop.time() - began) * SPEED) < warm_up:
+            _scale(simulation, load(now - warm_up))
+            await simulation.sleep(_LOOK)
         for program in (each for each in PROGRAMS if each.name in controllers):
             data = _config(program.name, settings.get(program.name, {}))
             store.create(
@@ -101,13 +106,18 @@ def live_for(
     )
 
 
-def together(seed: int, *, deployments: int = 8, period: float = 80 * 60) -> Load:
-    """Return a load that rises and falls in all Deployments at once: a wave of *period* seconds, and some noise."""
+def together(
+    seed: int, *, deployments: int = 8, period: float = 80 * 60.0, heights: tuple[float, float] = (0.3, 0.5)
+) -> Load:
+    """Return a load that rises and falls in all Deployments at once: a wave of *period* seconds, and some noise.
+
+    *heights* are the least and the greatest share of its mean by which a Deployment's replicas rise and fall.
+    """
     rng = random.Random(seed)  # noqa: S311 - a simulation
-    base = [rng.uniform(3, 7) for _ in range(deployments)]
-    height = [rng.uniform(0.45, 0.75) for _ in range(deployments)]
+    base = [rng.uniform(5, 9) for _ in range(deployments)]
+    height = [rng.uniform(*heights) for _ in range(deployments)]
     late = [rng.uniform(-180, 180) for _ in range(deployments)]
-    noise = [[rng.uniform(-0.1, 0.1) for _ in range(64)] for _ in range(deployments)]
+    noise = [[rng.uniform(-0.05, 0.05) for _ in range(64)] for _ in range(deployments)]
 
     def load(now: float) -> Mapping[str, int]:
         def of(number: int) -> int:
@@ -230,13 +240,13 @@ def _part(seconds: float) -> str:
 _DRAINS = {
     "settleTime": 5, "podEvictionTimeout": 600, "nodeDrainTimeout": 1800, "notReadyTimeout": 300, "pendingTimeout": 30,
     "handOverTimeout": 3600, "backoff": 300, "backoffLimit": 6 * HOUR, "holdOff": 4 * HOUR,
-    "pendingAfterDrainTimeout": 120, "pendingAfterDrainWindow": HOUR,
+    "pendingAfterDrainTimeout": 120, "pendingAfterDrainWindow": HOUR, "regretWindow": HOUR, "regretLimit": 24 * HOUR,
 }  # fmt: skip
 _COMPACTOR = {
     "minimumNodeAge": 1200, "neededMarkedTimeForRemoval": 300, "coolDownAfterNodeAdded": 600,
     "coolDownAfterFailure": 600, "clusterCoolDownAfterFailure": 180,
 }  # fmt: skip
-_REFINER = {"timeGap": HOUR, "timeSinceLastAddition": HOUR}
+_REFINER = {"timeGap": 600, "timeSinceLastAddition": HOUR}
 _VARIABLES = {
     name: {
         interval: str(seconds / SPEED),

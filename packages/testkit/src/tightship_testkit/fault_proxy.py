@@ -51,6 +51,7 @@ T = TypeVar("T")
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 LARGEST_BODY = 64 << 20  # bytes of a request
 HOPS = {"connection", "host", "keep-alive", "transfer-encoding", "upgrade"}  # headers of one connection
+_FORWARDED = web.ResponseKey("forwarded", bool)
 REBIND = 60.0  # seconds in which the port of an outage must be had again
 
 
@@ -93,6 +94,7 @@ class Proxy:
         self._failure: Exception | None = None
         app = web.Application(client_max_size=LARGEST_BODY)
         app.router.add_route("*", "/{anything:.*}", self._handle)
+        app.on_response_prepare.append(_dated_by_the_server)
         # A watch whose client is gone must not stay open at the API server.
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         self._listener: asyncio.Server | None = None
@@ -317,6 +319,12 @@ class FaultProxy(Proxy):
         return path
 
 
+async def _dated_by_the_server(_: web.Request, response: web.StreamResponse) -> None:
+    """What the proxy says by itself has no date: the machine's clock is none that a test goes by."""
+    if _FORWARDED not in response:
+        response.headers.pop("Date", None)
+
+
 def _json(status: int, body: Json, headers: Mapping[str, str]) -> Verbatim:
     return Verbatim(status, json.dumps(body) + "\n", headers=headers)
 
@@ -337,6 +345,7 @@ async def _pass_on(
     """Hand the server's answer to the client, up to the point where the fault stops it."""
     kept = [(name, value) for name, value in answer.headers.items() if name.lower() not in HOPS]
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=kept)
+    response[_FORWARDED] = True
     await response.prepare(request)
     if isinstance(fault, SilentWatch):
         for _ in range(fault.events):

@@ -302,6 +302,7 @@ def pods_that_must_stay(g: Golden) -> None:
     g.pod("dns", "pods-special", Reason.KUBE_SYSTEM_POD, namespace="kube-system")
     g.pod("sticky", "pods-special", Reason.TOLERATES_CORDON, tolerations=[{"operator": "Exists"}])
     g.pod("foreign", "pods-special", Reason.OTHER_SCHEDULER, schedulerName="volcano")
+    g.pod("patient", "pods-special", Reason.GRACE_PERIOD_TOO_LONG, terminationGracePeriodSeconds=7200)
     g.left_alone("pods-unreadable", "readable in cluster.json; malformed.json adds a pod and a budget")
     g.pod("covered", "pods-unreadable", namespace="unreadable")
 

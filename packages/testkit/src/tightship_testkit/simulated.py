@@ -189,10 +189,10 @@ class Simulated:
 
     # Who lives in it.
 
-    def process(self, name: str) -> Process:
-        """Return a new process; it lasts as long as the cluster."""
+    def process(self, name: str, *, ahead: float = 0.0) -> Process:
+        """Return a new process, whose clock is *ahead* so many seconds; it lasts as long as the cluster."""
         simulation = self.simulation
-        host = Host(wall=simulation.wall, connector=simulation.network.connector)
+        host = Host(wall=lambda: simulation.wall() + ahead, connector=simulation.network.connector)
         self._processes.append(Process(simulation.loop, name, host))
         return self._processes[-1]
 

@@ -428,6 +428,19 @@ def test_where_nobody_lies_nothing_is_broken() -> None:
     assert _played(nothing, _scenario()) == []
 
 
+def test_a_pause_that_the_record_itself_makes_too_short_is_seen() -> None:
+    async def hurry(world: World) -> None:
+        liar = await _leading(world)
+        await liar.claim("n1")
+        await liar.node("n1", record={"v": 1, "phase": "Backoff", "nextTry": "2026-01-05T08:00:00.000Z"})
+        await liar.claim("n1", "op2")
+
+    settings = {"backoff": 10}
+    controllers = [Controller(program="node-compactor", skews=[], settings=settings)]
+    found = [each.what for each in _played(hurry, _scenario(controllers=controllers)) if each.promise == "pauses-kept"]
+    assert found == ["node-compactor-0 claimed it 0.0 s after its last drain was given up, 10 s must pass"]
+
+
 @pytest.mark.parametrize(("after", "seen"), [(22, True), (0, False)])
 def test_a_lease_that_is_left_behind_is_seen_while_it_keeps_others_waiting(after: float, seen: bool) -> None:
     async def leave(world: World) -> None:

@@ -107,7 +107,7 @@ class ClusterState:
             if kind == "Node":
                 self._dirty.update(name for _, name in self._objects.get(kind, {}))
             self._ordered.pop(kind, None)
-            self._objects[kind] = {}
+        self._objects[kind] = {}
         self._missing.pop(kind, None)
         for thing in things:
             self.upsert(kind, thing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -19,9 +19,9 @@ from tightship.objects import Node
 from tightship.reasons import Refusal
 from tightship.report import Generator
 from tightship.runtime.serving import Configuration
-from tightship.settings.sections import HealthKeys
+from tightship.settings.sections import NodeKeys
 
-S = TypeVar("S", bound=HealthKeys)
+S = TypeVar("S", bound=NodeKeys)
 S_contra = TypeVar("S_contra", contravariant=True)
 D = TypeVar("D", bound=Decision)
 D_co = TypeVar("D_co", bound=Decision, covariant=True)
@@ -39,11 +39,13 @@ class Decide(Protocol[S_contra, D_co]):
         /,
         *,
         finished: Sequence[Finished],
+        regrets: Mapping[str, Refusal],
         unhealthy: Refusal | None,
     ) -> D_co:
         """Judge every node of *snapshot*.
 
-        *finished* are drains that ended lately, of all controllers; they are known to the leader only. *unhealthy* is
+        *finished* are drains that ended lately, of all controllers, *regrets* say by pool why nothing in it is drained
+        for what came of them; both are known to the leader only. *unhealthy* is
         the health brake's refusal, ``None`` while the cluster is well: nothing is claimed under it.
         """
 

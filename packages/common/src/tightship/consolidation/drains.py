@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from tightship.demand import Ahead
-from tightship.drain.driving import DrainSettings
+from tightship.drain.driving import DrainSettings, Keeps
 from tightship.drain.machine import DrainRules
 from tightship.evictability import EvictionRules
 from tightship.plan.model import Placement
 from tightship.settings.sections import DrainKeys
 
 
-def drain_settings(keys: DrainKeys, eviction: EvictionRules, placement: Placement, ahead: Ahead) -> DrainSettings:
+def drain_settings(
+    keys: DrainKeys, eviction: EvictionRules, placement: Placement, ahead: Ahead, keeps: Keeps
+) -> DrainSettings:
     """Return how drains go about it under *keys*; the rest is what plans are made by."""
     rules = DrainRules(
         settle=keys.settle,
@@ -27,4 +29,4 @@ def drain_settings(keys: DrainKeys, eviction: EvictionRules, placement: Placemen
         most_in_flight=keys.most_in_flight,
         past_budgets=keys.eviction_method == "delete",
     )
-    return DrainSettings(rules=rules, eviction=eviction, placement=placement, ahead=ahead)
+    return DrainSettings(rules=rules, eviction=eviction, placement=placement, ahead=ahead, keeps=keeps)

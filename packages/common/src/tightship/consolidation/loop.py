@@ -6,6 +6,9 @@ had done: every write is complete in itself, and the next pass starts from the c
 Switched off, a pass judges and shows. A leader then claims nothing and writes no notes, takes its soft taints off, and
 lets drains that are under way come to their end: otherwise nobody would answer for their nodes. So do replicas that
 find what a controller of the same name has left.
+
+A dry run begins nothing, but it does not leave a node cordoned that its own installation has cordoned while it was
+live: it runs for the Lease, gives such nodes back, and gives the Lease up. So does a leader that stops for good.
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ from tightship.consolidation.controller import NodeController, OwnMetrics
 from tightship.consolidation.decision import Decision, NodeNote
 from tightship.consolidation.health import brake
 from tightship.consolidation.metrics import ConsolidationMetrics
+from tightship.consolidation.regret import learned, regretted
 from tightship.consolidation.status import Situation, nothing_yet, show
 from tightship.consolidation.steering import candidate_patch, tainted
+from tightship.consolidation.succession import Succession
 from tightship.drain.drainer import Drainer
-from tightship.drain.history import DrainHistory
+from tightship.drain.history import DrainHistory, History
 from tightship.drain.writing import LiveNode, patch_node, read_node
 from tightship.drain_record import Finished
 from tightship.host import wall
@@ -37,12 +42,13 @@ from tightship.reasons import Reason
 from tightship.runtime.http import Draw
 from tightship.runtime.loop import a_few_at_a_time, in_thread
 from tightship.runtime.serving import Frame
-from tightship.settings.sections import HealthKeys
+from tightship.settings.process import NodeProcessSettings
+from tightship.settings.sections import NodeKeys
 
 WRITES_AT_ONCE = 8
 """Notes and soft taints written at a time."""
 
-S = TypeVar("S", bound=HealthKeys)
+S = TypeVar("S", bound=NodeKeys)
 D = TypeVar("D", bound=Decision)
 
 
@@ -52,6 +58,7 @@ class ConsolidationLoop(Generic[S, D]):
     def __init__(
         self,
         frame: Frame[S],
+        run: NodeProcessSettings,
         controller: NodeController[S, D],
         *,
         cache: ClusterCache,
@@ -62,6 +69,7 @@ class ConsolidationLoop(Generic[S, D]):
         clock: Callable[[], float] = wall,
     ) -> None:
         self._frame = frame
+        self._run = run
         self._controller = controller
         self._name = frame.program.name
         self._log = frame.logger
@@ -73,6 +81,9 @@ class ConsolidationLoop(Generic[S, D]):
         self._clock = clock
         self._failures = 0
         self._unfinished = False
+        self._succession = Succession(run.namespace, run.identity.rpartition("_")[0])
+        # Nodes that a dry run has to give back.
+        self._left: Sequence[str] = ()
         self._off = False
         # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
@@ -112,15 +123,20 @@ class ConsolidationLoop(Generic[S, D]):
     async def _pass(self) -> None:
         frame = self._frame
         await self._follow_demand()
-        leading = frame.leading()
+        self._find_left()
+        leading, dry_run = frame.leading(), frame.run.dry_run
         if leading:
             # From here on there may be something to end, whatever becomes of this pass.
             self._unfinished = True
-            await self._drainer.adopt(self._cache.snapshot(), others=not frame.switched_off())
+            others = not (frame.switched_off() or dry_run)
+            await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
         driven = self._drainer.driving
-        finished: Sequence[Finished] = await self._history.read() if leading else ()
+        if driven:
+            self._succession.look(self._cache.snapshot())
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
-        decision = await in_thread(self._decide, snapshot, settings, now, finished, failures)
+        history = await self._learn(snapshot, settings, now) if leading else History()
+        finished = history.finished
+        decision = await in_thread(self._decide, snapshot, settings, now, history, failures)
         if settings is not self._settings:
             # A drain that waits goes by the times that hold now.
             self._drainer.wake()
@@ -143,9 +159,31 @@ class ConsolidationLoop(Generic[S, D]):
                 frame.wake.set()
         elif leading:
             await self._untaint(snapshot)
-        # A dry run ends nothing, and asks for no more than it needs.
-        off = frame.switched_off() and not frame.run.dry_run
-        self._unfinished = await self._left_to_end() if off else leading
+        if dry_run:
+            self._find_left()
+            if self._run.release and not frame.finishing.is_set():
+                log(self._log, logging.INFO, "nothing is held any more", controller=self._name)
+                frame.runtime.end()
+        else:
+            self._unfinished = await self._left_to_end() if frame.switched_off() else leading
+
+    def _find_left(self) -> None:
+        """Have a dry run finish what drains of its own installation hold, if there is such a thing."""
+        if not self._frame.run.dry_run:
+            return
+        snapshot, before = self._cache.snapshot(), self._left
+        self._left = self._drainer.held(snapshot)
+        for name in self._left:
+            if name not in before:
+                what = "finishing: this controller has cordoned a node for a drain, and gives it back"
+                log(self._log, logging.WARNING, what, node=name, dry_run=True, lease=self._run.lease_name)
+        # A soft taint does not say whose it is, but beside a drain of ours it is ours.
+        ours = self._run.release or self._frame.finishing.is_set()
+        if self._left or (ours and self._soft(snapshot)):
+            self._frame.finishing.set()
+        else:
+            self._frame.finishing.clear()
+        self._unfinished = self._frame.finishing.is_set()
 
     async def _follow_demand(self) -> None:
         """Read of demand without pods what the settings ask for; templates only where there may be buffers."""
@@ -156,9 +194,18 @@ class ConsolidationLoop(Generic[S, D]):
         templates = ahead.buffers and CAPACITY_BUFFER not in cache.missing
         await cache.follow(BY_KIND[POD_TEMPLATE], wanted=templates, timeout=timeout)
 
-    def _decide(self, snapshot: Snapshot, settings: S, now: float, finished: Sequence[Finished], failures: int) -> D:
-        unhealthy = brake(snapshot, finished, settings, now, failures)
-        return self._controller.decide(snapshot, settings, now, finished=finished, unhealthy=unhealthy)
+    async def _learn(self, snapshot: Snapshot, settings: S, now: float) -> History:
+        """Return the history, with what has come of its drains."""
+        of = self._controller.pool_of
+        nodes = [(float(view.node.created), of(view.node, settings), name) for name, view in snapshot.nodes.items()]
+        return await self._history.change(lambda known: learned(known, nodes, settings, now), now)
+
+    def _decide(self, snapshot: Snapshot, settings: S, now: float, history: History, failures: int) -> D:
+        unhealthy = brake(snapshot, history.finished, settings, now, failures)
+        regrets = regretted(history, settings, now)
+        return self._controller.decide(
+            snapshot, settings, now, finished=history.finished, regrets=regrets, unhealthy=unhealthy
+        )
 
     def _may_begin(self) -> bool:
         return self._frame.leading() and self._frame.acting()
@@ -182,6 +229,8 @@ class ConsolidationLoop(Generic[S, D]):
             leader=self._frame.elector.holder,
             dry_run=self._frame.run.dry_run,
             switched_off=off,
+            finishing=tuple(self._left),
+            hindrance="" if self._frame.elector.failure is None else one_line(self._frame.elector.failure),
             finished=finished,
             problems=self._frame.live.problems,
         )
@@ -289,7 +338,14 @@ class ConsolidationLoop(Generic[S, D]):
                 )
 
     async def stop(self) -> None:
-        """Bring drains to their end or park them, and take the soft taints off: nobody keeps them up to date."""
+        """Bring drains to their end or park them, and take the soft taints off: nobody keeps them up to date.
+
+        Where no other replica comes their nodes are given back instead.
+        """
+        if self._drainer.driving and not self._succeeded():
+            held = ", ".join(sorted(self._drainer.driving))
+            log(self._log, logging.WARNING, "stopped for good: nodes in drain are given back", nodes=held)
+            self._frame.finishing.set()
         for node, why in (await self._drainer.stop(self._frame.run.stop_timeout)).items():
             log(self._log, logging.WARNING, "drain not parked in time", node=node, detail=why)
         if not self._frame.leading():
@@ -301,6 +357,12 @@ class ConsolidationLoop(Generic[S, D]):
         except KubeError as error:
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
             log(self._log, level, "soft taints left on nodes", error=one_line(error))
+
+    def _succeeded(self) -> bool:
+        try:
+            return self._succession.expected(self._cache.snapshot())
+        except CacheCrashed:
+            return True  # nobody knows
 
 
 def _all_in_drain(names: Collection[str], snapshot: Snapshot) -> bool:

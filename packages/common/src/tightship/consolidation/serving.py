@@ -16,16 +16,15 @@ from tightship.drain.driving import Tools
 from tightship.drain.history import DrainHistory
 from tightship.drain.news import News
 from tightship.drain.telling import Herald
-from tightship.host import wall
 from tightship.kube.cache import ClusterCache
 from tightship.kube.resources import resources
 from tightship.runtime.loop import in_thread
 from tightship.runtime.main import Runtime
 from tightship.runtime.serving import Frame, serve
 from tightship.settings.process import NodeProcessSettings
-from tightship.settings.sections import HealthKeys
+from tightship.settings.sections import NodeKeys
 
-S = TypeVar("S", bound=HealthKeys)
+S = TypeVar("S", bound=NodeKeys)
 D = TypeVar("D", bound=Decision)
 
 
@@ -62,8 +61,9 @@ def _loop(
         tell=tell,
         leading=frame.leading,
         stopping=frame.runtime.stop.is_set,
+        releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
         settings=lambda: controller.drain_settings(live.current),
-        clock=wall,
+        clock=frame.connection.clock.now,
         in_thread=in_thread,
     )
     history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
@@ -75,8 +75,20 @@ def _loop(
         holder=run.identity,
         epoch=lambda: frame.elector.epoch,
         pool_of=lambda node: controller.pool_of(node, live.current),
+        lease=f"{run.namespace}/{run.lease_name}",
+        unnamed=run.release,
     )
-    return ConsolidationLoop(frame, controller, cache=cache, drainer=drainer, history=history, metrics=metrics, own=own)
+    return ConsolidationLoop(
+        frame,
+        run,
+        controller,
+        cache=cache,
+        drainer=drainer,
+        history=history,
+        metrics=metrics,
+        own=own,
+        clock=frame.connection.clock.now,
+    )
 
 
 __all__ = ["serve_nodes"]

@@ -55,13 +55,16 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     *held* says of planned nodes what they wait for, *unhealthy* why nothing is drained at all; *ended* are the drains
     that ended lately, the newest first, as far as a leader knows them; *problems* are why the configuration was
     refused. *plan* is what the command ``plan -o json`` prints, budgets left out: they say how fast to go, not where.
-    *switched_off* is left out while the controller is on, as are *ended* and *problems* while there are none.
+    *finishing* are nodes that a dry run gives back because drains of this controller hold them, *hindrance* is why it
+    can't. *switched_off* is left out while the controller is on, as are the others while there are none.
     """
 
     api_version: str
     kind: str
     dry_run: bool
     switched_off: bool = False
+    finishing: tuple[str, ...] = ()
+    hindrance: str = ""
     leader: str
     judged_at: str
     unhealthy: RefusalEntry | None
@@ -95,6 +98,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     leader: str
     dry_run: bool
     switched_off: bool
+    finishing: tuple[str, ...] = ()
+    hindrance: str = ""
     finished: Sequence[Finished] = ()
     problems: Sequence[str] = ()
 
@@ -132,6 +137,8 @@ def show(decision: Decision, situation: Situation, remarks: Remarks = Remarks())
         kind=situation.kind,
         dry_run=situation.dry_run,
         switched_off=situation.switched_off,
+        finishing=situation.finishing,
+        hindrance=situation.hindrance if situation.finishing else "",
         leader=situation.leader,
         judged_at=rfc3339(decision.now),
         unhealthy=None if decision.unhealthy is None else refusal_entry(decision.unhealthy),
@@ -194,8 +201,12 @@ def _alerts(status: Status) -> Sequence[str]:
     alerts = list(status.problems)
     if status.unhealthy is not None:
         alerts.append(f"{status.unhealthy.reason}: {status.unhealthy.detail}")
-    if status.dry_run:
+    if status.dry_run and not status.finishing:
         alerts.append("Dry run: nothing is changed.")
+    if status.finishing:
+        what = f"Dry run, finishing: drains of this controller hold {', '.join(status.finishing)}"
+        hindered = f"; they can't be given back: {status.hindrance}" if status.hindrance else "; they are given back."
+        alerts.append(what + hindered)
     if status.switched_off:
         alerts.append("Switched off: what is under way is finished, nothing new is begun.")
     return alerts

@@ -6,7 +6,7 @@ and so does our model of it (:mod:`tightship.placement.scoring`). ``PreferNoSche
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
@@ -29,20 +29,24 @@ class Steering(Struct, frozen=True):
     remove: tuple[str, ...] = ()
 
 
-def steer(snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str) -> Steering:
+def steer(
+    snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str, *, spared: Collection[str] = ()
+) -> Steering:
     """Return the changes after which just the first *limit* nodes of *plan* carry the soft taint.
 
-    A node in drain needs it no more: it is cordoned. On one that somebody else is deleting nothing is changed.
+    A node in drain needs it no more: it is cordoned. On one that somebody else is deleting nothing is changed. Those
+    *spared* are not to go for long: pods that keep away from them would leave them to the autoscaler all the sooner.
     Without *enabled* every node with one of ours, *controller*'s, loses it.
     """
     if not enabled:
         return Steering(remove=tainted(snapshot, controller))
     wanted: dict[str, None] = {}
+    kept = frozenset(spared)
     for removal in plan.removals:
         view = snapshot.nodes.get(removal.node)
         if len(wanted) >= limit:
             break
-        if view is not None and _may_carry(view.node):
+        if view is not None and removal.node not in kept and _may_carry(view.node):
             wanted[removal.node] = None
     add = [name for name in wanted if not _carries_any(snapshot.nodes[name].node.taints)]
     remove = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -22,7 +22,7 @@ from tightship.drain.news import News, Told
 from tightship.drain.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
 from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase
 from tightship.durations import format_duration
-from tightship.host import token
+from tightship.host import monotonic, token
 from tightship.kube.errors import Conflict, KubeError, NotFound, one_line
 from tightship.nodes import drain_record
 from tightship.objects import Node
@@ -32,13 +32,25 @@ from tightship.reasons import Reason, Refusal
 _log = logging.getLogger(__name__)
 
 ORPHAN_AFTER = 24 * 3600.0
-"""Seconds after its last phase began that another controller's drain counts as nobody's."""
+"""Seconds after its last phase began that another controller's drain counts as nobody's, by the server's clock."""
+
+ORPHAN_WATCHED = 6 * 3600.0
+"""Seconds for which it must have stood still before our eyes, too: no clock alone makes an orphan."""
+
+_Still = dict[str, tuple[str, float]]
+
+
+def _still(known: _Still, found: Mapping[str, str]) -> _Still:
+    """Return since when each of *found* has been as it is, by the monotonic clock."""
+    now = monotonic()
+    return {key: known[key] if known.get(key, ("",))[0] == text else (text, now) for key, text in found.items()}
 
 
 class Drainer:
-    """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership.
+    """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
-    All methods are for the leader, one at a time.
+    Where ``Tools.releasing`` is true drains under another Lease are those of another installation, and are left alone;
+    those that name none are only if not *unnamed*. All methods are for the leader, one at a time.
     """
 
     def __init__(
@@ -51,6 +63,8 @@ class Drainer:
         holder: str,
         epoch: Callable[[], int],
         pool_of: Callable[[Node], str],
+        lease: str = "",
+        unnamed: bool = False,
     ) -> None:
         self._tools = tools
         self._ledger = ledger
@@ -59,12 +73,22 @@ class Drainer:
         self._controller = controller
         self._holder = holder
         self._epoch = epoch
+        self._lease = lease
+        self._released = frozenset({lease, ""} if unnamed else {lease})
+        # What others have written, and since when it has been so before our eyes.
+        self._records: _Still = {}
+        self._claims: _Still = {}
         self._drives: dict[str, tuple[Drive, asyncio.Task[None]]] = {}
 
     @property
     def driving(self) -> frozenset[str]:
         """Names of the nodes whose drains are driven from here."""
         return frozenset(self._drives)
+
+    def held(self, snapshot: Snapshot) -> Sequence[str]:
+        """Return the names of the nodes that drains of this controller hold, as far as they are this drainer's."""
+        found = {name for name, view in snapshot.nodes.items() if self._owns(drain_record(view.node))}
+        return sorted(found | set(self._drives))
 
     async def unfinished(self, snapshot: Snapshot) -> bool:
         """Return whether a drain of this controller's is under way: driven from here, on a node, or in the ledger.
@@ -99,9 +123,10 @@ class Drainer:
         live = await read_node(self._tools.connection, node.name)
         if live is None or live.node.uid != node.uid:
             return Refusal(Reason.NODE_TERMINATING, node.name, "it is gone")
-        elsewhere = owner_elsewhere(live.node)
-        if elsewhere is not None:
-            return elsewhere
+        keeps = self._tools.settings().keeps(self._tools.cache.snapshot(), live.node)
+        refusal = owner_elsewhere(live.node) or min(keeps, default=None)
+        if refusal is not None:
+            return refusal
         previous = drain_record(live.node)
         if live.node.unschedulable or (previous is not None and previous.owns_node):
             return Refusal(Reason.CORDONED, node.name, "somebody else took it since it was judged")
@@ -119,6 +144,7 @@ class Drainer:
             plan_hash=plan_hash,
             now=self._tools.clock(),
         )
+        record = msgspec.structs.replace(record, lease=self._lease)
         try:
             after = await patch_node(self._tools.connection, live, claim_patch(live, record))
         except Conflict:
@@ -129,13 +155,14 @@ class Drainer:
         self._drive(after.node, record)
         return None
 
-    async def adopt(self, snapshot: Snapshot, *, others: bool = True) -> None:
-        """Take over drains nobody drives, and mend what a crash left, on nodes and in the ledger.
+    async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
+        """Take over drains nobody drives, and mend what a crash left, on nodes and in the *ledger*.
 
         Without *others* only what bears this controller's name: one that is switched off ends just its own. Raises
         :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
         """
         troubles: list[KubeError] = []
+        self._watch_drains(snapshot)
         for name, view in snapshot.nodes.items():
             if name in self._drives or not self._tools.leading():
                 continue
@@ -146,10 +173,13 @@ class Drainer:
                     continue  # somebody else was quicker: the next loop sees what he made of it
                 except KubeError as error:
                     troubles.append(error)
-        for entry in await self._ledger.read():
+        entries = await self._ledger.read() if ledger else ()
+        theirs = {each.op: each.holder for each in entries if each.controller != self._controller}
+        self._claims = _still(self._claims, theirs)
+        for entry in entries:
             if entry.node in self._drives or not self._tools.leading():
                 continue
-            forgotten = others and self._tools.clock() >= entry.since + ORPHAN_AFTER
+            forgotten = others and self._orphaned(self._claims.get(entry.op), entry.since)
             if entry.controller != self._controller and not forgotten:
                 continue
             try:
@@ -169,13 +199,26 @@ class Drainer:
             return False
         if record is None or not record.owns_node:
             return any(taint.key == DRAINING.key for taint in node.taints)
-        return record.phase is Phase.UNKNOWN or self._abandoned(record)
+        last = max([record.deadline or 0.0, *record.since.values()])
+        return record.phase is Phase.UNKNOWN or self._orphaned(self._records.get(node.uid), last)
 
     def _owns(self, record: DrainRecord | None) -> bool:
-        return record is not None and record.owns_node and record.controller == self._controller
+        if record is None or not record.owns_node or record.controller != self._controller:
+            return False
+        return record.lease in self._released or not self._tools.releasing()
 
-    def _abandoned(self, record: DrainRecord) -> bool:
-        return self._tools.clock() > max([record.deadline or 0.0, *record.since.values()]) + ORPHAN_AFTER
+    def _watch_drains(self, snapshot: Snapshot) -> None:
+        found: dict[str, str] = {}
+        for view in snapshot.nodes.values():
+            record = drain_record(view.node)
+            if record is not None and record.owns_node and not self._owns(record):
+                found[view.node.uid] = view.node.annotations[DRAIN_ANNOTATION]
+        self._records = _still(self._records, found)
+
+    def _orphaned(self, still: tuple[str, float] | None, last: float) -> bool:
+        """Whether what others wrote at *last* is nobody's any more."""
+        watched = still is not None and monotonic() >= still[1] + ORPHAN_WATCHED
+        return watched and self._tools.clock() >= last + ORPHAN_AFTER
 
     async def _adopt_node(self, name: str, others: bool) -> None:
         live = await read_node(self._tools.connection, name)
@@ -186,7 +229,8 @@ class Drainer:
             await self._mend_orphan(live, record)
             return
         now = self._tools.clock()
-        taken = msgspec.structs.replace(record, holder=self._holder, epoch=max(self._epoch(), record.epoch + 1))
+        epoch = max(self._epoch(), record.epoch + 1)
+        taken = msgspec.structs.replace(record, holder=self._holder, epoch=epoch, lease=self._lease)
         because: Refusal | None = None
         if record.controller != self._controller:
             last = format_duration(now - max(record.since.values(), default=now))
@@ -263,21 +307,25 @@ class Drainer:
             ending, reason, at = Ending.RESTORED, record.reason, ended
         known = await self._history.read()
         if not any(each.node == entry.node and each.at >= entry.since for each in known):
-            await self._history.add(Finished(entry.node, entry.pool, self._controller, ending.value, at, reason))
+            finished = Finished(entry.node, entry.pool, self._controller, ending.value, at, reason, began=entry.since)
+            await self._history.add(finished)
 
     def _drive(self, node: Node, record: DrainRecord) -> None:
         drive = Drive(self._tools, node, record)
-        task = asyncio.create_task(self._run(drive, node, record.op), name=f"drain of {node.name}")
+        task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         self._drives[node.name] = (drive, task)
 
-    async def _run(self, drive: Drive, node: Node, op: str) -> None:
+    async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
         try:
             ending = await drive.run()
             if ending is not Ending.PARKED:
                 # First the history: a crash in between leaves the claim, which counts, not a drain nobody remembers.
                 now, pool = self._tools.clock(), self._pool_of(node)
-                await self._history.add(Finished(node.name, pool, self._controller, ending.value, now, drive.reason))
-                await self._ledger.drop(node.name, op)
+                finished = Finished(
+                    node.name, pool, self._controller, ending.value, now, drive.reason, record.entered(Phase.CLAIMED)
+                )
+                await self._history.add(finished)
+                await self._ledger.drop(node.name, record.op)
         except KubeError as error:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))

@@ -22,16 +22,17 @@ from tightship.drain.answers import GOING, Answer, Heard
 from tightship.drain.evicting import send_away
 from tightship.drain.machine import DrainRules, Ending, Evict, Look, Over, Seen, Step, Wait, Write, advance
 from tightship.drain.news import News, Tell, Told
+from tightship.drain.returning import Returning
 from tightship.drain.sight import Sight, Try, tried
 from tightship.drain.writing import LiveNode, patch_node, read_node, record_patch
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase
+from tightship.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase
 from tightship.evictability import EvictionRules
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.errors import Conflict, KubeError, one_line
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
-from tightship.nodes import drain_record
+from tightship.nodes import drain_record, opt_outs
 from tightship.objects import Node, Pod
 from tightship.plan.model import Placement
 from tightship.reasons import Reason, Refusal
@@ -46,16 +47,27 @@ TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
 """Seconds after a request that failed, or a write that came second: doubled from the first to the last."""
 
 
+Keeps = Callable[[Snapshot, Node], Sequence[Refusal]]
+"""Says what keeps a node of a snapshot as a whole, as it is now."""
+
+
+def _opt_outs(snapshot: Snapshot, node: Node) -> Sequence[Refusal]:
+    del snapshot
+    return opt_outs(node)
+
+
 class DrainSettings(Struct, frozen=True, kw_only=True):
     """What drains go by; may be replaced while they run.
 
-    *ahead* says for which demand without pods room is kept.
+    *ahead* says for which demand without pods room is kept. *keeps* is asked before a claim, and before each eviction:
+    what keeps a node before its drain may appear during it.
     """
 
     rules: DrainRules = DrainRules()
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
     ahead: Ahead = Ahead()
+    keeps: Keeps = _opt_outs
 
 
 class _Metadata(Struct):
@@ -72,13 +84,17 @@ class _PodsWithFinalizers(Struct):
 
 
 class Tools(Struct, frozen=True, kw_only=True):
-    """What a drain works with. *leading* is asked before every request that changes anything."""
+    """What a drain works with. *leading* is asked before every request that changes anything.
+
+    Where *releasing* is true nodes are given back, in whatever phase their drains are.
+    """
 
     connection: Connection
     cache: ClusterCache
     tell: Tell
     leading: Callable[[], bool]
     stopping: Callable[[], bool]
+    releasing: Callable[[], bool] = lambda: False
     settings: Callable[[], DrainSettings]
     clock: Callable[[], float]
     in_thread: Callable[[Callable[[], list[Refusal]]], Awaitable[list[Refusal]]]
@@ -107,6 +123,9 @@ class Drive:
         self._rejudged: float | None = None
         self._rest: tuple[Refusal, ...] | None = None
         self._finalizers: dict[str, str] = {}
+        # The phase as it is, since when, and the latest deadline that it may have.
+        self._met = (record.phase, 0.0, 0.0)
+        self._returning = Returning(_began(record))
         self._last = node
         self._record: DrainRecord | None = record
 
@@ -170,11 +189,15 @@ class Drive:
         record = drain_record(node)
         if record is not None and record.op == self._op and (record.holder, record.epoch) != self._term:
             return Over(Ending.PARKED)
+        if record is not None:
+            record = self._believed(record, settings.rules, now)
         pods = looked.pods if looked is not None else None
         sight = Sight(snapshot, self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
         rest: Sequence[Refusal] | None = looked.rest if looked is not None else None
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings, now)
+        under_way = record is not None and record.phase in UNDER_WAY
+        keeps = settings.keeps(snapshot, node) if under_way else ()
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
         await self._find_finalizers(sight.sorted.leaving, now)
         seen = sight.seen(
@@ -182,14 +205,36 @@ class Drive:
             self._tries,
             fresh=looked is not None,
             rest=rest,
+            keeps=keeps,
             progress=self._progress,
             not_ready_since=self._not_ready_since,
             stopping=self._tools.stopping(),
             finalizers=self._finalizers,
         )
+        back = self._returning.refuses(seen.evict, snapshot)
+        if back:
+            seen = msgspec.structs.replace(seen, against=tuple(sorted({*seen.against, *back})))
         if seen.awaits or seen.leaving or not node.ready:
             self._progress = now
+        if self._tools.releasing():
+            seen = msgspec.structs.replace(seen, releasing=True)
         return advance(self._op, record, seen, settings.rules, now)
+
+    def _believed(self, record: DrainRecord, rules: DrainRules, now: float) -> DrainRecord:
+        """Return *record* with no time in it that is later than it can be: whoever wrote it may have had another clock.
+
+        No phase began after this drive met it, and no deadline is further away than it may have been then.
+        """
+        if self._met[0] is not record.phase or not self._met[1]:
+            self._met = (record.phase, now, now + rules.node_timeout + rules.await_timeout)
+        _, met, latest = self._met
+        since = {phase: min(at, met) for phase, at in record.since.items()}
+        deadline = record.deadline
+        if deadline is not None and record.phase is Phase.EVICTING:
+            deadline = min(deadline, latest)
+        if deadline == record.deadline and since == record.since:
+            return record
+        return msgspec.structs.replace(record, since=since, deadline=deadline)
 
     async def _judged(self, sight: Sight, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
         """The rest is placed anew now and then while pods are left to go, and first of all after a takeover.
@@ -253,6 +298,8 @@ class Drive:
             self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
             if heard.answer in GOING or heard.answer is Answer.GONE:
                 self._progress = now
+            if heard.answer in GOING or heard.answer is Answer.NO_ANSWER:
+                self._returning.evicted(pod)
             self._said(pod, heard)
 
         await asyncio.gather(*(one(pod) for pod in pods))
@@ -313,3 +360,10 @@ class Drive:
 
 def _rest(sight: Sight, settings: DrainSettings) -> list[Refusal]:
     return sight.rest(settings.placement, settings.ahead)
+
+
+def _began(record: DrainRecord) -> float | None:
+    """Return when another drive began the evictions of this drain; pods made since have come past the cordon."""
+    if record.phase is Phase.CLAIMED:
+        return None
+    return min((at for at in map(record.entered, (Phase.EVICTING, Phase.DRAINED)) if at is not None), default=None)

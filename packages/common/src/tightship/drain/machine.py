@@ -13,7 +13,7 @@ from enum import Enum
 import msgspec
 from msgspec import Struct
 
-from tightship.drain_record import FIELD_MANAGER, DrainRecord, Phase
+from tightship.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
 from tightship.durations import format_duration
 from tightship.evictability import stuck
 from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
@@ -53,17 +53,20 @@ class Seen(Struct, frozen=True, kw_only=True):
     """What one look at a node and its pods found.
 
     *evict* are pods still to go that nobody is deleting, *awaits* pods that end by themselves, *leaving* pods on their
-    way out. *next* are those of *evict* that may be evicted now, *due* the time at which more may become so. *against*
-    is everything that waiting does not mend: opt-outs, no place, a budget that never allows, a fatal answer. *late* are
-    pods that have refused to go for too long. *pending* are pods without a node that were created since the drain began
-    and could run here. *fresh* says that the pods were listed from the server just now; *judged* that *against* holds a
-    new verdict on where the rest could go.
+    way out. *keeps* is what keeps the node as a whole: it would have kept it from being claimed. *next* are those of
+    *evict* that may be evicted now, *due* the time at which more may become so. *against* is everything that waiting
+    does not mend: opt-outs, no place, a budget that never allows, a fatal answer. *late* are pods that have refused to
+    go for too long. *pending* are pods without a node that were created since the drain began and could run here.
+    *fresh* says that the pods were listed from the server just now; *judged* that *against* holds a new verdict on
+    where the rest could go. *stopping* says that somebody else goes on with the drain, *releasing* that nobody does:
+    the node is given back.
     """
 
     node: Node | None
     evict: tuple[Pod, ...] = ()
     awaits: tuple[Pod, ...] = ()
     leaving: tuple[Pod, ...] = ()
+    keeps: tuple[Refusal, ...] = ()
     next: tuple[Pod, ...] = ()
     due: float | None = None
     against: tuple[Refusal, ...] = ()
@@ -73,6 +76,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     fresh: bool = False
     judged: bool = False
     stopping: bool = False
+    releasing: bool = False
     not_ready_since: float | None = None
 
 
@@ -131,6 +135,9 @@ class Over(Struct, frozen=True):
 
 Step = Wait | Look | Evict | Write | Over
 
+KEPT = 6 * 3600.0
+"""Seconds for which a drained node is said to be kept; said again after half of them."""
+
 LOOK_AGAIN = 15.0
 """Seconds between two looks at a node on which nothing seems to happen."""
 
@@ -173,7 +180,10 @@ def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, 
         return Over(Ending.RESTORED)
     if record.phase is Phase.UNKNOWN:
         return give_up(record, Refusal(Reason.ORPHANED, node.name, record.reason), now)
-    return _taken_away(record, node, seen, rules, now) or _PHASES[record.phase](record, node, seen, rules, now)
+    step = _taken_away(record, node, seen, rules, now)
+    if step is None and seen.releasing and record.phase is not Phase.RESTORING:
+        step = give_up(record, Refusal(Reason.RELEASED, node.name, "no controller goes on with its drain"), now)
+    return step or _kept(record, seen, now) or _PHASES[record.phase](record, node, seen, rules, now)
 
 
 def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
@@ -214,7 +224,8 @@ def _tainted(node: Node, record: DrainRecord) -> bool:
 def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step | None:
     """Others come first: whoever deletes the node, and whoever lifted the cordon."""
     other = owner_elsewhere(node)
-    if other is not None:
+    # Whoever has taken it has a taint of their own on it, and nobody would be here to see that they let go of it.
+    if other is not None and not seen.releasing:
         if record.phase in (Phase.YIELDED, Phase.DRAINED):
             return Over(Ending.PARKED) if seen.stopping else Wait(now + LOOK_AGAIN, other.detail)
         return Write(_enter(record, Phase.YIELDED, now, reason=_words(other)), because=other)
@@ -234,6 +245,13 @@ def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, 
     lifted = Refusal(Reason.UNCORDONED, node.name, what)
     held = _enter(record, Phase.BACKOFF, now, reason=_words(lifted), next_try=now + rules.hold_off, deadline=None)
     return Write(held, change, lifted)
+
+
+def _kept(record: DrainRecord, seen: Seen, now: float) -> Step | None:
+    """What would have kept the node from being claimed has it given back, pods that have moved stay where they are."""
+    if record.phase not in UNDER_WAY or not seen.keeps or (seen.stopping and record.phase is not Phase.CLAIMED):
+        return None
+    return give_up(record, seen.keeps[0], now)
 
 
 def _claimed(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
@@ -297,8 +315,11 @@ def _drained(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now
     )
     if not rules.keep_drained:
         return give_up(record, nobody, now)
-    if record.reason != _words(nobody) and not record.reason.startswith(Reason.NOT_HANDED_OVER):
-        return Write(msgspec.structs.replace(record, reason=_words(nobody)), because=nobody)
+    if not record.reason.startswith(Reason.NOT_HANDED_OVER):
+        return Write(msgspec.structs.replace(record, reason=_words(nobody), deadline=now + KEPT), because=nobody)
+    if record.deadline is None or now >= record.deadline - KEPT / 2:
+        # Whoever watches sees that somebody still answers for it.
+        return Write(msgspec.structs.replace(record, deadline=now + KEPT))
     return Wait(now + LOOK_AGAIN, nobody.detail)
 
 

@@ -126,13 +126,14 @@ class Sight:
         *,
         fresh: bool = False,
         rest: Sequence[Refusal] | None = None,
+        keeps: Sequence[Refusal] = (),
         progress: float | None = None,
         not_ready_since: float | None = None,
         stopping: bool = False,
         finalizers: Mapping[str, str] = {},
     ) -> Seen:
-        """Return everything the machine decides on. *rest* is :meth:`rest`, where it was asked; *progress* when
-        something last moved, or nothing could be asked to.
+        """Return everything the machine decides on. *rest* is :meth:`rest`, where it was asked, *keeps* what
+        keeps the node as a whole; *progress* when something last moved, or nothing could be asked to.
         """
         going = {uid for uid, each in tries.items() if each.heard.answer in GOING}
         left = [pod for pod in self.sorted.evict if pod.uid not in going]
@@ -148,6 +149,7 @@ class Sight:
             evict=tuple(left),
             awaits=self.sorted.awaits,
             leaving=tuple(leaving),
+            keeps=tuple(sorted(keeps)),
             next=now_or_later[0],
             due=now_or_later[1],
             against=tuple(sorted(set(against))),

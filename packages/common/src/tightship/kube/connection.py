@@ -19,7 +19,9 @@ from multidict import CIMultiDict
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from tightship import __version__
+from tightship.host import monotonic
 from tightship.kube import credentials
+from tightship.kube.clock import ServerClock
 from tightship.kube.connector import connector
 from tightship.kube.credentials import Access, Credentials
 from tightship.kube.errors import (
@@ -81,6 +83,7 @@ class Connection:
     def __init__(self, source: Credentials, access: Access, *, retry: RetryPolicy, timeout: float) -> None:
         self.context = source.context
         self.server = access.origin
+        self.clock = ServerClock()
         self._source = source
         self._retry = retry
         self._timeout = timeout
@@ -196,7 +199,8 @@ class Connection:
         headers = CIMultiDict(access.headers)
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        return await self._session.request(
+        sent = monotonic()
+        response = await self._session.request(
             request.method,
             access.server + request.path,
             params=request.params,
@@ -208,6 +212,10 @@ class Connection:
             proxy=access.proxy,
             allow_redirects=False,
         )
+        if response.status < 300:
+            # What stands between us and the server may answer by itself, and by its own clock, but not so.
+            self.clock.heard(response.headers.get("Date"), sent)
+        return response
 
     @contextmanager
     def _translated(self, verb: str, path: str) -> Iterator[None]:

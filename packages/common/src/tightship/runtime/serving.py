@@ -34,6 +34,8 @@ from tightship.settings.sources import ConfigMapSource, FileSource, Source
 
 LEAST_PAUSE = 1.0
 """Seconds between two passes at least, however often the loop is woken."""
+FINISHING = 2.0
+"""Seconds between two passes at most while what was begun is given back: somebody waits for the end of it."""
 PASS_DEADLINE = 600.0
 """Seconds a pass may take before the process counts as hung."""
 RESIGNATION = 5.0
@@ -64,6 +66,9 @@ class Configuration(Struct, Generic[T], frozen=True):
 class Frame(Struct, Generic[T], frozen=True, kw_only=True):
     """What a controller finds in its frame. Setting *wake* brings about a pass.
 
+    *finishing* is set while nobody will go on with what the controller has begun, so that it is given back: in a dry
+    run that finds such a thing, or at the last end. A dry run leads for no other purpose.
+
     *program* is the controller: its name in metrics, Events, annotations and the log, and its version.
     """
 
@@ -78,6 +83,7 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
     registry: CollectorRegistry
     metrics: RunMetrics
     wake: asyncio.Event
+    finishing: asyncio.Event
 
     @property
     def logger(self) -> logging.Logger:
@@ -97,7 +103,7 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
 
         A leader that is not :meth:`acting` may only finish what was begun.
         """
-        if self.run.dry_run or not self.live.read:
+        if (self.run.dry_run and not self.finishing.is_set()) or not self.live.read:
             return False
         return self.elector.is_leader or not self.run.leader_elect
 
@@ -136,7 +142,7 @@ async def serve(
 ) -> None:
     """Run what *make* puts into the frame until ``runtime.stop``: lead or stand by, pass after pass, and end well.
 
-    A pass of more than *pass_deadline* seconds counts as hung. Nothing is written in a dry run. Raises
+    A pass of more than *pass_deadline* seconds counts as hung. Nothing is begun in a dry run. Raises
     :class:`~tightship.kube.errors.KubeError` and :class:`OSError` where the process can't begin.
     """
     registry = new_registry(program.name, program.version)
@@ -189,6 +195,7 @@ async def serve(
             registry=registry,
             metrics=metrics,
             wake=wake,
+            finishing=asyncio.Event(),
         )
         await stack.enter_async_context(live)
         controller = await stack.enter_async_context(make(frame))
@@ -213,11 +220,11 @@ async def _passes(frame: Frame[T], controller: Controller, heartbeat: Heartbeat)
         while not runtime.stop.is_set() and controller.waits_for():
             heartbeat.beat()
             await asyncio.sleep(0.1)
-        if run.leader_elect and not run.dry_run:
+        if run.leader_elect:
             campaign = Campaign(frame.elector, lambda: frame.acting() or controller.unfinished)
             election = runtime.spawn(campaign.run(resign), "leader election")
         await every(
-            run.interval,
+            lambda: min(run.interval, FINISHING) if frame.finishing.is_set() else run.interval,
             controller.once,
             stop=runtime.stop,
             wake=frame.wake,

@@ -178,11 +178,14 @@ class NodeProcessSettings(ProcessSettings):
     claims_namespace: str = variable("CLAIMS_LEASE_NAMESPACE", default="")
     """Where the claims of **all** Tightship controllers are; by default the own namespace, so controllers in different
     namespaces must be told one."""
+    release: Switch = variable("RELEASE", default=False)
+    """Give back what drains of this installation hold, begin nothing, and end."""
 
     def filled(self, namespace: str, unique: str) -> Self:
         """Return the settings with what only this process knows in the place of what was not said."""
         found = super().filled(namespace, unique)
-        return found.model_copy(update={"claims_namespace": found.claims_namespace or found.namespace})
+        claims = found.claims_namespace or found.namespace
+        return found.model_copy(update={"claims_namespace": claims, "dry_run": found.dry_run or found.release})
 
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)

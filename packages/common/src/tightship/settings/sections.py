@@ -81,6 +81,22 @@ class HealthKeys(BaseModel):
     """How long after a drain that is looked at: a pod that nothing can help must not stop the compactor for ever."""
 
 
+class RegretKeys(BaseModel):
+    """What is learned from drains after which a node was added again: see :mod:`tightship.consolidation.regret`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    regret_window: Seconds = Field(default=3600.0, alias="regretWindow")
+    """How long after a drain an added node counts as the drained one come back, and how long its pool then pauses;
+    doubled with each such node, halved with each drain that stays. 0: nothing is learned."""
+    regret_limit: Seconds = Field(default=86400.0, alias="regretLimit")
+    """The longest such pause."""
+
+
+class NodeKeys(HealthKeys, RegretKeys):
+    """What every controller of nodes goes by before it begins anything."""
+
+
 class ScaleUpKeys(BaseModel):
     """Room for replicas that HorizontalPodAutoscalers are about to start: see :mod:`tightship.demand`."""
 

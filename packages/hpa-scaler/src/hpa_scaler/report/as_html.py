@@ -75,7 +75,7 @@ def _remembered(plan: FloorPlan, lately: Lately | None) -> str:
 def _drops(plan: FloorPlan) -> Iterator[str]:
     drops = plan.summary.drops
     if drops.held:
-        yield f"{drops.dropping:,} of {drops.counted:,} HPAs would drop at once: nothing is lowered (CorrelatedDrop)"
+        yield f"{drops.dropping:,} of {drops.counted:,} queries drop at once: nothing is lowered (CorrelatedDrop)"
 
 
 def _sections(plan: FloorPlan) -> Iterator[Section]:

@@ -35,7 +35,7 @@ def summary_lines(plan: FloorPlan, terminal: Terminal) -> list[str]:
         parts.append(("Maximum", f"maxReplicas goes up on {counted(summary.maxima_raised, 'HPA')}", ""))
     if summary.drops.held:
         drops = summary.drops
-        text = f"{drops.dropping:,} of {drops.counted:,} HPAs would drop at once: nothing is lowered (CorrelatedDrop)"
+        text = f"{drops.dropping:,} of {drops.counted:,} queries drop at once: nothing is lowered (CorrelatedDrop)"
         parts.append(("Breaker", text, "why"))
     widest = max((len(each.reason) for each in summary.reasons), default=0)
     for number, each in enumerate(summary.reasons[:REASONS_SHOWN]):

@@ -30,97 +30,16 @@ def _says(pattern: str) -> Takes:
     return lambda violation: found.search(violation.what) is not None
 
 
-def _apart(least: float) -> Takes:
-    """Take what happened with clocks that were so many seconds apart."""
-
-    def takes(violation: Violation) -> bool:
-        found = re.search(r"clocks are up to (\d+) s apart", violation.what)
-        return found is not None and float(found[1]) >= least
-
-    return takes
-
-
-def _ends(words: str) -> Takes:
-    return lambda each: each.subject.endswith(words)
-
-
-def _with(*wrong: str) -> Takes:
-    """Take violations of a floor whose data had any of these wrong with them."""
-    return lambda each: bool(set(wrong) & set(each.subject.partition(" with ")[2].split(", ")))
-
-
-def _fallback(each: Violation) -> bool:
-    return _with("targets-away")(each) and "fallback query" in each.what
-
-
-_BAD_DATA = "no-floor-lowered-on-bad-data"
-
 NODES = (
-    Known(
-        "cordon-in-drain-lifted",
-        "persons-cordon-stays",
-        _says(r"lifted the cordon .* (during|just after) a drain of ours$"),
-        "drains 1: a cordon that a person puts on a node in drain is taken for ours",
-    ),
-    Known(
-        "cordon-in-drain-ignored",
-        "persons-cordon-stays",
-        _says(r"evicted .* a person cordoned the node .* (during|just after) a drain of ours$"),
-        "drains 1: uncordoned and cordoned again by a person, a node is emptied all the same",
-    ),
-    Known(
-        "node-opts-out-in-drain",
-        "opt-outs-respected",
-        lambda violation: violation.subject.startswith("Node ") and violation.what.endswith("in mid-drain"),
-        "drains 2: a node that opts out in mid-drain is emptied all the same",
-    ),
-    Known("churn", "no-churn", _says(r"nodes were added within"), "drains 4: nothing learns from what came back"),
-    Known(
-        "pinned-pods",
-        "no-eviction-loop",
-        _says(r"its template names the node$"),
-        "drains 5: pods whose template names their node are evicted again and again",
-    ),
     Known(
         "two-ledgers",
         "within-drain-budget",
         _says(r"whose ledgers are in \d+ namespaces$"),
         "drains 8: controllers in two namespaces don't share one budget",
     ),
-    Known(
-        "skew-waited-out", "drains-end", _apart(30), "drains 10: a successor whose clock is behind waits the skew out"
-    ),
-    Known(
-        "skew-orphans",
-        "live-drain-left-alone",
-        _apart(80_000),
-        "drains 10: a controller whose clock is a day ahead takes a living drain for an orphan",
-    ),
-    Known(
-        "dry-run-strands",
-        "cordon-has-owner",
-        _says(r"its controller is a dry run now$"),
-        "operations F2: going back to a dry run strands a cordoned node",
-    ),
 )
 
-FLOORS = (
-    Known("fallback-is-believed", _BAD_DATA, _fallback, "floors 7: a fallback outlives the lowering window"),
-    Known(
-        "breaker-by-floors",
-        "floors-follow",
-        _ends(" too high after a correlated drop"),
-        "floors 8: the breaker compares with floors, not with earlier answers",
-    ),
-    Known(
-        "own-bound-lost-with-etcd",
-        "own-bounds-are-kept",
-        _ends(" after etcd had lost a write"),
-        "to be mended: an older floor of ours that etcd brings back is taken for the user's own bound",
-    ),
-)
-
-KNOWN: tuple[Known, ...] = (*NODES, *FLOORS)
+KNOWN: tuple[Known, ...] = NODES
 
 
 def finding(violation: Violation) -> Known | None:

@@ -159,7 +159,13 @@ class PausesKept(Promise):
     text = "Backoff: not tried again before nextTry. Pauses after a node was added are kept."
     slack = 2.0
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._failed: dict[str, tuple[float, float]] = {}
+        """By node: when a drain of it was given up, and for how many seconds at least it is left alone then."""
+
     def changed(self, change: Change, author: str) -> None:
+        self._given_up(change, author)
         program = begun(change, author)
         team = self.world.team(program) if program else None
         if team is None or change.previous is None or self.world.blind(author, 0.0):
@@ -170,6 +176,10 @@ class PausesKept(Promise):
             left = datetime.fromisoformat(before["nextTry"]).timestamp() - self.world.wall
             if left > slack:
                 self.broken(f"Node {name}", f"{author} claimed it {left:.1f} s before its next try")
+            failed, least = self._failed.get(change.object["metadata"]["uid"], (0.0, 0.0))
+            if self.world.now - failed < least - slack:
+                told = f"{self.world.now - failed:.1f} s after its last drain was given up, {least:g} s must pass"
+                self.broken(f"Node {name}", f"{author} claimed it {told}")
         recent = team.recent(self.world.now)
         pool = (change.object["metadata"].get("labels") or {}).get(POOL)
         if program == "node-refiner":
@@ -185,6 +195,14 @@ class PausesKept(Promise):
                 added = node["metadata"]["name"]
                 told = f"{age:.1f} s after node {added} was added, {pause:g} s must pass"
                 self.broken(f"Node {name}", f"{author} claimed it {told}")
+
+    def _given_up(self, change: Change, author: str) -> None:
+        team = self.world.team(ours(author))
+        if change.object["kind"] != "Node" or change.type != "MODIFIED" or change.previous is None or team is None:
+            return
+        if drain_of(change.object).get("phase") == "Backoff" and drain_of(change.previous).get("phase") != "Backoff":
+            least = min(seconds(each.get("backoff", 0)) for each in team.recent(self.world.now))
+            self._failed[change.object["metadata"]["uid"]] = self.world.now, least
 
 
 @promise

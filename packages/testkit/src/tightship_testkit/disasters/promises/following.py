@@ -14,6 +14,8 @@ from tightship_testkit.disasters.registry import promise
 
 RESETS = 3
 PAUSE = 900.0
+MAXIMUM_FACTOR = 3.0
+"""No floor is above so many times the user's own ``maxReplicas``, unless told; 0 is no limit."""
 _CLOCKS = 15.0
 """Seconds by which clocks of replicas may differ, and a write be late."""
 
@@ -89,7 +91,8 @@ class FloorsFollow(Promise):
         recent = [count for at, count in track.replicas if at > now - 60.0] + replicas
         for count in recent:
             high = max(high, count - max(1, math.floor(count * wish.ratio)) if wish.ratio < 1 else 0)
-        least = wish.capped(low, track.own[1])
+        factor = float(self.world.teams[SCALER].settings.get("maxReplicasFactor", MAXIMUM_FACTOR))
+        least = min(wish.capped(low, track.own[1]), math.floor(factor * track.own[1]) or low)
         highest = wish.capped(high, track.own[1])
         behaviour = "behavior" in hpa["spec"]
         if floor < least and not wish.paused_up and not behaviour:

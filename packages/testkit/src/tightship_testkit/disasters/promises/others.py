@@ -46,6 +46,10 @@ class NothingOfOthersChanged(Promise):
                 self.broken(f"Pod {name}", f"{author} changed its {part}")
 
 
+_COUNTED = ("resourceVersion", "generation", "managedFields")
+"""What the API server itself keeps up to date in the metadata."""
+
+
 def _differences(old: Json, new: Json) -> Iterator[tuple[str, Any, Any]]:
     if old.get("status") != new.get("status"):
         yield "status", "...", "..."
@@ -56,7 +60,7 @@ def _differences(old: Json, new: Json) -> Iterator[tuple[str, Any, Any]]:
             for key in sorted(was.keys() | now.keys()):
                 if not key.startswith(OURS) and was.get(key) != now.get(key):
                     yield f"annotation {key}", was.get(key), now.get(key)
-        elif part not in ("resourceVersion", "generation", "managedFields") and before.get(part) != after.get(part):
+        elif part not in _COUNTED and before.get(part) != after.get(part):
             yield f"metadata.{part}", before.get(part), after.get(part)
     was, now = old.get("spec") or {}, new.get("spec") or {}
     for part in sorted(was.keys() | now.keys()):

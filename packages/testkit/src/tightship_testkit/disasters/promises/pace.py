@@ -8,7 +8,7 @@ from typing import Any
 
 from tightship_simulator.api.store import Change
 from tightship_testkit.disasters.cluster import POOL
-from tightship_testkit.disasters.promises.base import Json, Promise
+from tightship_testkit.disasters.promises.base import Json, Promise, ours
 from tightship_testkit.disasters.promises.drains import begun
 from tightship_testkit.disasters.promises.reading import (
     TO_BE_DELETED,
@@ -25,6 +25,7 @@ from tightship_testkit.disasters.promises.reading import (
 from tightship_testkit.disasters.registry import promise
 
 MARGIN = 30.0
+CLAIMS = "tightship-claims"
 
 
 def _pool(node: Json) -> str:
@@ -188,32 +189,43 @@ class WaitsUntilWell(Promise):
 
 @promise
 class NoChurn(Promise):
-    """What we drain does not come back: the autoscaler adds no node soon after one of its pool that we had emptied."""
+    """What we drain does not come back again and again: where the autoscaler adds a node soon after it took one of the
+    pool that we had emptied, no drain begins in that pool for a while.
+    """
 
     name = "no-churn"
     text = "A drain is worth it: the autoscaler does not add again and again what was just drained."
     soon = 120.0
     """Seconds after its deletion in which a new node of the pool counts as the same one come back."""
-    often = 3
-    """How often that may happen in one scenario."""
+    noticed = 30.0
+    """Seconds in which that may go unnoticed."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._gone: list[tuple[float, str]] = []
-        self._back: Counter[str] = Counter()
+        self._back: dict[str, tuple[float, str]] = {}
 
     def changed(self, change: Change, author: str) -> None:
-        if change.object["kind"] != "Node" or author:
-            # Only what the autoscaler of the cluster does by itself.
+        if change.object["kind"] == "Lease" and change.object["metadata"]["name"] == CLAIMS and not ours(author):
+            self._back.clear()  # somebody has taken away what was learned
+        if change.object["kind"] != "Node":
             return
-        pool, now = _pool(change.object), self.world.now
-        if change.type == "DELETED" and drain_of(change.object).get("phase") in ("Drained", "Yielded"):
+        pool, name, now = _pool(change.object), change.object["metadata"]["name"], self.world.now
+        if begun(change, author):
+            self._begins(name, pool, author)
+        elif author:
+            return  # only what the autoscaler of the cluster does by itself
+        elif change.type == "DELETED" and drain_of(change.object).get("phase") in ("Drained", "Yielded"):
             self._gone.append((now, pool))
         elif change.type == "ADDED" and now > 1:
             found = next((each for each in self._gone if each[1] == pool and now - each[0] <= self.soon), None)
             if found is not None:
                 self._gone.remove(found)
-                self._back[pool] += 1
-                if self._back[pool] > self.often:
-                    told = f"{self._back[pool]} nodes were added within {self.soon:g} s of one that we had drained"
-                    self.broken(f"Pool {pool}", told)
+                self._back.setdefault(pool, (now, name))
+
+    def _begins(self, node: str, pool: str, author: str) -> None:
+        at, name = self._back.get(pool, (math.inf, ""))
+        if self.world.now < at + self.noticed or self.world.skewed > 10 or self.world.blind(author, 0.0):
+            return
+        told = f"{author} began to drain {node}, {self.world.now - at:.0f} s after {name} was added"
+        self.broken(f"Pool {pool}", f"{told} within {self.soon:g} s of one that we had drained")

@@ -6,22 +6,75 @@ from typing import Any
 
 from tightship_simulator.api.store import Change
 from tightship_testkit.disasters.promises.base import Asked, Promise, ours
-from tightship_testkit.disasters.promises.reading import CANDIDATE, DRAINING, deletes, has_taint, owned, taints
+from tightship_testkit.disasters.promises.reading import (
+    CANDIDATE,
+    DRAINING,
+    cordoned,
+    deletes,
+    has_taint,
+    owned,
+    taints,
+)
 from tightship_testkit.disasters.registry import promise
 from tightship_testkit.disasters.world import Team
 
 
 @promise
 class DryRunsWriteNothing(Promise):
-    """A replica that was started as a dry run makes no request that changes anything."""
+    """A replica that was started as a dry run makes no request that changes anything.
+
+    But for one thing: it gives back a node that a drain of its own controller holds. It patches that node, and it
+    writes the two Leases by which it is the only one to do so.
+    """
 
     name = "dry-runs-write-nothing"
-    text = "No write in a dry run."
+    text = "No write in a dry run but to give back what its own live self had cordoned."
+    lately = 60.0
+    """Seconds after which who gave a node back must have given up the Lease too."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # When a drain of a controller was last seen to hold a node, or a soft taint of its to be there.
+        self._held: dict[tuple[str, str], float] = {}
+
+    def changed(self, change: Change, author: str) -> None:
+        if change.object["kind"] != "Node":
+            return
+        name, new, old = change.object["metadata"]["name"], change.object, change.previous
+        for node in (old, new):
+            if node is not None and (program := _holder(node)):
+                self._held[program, name] = self.world.now
+        team = self.world.team(ours(author))
+        if team is None or author not in team.dry or old is None:
+            return
+        if cordoned(new) > cordoned(old) or any(
+            has_taint(new, key) > has_taint(old, key) for key in (DRAINING, CANDIDATE)
+        ):
+            self.broken(author, f"took Node {name}")
+
+    def passed(self) -> None:
+        for node in self.world.store.list("Node"):
+            if program := _holder(node):
+                self._held[program, node["metadata"]["name"]] = self.world.now
 
     def asked(self, request: Asked) -> None:
-        team = self.world.team(ours(request.by))
-        if team is not None and request.by in team.dry and request.writes:
-            self.broken(request.by, f"asked for {request.verb} {request.resource} {request.name}")
+        program = ours(request.by)
+        team = self.world.team(program)
+        if team is None or request.by not in team.dry or not request.writes:
+            return
+        since = self.world.now - self.lately
+        held = {node for (of, node), at in self._held.items() if of == program and at >= since}
+        gives_back = request.verb == "patch" and request.resource == "nodes" and not request.subresource
+        if (gives_back and request.name in held) or (held and request.resource == "leases"):
+            return
+        self.broken(request.by, f"asked for {request.verb} {request.resource} {request.name}")
+
+
+def _holder(node: dict[str, Any]) -> str:
+    """Return the controller that a drain, or a soft taint, on *node* is of."""
+    if record := owned(node):
+        return str(record.get("controller") or "")
+    return next((str(each.get("value") or "") for each in taints(node) if each["key"] == CANDIDATE), "")
 
 
 _READ = frozenset({"list", "watch"})

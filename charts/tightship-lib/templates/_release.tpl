@@ -1,0 +1,207 @@
+{{/* What gives back the nodes that drains hold when nobody goes on with them: after an uninstall, and after an upgrade or a
+     rollback to a dry run, which has no rights to write. It runs the controller with RELEASE, which waits until whoever led
+     does so no more. Its account and rights are there for as long as it runs. */}}
+
+{{/* An account of its own without rights could only fail. */}}
+{{- define "tightship-lib.givesBack" -}}
+{{- and .Values.giveBack.enabled (or .Values.rbac.create (not .Values.serviceAccount.create)) -}}
+{{- end -}}
+
+{{- define "tightship-lib.releaseName" -}}
+{{- include "tightship-lib.fullname" . }}-release
+{{- end -}}
+
+{{- define "tightship-lib.releaseAccount" -}}
+{{- ternary (include "tightship-lib.releaseName" .) .Values.serviceAccount.name .Values.serviceAccount.create -}}
+{{- end -}}
+
+{{/* Not of the kind that the controller's pods are selected by. */}}
+{{- define "tightship-lib.releaseLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-release" (include "tightship-lib.name" .) }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* Takes a dict: root, weight, and perhaps name and namespace. */}}
+{{- define "tightship-lib.releaseMetadata" -}}
+{{- $acts := include (printf "%s.acts" (include "tightship-lib.controller" .root)) .root -}}
+{{- $hook := dict "helm.sh/hook" (ternary "post-delete" "post-upgrade,post-rollback" (eq $acts "true")) -}}
+{{- $_ := set $hook "helm.sh/hook-weight" (toString .weight) -}}
+{{- $_ := set $hook "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" -}}
+{{- $name := .name | default (include "tightship-lib.releaseName" .root) -}}
+{{- include "tightship-lib.metadata" (dict "root" .root "name" $name "namespace" .namespace "annotations" $hook) -}}
+{{- end -}}
+
+{{/* Takes a dict: root, kind, name, namespace, rules (as text). */}}
+{{- define "tightship-lib.releaseRole" -}}
+{{- $place := dict "root" .root "weight" -5 "name" .name "namespace" .namespace }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}
+metadata:
+  {{- include "tightship-lib.releaseMetadata" $place | nindent 2 }}
+rules:
+  {{- .rules | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  {{- include "tightship-lib.releaseMetadata" $place | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "tightship-lib.releaseAccount" .root }}
+    namespace: {{ include "tightship-lib.namespace" .root }}
+{{- end -}}
+
+{{- define "tightship-lib.releaseClusterRules" -}}
+{{ include "tightship-lib.nodeReads" . }}
+{{ include "tightship-lib.autoscalerReads" . }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, patch]
+{{- with .Values.rbac.additionalRules }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "tightship-lib.releaseOwnRules" -}}
+{{- $leases := list (include "tightship-lib.leaseName" .) -}}
+{{- if eq (include "tightship-lib.claimsNamespace" .) (include "tightship-lib.namespace" .) -}}
+{{- $leases = append $leases .Values.claims.leaseName -}}
+{{- end -}}
+{{ include "tightship-lib.leaseRules" $leases }}
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ include "tightship-lib.configMapName" . }}]
+  verbs: [list, watch]
+{{- end -}}
+
+{{- define "tightship-lib.release" -}}
+{{- $v := .Values -}}
+{{- if eq (include "tightship-lib.givesBack" .) "true" -}}
+{{- $namespace := include "tightship-lib.namespace" . -}}
+{{- $there := include "tightship-lib.claimsNamespace" . -}}
+{{- $name := include "tightship-lib.releaseName" . -}}
+{{- $everywhere := printf "%s:%s" $namespace $name -}}
+{{- if $v.serviceAccount.create }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "tightship-lib.releaseMetadata" (dict "root" . "weight" -5) | nindent 2 }}
+automountServiceAccountToken: false
+{{- end }}
+{{- if $v.rbac.create }}
+{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "ClusterRole" "name" $everywhere "namespace" "-" "rules" (include "tightship-lib.releaseClusterRules" . | trim)) }}
+{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $name "namespace" $namespace "rules" (include "tightship-lib.releaseOwnRules" . | trim)) }}
+{{- if ne $there $namespace }}
+{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName) | trim)) }}
+{{- end }}
+{{- end }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  {{- include "tightship-lib.releaseMetadata" (dict "root" . "weight" 0) | nindent 2 }}
+spec:
+  backoffLimit: 3
+  # Below the five minutes that Helm waits by default.
+  activeDeadlineSeconds: 240
+  template:
+    metadata:
+      labels:
+        {{- include "tightship-lib.releaseLabels" . | nindent 8 }}
+        {{- include "tightship-lib.partLabels" . | nindent 8 }}
+      {{- with $v.commonAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      {{- include "tightship-lib.releasePod" . | nindent 6 }}
+{{- end -}}
+{{- end -}}
+
+{{- define "tightship-lib.releasePod" -}}
+{{- $v := .Values -}}
+{{- $name := include "tightship-lib.controller" . -}}
+restartPolicy: Never
+serviceAccountName: {{ include "tightship-lib.releaseAccount" . }}
+automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
+{{- with include "tightship-lib.imagePullSecrets" . }}
+{{ . }}
+{{- end }}
+{{- with $v.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+enableServiceLinks: false
+{{- with $v.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+containers:
+  - name: release
+    image: {{ include "tightship-lib.image" . }}
+    imagePullPolicy: {{ $v.image.pullPolicy }}
+    command: [{{ $name }}]
+    args: [run]
+    env:
+      {{- include "tightship-lib.releaseEnv" . | nindent 6 }}
+      {{- include "tightship-lib.claimsEnv" . | nindent 6 }}
+      {{- with $v.env }}
+      {{- tpl (toYaml .) $ | nindent 6 }}
+      {{- end }}
+    {{- with $v.envFrom }}
+    envFrom:
+      {{- tpl (toYaml .) $ | nindent 6 }}
+    {{- end }}
+    {{- with $v.resources }}
+    resources:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    {{- with $v.securityContext }}
+    securityContext:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    {{- if $v.kubeconfig.secretName }}
+    volumeMounts:
+      - name: kubeconfig
+        mountPath: /etc/tightship/kubeconfig
+        readOnly: true
+    {{- end }}
+{{- with $v.kubeconfig }}
+{{- if .secretName }}
+volumes:
+  - name: kubeconfig
+    secret:
+      secretName: {{ .secretName }}
+      items:
+        - key: {{ .key }}
+          path: config
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* As the controller has it, but for what is of no use in a pod that gives back and ends. */}}
+{{- define "tightship-lib.releaseEnv" -}}
+{{- $left := list "DRY_RUN" "CONFIG_PATH" "HTTP_HOST" "HTTP_PORTS" "HTTP_PROBE_PORT" -}}
+{{- range include "tightship-lib.env" . | fromYamlArray }}
+{{- if not (has .name $left) }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
+{{- end }}
+- name: HTTP_PORTS
+  value: "0"
+- name: RELEASE
+  value: "true"
+{{- end -}}

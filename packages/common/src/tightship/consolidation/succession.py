@@ -1,0 +1,48 @@
+"""Whether another replica comes after this one: who stops for good gives back what somebody else would go on with."""
+
+from __future__ import annotations
+
+from tightship.cluster import Snapshot
+from tightship.objects import Owner
+
+_KIND = "ReplicaSet"
+
+
+class Succession:
+    """What the Deployment of the pod *name* says of the pods that come after it."""
+
+    def __init__(self, namespace: str, name: str) -> None:
+        self._namespace = namespace
+        self._name = name
+        self._set: Owner | None = None
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Find out of which ReplicaSet the pod is; in the end its own object may be gone already."""
+        if self._set is not None:
+            return
+        for view in snapshot.nodes.values():
+            for pod in view.pods:
+                if pod.name == self._name and pod.namespace == self._namespace:
+                    if pod.owner is not None and pod.owner.kind == _KIND:
+                        self._set = pod.owner
+                    return
+
+    def expected(self, snapshot: Snapshot) -> bool:
+        """Return whether another pod is there, or is going to be.
+
+        True where that can't be told: outside of a cluster, or in a pod of another kind.
+        """
+        self.look(snapshot)
+        if self._set is None or _KIND in snapshot.missing:
+            return True
+        sets = snapshot.workloads.get(_KIND, {})
+        own = sets.get(f"{self._namespace}/{self._set.name}")
+        if own is None or own.uid != self._set.uid:
+            return False
+        if own.owner is None:
+            return own.replicas != 0
+        # In a rollout the next one is of another ReplicaSet of the same Deployment.
+        return any(each.replicas != 0 for each in sets.values() if each.owner == own.owner)
+
+
+__all__ = ["Succession"]

@@ -1,0 +1,62 @@
+"""Pods that come back to the node they were evicted from: evicting them again would go on until the deadline. Pure.
+
+A cordon and a taint keep away what kube-scheduler places. Pods whose template names the node come back, and so do those
+of a scheduler that looks at neither.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from tightship.cluster import Snapshot
+from tightship.objects import Pod
+from tightship.reasons import Reason, Refusal
+
+_FIX = "see why it is bound past the cordon: spec.nodeName in its template, or a scheduler of its own"
+
+
+class Returning:
+    """Remembers what one drain has evicted, by controller.
+
+    *since* is for a drain whose evictions others have begun, then (seconds since 1970): pods made since have come past
+    the cordon, and what was evicted before is not known.
+    """
+
+    def __init__(self, since: float | None = None) -> None:
+        self._since = since
+        self._known: set[str] = set()
+        self._evicted: defaultdict[str, set[str]] = defaultdict(set)
+        self._replicas: defaultdict[str, int] = defaultdict(int)
+
+    def evicted(self, pod: Pod) -> None:
+        """Note an eviction that was granted, or may have been."""
+        if pod.owner is not None:
+            self._evicted[pod.owner.uid].add(pod.uid)
+
+    def refuses(self, left: Iterable[Pod], snapshot: Snapshot) -> list[Refusal]:
+        """Return which of *left*, the pods still to be evicted, are not to be: their controllers bring them back."""
+        found: list[Refusal] = []
+        left = tuple(left)
+        here = {pod.uid for pod in left}
+        for pod in left:
+            owner = pod.owner
+            if owner is None:
+                continue
+            gone = len(self._evicted[owner.uid] - here)
+            late = self._since is not None and pod.created > self._since
+            if pod.uid not in self._known and (gone or late):
+                detail = f"{owner} has put it on the node during the drain"
+                if gone:
+                    detail += f", after {gone} of its pods were evicted from there"
+                found.append(Refusal(Reason.RETURNS_TO_NODE, pod.key, detail, _FIX))
+                continue
+            self._known.add(pod.uid)
+            workload = snapshot.workloads.get(owner.kind, {}).get(f"{pod.namespace}/{owner.name}")
+            if workload is None or workload.replicas is None:
+                continue
+            most = self._replicas[owner.uid] = max(self._replicas[owner.uid], workload.replicas)
+            if gone >= most > 0:
+                detail = f"{gone} pods of {owner} were evicted from the node, and it has {most} replicas"
+                found.append(Refusal(Reason.RETURNS_TO_NODE, pod.key, detail, _FIX))
+        return found

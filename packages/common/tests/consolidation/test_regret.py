@@ -1,0 +1,95 @@
+"""What pools learn from drains after which nodes were added again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tightship.consolidation.regret import learned, regretted
+from tightship.drain.history import History
+from tightship.drain_record import Finished, Regret
+from tightship.reasons import Reason
+from tightship.settings.sections import RegretKeys
+
+HOUR = 3600.0
+NOW = 1_790_000_000.0
+KEYS = RegretKeys()
+
+
+def drained(
+    ago: float, *, node: str = "old", pool: str = "p", ending: str = "handed_over", lasted: float = 60
+) -> Finished:
+    return Finished(node, pool, "node-compactor", ending, NOW - ago, began=NOW - ago - lasted)
+
+
+def history(*finished: Finished, **levels: int) -> History:
+    return History(finished, {pool: Regret(level, NOW - 10 * HOUR, "x") for pool, level in levels.items()})
+
+
+def levels(found: History) -> dict[str, int]:
+    return {pool: each.level for pool, each in found.regrets.items()}
+
+
+@pytest.mark.parametrize("ending", ["handed_over", "node_gone", "restored"])
+def test_a_node_added_within_the_window_is_regretted(ending: str) -> None:
+    found = learned(history(drained(1800, ending=ending)), [(NOW - 60, "p", "new")], KEYS, NOW)
+    assert found.regrets == {"p": Regret(1, NOW - 60, "new")}
+    assert [each.came for each in found.finished] == ["new"]
+    assert learned(found, [(NOW - 60, "p", "new")], KEYS, NOW + 60) == found, "once"
+
+
+def test_one_added_while_pods_were_still_evicted_is_too() -> None:
+    assert levels(learned(history(drained(10, lasted=300)), [(NOW - 100, "p", "new")], KEYS, NOW)) == {"p": 1}
+
+
+def test_other_nodes_are_none_that_came_back() -> None:
+    nodes = [(NOW - 5 * HOUR, "p", "before"), (NOW - 60, "q", "elsewhere"), (NOW, "p", "late")]
+    assert levels(learned(history(drained(HOUR + 60)), nodes[:2], KEYS, NOW)) == {}
+    assert levels(learned(history(drained(HOUR + 1)), nodes, KEYS, NOW)) == {}
+    assert levels(learned(history(drained(60, ending="not_ours")), [(NOW, "p", "new")], KEYS, NOW)) == {}
+
+
+def test_each_node_regrets_one_drain() -> None:
+    drains = [drained(50 * 60, node="a"), drained(40 * 60, node="b"), drained(30 * 60, node="c")]
+    nodes = [(NOW - 600, "p", "new-1"), (NOW - 500, "p", "new-2")]
+    found = learned(history(*drains), nodes, KEYS, NOW)
+    assert levels(found) == {"p": 2}
+    assert [each.came for each in found.finished] == ["", "new-2", "new-1"]
+
+
+def test_a_drain_that_stays_halves_the_pause_and_counts_once() -> None:
+    found = learned(history(drained(HOUR + 1), p=3), [], KEYS, NOW)
+    assert levels(found) == {"p": 2}
+    assert found.finished[0].stayed
+    assert learned(found, [], KEYS, NOW) == found
+    assert levels(learned(history(drained(HOUR + 1), p=1), [], KEYS, NOW)) == {}
+    assert levels(learned(history(drained(HOUR - 1), p=1), [], KEYS, NOW)) == {"p": 1}, "it may yet come back"
+    assert levels(learned(history(drained(HOUR + 1, ending="restored"), p=1), [], KEYS, NOW)) == {"p": 1}
+
+
+@pytest.mark.parametrize(("level", "hours"), [(1, 1), (2, 2), (3, 4), (5, 16), (6, 24), (60, 24), (2000, 24)])
+def test_the_pause_doubles_up_to_a_day(level: int, hours: float) -> None:
+    regrets = History((), {"p": Regret(level, NOW - 10, "new-7")})
+    found = regretted(regrets, KEYS, NOW + hours * HOUR - 11)["p"]
+    assert found.reason is Reason.RECENT_REGRET
+    assert "node new-7 was added to pool p" in found.detail
+    assert regretted(regrets, KEYS, NOW + hours * HOUR) == {}
+
+
+def test_after_the_pause_one_drain_at_a_time_shows_whether_it_stays() -> None:
+    regrets = {"p": Regret(1, NOW - 2 * HOUR, "new")}
+    waits = regretted(History((drained(600, node="n9"),), regrets), KEYS, NOW)["p"]
+    assert "n9" in waits.detail
+    assert regretted(History((drained(600, pool="q"),), regrets), KEYS, NOW) == {}
+    assert regretted(History((drained(600),)), KEYS, NOW) == {}, "where nothing was regretted"
+
+
+def test_a_node_whose_clock_is_ahead_pauses_no_longer() -> None:
+    ahead = History((), {"p": Regret(1, NOW + 5 * HOUR, "new")})
+    assert "1h left" in regretted(ahead, KEYS, NOW)["p"].detail
+
+
+def test_a_window_of_nothing_switches_it_off() -> None:
+    off = RegretKeys(regret_window=0)
+    known = history(drained(60), p=4)
+    assert learned(known, [(NOW, "p", "new")], off, NOW) is known
+    assert regretted(known, off, NOW) == {}
