@@ -36,6 +36,13 @@ BETWEEN: Mapping[str, tuple[Responder, str]] = {
     "half": (says(HALF), "BadAnswer"),
     "error-200": (says({**success([]), "status": "error"}), "BadAnswer"),
     "partial": (says(body("3", warnings=["a store is away"])), "AnswerWithWarnings"),
+    "is-partial": (says(body("3", isPartial=True)), "AnswerWithWarnings"),
+    "error-beside": (says(body("3", errorType="execution", error="a shard is away")), "AnswerWithWarnings"),
+    "not-its-own": (says(body("3"), 203), "AnswerWithWarnings"),
+    "a-part": (says(body("3"), 206), "AnswerWithWarnings"),
+    "a-day-old": (says(body("3", at=1.0)), "AnswerWithWarnings"),
+    "of-the-future": (says(body("3", at=4e9)), "AnswerWithWarnings"),
+    "negative": (says(body("-3")), "Negative"),
 }
 """What something between us and Prometheus makes of the query of an HPA, and the reason that it has then."""
 
