@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from hpa_builder import NOW, World, answer, hpa, judge, reasons, spec
 
-from hpa_scaler.cycle import questions
+from hpa_scaler.cycle import questions, subject_of
 from hpa_scaler.evidence import evidence_queries
+from hpa_scaler.policy import decide
 from hpa_scaler.queries import FAILED_QUERY, LATE_QUERY, Answer, Failure, Outcome, Query
 from hpa_scaler.reasons import Reason
 from hpa_scaler.rules import Rules
@@ -151,3 +152,24 @@ def test_what_is_switched_off_is_not_asked(rules: Rules) -> None:
 
 def test_without_a_word_on_its_targets_only_the_server_is_asked() -> None:
     assert list(evidence_queries(asks("sum(x)"), RULES)) == [LATE]
+
+
+def test_a_judgement_has_the_targets_of_its_own_hpa_only() -> None:
+    others = [{**TARGET, "app": "other", "instance": str(number)} for number in range(500)]
+    whole = {FAILED: failed(TARGET, *others), LATE: answer(1), Query(ASKED): answer(40)}
+    subject = subject_of(hpa(10), asks(), outcomes=whole, rollout=None, rules=RULES, now=NOW)
+    assert subject.outcomes == {**whole, FAILED: failed(TARGET)}
+    of_other = subject_of(
+        hpa(10), asks('x{app="a"}', query_range="60"), outcomes=whole, rollout=None, rules=RULES, now=NOW
+    )
+    found = of_other.outcomes[FAILED]
+    assert isinstance(found, Answer)
+    assert (found.series, found.targets) == (0, ())
+
+
+def test_where_too_many_of_its_own_fail_all_count() -> None:
+    whole = {FAILED: failed(*[TARGET] * 21), Query(ASKED): answer(40)}
+    subject = subject_of(hpa(10), asks(), outcomes=whole, rollout=None, rules=RULES, now=NOW)
+    assert subject.outcomes[FAILED] == failed(others=21)
+    [cause] = [each for each in decide(subject).causes if each.reason == "FailedScrapes"]
+    assert cause.detail == "21 targets of server default could not always be scraped within 60s"

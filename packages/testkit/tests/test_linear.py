@@ -22,6 +22,7 @@ import tightship
 from hpa_scaler import values
 from hpa_scaler.addresses import parse_address
 from hpa_scaler.annotations import parse_spec
+from hpa_scaler.fallbacks import without_fallback
 from hpa_scaler.golang import parse_float, parse_int32
 from hpa_scaler.prometheus.answers import outcome
 from hpa_scaler.promql import lookback
@@ -76,6 +77,7 @@ def _settings(text: str) -> None:
 
 READERS: dict[str, Callable[[str], object]] = {
     "promql": lookback,
+    "fallback": without_fallback,
     "annotations": _annotations,
     "state": _state,
     "answer": lambda text: outcome(200, text.encode()),

@@ -12,7 +12,7 @@ from msgspec import Struct
 from hpa_scaler.annotations import enabled, parse_spec
 from hpa_scaler.correlated import DropCount, DropState, Verdict, count_drops, judge_drops, settle
 from hpa_scaler.decision_log import cycle_line, decision_line
-from hpa_scaler.evidence import evidence_queries
+from hpa_scaler.evidence import evidence_queries, own
 from hpa_scaler.history import History, handed_over
 from hpa_scaler.policy import Asked, Decision, Subject, decide
 from hpa_scaler.queries import Outcomes, Query, queries_of
@@ -55,15 +55,6 @@ def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
     return tuple(found)
 
 
-def askers_of(asked: Mapping[str, Asked], rules: Rules) -> dict[Query, list[str]]:
-    """Return who asks each question of a cycle, of those who ask by their uids."""
-    found: dict[Query, list[str]] = {}
-    for uid, each in asked.items():
-        for query in questions([each], rules):
-            found.setdefault(query, []).append(uid)
-    return found
-
-
 def wants_rollout(asked: Asked) -> bool:
     """Whether the target has to be looked at."""
     return isinstance(asked, Spec) and asked.rollout_check
@@ -87,13 +78,19 @@ def subject_of(
     return Subject(
         hpa=hpa,
         asked=asked,
-        outcomes={query: outcomes[query] for query in questions([asked], rules) if query in outcomes},
+        outcomes=_own(asked, outcomes, rules),
         rollout=rollout,
         history=handed_over(state.history, now, rules.handover_gap) if remembered is None else remembered,
         state_problem=problem,
         rules=rules,
         now=now,
     )
+
+
+def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
+    if not isinstance(asked, Spec):
+        return {}
+    return {query: own(asked, query, outcomes[query]) for query in questions([asked], rules) if query in outcomes}
 
 
 def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, now: float) -> Cycle:
@@ -115,7 +112,6 @@ __all__ = [
     "Cycle",
     "Judged",
     "asked_of",
-    "askers_of",
     "judge_cycle",
     "log_lines",
     "questions",

@@ -11,8 +11,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from hpa_scaler.promql import Matcher, lookback
-from hpa_scaler.queries import Answer, Outcomes, Query, outcome_of, range_of
+from hpa_scaler.queries import Answer, Outcome, Outcomes, Query, outcome_of, range_of
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rules import Rules
 from hpa_scaler.spec import QuerySpec, Spec
@@ -27,6 +29,8 @@ _ANYWHERE = frozenset(
 """Labels by which so many targets are alike that they don't tell whose they are."""
 
 _LITERAL = re.compile(r"[A-Za-z0-9_:/ -]+", re.ASCII)
+_MOST = 20
+"""Targets of one HPA that are kept."""
 _SHOWN = 3
 _LONGEST_VALUE = 60
 
@@ -52,6 +56,18 @@ def doubts(spec: Spec, outcomes: Outcomes, rules: Rules) -> list[Cause]:
             if cause is not None:
                 found[cause] = None
     return list(found)
+
+
+def own(spec: Spec, query: Query, outcome: Outcome) -> Outcome:
+    """Return *outcome* with the targets of *spec* alone: a judgement and its record need no others.
+
+    Where they are too many to be kept, or were not all told, it has none, and counts for all.
+    """
+    if not query.labels or not isinstance(outcome, Answer) or outcome.series > len(outcome.targets):
+        return outcome if not isinstance(outcome, Answer) else msgspec.structs.replace(outcome, targets=())
+    selectors = [each for asked in spec.queries for each in lookback(asked.text).selectors]
+    mine = tuple(target for target in outcome.targets if any(_concerns(target, each) for each in selectors))
+    return msgspec.structs.replace(outcome, series=len(mine), targets=mine if len(mine) <= _MOST else ())
 
 
 def _late_query(query: QuerySpec, rules: Rules) -> Query:
@@ -147,4 +163,4 @@ def _shown(target: Mapping[str, str]) -> str:
     return f"{job} {named}".strip()[:_LONGEST_VALUE]
 
 
-__all__ = ["LATE", "doubts", "evidence_queries"]
+__all__ = ["LATE", "doubts", "evidence_queries", "own"]

@@ -237,7 +237,7 @@ class ScalerLoop:
 
     async def _ask(self, seen: Seen, settings: ScalerSettings) -> tuple[Outcomes, Mapping[str, Rollout]]:
         watched = [hpa for hpa in seen.opted_in if wants_rollout(seen.asked[hpa.uid])]
-        answers = asyncio.create_task(self._client.ask(seen.queries, settings.query_deadline, seen.queries))
+        answers = asyncio.create_task(self._client.ask(seen.queries, settings.query_deadline, seen.asks))
         try:
             rollouts = await look_at(self._frame.connection, watched, LONGEST)
             return await answers, rollouts

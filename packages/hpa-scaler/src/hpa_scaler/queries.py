@@ -17,7 +17,7 @@ AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
 """The age of a server's data in seconds, no more than the range asked for: how long ago the oldest sample of any target
 in that range was taken. A Prometheus that has lost its data answers with the time since then."""
 
-LATE_QUERY = "(time() - max(timestamp(up))) * (max(count_over_time(up[2m])) > 2) / 120"
+LATE_QUERY = "(time() - max(timestamp(up))) * (max(count_over_time(up[10m])) > 2) / 600"
 """How old the newest sample of all targets is, in pauses between two scrapes. No answer where these are too far apart
 to tell."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from hpa_scaler.annotations import STATE, enabled, name_of
 from hpa_scaler.applying import Return
-from hpa_scaler.cycle import asked_of, askers_of
+from hpa_scaler.cycle import asked_of, questions
 from hpa_scaler.memory import Memory
 from hpa_scaler.policy import Asked
 from hpa_scaler.queries import Query
@@ -23,7 +23,7 @@ class Seen(Struct, frozen=True):
     """The HPAs of a cycle: those opted in, with what they ask for (by uid), and others that may have to be given back.
 
     *passed_over* counts those that are not opted in, by namespace. *problems* are HPAs that can't be read. *queries*
-    are all questions, each once, with the uids of those who ask it. *now* is when all that was read.
+    are all questions, each once, and *asks* those of each, by uid. *now* is when all that was read.
     """
 
     asked: Mapping[str, Asked]
@@ -31,7 +31,8 @@ class Seen(Struct, frozen=True):
     others: tuple[HorizontalPodAutoscaler, ...]
     passed_over: Mapping[str, int]
     problems: tuple[str, ...]
-    queries: Mapping[Query, Sequence[str]]
+    asks: Mapping[str, tuple[Query, ...]]
+    queries: tuple[Query, ...]
     now: float
 
 
@@ -48,13 +49,15 @@ def look_at_fleet(fleet: Fleet, defaults: Mapping[str, str], rules: Rules, now: 
         if hpa.uid in memory or state in hpa.annotations:
             others.append(hpa)
     asked = {hpa.uid: asked_of(hpa, prefix, defaults) for hpa in opted_in}
+    asks = {uid: questions([each], rules) for uid, each in asked.items()}
     return Seen(
         asked=asked,
         opted_in=tuple(opted_in),
         others=tuple(others),
         passed_over=passed_over,
         problems=fleet.problems,
-        queries=askers_of(asked, rules),
+        asks=asks,
+        queries=tuple(dict.fromkeys(query for each in asks.values() for query in each)),
         now=now,
     )
 

@@ -171,16 +171,16 @@ def test_what_says_that_it_is_not_all_is_a_warning(status: int, more: dict[str, 
     ("off", "date", "words"),
     [
         (0.0, None, ""),
-        (-29.0, 29.0, ""),
-        (-120.0, 0.0, "it is of 120 s behind our clock"),
+        (-89.0, 29.0, ""),
+        (-180.0, 0.0, "it is of 120 s behind our clock"),
         (86400.0, None, "it is of 86400 s ahead of our clock"),
-        (0.0, -45.0, "it is of 45 s behind our clock"),
+        (0.0, -105.0, "it is of 45 s behind our clock"),
         (0.0, 45.0, "it is of 45 s ahead of our clock"),
     ],
 )
 def test_an_answer_of_another_time_is_doubtful(kind: str, off: float, date: float | None, words: str) -> None:
     made = body("4", at=AT + off) if kind == "vector" else result("scalar", [AT + off, "4"])
-    told = outcome(200, json.dumps(made).encode(), Moment(AT, None if date is None else AT + date))
+    told = outcome(200, json.dumps(made).encode(), Moment(AT - 60, AT, None if date is None else AT + date))
     assert isinstance(told, Answer)
     assert told.highest == 4
     assert " ".join(told.warnings).startswith(words)

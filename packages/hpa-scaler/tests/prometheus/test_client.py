@@ -155,9 +155,9 @@ async def test_the_queries_of_one_hpa_never_delay_those_of_another(prometheus: P
     slow = [Query(f"slow{number}") for number in range(16)]
     quick = [Query(f"quick{number}") for number in range(100)]
     prometheus.takes = dict.fromkeys((each.text for each in slow), 19.0)
-    askers = {**dict.fromkeys(slow, ("greedy",)), **{query: (f"u{number}",) for number, query in enumerate(quick)}}
+    asks = {"greedy": slow, **{f"u{number}": [query] for number, query in enumerate(quick)}}
     async with asking(server(prometheus.url, timeout=30, concurrency=2)) as client:
-        outcomes = await client.ask(askers, 40, askers)
+        outcomes = await client.ask([*slow, *quick], 40, asks)
     assert [each for each in quick if not isinstance(outcomes[each], Answer)] == []
     late = [found for each in slow if isinstance(found := outcomes[each], Failure)]
     assert len(late) >= 14
@@ -170,22 +170,30 @@ async def test_the_queries_of_one_hpa_never_delay_those_of_another(prometheus: P
 async def test_a_query_of_many_costs_each_of_them_its_part_only(prometheus: Prometheus) -> None:
     shared, own = Query("shared"), [Query(f"own{number}") for number in range(10)]
     prometheus.takes = {"shared": 18.0, **dict.fromkeys((each.text for each in own), 3.0)}
-    askers = {shared: [f"u{number}" for number in range(10)], **{own[number]: [f"u{number}"] for number in range(10)}}
+    asks = {f"u{number}": [each, shared] for number, each in enumerate(own)}
     async with asking(server(prometheus.url, timeout=30)) as client:
-        outcomes = await client.ask(askers, 40, askers)
-    assert [each for each in askers if not isinstance(outcomes[each], Answer)] == []
+        outcomes = await client.ask([shared, *own], 40, asks)
+    assert [each for each in outcomes if not isinstance(outcomes[each], Answer)] == []
 
 
 async def test_a_query_that_a_server_never_ends_opens_its_circuit_for_nobody(prometheus: Prometheus) -> None:
     bad = [Query(f"bad{number}") for number in range(16)]
     good = [Query(f"good{number}") for number in range(40)]
     prometheus.answers |= dict.fromkeys((each.text for each in bad), silent)
-    askers = {**dict.fromkeys(bad, ("greedy",)), **{query: (f"u{number}",) for number, query in enumerate(good)}}
+    asks = {"greedy": bad, **{f"u{number}": [query] for number, query in enumerate(good)}}
     async with asking(server(prometheus.url, timeout=5)) as client:
         for _ in range(3):
-            outcomes = await client.ask(askers, 45, askers)
+            outcomes = await client.ask([*bad, *good], 45, asks)
             assert [each for each in good if not isinstance(outcomes[each], Answer)] == []
         assert client.circuits() == {"default": "closed"}
+
+
+async def test_what_each_asks_first_is_asked_first(prometheus: Prometheus) -> None:
+    shared = Query("shared")
+    asks = {f"u{number}": [Query(f"first{number}"), shared, Query(f"last{number}")] for number in range(20)}
+    async with asking(server(prometheus.url, concurrency=1)) as client:
+        await client.ask(sorted({each for queries in asks.values() for each in queries}), 60, asks)
+    assert [each.rstrip("0123456789") for each in prometheus.texts] == ["first"] * 20 + ["shared"] + ["last"] * 20
 
 
 # The circuit.

@@ -36,6 +36,13 @@ BETWEEN: Mapping[str, tuple[Responder, str]] = {
     "half": (says(HALF), "BadAnswer"),
     "error-200": (says({**success([]), "status": "error"}), "BadAnswer"),
     "partial": (says(body("3", warnings=["a store is away"])), "AnswerWithWarnings"),
+    "is-partial": (says(body("3", isPartial=True)), "AnswerWithWarnings"),
+    "error-beside": (says(body("3", errorType="execution", error="a shard is away")), "AnswerWithWarnings"),
+    "not-its-own": (says(body("3"), 203), "AnswerWithWarnings"),
+    "a-part": (says(body("3"), 206), "AnswerWithWarnings"),
+    "a-day-old": (says(body("3", at=1.0)), "AnswerWithWarnings"),
+    "of-the-future": (says(body("3", at=4e9)), "AnswerWithWarnings"),
+    "negative": (says(body("-3")), "Negative"),
 }
 """What something between us and Prometheus makes of the query of an HPA, and the reason that it has then."""
 
@@ -298,7 +305,8 @@ async def test_a_server_that_is_slow_or_hangs_holds_up_nobody_who_asks_another(o
     starved = [*hogs, "behind"]
     crowd = [f"crowd-{number}" for number in range(50)]
     slow = Prometheus(past=Past([exporter]), places=Places(1, 30.0))
-    slow.takes[SLOW] = 20.0
+    heavy = {name: f"{SLOW} # {name}" for name in hogs}
+    slow.takes = dict.fromkeys(heavy.values(), 20.0)
     async with slow.served():
         fleet = Fleet(on)
         servers = {"slow": {"url": slow.url, "timeout": 5}}
@@ -311,7 +319,8 @@ async def test_a_server_that_is_slow_or_hangs_holds_up_nobody_who_asks_another(o
         fleet.start()
         await fleet.until_floors(dict.fromkeys(["plain", *starved], 8))
 
-        await fleet.annotate(hogs, prometheus_query=SLOW)
+        for name, query in heavy.items():
+            await fleet.annotate([name], prometheus_query=query)
         await fleet.until_told(dict.fromkeys(starved, "TimedOut"))
         exporter.set("load", 41)
         await fleet.until_floors({"plain": 5})

@@ -68,10 +68,15 @@ _scalars = msgspec.json.Decoder(tuple[float, str])
 
 
 class Moment(Struct, frozen=True):
-    """When an answer was received, by our clock *now*, and sent by its ``Date``, ``None`` without one."""
+    """When a query was *asked* and its answer *received* by our clock, and sent by its ``Date``, ``None`` without."""
 
-    now: float
+    asked: float
+    received: float
     date: float | None = None
+
+    def off(self, time: float) -> float:
+        """Return by how many seconds *time* is before the one or after the other."""
+        return min(0.0, time - self.asked) or max(0.0, time - self.received)
 
 
 def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: bool = False) -> Outcome:
@@ -137,7 +142,7 @@ def _dated(times: list[float], moment: Moment | None) -> list[str]:
         return []
     if moment.date is not None:
         times = [*times, moment.date]
-    off = max((each - moment.now for each in times), key=abs, default=0.0)
+    off = max((moment.off(each) for each in times), key=abs, default=0.0)
     if abs(off) <= CLOCKS_APART:
         return []
     way = "ahead of" if off > 0 else "behind"

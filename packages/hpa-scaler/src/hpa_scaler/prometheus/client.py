@@ -22,7 +22,7 @@ from hpa_scaler.prometheus.circuit import Circuit, CircuitState
 from hpa_scaler.prometheus.exchange import Asked, exchange
 from hpa_scaler.prometheus.guard import Directory, GuardedResolver
 from hpa_scaler.prometheus.servers import Access, Credentials, CredentialsError, Server
-from hpa_scaler.prometheus.turns import NOBODY, Askers, Turns
+from hpa_scaler.prometheus.turns import NOBODY, Asks, Turns
 from hpa_scaler.queries import Failure, Outcome, Query
 from hpa_scaler.reasons import Reason
 from tightship import __version__
@@ -113,13 +113,13 @@ class PrometheusClient:
         """Return the state of the circuit to each server asked in the last cycle, by its name."""
         return {server.name: circuit.state for server, circuit in self._circuits.items()}
 
-    async def ask(self, queries: Iterable[Query], deadline: float, askers: Askers = NOBODY) -> dict[Query, Outcome]:
+    async def ask(self, queries: Iterable[Query], deadline: float, asks: Asks = NOBODY) -> dict[Query, Outcome]:
         """Return what comes of each of *queries* within *deadline* seconds.
 
-        Equal questions to one server are asked once, under however many names it goes. *askers* are the HPAs of each:
-        the queries of one take half of the *deadline* at most, and what each asks first comes first.
+        Equal questions to one server are asked once, under however many names it goes. *asks* has what each HPA asks:
+        that takes half of the *deadline* at most, and what each asks first comes first.
         """
-        turns = Turns(askers, SHARE * deadline, self._clock)
+        turns = Turns(asks, SHARE * deadline, self._clock)
         outcomes: dict[Query, Outcome] = {}
         asked: dict[Server, dict[str, list[Query]]] = {}
         for query in queries:

@@ -113,6 +113,7 @@ async def _followed(
 async def _sent(
     session: aiohttp.ClientSession, server: Server, access: Access, hop: _Hop, asked: Asked
 ) -> Told | _Redirect:
+    began = wall()
     own = hop.address.origin == server.address.origin
     posts = hop.method == "POST"
     parameters = dict(server.parameters) if own else {}
@@ -138,7 +139,7 @@ async def _sent(
         body = await _read(response)
     if body is None:
         return Told(Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; sum it up"), True)
-    result = outcome(response.status, body, Moment(wall(), _date(response)), labels=asked.labels)
+    result = outcome(response.status, body, Moment(began, wall(), _date(response)), labels=asked.labels)
     from_elsewhere = isinstance(result, Failure) and result.reason in (Reason.HTTP_ERROR, Reason.BAD_ANSWER)
     return Told(result, not from_elsewhere)
 

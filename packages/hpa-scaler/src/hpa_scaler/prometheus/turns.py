@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from hpa_scaler.queries import Query
 
-Askers = Mapping[Query, Sequence[str]]
-"""Who asks each query, in the order in which each of them asks."""
-NOBODY: Askers = MappingProxyType({})
+Asks = Mapping[str, Sequence[Query]]
+"""What each asks, in its own order."""
+NOBODY: Asks = MappingProxyType({})
 
 
 class Turns:
     """The turns of one cycle; each asker has *share* seconds for all it asks, a query of several costs each a part."""
 
-    def __init__(self, askers: Askers, share: float, clock: Callable[[], float]) -> None:
+    def __init__(self, asks: Asks, share: float, clock: Callable[[], float]) -> None:
         self.share = share
-        self._askers = askers
         self._clock = clock
         self._spent: defaultdict[str, float] = defaultdict(float)
+        self._askers: defaultdict[Query, list[str]] = defaultdict(list)
         self._ranks: dict[Query, int] = {}
-        asked: Counter[str] = Counter()
-        for query, who in askers.items():
-            self._ranks[query] = min((asked[each] for each in who), default=0)
-            asked.update(who)
+        for who, queries in asks.items():
+            for rank, query in enumerate(queries):
+                self._askers[query].append(who)
+                self._ranks[query] = min(rank, self._ranks.get(query, rank))
 
     def ordered(self, texts: Mapping[str, Sequence[Query]]) -> list[str]:
         """Return *texts* in turns: what each asks first, then what each asks second, and so on.
@@ -55,4 +55,4 @@ class Turns:
             self._spent[each] += seconds / len(who)
 
 
-__all__ = ["NOBODY", "Askers", "Turns"]
+__all__ = ["NOBODY", "Asks", "Turns"]
