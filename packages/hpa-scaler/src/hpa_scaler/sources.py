@@ -23,6 +23,7 @@ from hpa_scaler.queries import (
     age_step,
     bare_query,
     outcome_of,
+    range_from,
     range_of,
     read,
     value_query,
@@ -85,9 +86,18 @@ def lowering_window(spec: Spec, rules: Rules) -> float:
 
 
 def answers_window(spec: Spec, rules: Rules) -> float:
-    """Return for how many seconds an answer is compared with later ones: until a fall is in them altogether."""
-    longest = max((range_of(query, spec, rules.longest_guard) for query in spec.queries), default=0.0)
+    """Return for how many seconds an answer is compared with later ones: until a fall is in them altogether.
+
+    That is at once where a query has no range: the one that it counts as is for what its server may not know yet.
+    """
+    longest = max((_falls_within(query, spec, rules) for query in spec.queries), default=0.0)
     return longest + rules.longest_gap
+
+
+def _falls_within(query: QuerySpec, spec: Spec, rules: Rules) -> float:
+    if range_from(query, spec) == "default":
+        return min(rules.longest_guard, lookback(query.text).seconds)
+    return range_of(query, spec, rules.longest_guard)
 
 
 def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rules, seen: Seen, now: float) -> Sources:
