@@ -74,7 +74,7 @@ def test_what_is_global_reaches_all_and_gives_way_to_what_is_a_controllers_own(r
 def test_the_controllers_of_nodes_share_one_ledger_of_claims(render: Render) -> None:
     found = environments(render(UMBRELLA))
     ledgers = {(env.get("CLAIMS_LEASE_NAMESPACE"), env.get("CLAIMS_LEASE_NAME")) for env in found.values()}
-    assert ledgers == {("ns", "tightship-claims"), (None, None)}
+    assert ledgers == {("kube-system", "tightship-claims"), (None, None)}
 
 
 def test_a_release_name_of_53_characters_keeps_the_controllers_apart(render: Render) -> None:

@@ -27,7 +27,8 @@ def documented(*names: str) -> list[Json]:
 async def grant(api: Client, role: Json, account: str) -> None:
     """Bind a role to an account of the namespace default, with the name of the role and the account's."""
     version, name, kind = f"{RBAC}/v1", f"documented-{role['metadata']['name']}", role["kind"]
-    root = f"/apis/{version}" + ("/namespaces/default" if kind == "Role" else "")
+    space = role["metadata"].get("namespace", "default")
+    root = f"/apis/{version}" + (f"/namespaces/{space}" if kind == "Role" else "")
     named = {**role, "metadata": {"name": name}}
     binding = {
         "apiVersion": version,
@@ -39,7 +40,7 @@ async def grant(api: Client, role: Json, account: str) -> None:
     for plural, body in ((f"{kind.lower()}s", named), (f"{kind.lower()}bindings", binding)):
         await api.request("DELETE", f"{root}/{plural}/{name}")
         await api.call("POST", f"{root}/{plural}", body=body)
-    await settle.rights_seen(api, f"system:serviceaccount:default:{account}", "default", role["rules"])
+    await settle.rights_seen(api, f"system:serviceaccount:default:{account}", space, role["rules"])
 
 
 def granted(roles: list[Json]) -> set[tuple[str, str]]:

@@ -151,10 +151,10 @@ def test_pods_are_let_into_a_restricted_namespace(cluster: Cluster, chart: str) 
             continue  # which no restricted namespace allows
         tests = [each for each in rendered if each["kind"] == "Pod"]
         pods += [{**each, "metadata": {**each["metadata"], "namespace": "charts"}} for each in tests]
-        for deployment in [each for each in rendered if each["kind"] == "Deployment"]:
-            template = copy.deepcopy(deployment["spec"]["template"])
+        for item in [each for each in rendered if each["kind"] in ("Deployment", "Job")]:
+            template = copy.deepcopy(item["spec"]["template"])
             template["spec"].pop("runtimeClassName", None)  # there is none of that name
-            metadata = {**template["metadata"], "name": f"tried-{number}", "namespace": "charts"}
+            metadata = {**template["metadata"], "name": f"tried-{number}-{item['kind'].lower()}", "namespace": "charts"}
             pods.append({"apiVersion": "v1", "kind": "Pod", "spec": template["spec"], "metadata": metadata})
     assert cluster.tried(pods).count("(server dry run)") == len(pods)
 
@@ -162,7 +162,8 @@ def test_pods_are_let_into_a_restricted_namespace(cluster: Cluster, chart: str) 
 @pytest.mark.parametrize("chart", INSTALLABLE)
 def test_a_second_install_changes_nothing(cluster: Cluster, chart: str) -> None:
     release = f"again-{chart}"
-    install = ("upgrade", "--install", release, CHARTS / chart, "--namespace", "charts")
+    # A hook would be waited for, and nothing runs its pod here.
+    install = ("upgrade", "--install", release, CHARTS / chart, "--namespace", "charts", "--no-hooks")
     cluster.helm(*install, values=everything(chart))
     try:
         before = versions(cluster, release)
@@ -170,7 +171,7 @@ def test_a_second_install_changes_nothing(cluster: Cluster, chart: str) -> None:
         assert versions(cluster, release) == before
         assert before
     finally:
-        cluster.helm("uninstall", release, "--namespace", "charts")
+        cluster.helm("uninstall", release, "--namespace", "charts", "--no-hooks")
 
 
 def versions(cluster: Cluster, release: str) -> dict[tuple[str, str, str], tuple[str, int]]:

@@ -27,6 +27,7 @@ CASES: list[tuple[Program, str, Settings]] = [
 """Each controller, the ConfigMap that it reads by default, and settings with which it soon drains a node."""
 
 
+CLAIMS = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/tightship-claims"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 BUFFERS = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -58,7 +59,8 @@ def account(program: Program) -> str:
 def test_run_needs_every_documented_right_and_no_other(
     empty_plane: ControlPlane, program: Program, config_map: str, settings: Settings
 ) -> None:
-    plane, roles, who = empty_plane, documented("tightship-reader", "tightship-drainer", program.name), account(program)
+    plane, who = empty_plane, account(program)
+    roles = documented("tightship-reader", "tightship-drainer", program.name, "tightship-claims")
 
     async def prepare(api: Client) -> None:
         async def served() -> bool:
@@ -71,8 +73,9 @@ def test_run_needs_every_documented_right_and_no_other(
         await api.create({"kind": "ServiceAccount", "metadata": {"name": who, "namespace": "default"}})
         for role in roles:
             await grant(api, role, who)
-        for each in (program.name, "tightship-claims"):  # Leases outlive the emptying of a plane
-            await api.request("DELETE", f"{LEASES}/{each}")
+        # Leases outlive the emptying of a plane.
+        await api.request("DELETE", f"{LEASES}/{program.name}")
+        await api.request("DELETE", CLAIMS)
         await configure(api, config_map, settings, program)
 
     plane.run(prepare)

@@ -162,9 +162,27 @@ subjects:
   verbs: [list, watch]
 {{- end -}}
 
+{{- define "tightship-lib.bufferReads" -}}
+- apiGroups: [autoscaling.x-k8s.io]
+  resources: [capacitybuffers]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [podtemplates]
+  verbs: [list, watch]
+{{- end -}}
+
 {{- define "tightship-lib.autoscalerReads" -}}
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
+  verbs: [list, watch]
+{{- end -}}
+
+{{- define "tightship-lib.bufferReads" -}}
+- apiGroups: [autoscaling.x-k8s.io]
+  resources: [capacitybuffers]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [podtemplates]
   verbs: [list, watch]
 {{- end -}}
 
@@ -177,12 +195,7 @@ subjects:
 {{ include "tightship-lib.autoscalerReads" $root }}
 {{- end }}
 {{- if not (has "BufferNeedsNode" (index . 3 | default list)) }}
-- apiGroups: [autoscaling.x-k8s.io]
-  resources: [capacitybuffers]
-  verbs: [list, watch]
-- apiGroups: [""]
-  resources: [podtemplates]
-  verbs: [list, watch]
+{{ include "tightship-lib.bufferReads" $root }}
 {{- end }}
 {{- if eq (include (printf "%s.acts" (include "tightship-lib.controller" $root)) $root) "true" }}
 - apiGroups: [""]

@@ -59,6 +59,7 @@ subjects:
 {{- define "tightship-lib.releaseClusterRules" -}}
 {{ include "tightship-lib.nodeReads" . }}
 {{ include "tightship-lib.autoscalerReads" . }}
+{{ include "tightship-lib.bufferReads" . }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]

@@ -155,6 +155,15 @@ def test_a_controller_of_the_same_name_but_another_uid_is_not_the_pods() -> None
     assert reasons(judged({"owner": renewed})) == {Reason.CONTROLLER_NOT_FOUND}
 
 
+@pytest.mark.parametrize(
+    ("grace", "has", "stays"),
+    [(3600, 1800.0, True), (1801, 1800.0, True), (1800, 1800.0, False), (30, 10.0, False), (31, 10.0, True)],
+)
+def test_a_pod_that_may_take_longer_to_end_than_a_drain_has_stays(grace: int, has: float, stays: bool) -> None:
+    verdict = judged({"terminationGracePeriodSeconds": grace}, EvictionRules(longest_grace=has))
+    assert reasons(verdict) == ({Reason.GRACE_PERIOD_TOO_LONG} if stays else set())
+
+
 def test_a_budget_lets_a_kube_system_pod_go() -> None:
     given = {"namespace": "kube-system", "age": 600}
     assert judged(given, EvictionRules(), budget(namespace="kube-system")).refusals == ()

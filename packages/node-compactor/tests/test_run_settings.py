@@ -27,7 +27,7 @@ def test_what_is_not_set_is_as_in_the_older_controller_or_safe() -> None:
     assert (found.interval, found.log_format, found.log_level) == (300.0, "plaintext", "info")
     assert (found.ports, found.probe_port, found.host) == ((9101,), 5000, "0.0.0.0")
     assert (found.config_map, found.config_path) == ("estafette-k8s-node-compactor-config", None)
-    assert (found.namespace, found.claims_namespace) == ("default", "default")
+    assert (found.namespace, found.claims_namespace) == ("default", "kube-system")
     assert (found.lease_name, found.claims_lease) == ("node-compactor", "tightship-claims")
     assert (found.leader_elect, found.dry_run) == (True, False)
     timing = LeaseTiming(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -102,7 +103,8 @@ class Finished(Struct, frozen=True):
     """A drain that ended: of which *node* and *pool*, by which *controller*, how (*ending*, *reason*) and when (*at*).
 
     *ending* is a value of :class:`tightship.drain.machine.Ending`; *began* is ``None`` where it is not known. *came* is
-    the node that was added in place of what the drain took, *stayed* that none was for long enough.
+    the node that was added in place of what the drain took, *stayed* that none was for long enough. *displaced* are the
+    controllers of the pods it evicted, as :func:`owner_mark` has them; ``None`` where not all of them are known.
     """
 
     node: str
@@ -114,6 +116,12 @@ class Finished(Struct, frozen=True):
     began: float | None = None
     came: str = ""
     stayed: bool = False
+    displaced: frozenset[str] | None = None
+
+
+def owner_mark(uid: str) -> str:
+    """Return what a controller of pods, known by its *uid*, is kept as: short, since fifty drains are."""
+    return f"{crc32(uid.encode()):08x}"
 
 
 class Regret(Struct, frozen=True):

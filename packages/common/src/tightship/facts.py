@@ -16,7 +16,7 @@ from tightship.cluster import NodeView, Snapshot
 from tightship.disruption import DisruptionLedger
 from tightship.durations import format_duration
 from tightship.evictability import Evictability, EvictionRules
-from tightship.nodes import NodeRules, draining, judge_node
+from tightship.nodes import NodeRules, draining, judge_node, yielded_for_good
 from tightship.objects import Pod
 from tightship.plan import Candidate, Gates, Judgement
 from tightship.pools import KNOWN_POOL_LABELS, pool_of
@@ -94,7 +94,7 @@ def gather(
             view=view,
             pool=pool_of(view.node, rules.pool_labels),
             utilization=utilization(view, now, rules.counted),
-            draining=draining(view.node),
+            draining=draining(view.node) and not yielded_for_good(view.node, now),
             evict=found.evict,
             stays=found.stays,
             refusals=tuple(sorted(refusals)),

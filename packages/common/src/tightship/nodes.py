@@ -7,6 +7,7 @@ rule has its own :class:`~tightship.reasons.Reason`; who reacts to what is in ``
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
@@ -84,6 +85,10 @@ def seed_state(node: Node) -> SeedState | None:
     return SeedState(marked_since=since)
 
 
+YIELDS = 3600.0
+"""Seconds that a node taken by others counts as out where its record does not say."""
+
+
 def draining(node: Node) -> bool:
     """Whether a drain of ours, or of the older controller, is under way or done and waiting for the autoscaler."""
     record = drain_record(node)
@@ -93,6 +98,19 @@ def draining(node: Node) -> bool:
         return True
     state = seed_state(node)
     return state is not None and state.scale_down_in_progress
+
+
+def yielded_for_good(node: Node, now: float) -> bool:
+    """Whether whoever took *node* from a drain of ours has been given the time for it: it holds no place any more.
+
+    It stays ours to restore, should they let go of it.
+    """
+    record = drain_record(node)
+    if record is None or record.phase is not Phase.YIELDED:
+        return False
+    since = record.entered(Phase.YIELDED)
+    until = record.deadline if record.deadline is not None else None if since is None else since + YIELDS
+    return until is not None and now >= until
 
 
 def judge_node(view: NodeView, now: float, rules: NodeRules = NodeRules()) -> list[Refusal]:
@@ -126,16 +144,15 @@ def opt_outs(node: Node, rules: NodeRules = NodeRules()) -> list[Refusal]:
     return [refusal for refusal in found if refusal.reason not in rules.disabled]
 
 
-def left_without(snapshot: Snapshot, name: str) -> list[Node]:
-    """Return the nodes of *snapshot* that are left when node *name* has gone, and all that go before it.
+def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
+    """Yield the nodes of *snapshot* that are left when node *name* has gone, and all that go before it.
 
     Those are the nodes that others take away, and of those in drain the ones that were claimed before it: for a minimum
-    the last one has to stay, not all of them. The others are returned as they were before their drains.
+    the last one has to stay, not all of them. The others are as they were before their drains.
     """
     at = snapshot.nodes.get(name)
     mine = None if at is None else drain_record(at.node)
     turn = (mine.entered(Phase.CLAIMED) or 0.0, name) if mine is not None and mine.owns_node else (math.inf, name)
-    found: list[Node] = []
     for other, view in snapshot.nodes.items():
         node, record = view.node, drain_record(view.node)
         if other == name or node.deletion is not None:
@@ -144,14 +161,13 @@ def left_without(snapshot: Snapshot, name: str) -> list[Node]:
             continue
         if record is None or not record.owns_node:
             if not draining(node):
-                found.append(node)
+                yield node
             continue
         later = record.phase in UNDER_WAY and (record.entered(Phase.CLAIMED) or 0.0, other) > turn
         if later or record.phase is Phase.RESTORING:
             taints = tuple(each for each in node.taints if each.key not in (DRAINING.key, CORDON.key))
             bare = {key: text for key, text in node.annotations.items() if key != DRAIN_ANNOTATION}
-            found.append(msgspec.structs.replace(node, taints=taints, annotations=bare, unschedulable=False))
-    return found
+            yield msgspec.structs.replace(node, taints=taints, annotations=bare, unschedulable=False)
 
 
 def _taken_by_others(node: Node) -> list[Refusal]:

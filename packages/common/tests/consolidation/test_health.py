@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tightship.cluster import Snapshot
 from tightship.consolidation.health import brake
-from tightship.drain_record import Finished
+from tightship.drain_record import Finished, owner_mark
 from tightship.reasons import Reason, Refusal
 from tightship.settings.loading import load
 from tightship.settings.sections import HealthKeys
-from tightship_testkit.builders import NOW, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 
@@ -87,6 +88,27 @@ def test_pods_without_a_place_since_the_last_drain(given: Json, holds: bool) -> 
         node(), pod("full", cpu="3500m"), pod("new", on="", phase="Pending", cpu=cpu, **given), workload()
     )
     assert (braked(cluster, LAST) is not None) == holds
+
+
+@pytest.mark.parametrize(
+    ("given", "holds"),
+    [
+        ({}, True),
+        ({"priority": -10}, True),
+        ({"priority": -11}, False),
+        ({"owner": controller("DaemonSet", "web")}, False),
+        ({"owner": controller("ReplicaSet", "other")}, False),
+        ({"naked": True}, False),
+    ],
+    ids=["displaced", "not expendable", "expendable", "of a DaemonSet", "of another controller", "of none"],
+)
+def test_the_brake_holds_only_for_pods_that_a_drain_displaced(given: Json, holds: bool) -> None:
+    cluster = snapshot(
+        node(), pod("full", cpu="3500m"), pod("new", on="", phase="Pending", cpu="4", age=300.0, **given), workload()
+    )
+    drain = msgspec.structs.replace(LAST, displaced=frozenset({owner_mark("uid-web")}))
+    assert (braked(cluster, drain) is not None) == holds
+    assert braked(cluster, msgspec.structs.replace(LAST, displaced=frozenset())) is None
 
 
 def test_without_a_drain_lately_pending_pods_say_nothing_about_drains() -> None:

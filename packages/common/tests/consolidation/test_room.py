@@ -8,6 +8,8 @@ import pytest
 
 from tightship.consolidation.room import cluster_room, nodes_out, within
 from tightship.drain.claims import Claim
+from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.facts import FactRules, gather
 from tightship.reasons import Reason
 from tightship.settings.fields import Budget
 from tightship.utilization import utilization
@@ -80,3 +82,16 @@ def test_a_budget_of_a_part_names_it() -> None:
     found = within(Budget(count=2), "pool a", "n1", nodes=4, out=2)
     assert found is not None
     assert str(found.detail) == "pool a may have 2 nodes out at once (2), 2 are"
+
+
+def test_a_node_that_others_took_and_never_finish_with_gives_its_place_back() -> None:
+    def out(ago: float, deadline: float | None) -> frozenset[str]:
+        record = DrainRecord(phase=Phase.YIELDED, op="a", since={"Yielded": NOW - ago}, deadline=deadline)
+        made = snapshot(node("n1", notes={DRAIN_ANNOTATION: encode_record(record)}), node("n2"))
+        return nodes_out(gather(made, FactRules(), NOW), [claim("n1")])
+
+    assert out(10, NOW + 1) == {"n1"}
+    assert out(10, NOW) == frozenset()
+    # One that an older version has written.
+    assert out(3599, None) == {"n1"}
+    assert out(3600, None) == frozenset()

@@ -43,7 +43,7 @@ def decision(unhealthy: Refusal | None = None, **data: str) -> ToyDecision:
         node("n2", notes={DRAIN_ANNOTATION: encode_record(drain)}),
         node("n3", notes={DRAIN_ANNOTATION: encode_record(mark)}),
     )
-    return decide(cluster, parse({"goes": "n1", **data}), NOW, finished=(), unhealthy=unhealthy)
+    return decide(cluster, parse({"goes": "n1", **data}), NOW, finished=(), regrets={}, unhealthy=unhealthy)
 
 
 def shown(found: ToyDecision, remarks: Remarks = Remarks(), **changed: Any) -> tuple[Json, Page]:

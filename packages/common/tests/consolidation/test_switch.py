@@ -217,7 +217,7 @@ async def test_a_ledger_that_may_not_be_read_is_no_trouble_while_off(cluster: Cl
 
 
 def ledger(notes: Json) -> Json:
-    meta = {"name": "tightship-claims", "namespace": "default", "annotations": notes}
+    meta = {"name": "tightship-claims", "namespace": "kube-system", "annotations": notes}
     return {"kind": "Lease", "metadata": meta, "spec": {}}
 
 

@@ -232,7 +232,7 @@ class Cluster:
         return [f"{each.call.verb} {each.call.path}" for each in self.api.did]
 
     def claimed(self) -> str:
-        lease = self.api.store.find("Lease", "tightship-claims", "default") or {"metadata": {}}
+        lease = self.api.store.find("Lease", "tightship-claims", "kube-system") or {"metadata": {}}
         return str(lease["metadata"].get("annotations", {}).get("tightship.dev/claims", "[]"))
 
     def _nodes(self) -> list[tuple[str, Json]]:

@@ -605,7 +605,7 @@ async def test_a_drain_that_was_restored_and_not_noted_is_remembered_by_its_back
     await replica.take(Claim(node="n1", op="old", controller="c", holder="h", pool="p", since=now))
     await replica.adopt()
     assert bench.claims() == []
-    ended = Finished("n1", "p", "c", "restored", now, "PodStuck shop/web-1: x")
+    ended = Finished("n1", "p", "c", "restored", now, "PodStuck shop/web-1: x", began=now)
     assert await replica.ended() == ([ended] if remembered else [])
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightship.drain.machine import (
+    KEPT,
     Change,
     DrainRules,
     Ending,
@@ -397,7 +398,25 @@ def test_a_drained_node_may_be_kept_and_that_is_said_once() -> None:
     made = step(Phase.DRAINED, seen(), rules, at=NOW - 3600)
     assert written(made) == (Phase.DRAINED, Change.NOTHING, Reason.NOT_HANDED_OVER)
     assert isinstance(made, Write)
+    assert made.record is not None
     assert isinstance(advance("op", made.record, seen(), rules, NOW + 100), Wait)
+
+
+def test_a_node_that_is_kept_says_now_and_then_that_somebody_answers_for_it() -> None:
+    rules = DrainRules(keep_drained=True)
+    made = step(Phase.DRAINED, seen(), rules, at=NOW - 3600)
+    for _ in range(3):
+        assert isinstance(made, Write)
+        assert made.record is not None
+        assert made.record.deadline is not None
+        later = made.record.deadline - KEPT / 2
+        assert isinstance(advance("op", made.record, seen(), rules, later - 1), Wait)
+        again = advance("op", made.record, seen(), rules, later)
+        assert written(again) == (Phase.DRAINED, Change.NOTHING, None)
+        assert isinstance(again, Write)
+        assert again.record is not None
+        assert again.record.reason == made.record.reason
+        made = again
 
 
 def test_a_wait_ends_when_something_becomes_due() -> None:

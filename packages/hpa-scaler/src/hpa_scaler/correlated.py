@@ -1,7 +1,8 @@
 """A breaker for drops that are too many at once to be traffic: where most queries fall together, the metrics failed.
 
-It compares what the queries want with what they wanted lately, not with floors, which steps and holds keep higher: a
-fleet that gets quieter over hours, or has long been quieter than its floors, never looks like this. HPAs with the same
+It compares what the queries want with what they wanted lately for as long as they look back, not with floors, which
+steps and holds keep higher, nor with a spike: a fleet that gets quieter over hours, or has long been quieter than its
+floors, never looks like this. HPAs with the same
 queries are one, for one answer moves all of them. As long as many have fallen, what they wanted before is kept, and
 where that has lasted long enough to be believed they are compared with what they want then.
 """

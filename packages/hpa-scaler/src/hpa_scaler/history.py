@@ -23,8 +23,6 @@ DAY = 86_400.0
 """Seconds for which a floor that the queries wanted for long enough is known."""
 _HOURS = 6
 """Parts into which a day is divided."""
-ANSWERS = 4
-"""Parts into which the time is divided within which answers are compared."""
 
 
 class Floor(Struct, frozen=True, array_like=True):
@@ -50,13 +48,12 @@ class History(Struct, frozen=True, kw_only=True):
     has told the age of its data. *incident* is when the hold query last fired, *rolling* since when the target rolls
     out.
 
-    *known* are floors of the last day that the queries wanted for long enough to be traffic; *look* is since when, and
-    what they have wanted at least since.
+    *known* are floors of the last day that the queries wanted for long enough to be traffic, *answers* those of lately;
+    *look* is since when, and what they have wanted at least since.
 
     *series* has for each query the checksum of its text, negative where its first answer was of several series.
 
-    *answers* are floors that the queries wanted lately; *falling* is since when they are kept as they were before many
-    fell at once.
+    *falling* is since when *answers* are kept as they were before many fell at once.
 
     *original_min* and *original_max* are the user's own, *applied_min* and *applied_max* what we last set: an HPA that
     has other values now was changed by somebody else. *resets* counts such changes, the last of them at *reset_at*.
@@ -142,9 +139,13 @@ def highest_floor(floors: Iterable[Floor], now: float, window: float) -> int | N
     return max((each.floor for each in floors if each.at + window > now), default=None)
 
 
-def with_known(history: History, floor: int, now: float) -> History:
-    """Return *history* with *floor* being known at *now*."""
-    return msgspec.structs.replace(history, known=with_floor(history.known, floor, now, DAY, _HOURS))
+def with_known(history: History, floor: int, now: float, lately: float = 0.0) -> History:
+    """Return *history* with *floor* being known at *now*, and for *lately* seconds as what was wanted lately."""
+    return msgspec.structs.replace(
+        history,
+        known=with_floor(history.known, floor, now, DAY, _HOURS),
+        answers=with_floor(history.answers, floor, now, lately, _HOURS) if lately else history.answers,
+    )
 
 
 def with_raise(raises: Iterable[Raise], pods: int, now: float, longest: float) -> tuple[Raise, ...]:
@@ -159,7 +160,6 @@ def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
 
 
 __all__ = [
-    "ANSWERS",
     "BUCKETS",
     "DAY",
     "Floor",

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hpa_scaler.annotations import STATE, name_of
 from hpa_scaler.arithmetic import Inputs, Solution, solve
 from hpa_scaler.contest import contested, ownership
-from hpa_scaler.history import ANSWERS, History, highest_floor, resumed, with_floor, with_raise
+from hpa_scaler.history import History, highest_floor, resumed, with_floor, with_raise
 from hpa_scaler.queries import Outcomes, Query, firing, hold_query, outcome_of, read, value_query
 from hpa_scaler.raising import (
     Limit,
@@ -24,7 +24,7 @@ from hpa_scaler.raising import (
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rollout import Rollout
 from hpa_scaler.rules import Rules
-from hpa_scaler.sources import Seen, answers_window, lowering_window, read_sources
+from hpa_scaler.sources import Seen, lowering_window, read_sources
 from hpa_scaler.spec import Problems, Spec
 from hpa_scaler.telling import bounds_moved, caps, follows, lowering_limits, raising_limits
 from tightship.durations import format_duration
@@ -323,8 +323,8 @@ class _Judgement:
         self._history = msgspec.structs.replace(self._history, floors=floors)
 
     def _compare(self, inputs: Inputs) -> tuple[int | None, int | None]:
-        """Return what the queries want together, and the highest that they wanted lately, and remember that."""
-        history, now, window = self._history, self._now, answers_window(self._spec, self._rules)
+        """Return what the queries want together, and the highest that they wanted for long enough lately."""
+        history, now, window = self._history, self._now, 2 * time_to_know(self._spec, self._rules)
         falling, hold = history.falling, self._rules.drop_hold
         if falling is not None and (not hold or now - falling < hold):
             # As long as many have fallen at once, what they wanted before does not become old.
@@ -334,7 +334,8 @@ class _Judgement:
         if not inputs.terms or any(each.replicas is None for each in inputs.terms):
             return None, earlier
         answered = max(solve(inputs).query or 0, inputs.lower_bound)
-        answers = with_floor(history.answers, answered, now, window, ANSWERS)
+        # Where nothing is known the first answer counts: of a leader that is new as well.
+        answers = history.answers if earlier is not None else with_floor((), answered, now, window)
         self._history = msgspec.structs.replace(history, answers=answers, falling=None)
         return answered, earlier
 

@@ -76,8 +76,6 @@ def look_at_rise(wanted: Wanted, history: History, rules: Rules, now: float, *, 
     *wait* seconds, in at least two looks: until then a floor goes up to :attr:`Rules.rise_factor` times what is known.
     What we have set ourselves in the meantime is not known for that, so that steps of bad data don't add up.
     """
-    if not rules.rise_factor:
-        return Rise(None, history)
     if highest_floor(history.known, now, DAY) is None:
         history = with_known(history, max(wanted.minimum, wanted.running), now)
     if wanted.floor is None:
@@ -89,11 +87,11 @@ def look_at_rise(wanted: Wanted, history: History, rules: Rules, now: float, *, 
             look = Floor(math.ceil(now), wanted.floor)
         look = Floor(look.at, min(look.floor, wanted.floor))
         if now - look.at >= wait:
-            history = with_known(history, look.floor, now)
+            history = with_known(history, look.floor, now, 2 * wait)
             look = Floor(math.ceil(now), wanted.floor)
             known, ceiling = _ceiling(history, wanted, rules, now)
         history = msgspec.structs.replace(history, look=look)
-    if look is None or wanted.floor <= ceiling:
+    if look is None or wanted.floor <= ceiling or not rules.rise_factor:
         return Rise(None, history)
     detail = (
         f"{wanted.floor} is wanted, and {known} is the most that was in the last day: {ceiling} at once, and the rest "

@@ -23,7 +23,6 @@ from hpa_scaler.queries import (
     age_step,
     bare_query,
     outcome_of,
-    range_from,
     range_of,
     read,
     value_query,
@@ -83,21 +82,6 @@ def lowering_window(spec: Spec, rules: Rules) -> float:
     if not spec.queries or not rules.cold_guard:
         return 0.0
     return max(range_of(query, spec, rules.longest_guard) for query in spec.queries) + rules.longest_gap
-
-
-def answers_window(spec: Spec, rules: Rules) -> float:
-    """Return for how many seconds an answer is compared with later ones: until a fall is in them altogether.
-
-    That is at once where a query has no range: the one that it counts as is for what its server may not know yet.
-    """
-    longest = max((_falls_within(query, spec, rules) for query in spec.queries), default=0.0)
-    return longest + rules.longest_gap
-
-
-def _falls_within(query: QuerySpec, spec: Spec, rules: Rules) -> float:
-    if range_from(query, spec) == "default":
-        return min(rules.longest_guard, lookback(query.text).seconds)
-    return range_of(query, spec, rules.longest_guard)
 
 
 def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rules, seen: Seen, now: float) -> Sources:
@@ -299,4 +283,4 @@ def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Ca
     return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
 
 
-__all__ = ["Seen", "Sources", "answers_window", "lowering_window", "read_sources"]
+__all__ = ["Seen", "Sources", "lowering_window", "read_sources"]

@@ -92,7 +92,7 @@ async def test_a_server_that_lost_its_data_lowers_nothing_until_its_ranges_are_f
     }
     names = list(queries)
     stands = dict.fromkeys(names, 8)
-    await on.configured(GUARDED)
+    await on.configured({**GUARDED, "circuitBreakerFailures": 1000})
     await fleet.stand({name: {**FOLLOWS, "prometheus_query": text} for name, text in queries.items()})
     fleet.start()
     await fleet.until_floors(stands)

@@ -260,12 +260,14 @@ async def test_a_deleted_configuration_is_told_with_what_is_in_force(world: Worl
 
 async def test_many_that_fall_at_once_are_held_and_told_once(world: World) -> None:
     for number in range(12):
-        world.api.stock(f"web-{number}", minimum=8, replicas=8, **ASKS)
-    world.prometheus.set("rate", 80)
+        asks = ASKS | {"prometheus_query": f"rate-{number}"}
+        world.api.stock(f"web-{number}", minimum=8, replicas=8, **asks)
+        world.prometheus.set(f"rate-{number}", 80)
     process = world.start()
     await world.until(lambda: asked(world))
-    await world.cycles()
-    world.prometheus.set("rate", 0)
+    await world.cycles(8)  # what they want is known then
+    for number in range(12):
+        world.prometheus.set(f"rate-{number}", 0)
     await world.until(lambda: world.api.notes("CorrelatedDrop"))
     await world.cycles(4)
     assert world.api.told().count(("CorrelatedDrop", world.api.lease)) == 1

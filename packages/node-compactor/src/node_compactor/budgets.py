@@ -12,6 +12,7 @@ from node_compactor.policy import NodeFacts, below_minimum
 from node_compactor.settings import CompactorSettings
 from tightship.consolidation.room import cluster_room, nodes_out, within
 from tightship.drain.claims import Claim
+from tightship.drain.machine import owner_elsewhere
 from tightship.pools import shown
 from tightship.reasons import Refusal
 
@@ -33,10 +34,16 @@ def room(
     if refusal is not None or own is None:
         return refusal
     nodes = sum(fact.pool == pool for fact in facts.values())
-    out = sum(facts[name].pool == pool for name in nodes_out(facts, claims) - {node})
+    outside = nodes_out(facts, claims) - {node}
+    out = sum(facts[name].pool == pool for name in outside)
     if own.budget is not None:
         refusal = within(own.budget, f"pool {shown(pool)}", node, nodes=nodes, out=out)
         if refusal is not None:
             return refusal
-    below = below_minimum(node, pool, nodes - out - 1, own)
+    # Whoever takes a node away may be slow: it holds no place in the budget for ever, but it is none that stays.
+    taken = sum(
+        fact.pool == pool and name not in outside and owner_elsewhere(fact.view.node) is not None
+        for name, fact in facts.items()
+    )
+    below = below_minimum(node, pool, nodes - out - taken - 1, own)
     return below[0] if below else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from itertools import islice
 
 from msgspec import Struct
 
@@ -100,8 +101,10 @@ def keeps(settings: CompactorSettings, snapshot: Snapshot, node: Node) -> list[R
     found = [*opt_outs(node, NodeRules(settings.disabled_rules)), *pool_refusals(node.name, pool, own)]
     if own is None or not own.minimum_nodes:
         return found
-    left = sum(each.ready and pool_of(each, settings.pool_labels) == pool for each in left_without(snapshot, node.name))
-    return found + below_minimum(node.name, pool, left, own)
+    rest = left_without(snapshot, node.name)
+    mates = (each for each in rest if each.ready and pool_of(each, settings.pool_labels) == pool)
+    # Asked at every look: enough are enough.
+    return found + below_minimum(node.name, pool, sum(1 for _ in islice(mates, own.minimum_nodes)), own)
 
 
 class Policy:

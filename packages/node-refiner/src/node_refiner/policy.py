@@ -50,8 +50,13 @@ def keeps(settings: RefinerSettings, snapshot: Snapshot, node: Node) -> list[Ref
     tainted = taint_of_others(node)
     if tainted is not None:
         found.append(tainted)
-    rest = left_without(snapshot, node.name)
-    below = below_minimums(node.name, sum(map(remains, rest)), sum(map(is_counted, rest)), settings)
+    left = untainted = 0
+    for each in left_without(snapshot, node.name):
+        left += remains(each)
+        untainted += is_counted(each)
+        if left >= settings.minimum_nodes and untainted >= settings.minimum_non_tainted_nodes:
+            return found  # asked at every look: enough are enough
+    below = below_minimums(node.name, left, untainted, settings)
     return found if below is None else [*found, below]
 
 

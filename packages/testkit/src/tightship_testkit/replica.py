@@ -17,6 +17,8 @@ from tightship_testkit.client import ApiError, Client, Json, wait_for
 NAMESPACE = "default"
 DEADLINE = 120.0
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+CLAIMS = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+"""Where the ledgers of claims are, one for all namespaces."""
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 Settings = Mapping[str, object]
@@ -156,15 +158,15 @@ async def configure(api: Client, name: str, settings: Settings | str, program: P
         await api.patch("ConfigMap", name, replaced, NAMESPACE, patch_type="json")
 
 
-async def lease(api: Client, name: str) -> Json:
+async def lease(api: Client, name: str, where: str = LEASES) -> Json:
     """Return a Lease, empty where there is none."""
-    status, answer = await api.request("GET", f"{LEASES}/{name}")
+    status, answer = await api.request("GET", f"{where}/{name}")
     return answer if status == 200 else {}
 
 
 async def claims(api: Client, team: str) -> list[Json]:
     """Return the claims in the ledger of *team*."""
-    found = await lease(api, f"{team}-claims")
+    found = await lease(api, f"{team}-claims", CLAIMS)
     text = (found.get("metadata", {}).get("annotations") or {}).get("tightship.dev/claims", "[]")
     decoded: list[Json] = json.loads(text)
     return decoded

@@ -330,10 +330,11 @@ async def _takes_anothers_drain(world: World) -> None:
 
 
 @lies("dry-runs-write-nothing")
-async def _writes_in_a_dry_run(world: World) -> None:
-    world.teams["node-compactor"].dry.add(NAME)
+async def _claims_in_a_dry_run_that_has_a_node_to_give_back(world: World) -> None:
     liar = await _leading(world)
-    await liar.node("n1", record={"v": 1, "phase": "Marked"})
+    await liar.claim("n1")
+    world.teams["node-compactor"].dry.add(NAME)
+    await liar.claim("n2")
 
 
 @lies("only-documented-rights")

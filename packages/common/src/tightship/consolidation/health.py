@@ -9,10 +9,10 @@ import msgspec
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.snapshot import Usage
 from tightship.drain.machine import owner_elsewhere
-from tightship.drain_record import Finished
+from tightship.drain_record import Finished, owner_mark
 from tightship.durations import format_duration
 from tightship.objects import Pod
-from tightship.objects.pod import DEFAULT_SCHEDULER
+from tightship.objects.pod import DEFAULT_SCHEDULER, EXPENDABLE
 from tightship.placement.space import Space
 from tightship.reasons import Reason, Refusal
 from tightship.settings.sections import HealthKeys
@@ -42,10 +42,15 @@ def _not_ready(snapshot: Snapshot, keys: HealthKeys) -> list[str]:
 
 
 def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthKeys, now: float) -> list[str]:
-    """Pods that have found no place since the last drain: the next one would add to them."""
+    """Pods that have found no place since the last drain: the next one would add to them.
+
+    Only pods of controllers whose pods drains have evicted count: nobody else waits for what we did. A DaemonSet's pod
+    may run on its own node only, and an autoscaler adds no node for one that is expendable.
+    """
     last = max((each.at for each in finished), default=None)
     if last is None or now > last + keys.stranded_window:
         return []
+    lately = [each for each in finished if now <= each.at + keys.stranded_window]
     waiting = [
         pod
         for pod in snapshot.unscheduled
@@ -53,14 +58,23 @@ def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthKeys
         if pod.created >= int(last)
         and now - pod.created >= keys.stranded_after
         and not pod.gated
+        and not pod.daemon
+        and pod.spec.priority >= EXPENDABLE
         and pod.deletion is None
         and pod.spec.scheduler == DEFAULT_SCHEDULER
+        and _displaced(pod, lately)
     ]
     names = [pod.key for pod in _could_run(snapshot, waiting)]
     if not names:
         return []
     since = format_duration(keys.stranded_after)
     return [f"{len(names)} pods made since the last drain have had no node for {since} or more ({_some(names)})"]
+
+
+def _displaced(pod: Pod, drains: Sequence[Finished]) -> bool:
+    """Whether one of *drains* may have evicted a pod of the controller of *pod*."""
+    mark = None if pod.owner is None else owner_mark(pod.owner.uid)
+    return any(each.displaced is None or mark in each.displaced for each in drains)
 
 
 def _could_run(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:

@@ -128,13 +128,12 @@ class ConsolidationLoop(Generic[S, D]):
         if leading:
             # From here on there may be something to end, whatever becomes of this pass.
             self._unfinished = True
+            self._succession.look(self._cache.snapshot())
             others = not (frame.switched_off() or dry_run)
             await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
         driven = self._drainer.driving
-        if driven:
-            self._succession.look(self._cache.snapshot())
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
-        history = await self._learn(snapshot, settings, now) if leading else History()
+        history = await self._learn(snapshot, settings, now) if leading and not dry_run else History()
         finished = history.finished
         decision = await in_thread(self._decide, snapshot, settings, now, history, failures)
         if settings is not self._settings:
@@ -198,7 +197,13 @@ class ConsolidationLoop(Generic[S, D]):
         """Return the history, with what has come of its drains."""
         of = self._controller.pool_of
         nodes = [(float(view.node.created), of(view.node, settings), name) for name, view in snapshot.nodes.items()]
-        return await self._history.change(lambda known: learned(known, nodes, settings, now), now)
+
+        def learn(known: History) -> History:
+            return learned(known, nodes, settings, now)
+
+        if self._frame.run.dry_run:
+            return learn(await self._history.all())
+        return await self._history.change(learn, now)
 
     def _decide(self, snapshot: Snapshot, settings: S, now: float, history: History, failures: int) -> D:
         unhealthy = brake(snapshot, history.finished, settings, now, failures)

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from tightship.consolidation.decision import NodeFacts
 from tightship.drain.claims import Claim
+from tightship.drain_record import Phase
+from tightship.nodes import drain_record
 from tightship.reasons import Reason, Refusal
 from tightship.settings.fields import Budget
 
@@ -17,9 +19,17 @@ ONE_AT_A_TIME = Budget(count=1)
 
 
 def nodes_out(facts: Mapping[str, NodeFacts], claims: Sequence[Claim]) -> frozenset[str]:
-    """Return the nodes that are out: those claimed, those in drain by whatever tool of ours, and those not Ready."""
-    claimed = {claim.node for claim in claims} & set(facts)
+    """Return the nodes that are out: those claimed, those in drain by whatever tool of ours, and those not Ready.
+
+    A node that others took from its drain and never finished with gives its place back.
+    """
+    claimed = {claim.node for claim in claims if claim.node in facts and not _given_back(facts[claim.node])}
     return frozenset(claimed | {name for name, fact in facts.items() if fact.draining or not fact.view.node.ready})
+
+
+def _given_back(fact: NodeFacts) -> bool:
+    record = drain_record(fact.view.node)
+    return not fact.draining and record is not None and record.phase is Phase.YIELDED
 
 
 def within(budget: Budget, what: str, node: str, *, nodes: int, out: int) -> Refusal | None:

@@ -27,6 +27,9 @@ from tightship.kube.reflector import Backoff
 from tightship.reasons import Reason, Refusal
 
 CLAIMS_LEASE = "tightship-claims"
+CLAIMS_NAMESPACE = "kube-system"
+"""Where the ledger is unless somebody says otherwise: a place that every cluster has, whatever is installed where."""
+
 CLAIMS_ANNOTATION = "tightship.dev/claims"
 
 REQUEST_TIMEOUT = 10.0
@@ -252,6 +255,7 @@ def _written(seconds: float) -> str:
 __all__ = [
     "CLAIMS_ANNOTATION",
     "CLAIMS_LEASE",
+    "CLAIMS_NAMESPACE",
     "Allows",
     "Claim",
     "ClaimLedger",

@@ -322,7 +322,14 @@ class Drainer:
                 # First the history: a crash in between leaves the claim, which counts, not a drain nobody remembers.
                 now, pool = self._tools.clock(), self._pool_of(node)
                 finished = Finished(
-                    node.name, pool, self._controller, ending.value, now, drive.reason, record.entered(Phase.CLAIMED)
+                    node.name,
+                    pool,
+                    self._controller,
+                    ending.value,
+                    now,
+                    drive.reason,
+                    record.entered(Phase.CLAIMED),
+                    displaced=drive.displaced,
                 )
                 await self._history.add(finished)
                 await self._ledger.drop(node.name, record.op)

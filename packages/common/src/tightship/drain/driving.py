@@ -25,7 +25,7 @@ from tightship.drain.news import News, Tell, Told
 from tightship.drain.returning import Returning
 from tightship.drain.sight import Sight, Try, tried
 from tightship.drain.writing import LiveNode, patch_node, read_node, record_patch
-from tightship.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase
+from tightship.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase, owner_mark
 from tightship.evictability import EvictionRules
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
@@ -128,6 +128,13 @@ class Drive:
         self._returning = Returning(_began(record))
         self._last = node
         self._record: DrainRecord | None = record
+        # What one that was here before has evicted nobody knows.
+        self._displaced: set[str] | None = set() if record.phase is Phase.CLAIMED else None
+
+    @property
+    def displaced(self) -> frozenset[str] | None:
+        """The controllers of the pods that the drain has evicted, ``None`` where it was begun by someone else."""
+        return None if self._displaced is None else frozenset(self._displaced)
 
     @property
     def reason(self) -> str:
@@ -300,6 +307,8 @@ class Drive:
                 self._progress = now
             if heard.answer in GOING or heard.answer is Answer.NO_ANSWER:
                 self._returning.evicted(pod)
+                if self._displaced is not None and pod.owner is not None:
+                    self._displaced.add(owner_mark(pod.owner.uid))
             self._said(pod, heard)
 
         await asyncio.gather(*(one(pod) for pod in pods))
@@ -308,7 +317,9 @@ class Drive:
         before = drain_record(live.node)
         after = await patch_node(self._tools.connection, live, record_patch(live, step.record, step.change))
         self._last, self._record = after.node, step.record
-        self._say(Told.PHASE, before=before.phase if before is not None else None, because=step.because)
+        phase = before.phase if before is not None else None
+        if step.because is not None or step.record is None or step.record.phase is not phase:
+            self._say(Told.PHASE, before=phase, because=step.because)
 
     async def _pause(self, revision: int, until: float) -> None:
         await asyncio.sleep(SHORTEST_PAUSE)

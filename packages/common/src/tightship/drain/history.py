@@ -47,6 +47,7 @@ class _Wire(Struct, omit_defaults=True):
     began: str = ""
     came: str = ""
     stayed: bool = False
+    displaced: list[str] | None = None
 
 
 class _RegretWire(Struct):
@@ -120,6 +121,7 @@ def _drain(finished: Finished) -> _Wire:
         began="" if finished.began is None else _written(finished.began),
         came=finished.came,
         stayed=finished.stayed,
+        displaced=None if finished.displaced is None else sorted(finished.displaced),
     )
 
 
@@ -154,6 +156,7 @@ def _finished(wire: _Wire) -> Finished:
         began=_read(wire.began) if wire.began else None,
         came=wire.came,
         stayed=wire.stayed,
+        displaced=None if wire.displaced is None else frozenset(wire.displaced),
     )
 
 

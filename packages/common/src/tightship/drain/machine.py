@@ -226,9 +226,13 @@ def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, 
     other = owner_elsewhere(node)
     # Whoever has taken it has a taint of their own on it, and nobody would be here to see that they let go of it.
     if other is not None and not seen.releasing:
-        if record.phase in (Phase.YIELDED, Phase.DRAINED):
+        emptied = (record.entered(Phase.DRAINED) or now) if record.phase is Phase.DRAINED else None
+        overdue = emptied is not None and now >= emptied + rules.hand_over_timeout
+        if record.phase is Phase.YIELDED or (emptied is not None and not overdue):
             return Over(Ending.PARKED) if seen.stopping else Wait(now + LOOK_AGAIN, other.detail)
-        return Write(_enter(record, Phase.YIELDED, now, reason=_words(other)), because=other)
+        # Until then it counts as out: an emptied one has done so for as long already.
+        until = now if overdue else now + rules.hand_over_timeout
+        return Write(_enter(record, Phase.YIELDED, now, reason=_words(other), deadline=until), because=other)
     change, tainted = undoing(node, record), _tainted(node, record)
     if change is Change.RESTORE and tainted:
         return None

@@ -17,7 +17,7 @@ from tightship.drain_record import DrainRecord, Phase
 from tightship.evictability import Evictability, EvictionRules, Sorted
 from tightship.nodes import drain_record
 from tightship.objects import Node, Pod
-from tightship.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING
+from tightship.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING, EXPENDABLE
 from tightship.placement.space import Space
 from tightship.plan import Candidate, Planner
 from tightship.plan.model import Placement
@@ -231,6 +231,7 @@ class Sight:
             if pod.created >= int(began)
             and not pod.gated
             and not pod.daemon
+            and pod.spec.priority >= EXPENDABLE
             and pod.deletion is None
             and pod.spec.scheduler == DEFAULT_SCHEDULER
             and self._now - pod.created >= self._rules.pending_timeout

@@ -17,6 +17,10 @@ from tightship.selectors import Labels, LabelSelector, NodeSelector, NodeSelecto
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DEFAULT_SCHEDULER = "default-scheduler"
 
+EXPENDABLE = -10
+"""Priority below which Cluster Autoscaler adds no node for a pod, and lets none keep one: the default of its
+``--expendable-pods-priority-cutoff``."""
+
 CORDON = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 """What a cordon means to kube-scheduler."""
 

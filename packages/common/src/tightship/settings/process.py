@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from tightship.drain.claims import CLAIMS_LEASE
+from tightship.drain.claims import CLAIMS_LEASE, CLAIMS_NAMESPACE
 from tightship.host import token
 from tightship.observability.logging import FORMATS, LEVELS
 from tightship.settings.fields import Seconds
@@ -175,17 +175,15 @@ class NodeProcessSettings(ProcessSettings):
     """How the process of a controller of nodes runs: it shares its claims with all others of the cluster."""
 
     claims_lease: Name = variable("CLAIMS_LEASE_NAME", default=CLAIMS_LEASE)
-    claims_namespace: str = variable("CLAIMS_LEASE_NAMESPACE", default="")
-    """Where the claims of **all** Tightship controllers are; by default the own namespace, so controllers in different
-    namespaces must be told one."""
+    claims_namespace: Name = variable("CLAIMS_LEASE_NAMESPACE", default=CLAIMS_NAMESPACE)
+    """Where the claims of **all** Tightship controllers are, in whatever namespaces these stand."""
     release: Switch = variable("RELEASE", default=False)
     """Give back what drains of this installation hold, begin nothing, and end."""
 
     def filled(self, namespace: str, unique: str) -> Self:
         """Return the settings with what only this process knows in the place of what was not said."""
         found = super().filled(namespace, unique)
-        claims = found.claims_namespace or found.namespace
-        return found.model_copy(update={"claims_namespace": claims, "dry_run": found.dry_run or found.release})
+        return found.model_copy(update={"dry_run": found.dry_run or found.release})
 
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)

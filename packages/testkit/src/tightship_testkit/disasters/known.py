@@ -30,14 +30,7 @@ def _says(pattern: str) -> Takes:
     return lambda violation: found.search(violation.what) is not None
 
 
-NODES = (
-    Known(
-        "two-ledgers",
-        "within-drain-budget",
-        _says(r"whose ledgers are in \d+ namespaces$"),
-        "drains 8: controllers in two namespaces don't share one budget",
-    ),
-)
+NODES = ()
 
 KNOWN: tuple[Known, ...] = NODES
 

@@ -125,9 +125,9 @@ def _controllers(rng: Random, pools: list[Pool]) -> list[Controller]:
     if len(made) > 1 and rng.random() < 0.25:
         made[1] = msgspec.structs.replace(made[1], namespace="elsewhere")
         if rng.random() < 0.5:
-            # As the documentation wants it.
-            shared = {**made[1].variables, "CLAIMS_LEASE_NAMESPACE": made[0].namespace}
-            made[1] = msgspec.structs.replace(made[1], variables=shared)
+            # Another place than the default one, the same for both.
+            shared = {"CLAIMS_LEASE_NAMESPACE": made[0].namespace}
+            made = [msgspec.structs.replace(each, variables={**each.variables, **shared}) for each in made]
     return made
 
 

@@ -179,7 +179,7 @@ class World:
         team = self.team(program)
         if team is None:
             return ""
-        return team.controller.variables.get("CLAIMS_LEASE_NAMESPACE", team.controller.namespace)
+        return team.controller.variables.get("CLAIMS_LEASE_NAMESPACE", "kube-system")
 
     def changed(self, change: Change) -> None:
         """Take note of a change of the store."""
