@@ -27,7 +27,7 @@ from tightship_testkit.invariants import MAY_WRITE
 
 T = TypeVar("T")
 
-_OF_THE_SERVER = frozenset({"metadata/resourceVersion", "metadata/generation"})
+_OF_THE_SERVER = frozenset({"metadata/resourceVersion", "metadata/generation", "metadata/managedFields"})
 _BY_KEY = frozenset({"labels", "annotations"})
 
 
