@@ -162,15 +162,6 @@ subjects:
   verbs: [list, watch]
 {{- end -}}
 
-{{- define "tightship-lib.bufferReads" -}}
-- apiGroups: [autoscaling.x-k8s.io]
-  resources: [capacitybuffers]
-  verbs: [list, watch]
-- apiGroups: [""]
-  resources: [podtemplates]
-  verbs: [list, watch]
-{{- end -}}
-
 {{- define "tightship-lib.autoscalerReads" -}}
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]

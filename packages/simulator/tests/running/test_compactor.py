@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -263,6 +264,15 @@ async def test_a_dry_run_writes_nothing_and_plans_the_same(tmp_path: Path) -> No
         assert on.recorder.phases("n1") == []
         await on.free()
         await all_ready(on.api)
+
+
+async def test_a_replica_that_is_ready_stays_so_while_its_passes_begin_to_follow_more(tmp_path: Path) -> None:
+    async with ground(tmp_path, small(), SETTINGS) as on:
+        replica = on.start()
+        await replica.ready()
+        for _ in range(200):
+            assert (await replica.get("/readyz"))[0] == 200
+            await asyncio.sleep(0.01)
 
 
 async def test_everything_is_served(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class ConsolidationLoop(Generic[S, D]):
         self._clock = clock
         self._failures = 0
         self._unfinished = False
+        self._synced = False
         self._succession = Succession(run.namespace, run.identity.rpartition("_")[0])
         # Nodes that a dry run has to give back.
         self._left: Sequence[str] = ()
@@ -106,7 +107,9 @@ class ConsolidationLoop(Generic[S, D]):
 
     def waits_for(self) -> Sequence[str]:
         """Return why no pass can be made yet. Raises :class:`~tightship.kube.cache.CacheCrashed`."""
-        if self._cache.has_synced:
+        self._synced = self._cache.has_synced or self._synced
+        if self._synced:
+            # What a pass begins to follow besides is waited for in the pass: it makes no ready replica unready.
             return ()
         waiting = sorted(kind for kind, stats in self._cache.stats().items() if not stats.synced)
         return (f"not synced: {', '.join(waiting)}",)

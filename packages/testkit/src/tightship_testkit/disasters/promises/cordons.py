@@ -132,6 +132,9 @@ class PersonsUncordonStays(Promise):
             team = self.world.team(str(record.get("controller")))
             held = seconds((team.settings if team else {}).get("holdOff", "200s")) if team else 0.0
             self._held[name] = self.world.now, held
+        elif author == PERSON and drain_of(old) and not drain_of(change.object):
+            # Who takes the note off as well lets the node be tried at once.
+            self._held.pop(name, None)
         elif not was and now:
             found = self._held.get(name)
             if author in (PERSON, "etcd"):
