@@ -80,6 +80,13 @@ def test_one_large_floor_counts_by_its_pods() -> None:
     assert settled(decisions)[0].reason == "CorrelatedDrop"
 
 
+def test_an_answer_far_above_the_maximum_counts_as_the_maximum() -> None:
+    misled = judge(hpa(8, 8, name="misled"), ASKED, 40, rules=NO_AGE, history=wanted(703))
+    decisions = [misled, *fleet((20, 100))]
+    assert count_drops(decisions, NO_AGE) == DropCount(21, 1, 208, 4)
+    assert settled(decisions)[0].action == "lower"
+
+
 def test_what_is_not_known_is_not_counted() -> None:
     decisions = [*fleet((5, 0), (50, failure()), (50, answer())), judge(hpa(10), spec(), rules=NO_AGE)]
     assert count_drops(decisions, NO_AGE) == DropCount(5, 5, 50, 35)

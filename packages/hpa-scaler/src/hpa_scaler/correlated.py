@@ -2,9 +2,11 @@
 
 It compares what the queries want with what they wanted lately for as long as they look back, not with floors, which
 steps and holds keep higher, nor with a spike: a fleet that gets quieter over hours, or has long been quieter than its
-floors, never looks like this. HPAs with the same
-queries are one, for one answer moves all of them. As long as many have fallen, what they wanted before is kept, and
-where that has lasted long enough to be believed they are compared with what they want then.
+floors, never looks like this. Nobody can want more than ``maxReplicas``: bad data that say so would make what comes
+after them look like a fall. HPAs with the same queries are one, for one answer moves all of them.
+
+As long as many have fallen, what they wanted before is kept, and where that has lasted long enough to be believed they
+are compared with what they want then.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ def count_drops(decisions: Iterable[Decision], rules: Rules) -> DropCount:
             continue
         earlier, now = groups.get(decision.follows, (0, 0))
         before = decision.answered if decision.earlier is None else decision.earlier
-        groups[decision.follows] = (earlier + before, now + decision.answered)
+        most = decision.maximum
+        groups[decision.follows] = (earlier + min(before, most), now + min(decision.answered, most))
     dropping = [before - now for before, now in groups.values() if before - now > before * rules.drop_size]
     floor = sum(before for before, _ in groups.values())
     return DropCount(len(groups), len(dropping), floor, sum(dropping))

@@ -298,15 +298,16 @@ async def _keeps_a_node_from_pods(world: World) -> None:
         world.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=5))
 
 
-@lies("no-churn", pools=[Pool(name="a", least=0, most=3)])
+@lies("no-churn", story=60.0, pools=[Pool(name="a", least=0, most=3)])
 async def _drains_what_comes_back(world: World) -> None:
     liar = await _leading(world)
-    for number in range(5):
-        await liar.claim("n1", f"op{number}", "Drained")
-        node = world.store.get("Node", "n1")
-        world.store.delete("Node", "n1")
-        made = {"metadata": {"name": "n1", "labels": node["metadata"]["labels"]}, "spec": {}, "status": node["status"]}
-        world.store.create("Node", made)
+    await liar.claim("n1", "op1", "Drained")
+    node = world.store.get("Node", "n1")
+    world.store.delete("Node", "n1")
+    made = {"metadata": {"name": "n1", "labels": node["metadata"]["labels"]}, "spec": {}, "status": node["status"]}
+    world.store.create("Node", made)
+    await asyncio.sleep(31)
+    await liar.claim("n1", "op2")
 
 
 @lies("one-writer")
@@ -407,15 +408,10 @@ def _played(script: Script, scenario: Scenario) -> list[Any]:
     return result.violations
 
 
-AS_KNOWN = {"no-churn", "no-eviction-loop", "opt-outs-respected"}
-"""Promises that their liars break in the very way in which they are known to be broken."""
-
-
 @pytest.mark.parametrize("promise", sorted(SCRIPTS))
 def test_a_liar_is_found_and_is_no_known_finding(promise: str) -> None:
     found = [each for each in _played(*SCRIPTS[promise]) if each.promise == promise]
-    assert found
-    assert promise in AS_KNOWN or any(finding(each) is None for each in found)
+    assert any(finding(each) is None for each in found)
 
 
 def test_each_promise_has_a_liar() -> None:
