@@ -176,7 +176,8 @@ def test_a_scenario_on_somebodys_cluster(
         own = address()
     monkeypatch.setattr(measures, "PORTS", free_ports(*measures.PORTS))
     monkeypatch.setattr(measures.RemoteMetrics, "url", f"http://{own}:{measures.PORTS['prometheus']}")
-    ports: dict[str, Any] = {name: {"http": {"port": port}} for name, port in free_ports(*CONTROLLERS).items()}
+    served, probed = free_ports(*CONTROLLERS), free_ports(*CONTROLLERS)
+    ports: dict[str, Any] = {name: {"http": {"port": served[name], "probePort": probed[name]}} for name in CONTROLLERS}
     told: list[str] = []
 
     async def scenario(on: Town) -> None:
@@ -191,9 +192,10 @@ def test_a_scenario_on_somebodys_cluster(
         await on.seen(lambda: bool(on.remover.removed), "a node is taken away")
         [scaler] = [each for each in await on.provider.controllers(SYSTEM) if each.name == "hpa-scaler"]
         assert isinstance(scaler, Container)
-        assert (await scaler.get("/healthz"))[0] == 200
+        assert (await scaler.get("/metrics"))[0] == 200
         assert (await scaler.get("/nothing"))[0] == 404
-        assert await replace(scaler, port=1).get("/healthz") == (0, "")
+        assert (await replace(scaler, port=probed["hpa-scaler"]).get("/healthz"))[0] == 200
+        assert await replace(scaler, port=1).get("/metrics") == (0, "")
         async with on.metrics.outage():
 
             async def failed() -> bool:

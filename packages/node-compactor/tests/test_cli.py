@@ -19,7 +19,7 @@ from node_compactor.cool_downs import CoolDownKeys
 from node_compactor.options import FLAGS
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.settings.loading import wire_keys
-from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
+from tightship.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "plan-output.md"
@@ -201,7 +201,7 @@ def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: 
     outcome = cli(what, "--help")
     assert outcome.code == 0
     by_flag = {each.field for each in FLAGS}
-    running = [name for section in (DrainKeys, CoolDownKeys, HealthKeys, SteeringKeys) for name in section.model_fields]
+    running = [name for section in (DrainKeys, CoolDownKeys, NodeKeys, SteeringKeys) for name in section.model_fields]
     only_in_the_file = {"pools", "enabled", *running}
     fields = set(CompactorSettings.model_fields) | set(PoolSettings.model_fields)
     assert fields - by_flag == only_in_the_file

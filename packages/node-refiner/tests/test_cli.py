@@ -16,7 +16,7 @@ from node_refiner.configuration import KEYS, configure, load_settings
 from node_refiner.describing import summarize, wire
 from node_refiner.options import FLAGS, flags_of
 from node_refiner.settings import RefinerSettings
-from tightship.settings.sections import DrainKeys, HealthKeys, SteeringKeys
+from tightship.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands
 from tightship_testkit.builders import budget, node, pod, workload
 
@@ -156,7 +156,7 @@ def test_the_help_of_run_leads_to_the_page_with_the_older_names(cli: Any) -> Non
 def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: str) -> None:
     outcome = cli(what, "--help")
     assert outcome.code == 0
-    sections = {name for section in (DrainKeys, HealthKeys, SteeringKeys) for name in section.model_fields}
+    sections = {name for section in (DrainKeys, NodeKeys, SteeringKeys) for name in section.model_fields}
     assert set(RefinerSettings.model_fields) - {each.field for each in FLAGS} == RUNNING | sections
     settings = (DOCS / "settings.md").read_text()
     ours = settings[settings.index("# Settings of node-refiner") :]

@@ -14,7 +14,7 @@ from node_refiner.settings import RefinerSettings
 from tightship.reasons import Reason
 from tightship.settings.fields import SWITCHABLE_RULES, Budget
 from tightship.settings.loading import BadFlagsError, SettingsError
-from tightship.settings.sections import DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys
+from tightship.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
 
 Json = dict[str, Any]
 
@@ -56,7 +56,7 @@ def test_the_defaults_are_those_of_the_older_controllers_readme() -> None:
 
 
 def test_every_key_of_the_shared_sections_is_there_in_snake_case() -> None:
-    for section in (DrainKeys, HealthKeys, ScaleUpKeys, SteeringKeys):
+    for section in (DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
         for field in section.model_fields:
             assert KEYS[field] == snake(section.model_fields[field].alias or field)
     assert all(key == key.lower() and " " not in key for key in KEYS.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 from drain.conftest import OTHERS
@@ -178,6 +179,23 @@ async def test_off_what_others_have_left_is_none_of_its_business(
     assert cluster.writes() == []
     cluster.configure(on=True)
     await until(lambda: any("/nodes/n1" in each for each in cluster.writes()) and cluster.claimed() == "[]")
+
+
+async def test_a_controller_that_keeps_its_claims_elsewhere_is_told_in_log_page_status_and_metric(
+    cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tightship.drain.drainer.ELSEWHERE_WATCHED", 0.0)
+    left_behind(cluster, Phase.EVICTING, controller="node-sibling")
+    cluster.configure(on=True)
+    process = start()
+    await until(lambda: process.value("tightship_drains_claimed_elsewhere") == 1)
+    await process.passes()
+    told = "node-sibling drains node n1 without a claim in Lease kube-system/tightship-claims"
+    status, page = (await process.get("/status"))[1], (await process.get("/"))[1]
+    assert any(each.startswith(told) for each in json.loads(status)["problems"])
+    assert told in page
+    [warned] = [each for each in caplog.records if "keeps its claims elsewhere" in each.getMessage()]
+    assert warned.levelno == logging.WARNING
 
 
 async def test_off_a_standby_ends_what_the_leader_that_was_killed_had_begun(cluster: Cluster, start: Start) -> None:

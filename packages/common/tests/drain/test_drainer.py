@@ -13,7 +13,7 @@ import pytest
 
 from tightship.drain import driving
 from tightship.drain.claims import Claim
-from tightship.drain.drainer import ORPHAN_AFTER, ORPHAN_WATCHED
+from tightship.drain.drainer import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
 from tightship.drain.machine import Ending
 from tightship.drain.news import Told
 from tightship.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, Finished, Phase, encode_record
@@ -442,6 +442,31 @@ async def test_another_controllers_drain_is_left_alone_until_nobody_can_be_behin
     assert bench.pristine
     assert bench.phase is Phase.BACKOFF
     assert bench.api.evicted == []
+
+
+async def test_a_drain_of_others_without_a_claim_where_ours_are_is_told_when_it_has_been_so_for_a_while(
+    bench: Bench,
+) -> None:
+    replica = await bench.replica()
+    theirs = DrainRecord(phase=Phase.EVICTING, controller="other", op="op", since={"Evicting": bench.api.now})
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(theirs)), manager=FIELD_MANAGER)
+    await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
+    await replica.adopt()
+    assert replica.drainer.elsewhere == []
+    await asyncio.sleep(ELSEWHERE_WATCHED)
+    await replica.adopt()
+    assert replica.drainer.elsewhere == [("n1", "other")]
+
+
+async def test_a_drain_of_others_with_a_claim_where_ours_are_shares_our_budget(bench: Bench) -> None:
+    replica = await bench.replica()
+    theirs = DrainRecord(phase=Phase.EVICTING, controller="other", op="op", since={"Evicting": bench.api.now})
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note=encode_record(theirs)), manager=FIELD_MANAGER)
+    await replica.take(Claim(node="n1", op="op", controller="other", holder="h", since=bench.api.now))
+    for _ in range(3):
+        await replica.adopt()
+        await asyncio.sleep(ELSEWHERE_WATCHED)
+    assert replica.drainer.elsewhere == []
 
 
 async def test_a_drain_that_moves_is_nobodys_orphan_however_late_it_is_by_our_clock(bench: Bench) -> None:

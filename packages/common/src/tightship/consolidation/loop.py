@@ -82,6 +82,8 @@ class ConsolidationLoop(Generic[S, D]):
         self._failures = 0
         self._unfinished = False
         self._synced = False
+        self._elsewhere: Sequence[tuple[str, str]] = ()
+        self._ledger = f"{run.claims_namespace}/{run.claims_lease}"
         self._succession = Succession(run.namespace, run.identity.rpartition("_")[0])
         # Nodes that a dry run has to give back.
         self._left: Sequence[str] = ()
@@ -134,6 +136,7 @@ class ConsolidationLoop(Generic[S, D]):
             self._succession.look(self._cache.snapshot())
             others = not (frame.switched_off() or dry_run)
             await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
+            self._warn_of_other_claims()
         driven = self._drainer.driving
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
         history = await self._learn(snapshot, settings, now) if leading and not dry_run else History()
@@ -168,6 +171,14 @@ class ConsolidationLoop(Generic[S, D]):
                 frame.runtime.end()
         else:
             self._unfinished = await self._left_to_end() if frame.switched_off() else leading
+
+    def _warn_of_other_claims(self) -> None:
+        before, self._elsewhere = self._elsewhere, self._drainer.elsewhere
+        self._metrics.claimed_elsewhere(len(self._elsewhere))
+        for node, controller in self._elsewhere:
+            if (node, controller) not in before:
+                what = "another controller keeps its claims elsewhere, and shares no budget with this one"
+                log(self._log, logging.WARNING, what, node=node, controller=controller, lease=self._ledger)
 
     def _find_left(self) -> None:
         """Have a dry run finish what drains of its own installation hold, if there is such a thing."""
@@ -240,7 +251,14 @@ class ConsolidationLoop(Generic[S, D]):
             finishing=tuple(self._left),
             hindrance="" if self._frame.elector.failure is None else one_line(self._frame.elector.failure),
             finished=finished,
-            problems=self._frame.live.problems,
+            problems=(*self._frame.live.problems, *map(self._elsewhere_words, self._elsewhere)),
+        )
+
+    def _elsewhere_words(self, each: tuple[str, str]) -> str:
+        node, controller = each
+        return (
+            f"{controller} drains node {node} without a claim in Lease {self._ledger}: it keeps its claims elsewhere "
+            "(CLAIMS_LEASE_NAMESPACE), so that the two share no budget."
         )
 
     async def _write_notes(self, decision: D) -> None:

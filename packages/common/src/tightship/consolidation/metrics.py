@@ -75,6 +75,11 @@ class ConsolidationMetrics:
             ("result",),
             registry=registry,
         )
+        self._elsewhere = Gauge(
+            "tightship_drains_claimed_elsewhere",
+            "Drains of other controllers that keep their claims in another Lease: they share no budget with this one.",
+            registry=registry,
+        )
         # A series that appears with its first count hides that count from rate().
         for answer in Answer:
             self._evictions.labels(answer.value)
@@ -124,6 +129,10 @@ class ConsolidationMetrics:
         """Count a claim that was refused; one that was taken is told by the drain itself."""
         if refusal is not None:
             self._claims.labels(refusal.reason.value).inc()
+
+    def claimed_elsewhere(self, drains: int) -> None:
+        """Say how many drains of other controllers have no claim where this one has its own."""
+        self._elsewhere.set(drains)
 
     def _left(self, before: Phase | None, record: DrainRecord | None) -> None:
         if before is None or before in IDLE_PHASES or record is None or record.phase is before:

@@ -37,6 +37,9 @@ ORPHAN_AFTER = 24 * 3600.0
 ORPHAN_WATCHED = 6 * 3600.0
 """Seconds for which it must have stood still before our eyes, too: no clock alone makes an orphan."""
 
+ELSEWHERE_WATCHED = 60.0
+"""Seconds for which a drain of another controller must have had no claim: node and ledger are not read at once."""
+
 _Still = dict[str, tuple[str, float]]
 
 
@@ -78,12 +81,23 @@ class Drainer:
         # What others have written, and since when it has been so before our eyes.
         self._records: _Still = {}
         self._claims: _Still = {}
+        self._unclaimed: _Still = {}
         self._drives: dict[str, tuple[Drive, asyncio.Task[None]]] = {}
 
     @property
     def driving(self) -> frozenset[str]:
         """Names of the nodes whose drains are driven from here."""
         return frozenset(self._drives)
+
+    @property
+    def elsewhere(self) -> Sequence[tuple[str, str]]:
+        """Nodes in drain by another controller that keeps its claims somewhere else, each with that controller.
+
+        Such a one shares no budget with this one.
+        """
+        seen = monotonic() - ELSEWHERE_WATCHED
+        found = (text.split(" ", 1) for text, since in self._unclaimed.values() if since <= seen)
+        return sorted((node, controller) for controller, node in found)
 
     def held(self, snapshot: Snapshot) -> Sequence[str]:
         """Return the names of the nodes that drains of this controller hold, as far as they are this drainer's."""
@@ -173,9 +187,7 @@ class Drainer:
                     continue  # somebody else was quicker: the next loop sees what he made of it
                 except KubeError as error:
                     troubles.append(error)
-        entries = await self._ledger.read() if ledger else ()
-        theirs = {each.op: each.holder for each in entries if each.controller != self._controller}
-        self._claims = _still(self._claims, theirs)
+        entries = await self._read_claims(snapshot) if ledger else ()
         for entry in entries:
             if entry.node in self._drives or not self._tools.leading():
                 continue
@@ -214,6 +226,22 @@ class Drainer:
             if record is not None and record.owns_node and not self._owns(record):
                 found[view.node.uid] = view.node.annotations[DRAIN_ANNOTATION]
         self._records = _still(self._records, found)
+
+    async def _read_claims(self, snapshot: Snapshot) -> Sequence[Claim]:
+        """Return the claims there are; take note of those of others, and of others' drains that none is for."""
+        entries = await self._ledger.read()
+        theirs = {each.op: each.holder for each in entries if each.controller != self._controller}
+        self._claims = _still(self._claims, theirs)
+        claimed, found = {each.op for each in entries}, {}
+        for name, view in snapshot.nodes.items():
+            record = drain_record(view.node)
+            if record is None or record.controller == self._controller or record.op in claimed:
+                continue
+            # After a drain, and of a node that its autoscaler has taken, the claim may be the first to go.
+            if record.phase in (Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED):
+                found[record.op] = f"{record.controller} {name}"
+        self._unclaimed = _still(self._unclaimed, found)
+        return entries
 
     def _orphaned(self, still: tuple[str, float] | None, last: float) -> bool:
         """Whether what others wrote at *last* is nobody's any more."""
