@@ -10,10 +10,11 @@ import msgspec
 import pytest
 from contract_api import DEADLINE, Api, Json, unique
 
-from tightship.kube.errors import Gone, Unavailable
+from tightship.kube.errors import Gone, NotFound, Unavailable
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND, RESOURCES, Resource
 from tightship.kube.watching import LineSplitter
+from tightship.objects import CAPACITY_BUFFER
 from tightship_testkit.client import wait_for
 
 CONFIG_MAPS = Resource("ConfigMap", "", "v1", "configmaps")
@@ -119,7 +120,16 @@ async def test_the_controllers_read_a_list_of_many_pages_whole(api: Api) -> None
     assert (listing.pages, listing.problems) == (3, [])
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.kind)
+SERVED = [each for each in RESOURCES if each.kind != CAPACITY_BUFFER]
+"""What every API server serves; who has CapacityBuffers has defined them."""
+
+
+async def test_a_kind_that_nobody_has_defined_is_not_found(api: Api) -> None:
+    with pytest.raises(NotFound):
+        await list_all(api.connection, BY_KIND[CAPACITY_BUFFER])
+
+
+@pytest.mark.parametrize("resource", SERVED, ids=lambda each: each.kind)
 async def test_every_kind_that_the_controllers_read_is_served_and_readable(api: Api, resource: Resource) -> None:
     listing = await list_all(api.connection, resource)
     assert listing.problems == []
