@@ -117,9 +117,9 @@ async def test_a_query_is_answered_as_it_was_told_to_whatever_its_series_say() -
 
 
 async def test_otherwise_answers_every_query_that_is_not_told_and_every_path() -> None:
-    async with serving(Prometheus(otherwise=says(body("1")))) as prometheus:
+    async with serving(Prometheus(otherwise=says(body("1", at=5.0)))) as prometheus:
         prometheus.set("rate", 72)
-        assert await asked(prometheus, "no query at all", "/elsewhere") == (200, body("1"))
+        assert await asked(prometheus, "no query at all", "/elsewhere") == (200, body("1", at=5.0))
         _, told = await asked(prometheus, "rate")
         assert told["data"]["result"][0]["value"][1] == "72"  # type: ignore[index]
 
