@@ -85,8 +85,9 @@ class Kubelets:
                 if pod["status"].get("phase") != "Running":
                     continue  # kwok has yet to give it an address, which would take the place of ours
                 self._known.add(uid)
-                [port] = [each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]]
-                await self._relay(port, each.port)
+                # The process has one port for all, its probes too.
+                for port in [named["containerPort"] for named in pod["spec"]["containers"][0].get("ports", ())]:
+                    await self._relay(port, each.port)
                 await self._reachable(pod)
         for pod in await self._api.list("Pod", labelSelector="e2e.tightship.dev/pod=measures"):
             if pod["metadata"]["uid"] not in self._known and pod["status"].get("phase") == "Running":

@@ -12,6 +12,7 @@ from tightship_e2e.owners import KINDS
 from tightship_testkit.client import ApiError, Client, Json, Propagation, wait_for
 
 DEADLINE = 120.0  # seconds
+CLAIMS = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/tightship-claims"
 
 # Owners of owners go first, so that nothing makes anew what is deleted after them.
 ABOVE = ("CronJob", "Deployment")
@@ -57,8 +58,10 @@ async def reset(client: Client, *, keep: Collection[str] = (), deadline: float =
     await _delete(client, CLUSTER, kept)
     gone = dict.fromkeys(name for name in classes if ("PriorityClass", name) not in KEPT)
     await settle.priorities_seen(client, gone)
-    # A Lease of a node that is gone would be taken for that of its namesake to come.
+    # A Lease of a node that is gone would be taken for that of its namesake to come, and what controllers have learned
+    # of drains there for what they have to go by here.
     await client.delete_all("Lease", "kube-node-lease")
+    await client.request("DELETE", CLAIMS)
 
 
 async def _delete(
