@@ -14,7 +14,7 @@ from tightship_simulator.life.prometheus import Prometheus, serving
 from tightship_testkit.client import Client
 from tightship_testkit.fault_proxy import FaultProxy
 from tightship_testkit.floors import Market, answering_one
-from tightship_testkit.replica import NAMESPACE, SCALER, Replica, permit
+from tightship_testkit.replica import NAMESPACE, SCALER, Replica, Settings, permit
 
 
 class Shop(Market):
@@ -30,6 +30,11 @@ class Shop(Market):
     def start(self, **variables: str) -> Replica:
         """Start one more replica, which is patient unless *variables* say otherwise."""
         return super().start(**{**PATIENT, **variables})
+
+    async def configured(self, settings: Settings | str | None = None, **more: object) -> None:
+        """Write the configuration. A sudden rise is believed at once; that it is waited for is tested elsewhere."""
+        given = settings if isinstance(settings, str) else {"suddenRiseFactor": 0, **(settings or {})}
+        await super().configured(given, **more)
 
     async def staff(self, path: Path) -> None:
         """Make the account of the replicas, and their way to the API server."""

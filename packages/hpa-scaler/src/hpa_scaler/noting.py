@@ -4,8 +4,8 @@ What a lowering waits for is kept in memory, and written into the state annotati
 and when the process ends in order. A process that was killed is followed by one that waits anew: that costs some pods
 for a while, and no write for each wobble of each query. Only what a restart would make forget to the unsafe side is
 written down at once: that there was an incident, a gap in the answers, a drop of too many at once, a series that became
-several, or that a bound is the user's own again: if they later set it to what the annotation says we had set, it would
-be taken for ours.
+several, that somebody has set the bounds back so often that they are left alone, or that a bound is the user's own
+again: if they later set it to what the annotation says we had set, it would be taken for ours.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ UNSAFE = frozenset(
         Reason.CORRELATED_DROP,
         Reason.SERIES_SPLIT,
         Reason.CHANGED_BY_OTHERS,
+        Reason.CONTESTED,
     }
 )
 """What a process that begins anew can't see for itself; of a source that is cold, that there was a gap."""
