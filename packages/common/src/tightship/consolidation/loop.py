@@ -13,6 +13,7 @@ live: it runs for the Lease, gives such nodes back, and gives the Lease up. So d
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
@@ -34,9 +35,10 @@ from tightship.drain_record import Finished
 from tightship.host import wall
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.errors import Conflict, Forbidden, KubeError, NotFound, one_line
+from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
 from tightship.nodes import draining
-from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
+from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject
 from tightship.observability.logging import log
 from tightship.reasons import Reason
 from tightship.runtime.http import Draw
@@ -44,6 +46,9 @@ from tightship.runtime.loop import a_few_at_a_time, in_thread
 from tightship.runtime.serving import Frame
 from tightship.settings.process import NodeProcessSettings
 from tightship.settings.sections import NodeKeys
+
+ASKED_AT_THE_END = 3.0
+"""Seconds that the API server has to say, at the end, whether another replica comes."""
 
 WRITES_AT_ONCE = 8
 """Notes and soft taints written at a time."""
@@ -66,6 +71,7 @@ class ConsolidationLoop(Generic[S, D]):
         history: DrainHistory,
         metrics: ConsolidationMetrics,
         own: OwnMetrics[D],
+        parting: asyncio.Event,
         clock: Callable[[], float] = wall,
     ) -> None:
         self._frame = frame
@@ -78,6 +84,7 @@ class ConsolidationLoop(Generic[S, D]):
         self._history = history
         self._metrics = metrics
         self._own = own
+        self._parting = parting
         self._clock = clock
         self._failures = 0
         self._unfinished = False
@@ -368,10 +375,11 @@ class ConsolidationLoop(Generic[S, D]):
 
         Where no other replica comes their nodes are given back instead.
         """
-        if self._drainer.driving and not self._succeeded():
+        if self._drainer.driving and not await self._succeeded():
             held = ", ".join(sorted(self._drainer.driving))
             log(self._log, logging.WARNING, "stopped for good: nodes in drain are given back", nodes=held)
             self._frame.finishing.set()
+        self._parting.set()
         for node, why in (await self._drainer.stop(self._frame.run.stop_timeout)).items():
             log(self._log, logging.WARNING, "drain not parked in time", node=node, detail=why)
         if not self._frame.leading():
@@ -384,11 +392,20 @@ class ConsolidationLoop(Generic[S, D]):
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
             log(self._log, level, "soft taints left on nodes", error=one_line(error))
 
-    def _succeeded(self) -> bool:
+    async def _succeeded(self) -> bool:
+        """Whether another replica comes. The API server is asked: our own end may be here before news of its cause."""
         try:
-            return self._succession.expected(self._cache.snapshot())
+            snapshot = self._cache.snapshot()
         except CacheCrashed:
             return True  # nobody knows
+        sets: Sequence[ApiObject] | None = None
+        try:
+            async with asyncio.timeout(ASKED_AT_THE_END):
+                here = BY_KIND["ReplicaSet"].within(namespace=self._run.namespace)
+                sets = (await list_all(self._frame.connection, here)).things
+        except (KubeError, TimeoutError) as error:
+            log(self._log, logging.DEBUG, "ReplicaSets can't be read, those known count", error=one_line(error))
+        return self._succession.expected(snapshot, sets)
 
 
 def _all_in_drain(names: Collection[str], snapshot: Snapshot) -> bool:

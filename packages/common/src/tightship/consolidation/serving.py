@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -55,12 +56,14 @@ def _loop(
         metrics.news(news)
         own.news(news)
 
+    # Drives park when it is known whether somebody goes on with them, not at once.
+    parting = asyncio.Event()
     tools = Tools(
         connection=frame.connection,
         cache=cache,
         tell=tell,
         leading=frame.leading,
-        stopping=frame.runtime.stop.is_set,
+        stopping=parting.is_set,
         releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
         settings=lambda: controller.drain_settings(live.current),
         clock=frame.connection.clock.now,
@@ -87,6 +90,7 @@ def _loop(
         history=history,
         metrics=metrics,
         own=own,
+        parting=parting,
         clock=frame.connection.clock.now,
     )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tightship.cluster import Snapshot
-from tightship.objects import Owner
+from tightship.objects import ApiObject, Owner, Workload
 
 _KIND = "ReplicaSet"
 
@@ -27,15 +29,17 @@ class Succession:
                         self._set = pod.owner
                     return
 
-    def expected(self, snapshot: Snapshot) -> bool:
-        """Return whether another pod is there, or is going to be.
+    def expected(self, snapshot: Snapshot, listed: Iterable[ApiObject] | None = None) -> bool:
+        """Return whether another pod is there, or is going to be; *listed* are ReplicaSets newer than the snapshot's.
 
         True where that can't be told: outside of a cluster, or in a pod of another kind.
         """
         self.look(snapshot)
-        if self._set is None or _KIND in snapshot.missing:
+        if self._set is None or (listed is None and _KIND in snapshot.missing):
             return True
         sets = snapshot.workloads.get(_KIND, {})
+        if listed is not None:
+            sets = {f"{each.namespace}/{each.name}": each for each in listed if isinstance(each, Workload)}
         own = sets.get(f"{self._namespace}/{self._set.name}")
         if own is None or own.uid != self._set.uid:
             return False
