@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from node_refiner.deciding import decide
+from node_refiner.deciding import Decider
 from node_refiner.settings import RefinerSettings
 from tightship.plan import STRATEGIES, Placement, Plan, make_plan
 from tightship_simulator import check
@@ -73,7 +73,7 @@ def test_a_plan_of_a_large_cluster_passes_the_independent_checker(
 )
 def test_the_refiners_plan_passes_the_independent_checker(openb: Json, order: Any, placement: Placement) -> None:
     settings = RefinerSettings(candidate_order=order, placement=placement, excess_nodes_threshold=500.0)
-    decision = decide(snapshot_of(openb), settings, NOW)
+    decision = Decider()(snapshot_of(openb), settings, NOW)
     planned = [each.node for each in decision.plan.removals]
     assert len(planned) > 100
     assert planned == list(decision.outlook.turns)[: len(planned)]

@@ -58,8 +58,8 @@ async def reset(client: Client, *, keep: Collection[str] = (), deadline: float =
     await _delete(client, CLUSTER, kept)
     gone = dict.fromkeys(name for name in classes if ("PriorityClass", name) not in KEPT)
     await settle.priorities_seen(client, gone)
-    # A Lease of a node that is gone would be taken for that of its namesake to come, and what controllers have learned
-    # of drains there for what they have to go by here.
+    # A Lease of a node that is gone would be taken for that of its namesake to come. That of the claims remembers the
+    # drains of the cluster that was, and the pauses after them.
     await client.delete_all("Lease", "kube-node-lease")
     await client.request("DELETE", CLAIMS)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from node_refiner.configuration import parse_config_map
-from node_refiner.deciding import Decision, decide
+from node_refiner.deciding import Decider, Decision
 from node_refiner.settings import RefinerSettings
 from tightship.objects import ObjectError
 from tightship.reasons import Reason, Refusal
@@ -23,7 +23,7 @@ DRAINING = {"tightship.dev/drain": json.dumps({"v": 1, "phase": "Evicting", "con
 
 
 def decided(*items: Json, **settings: Any) -> Decision:
-    return decide(snapshot(*items), RefinerSettings(**PATIENT | settings), NOW)
+    return Decider()(snapshot(*items), RefinerSettings(**PATIENT | settings), NOW)
 
 
 def removed(found: Decision) -> list[str]:
@@ -252,7 +252,7 @@ def test_a_node_on_its_way_out_is_none_that_the_cluster_keeps(leaving: Json) -> 
 def test_an_unreadable_node_is_none_that_the_cluster_keeps() -> None:
     state = state_of(*(node(f"n{number}") for number in range(1, 4)))
     state.mark_unreadable(ObjectError("Node", "", "n3", "status.allocatable.cpu: 'four' is no quantity"))
-    found = decide(state.snapshot(), RefinerSettings(minimum_nodes=2, excess_nodes_threshold=1), NOW)
+    found = Decider()(state.snapshot(), RefinerSettings(minimum_nodes=2, excess_nodes_threshold=1), NOW)
     assert removed(found) == []
     assert reasons(found)["n3"] == [Reason.UNREADABLE]
 
@@ -399,17 +399,17 @@ def test_pods_that_end_by_themselves_keep_their_node_unless_drains_wait_for_them
 
 def test_a_pause_holds_every_planned_node() -> None:
     items = [*even(5, pods=1), node("new", age=600.0)]
-    found = decide(snapshot(*items), RefinerSettings(), NOW)
+    found = Decider()(snapshot(*items), RefinerSettings(), NOW)
     assert len(removed(found)) > 1
     assert set(found.held) == set(removed(found))
     assert {each.reason for each in found.held.values()} == {Reason.COOL_DOWN}
     assert all(found.plan.holding(found.held).refusals[name] == (found.held[name],) for name in removed(found))
-    assert decide(snapshot(*items), RefinerSettings(time_since_last_addition=600.0), NOW).held == {}
+    assert Decider()(snapshot(*items), RefinerSettings(time_since_last_addition=600.0), NOW).held == {}
 
 
 def test_the_health_brake_holds_every_planned_node() -> None:
     sick = Refusal(Reason.CLUSTER_UNHEALTHY, "cluster", "why")
-    found = decide(snapshot(*even(4, age=2 * DAY)), RefinerSettings(), NOW, unhealthy=sick)
+    found = Decider()(snapshot(*even(4, age=2 * DAY)), RefinerSettings(), NOW, unhealthy=sick)
     assert found.held == dict.fromkeys(removed(found), sick)
     assert found.unhealthy is sick
 

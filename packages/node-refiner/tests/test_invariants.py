@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_refiner.deciding import Decider, Decision, decide
+from node_refiner.deciding import Decider, Decision
 from node_refiner.excess import is_counted, remains
 from node_refiner.policy import Policy
 from node_refiner.settings import RefinerSettings
@@ -67,21 +67,21 @@ def cluster_of(seed: int) -> Json:
 @given(SEEDS, SETTINGS)
 def test_the_plan_is_the_beginning_of_the_one_that_nothing_holds_back(seed: int, chosen: RefinerSettings) -> None:
     cluster = snapshot_of(cluster_of(seed))
-    real = decide(cluster, chosen, NOW)
+    real = Decider()(cluster, chosen, NOW)
     # Excess may be negative where a node holds more than it has; no threshold lets that through.
     free = Policy(chosen, NOW)
     could_go = tuple(free.outlook(cluster, free.facts(cluster)).turns)
     assert tuple(real.outlook.turns) == could_go
     assert names(real) == could_go[: len(names(real))]
     open_settings = chosen.model_copy(update=NOTHING_HELD_BACK)
-    assert names(decide(cluster, open_settings, NOW))[: len(names(real))] == names(real)
+    assert names(Decider()(cluster, open_settings, NOW))[: len(names(real))] == names(real)
 
 
 @quick
 @given(SEEDS, SETTINGS)
 def test_minimums_and_threshold_hold_after_every_removal(seed: int, chosen: RefinerSettings) -> None:
     cluster = snapshot_of(cluster_of(seed))
-    found = decide(cluster, chosen, NOW)
+    found = Decider()(cluster, chosen, NOW)
     gone = set(names(found))
     kept = [view.node for name, view in cluster.nodes.items() if name not in gone]
     if gone:
@@ -101,9 +101,9 @@ def test_a_plan_does_not_depend_on_the_order_of_the_input(
     seed: int, chosen: RefinerSettings, rng: random.Random
 ) -> None:
     cluster = cluster_of(seed)
-    first = decide(snapshot_of(cluster), chosen, NOW)
+    first = Decider()(snapshot_of(cluster), chosen, NOW)
     rng.shuffle(cluster["items"])
-    again = decide(snapshot_of(cluster), chosen, NOW)
+    again = Decider()(snapshot_of(cluster), chosen, NOW)
     assert plain(again.plan) == plain(first.plan)
     assert again.plan.refusals == first.plan.refusals
     assert again.outlook == first.outlook
@@ -125,7 +125,7 @@ def test_a_plan_passes_the_independent_checker(seed: int, chosen: RefinerSetting
 @given(SEEDS, SETTINGS)
 def test_every_node_has_a_removal_or_refusals_that_say_something(seed: int, chosen: RefinerSettings) -> None:
     cluster: Snapshot = snapshot_of(cluster_of(seed))
-    found = decide(cluster, chosen, NOW)
+    found = Decider()(cluster, chosen, NOW)
     assert {*names(found), *found.plan.refusals} == set(cluster.nodes)
     for name, refusals in found.plan.refusals.items():
         assert (name in names(found)) != bool(refusals)
@@ -151,7 +151,7 @@ def test_one_that_remembers_its_last_pass_decides_as_one_that_does_not(
                     state.delete(kind, gone.get("namespace", ""), gone["name"])
             case _:
                 pass
-        fresh, warm = decide(state.snapshot(), settings, now), decider(state.snapshot(), settings, now)
+        fresh, warm = Decider()(state.snapshot(), settings, now), decider(state.snapshot(), settings, now)
         assert warm == fresh
 
 

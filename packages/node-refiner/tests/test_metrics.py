@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from node_refiner.deciding import decide
+from node_refiner.deciding import Decider
 from node_refiner.metrics import RefinerMetrics
 from node_refiner.settings import RefinerSettings
 from tightship.drain.news import News, Told
@@ -68,7 +68,7 @@ def test_the_cluster_in_numbers(scraped: Scraped) -> None:
         pod("done", on="n1", phase="Succeeded"),
         workload(),
     ]
-    scraped.metrics.update(decide(snapshot(*items), RefinerSettings(), NOW))
+    scraped.metrics.update(Decider()(snapshot(*items), RefinerSettings(), NOW))
     assert scraped.value("cluster_nodes") == 6
     assert scraped.value("cluster_non_tainted_nodes") == 4
     assert scraped.value("cluster_unschedulable_nodes") == 1
@@ -80,7 +80,7 @@ def test_the_cluster_in_numbers(scraped: Scraped) -> None:
 
 
 def test_a_cluster_without_counted_nodes_has_zeros(scraped: Scraped) -> None:
-    scraped.metrics.update(decide(snapshot(node("n1", unschedulable=True)), RefinerSettings(), NOW))
+    scraped.metrics.update(Decider()(snapshot(node("n1", unschedulable=True)), RefinerSettings(), NOW))
     assert [scraped.value(f"cluster_{name}") for name in ("excess_nodes", "cpu_utilization", "non_tainted_nodes")] == [
         0, 0, 0,
     ]  # fmt: skip

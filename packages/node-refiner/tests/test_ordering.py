@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node_refiner.deciding import decide
+from node_refiner.deciding import Decider
 from node_refiner.ordering import Keys, single_replicas
 from node_refiner.policy import Policy
 from node_refiner.settings import RefinerSettings
@@ -28,7 +28,7 @@ def sink() -> list[Json]:
 
 def order(*items: Json, **settings: Any) -> list[str]:
     """The order in which all nodes but the sink go."""
-    found = decide(snapshot(*sink(), *items, workload()), RefinerSettings(**OPEN | settings), NOW)
+    found = Decider()(snapshot(*sink(), *items, workload()), RefinerSettings(**OPEN | settings), NOW)
     assert found.plan.strategy == found.settings.candidate_order
     return [each.node for each in found.plan.removals]
 
@@ -61,7 +61,7 @@ def test_the_score_counts_what_the_plan_has_moved_there() -> None:
         *holding("c", cpu="800m"),
         node("full", taints=[{"key": "x", "effect": "NoSchedule"}]),
     ]
-    found = decide(snapshot(*items, workload()), RefinerSettings(**OPEN), NOW)
+    found = Decider()(snapshot(*items, workload()), RefinerSettings(**OPEN), NOW)
     [first, second, *_] = found.plan.removals
     assert first.node == "a"
     assert [move.target for move in first.moves] == ["b"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from node_refiner.deciding import Decision, decide
+from node_refiner.deciding import Decider, Decision
 from node_refiner.running import drains_of, refiner, remarks
 from node_refiner.settings import RefinerSettings
 from tightship.consolidation.status import Situation, show
@@ -26,7 +26,7 @@ def decided(nodes: int = 5, **settings: Any) -> Decision:
         workload(),
     ]
     given = {"time_since_last_addition": 0.0, **settings}
-    return decide(snapshot(*items), RefinerSettings(**given), NOW)
+    return Decider()(snapshot(*items), RefinerSettings(**given), NOW)
 
 
 def claim(name: str) -> Claim:

@@ -196,6 +196,9 @@ async def test_a_controller_that_keeps_its_claims_elsewhere_is_told_in_log_page_
     assert told in page
     [warned] = [each for each in caplog.records if "keeps its claims elsewhere" in each.getMessage()]
     assert warned.levelno == logging.WARNING
+    # Who leads no more knows nothing of claims.
+    cluster.configure(on=False)
+    await until(lambda: process.value("tightship_drains_claimed_elsewhere") == 0)
 
 
 async def test_off_a_standby_ends_what_the_leader_that_was_killed_had_begun(cluster: Cluster, start: Start) -> None:

@@ -65,7 +65,7 @@ class Decision(Struct, frozen=True):
 
 
 class Decider:
-    """Decides pass after pass as :func:`decide` does; of a cluster in which nothing has changed it plans nothing anew.
+    """Decides pass after pass; of a cluster in which nothing has changed it plans nothing anew.
 
     Time alone may change facts (how old a node is, whose grace is over): they are asked for in every pass, and where
     they are the same, so is all that follows from them.
@@ -85,7 +85,11 @@ class Decider:
         regrets: Mapping[str, Refusal] = {},
         unhealthy: Refusal | None = None,
     ) -> Decision:
-        """Judge every node of *snapshot*; see :func:`decide`."""
+        """Judge every node of *snapshot*.
+
+        *finished* are drains that ended lately, of whichever controller, *regrets* say of pools what came of them;
+        *unhealthy* is the health brake's refusal.
+        """
         read = self._read
         if read is None or read[0] is not snapshot or read[1] is not settings:
             read = self._read = (snapshot, settings, with_demand(snapshot, demand_ahead(settings)))
@@ -121,20 +125,3 @@ class Decider:
                 spared=[name for name, pool in pools.items() if pool in regrets],
             ),
         )
-
-
-def decide(
-    snapshot: Snapshot,
-    settings: RefinerSettings,
-    now: float,
-    *,
-    finished: Sequence[Finished] = (),
-    regrets: Mapping[str, Refusal] = {},
-    unhealthy: Refusal | None = None,
-) -> Decision:
-    """Judge every node of *snapshot*.
-
-    *finished* are drains that ended lately, of whichever controller, *regrets* say of pools what came of them;
-    *unhealthy* is the health brake's refusal.
-    """
-    return Decider()(snapshot, settings, now, finished=finished, regrets=regrets, unhealthy=unhealthy)

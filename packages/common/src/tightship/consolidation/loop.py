@@ -143,7 +143,7 @@ class ConsolidationLoop(Generic[S, D]):
             self._succession.look(self._cache.snapshot())
             others = not (frame.switched_off() or dry_run)
             await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
-            self._warn_of_other_claims()
+        self._warn_of_other_claims(self._drainer.elsewhere if leading else ())
         driven = self._drainer.driving
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
         history = await self._learn(snapshot, settings, now) if leading and not dry_run else History()
@@ -179,8 +179,8 @@ class ConsolidationLoop(Generic[S, D]):
         else:
             self._unfinished = await self._left_to_end() if frame.switched_off() else leading
 
-    def _warn_of_other_claims(self) -> None:
-        before, self._elsewhere = self._elsewhere, self._drainer.elsewhere
+    def _warn_of_other_claims(self, elsewhere: Sequence[tuple[str, str]]) -> None:
+        before, self._elsewhere = self._elsewhere, elsewhere
         self._metrics.claimed_elsewhere(len(self._elsewhere))
         for node, controller in self._elsewhere:
             if (node, controller) not in before:
@@ -393,7 +393,7 @@ class ConsolidationLoop(Generic[S, D]):
             log(self._log, level, "soft taints left on nodes", error=one_line(error))
 
     async def _succeeded(self) -> bool:
-        """Whether another replica comes. The API server is asked: our own end may be here before news of its cause."""
+        """Ask the API server whether another replica comes: SIGTERM may be here before the watch tells of its cause."""
         try:
             snapshot = self._cache.snapshot()
         except CacheCrashed:

@@ -72,7 +72,7 @@ def regretted(history: History, keys: RegretKeys, now: float) -> dict[str, Refus
         left = min(regret.at, now) + length - now
         if left > 0:
             ago = format_duration(now - min(regret.at, now))
-            times = "" if regret.level == 1 else f", for the {regret.level}th time in a row"
+            times = "" if regret.level == 1 else f", {regret.level} times in a row"
             detail = (
                 f"node {regret.node} was added to pool {shown(pool)} {ago} ago, within "
                 f"{format_duration(keys.regret_window)} of a drain{times}: the pool pauses for "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -40,10 +41,11 @@ ORPHAN_WATCHED = 6 * 3600.0
 ELSEWHERE_WATCHED = 60.0
 """Seconds for which a drain of another controller must have had no claim: node and ledger are not read at once."""
 
-_Still = dict[str, tuple[str, float]]
+K = TypeVar("K")
+_Still = dict[K, tuple[str, float]]
 
 
-def _still(known: _Still, found: Mapping[str, str]) -> _Still:
+def _still(known: _Still[K], found: Mapping[K, str]) -> _Still[K]:
     """Return since when each of *found* has been as it is, by the monotonic clock."""
     now = monotonic()
     return {key: known[key] if known.get(key, ("",))[0] == text else (text, now) for key, text in found.items()}
@@ -79,9 +81,9 @@ class Drainer:
         self._lease = lease
         self._released = frozenset({lease, ""} if unnamed else {lease})
         # What others have written, and since when it has been so before our eyes.
-        self._records: _Still = {}
-        self._claims: _Still = {}
-        self._unclaimed: _Still = {}
+        self._records: _Still[str] = {}
+        self._claims: _Still[str] = {}
+        self._unclaimed: _Still[tuple[str, str]] = {}
         self._drives: dict[str, tuple[Drive, asyncio.Task[None]]] = {}
 
     @property
@@ -91,13 +93,12 @@ class Drainer:
 
     @property
     def elsewhere(self) -> Sequence[tuple[str, str]]:
-        """Nodes in drain by another controller that keeps its claims somewhere else, each with that controller.
+        """Nodes in drain by a controller that keeps its claims somewhere else, each with the name of that controller.
 
-        Such a one shares no budget with this one.
+        The two share no budget.
         """
         seen = monotonic() - ELSEWHERE_WATCHED
-        found = (text.split(" ", 1) for text, since in self._unclaimed.values() if since <= seen)
-        return sorted((node, controller) for controller, node in found)
+        return sorted(drain for drain, (_, since) in self._unclaimed.items() if since <= seen)
 
     def held(self, snapshot: Snapshot) -> Sequence[str]:
         """Return the names of the nodes that drains of this controller hold, as far as they are this drainer's."""
@@ -232,14 +233,15 @@ class Drainer:
         entries = await self._ledger.read()
         theirs = {each.op: each.holder for each in entries if each.controller != self._controller}
         self._claims = _still(self._claims, theirs)
-        claimed, found = {each.op for each in entries}, {}
+        claimed = {each.op for each in entries}
+        found: dict[tuple[str, str], str] = {}
         for name, view in snapshot.nodes.items():
             record = drain_record(view.node)
             if record is None or record.controller == self._controller or record.op in claimed:
                 continue
             # After a drain, and of a node that its autoscaler has taken, the claim may be the first to go.
             if record.phase in (Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED):
-                found[record.op] = f"{record.controller} {name}"
+                found[name, record.controller] = record.op
         self._unclaimed = _still(self._unclaimed, found)
         return entries
 
