@@ -11,6 +11,7 @@ from tightship_simulator.life.evaluation import evaluate
 from tightship_simulator.life.promql import parse
 from tightship_testkit.disasters.floors.market import HPA, SHOP, autoscaler
 from tightship_testkit.disasters.floors.scraping import Scraper, Target
+from tightship_testkit.disasters.floors.serving import Cycles
 from tightship_testkit.disasters.floors.spec import KINDS, PREFIX, App, Autoscaler, Floors, Source, query_of, text_of
 from tightship_testkit.disasters.floors.traffic import Traffic, factor_at
 from tightship_testkit.disasters.floors.wishes import wish_of
@@ -46,6 +47,15 @@ def test_a_counter_is_the_sum_of_its_rate() -> None:
         sum(traffic.rate(at) for at in range(20, 50)) + 0.5 * traffic.rate(50.0)
     )
     assert traffic.least(20.0, 50.0) == traffic.rate(20.0) < traffic.most(20.0, 50.0) == traffic.rate(50.0)
+
+
+def test_a_new_term_begins_a_cycle_however_soon_after_the_last_one() -> None:
+    led: dict[str, float] = {}
+    cycles = Cycles(lambda by: led.get(by, -math.inf))
+    assert [cycles.asked("a", at) for at in (10.0, 12.0, 20.0)] == [10.0, 10.0, 20.0]
+    led["a"] = 22.0
+    assert [cycles.asked("a", at) for at in (23.0, 25.0)] == [23.0, 23.0]
+    assert [cycles.asked("b", at) for at in (20.0, 23.0)] == [20.0, 20.0], "of another process"
 
 
 @pytest.mark.parametrize("kind", KINDS)

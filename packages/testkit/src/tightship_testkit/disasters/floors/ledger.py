@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -68,11 +69,11 @@ class Track:
 
 
 class Ledger:
-    """Tracks of all HPAs, by uid, those deleted too; and when each term of a leader began, in :attr:`terms`."""
+    """Tracks of all HPAs, by uid, those deleted too; and when each term began and whose it is, in :attr:`terms`."""
 
     def __init__(self, world: World) -> None:
         self.tracks: dict[str, Track] = {}
-        self.terms: list[float] = []
+        self.terms: list[tuple[float, str]] = []
         self._term = 0
         self._world = world
         world.store.listeners.append(self.changed)
@@ -88,7 +89,11 @@ class Ledger:
 
     def new_term(self, begin: float, end: float) -> bool:
         """Whether a leader's term began in between."""
-        return any(begin < at <= end for at in self.terms)
+        return any(begin < at <= end for at, _ in self.terms)
+
+    def led_since(self, author: str) -> float:
+        """Return when the last term of a process began, before everything where it never led."""
+        return max((at for at, by in self.terms if by == author), default=-math.inf)
 
     def changed(self, change: Change, author: str) -> None:
         """Take note of a change of the store."""
@@ -97,7 +102,7 @@ class Ledger:
             term = int(hpa["spec"].get("leaseTransitions") or 0)
             if term != self._term:
                 self._term = term
-                self.terms.append(now)
+                self.terms.append((now, author))
         if hpa["kind"] != "HorizontalPodAutoscaler":
             return
         uid = hpa["metadata"]["uid"]

@@ -64,13 +64,13 @@ class Market:
             for app in floors.apps
         }
         targets = [target for each in self.targets.values() for target in each]
-        cycles = Cycles()
+        self.ledger = Ledger(world)
+        cycles = Cycles(self.ledger.led_since)
         for number, source in enumerate(floors.sources):
             scraper = Scraper(source, targets, self.wall, rng)
             self.servers[source.name] = Server(
                 source, scraper, PORT + number, lambda: world.now, self.wall, cycles=cycles
             )
-        self.ledger = Ledger(world)
         self.scales = [
             Scale(each, self.traffic[each.app])
             for each in floors.autoscalers

@@ -50,15 +50,19 @@ class Answered(Struct, frozen=True):
 
 
 class Cycles:
-    """When the last cycle of each process began: queries of one follow each other at once, but for what is slow."""
+    """When the last cycle of each process began: queries of one follow each other at once, but for what is slow.
 
-    def __init__(self) -> None:
+    A process that begins a term, at *led_since*, begins a cycle, however short a time after the one of the term before.
+    """
+
+    def __init__(self, led_since: Callable[[str], float]) -> None:
+        self._led_since = led_since
         self._asked: dict[str, tuple[float, float]] = {}
 
     def asked(self, by: str, at: float) -> float:
         """Take note that a process has asked a server at a time, and return when its cycle began."""
         began, last = self._asked.get(by, (at, at))
-        began = at if at - last > _GAP else began
+        began = at if at - last > _GAP or last < self._led_since(by) else began
         self._asked[by] = began, at
         return began
 
