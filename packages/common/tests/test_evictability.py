@@ -164,6 +164,14 @@ def test_a_pod_that_may_take_longer_to_end_than_a_drain_has_stays(grace: int, ha
     assert reasons(verdict) == ({Reason.GRACE_PERIOD_TOO_LONG} if stays else set())
 
 
+@pytest.mark.parametrize(("named", "stays"), [("n1", True), ("n2", False), ("", False)])
+def test_a_pod_whose_template_names_its_node_would_come_back_to_it(named: str, stays: bool) -> None:
+    pinned = workload("StatefulSet", "db", template={"spec": {"nodeName": named}})
+    assert pod_of(state_of(node(), pod(), pinned).snapshot()).node == "n1"
+    verdict = judged({"owner": controller("StatefulSet", "db")}, EvictionRules(), pinned)
+    assert reasons(verdict) == ({Reason.RETURNS_TO_NODE} if stays else set())
+
+
 def test_a_budget_lets_a_kube_system_pod_go() -> None:
     given = {"namespace": "kube-system", "age": 600}
     assert judged(given, EvictionRules(), budget(namespace="kube-system")).refusals == ()

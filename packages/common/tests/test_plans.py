@@ -319,6 +319,22 @@ def test_certain_accepts_where_room_is_ample() -> None:
     assert plan(things, only=["n0"], placement="certain").removals
 
 
+def test_certain_takes_replicas_for_one_another_where_all_orders_would_be_too_many() -> None:
+    things = [node("a", "12"), *(node(f"n{number}", "4") for number in range(3))]
+    things += [pod(f"p{number}", "a", "1") for number in range(12)]
+    assert plan(things, only=["a"], placement="certain").removals
+
+
+def test_no_place_is_exact_where_all_orders_of_replicas_would_be_too_many() -> None:
+    """The last of the small pods may go beside the large ones only, which have no other place."""
+    things = [node("a", "30"), *(node(f"n{number}", "5") for number in range(5))]
+    things += [pod(f"s{number}", "a", "2") for number in range(8)] + [
+        pod(f"l{number}", "a", "3") for number in range(3)
+    ]
+    assert reasons(plan(things, only=["a"], placement="possible"), "a")
+    assert plan(things[:-1], only=["a"], placement="possible").removals
+
+
 def test_certain_knows_that_the_first_of_a_group_ties_the_others_to_its_domain() -> None:
     together = affinity(HOST)
     things = [node("a"), node("b", "1"), node("c", "4"), *(pod(f"p{i}", "a", "1", affinity=together) for i in range(2))]

@@ -491,6 +491,20 @@ def test_traffic_that_ends_is_followed_once_the_range_and_the_gap_have_passed() 
     assert world.bounds[0] == 4
 
 
+def test_after_the_target_was_at_zero_the_floor_is_held_for_a_window_for_nobody_saw_what_was_wanted() -> None:
+    world = World(hpa(11, 50, 11), spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="600"))
+    for _ in range(9):
+        assert not world.cycle(60).changes
+    off = msgspec.structs.replace(world.hpa, conditions=(Condition("ScalingActive", "False", "ScalingDisabled"),))
+    on, world.hpa = world.hpa, off
+    assert world.cycle(110).reason == "TargetAtZero"
+    world.hpa, back = on, world.now
+    while world.bounds[0] == 11:
+        world.cycle(60)
+    assert 600 <= world.now - back <= 600 * 1.05 + 2 * CYCLE
+    assert world.bounds[0] == 6
+
+
 @pytest.mark.parametrize("more", [{"lowering_window": "0"}, {}])
 def test_a_window_of_its_own_or_no_guard_is_no_window_for_the_range(more: dict[str, str]) -> None:
     asked = spec(prometheus_query="rate(x[5m])", requests_per_replica="10", **more)

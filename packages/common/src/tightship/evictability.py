@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.durations import DurationError, format_duration, parse_duration
-from tightship.objects import WORKLOAD_KINDS, Pod, PodTemplate, Volume
+from tightship.objects import WORKLOAD_KINDS, Pod, PodTemplate, Volume, Workload
 from tightship.objects.pod import DEFAULT_SCHEDULER
 from tightship.reasons import Reason, Refusal
 
@@ -171,15 +171,24 @@ class Evictability:
                 and not spec.tolerates_drain
                 and spec.grace <= self._longest_grace
                 and self._controller_exists(template)
+                and not self._pinned_to(template)
             )
         return free
 
     def _controller_exists(self, template: PodTemplate) -> bool:
         owner = template.owner
-        if owner is None or owner.kind in self._snapshot.missing:
-            return True
+        return owner is None or owner.kind in self._snapshot.missing or self._controller(template) is not None
+
+    def _pinned_to(self, template: PodTemplate) -> str:
+        known = self._controller(template)
+        return known.pinned if known is not None else ""
+
+    def _controller(self, template: PodTemplate) -> Workload | None:
+        owner = template.owner
+        if owner is None:
+            return None
         known = self._snapshot.workloads.get(owner.kind, {}).get(f"{template.namespace}/{owner.name}")
-        return known is not None and (not owner.uid or known.uid == owner.uid)
+        return known if known is not None and (not owner.uid or known.uid == owner.uid) else None
 
     def _opt_outs(self, pod: Pod) -> list[Refusal]:
         found: list[Refusal] = []
@@ -277,6 +286,14 @@ class Evictability:
         fix = f"shorten terminationGracePeriodSeconds of {_origin(pod)}, or give drains more than {asked}"
         return [Refusal(Reason.GRACE_PERIOD_TOO_LONG, pod.key, detail, fix)]
 
+    def _pinned(self, pod: Pod) -> list[Refusal]:
+        pinned = self._pinned_to(pod.template)
+        if not pinned or pinned != pod.node:
+            return []
+        detail = f"the template of its controller {pod.owner} names the node: its replacement would come back to it"
+        fix = f"take spec.nodeName out of the template of {_origin(pod)}, and use a node selector"
+        return [Refusal(Reason.RETURNS_TO_NODE, pod.key, detail, fix)]
+
     def _scheduling(self, pod: Pod) -> list[Refusal]:
         found: list[Refusal] = []
         if pod.spec.scheduler != DEFAULT_SCHEDULER:
@@ -303,6 +320,7 @@ _RULES = (
     Evictability._system,
     Evictability._job,
     Evictability._grace,
+    Evictability._pinned,
     Evictability._scheduling,
 )
 _STAYS = Verdict(Fate.STAYS)

@@ -17,6 +17,7 @@ from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_
 from tightship.nodes import TO_BE_DELETED
 from tightship.objects.pod import DRAINING
 from tightship.reasons import Reason, Refusal
+from tightship_simulator.api.store import Change
 from tightship_testkit.builders import controller, pod, workload
 from tightship_testkit.faults import Answer, Call, Fault, Reset
 from tightship_testkit.simulated import BUDGET, LOST, until
@@ -144,16 +145,23 @@ async def test_what_keeps_a_node_since_it_was_judged_keeps_it_from_being_claimed
     assert bench.claims() == []
 
 
-def pinned(bench: Bench) -> None:
-    """Have new pods of web come to n1, whatever keeps a scheduler from it."""
-    bench.api.edit(
-        "ReplicaSet", "web", lambda raw: raw["spec"]["template"]["spec"].update(nodeName="n1"), namespace="shop"
-    )
+def blind(bench: Bench) -> None:
+    """Have a scheduler that looks at no cordon bind new pods of web to n1."""
+    store = bench.api.store
+
+    def bind(name: str) -> None:
+        store.modify("Pod", name, "shop", change=lambda raw: raw["spec"].update(nodeName="n1"))
+
+    def added(change: Change) -> None:
+        if change.type == "ADDED" and change.object["kind"] == "Pod":
+            asyncio.get_running_loop().call_soon(bind, change.object["metadata"]["name"])
+
+    store.listeners.append(lambda change, _: added(change))
 
 
 async def test_pods_that_come_back_to_the_node_end_the_drain(bench: Bench) -> None:
     replica = await bench.replica()
-    pinned(bench)
+    blind(bench)
     assert await replica.claim() is None
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [Reason.RETURNS_TO_NODE]
@@ -163,7 +171,7 @@ async def test_pods_that_come_back_to_the_node_end_the_drain(bench: Bench) -> No
 
 async def test_who_takes_a_drain_over_evicts_nothing_that_has_come_back_meanwhile(bench: Bench) -> None:
     first = await bench.replica("a", 1)
-    pinned(bench)
+    blind(bench)
     evictions = 0
 
     async def killed() -> None:

@@ -106,6 +106,11 @@ def resumed(history: History, minimum: int, now: float, *, gap: float, window: f
     )
 
 
+def unwatched(history: History) -> History:
+    """Return *history* after a cycle that looked at no answer: nobody knows what was wanted meanwhile."""
+    return history if history.evaluated is None else msgspec.structs.replace(history, evaluated=None)
+
+
 def handed_over(history: History, now: float, gap: float) -> History:
     """Return *history* as it was left by another term: older than *gap* seconds, nobody knows when it was last judged.
 
@@ -170,6 +175,7 @@ __all__ = [
     "highest_floor",
     "raised_within",
     "resumed",
+    "unwatched",
     "with_floor",
     "with_known",
     "with_raise",

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hpa_scaler.annotations import STATE, name_of
 from hpa_scaler.arithmetic import Inputs, Solution, solve
 from hpa_scaler.contest import contested, ownership
-from hpa_scaler.history import History, highest_floor, resumed, with_floor, with_raise
+from hpa_scaler.history import History, highest_floor, resumed, unwatched, with_floor, with_raise
 from hpa_scaler.queries import Outcomes, Query, firing, hold_query, outcome_of, read, value_query
 from hpa_scaler.raising import (
     Limit,
@@ -152,7 +152,7 @@ def _skipped(hpa: HorizontalPodAutoscaler, cause: Cause, history: History) -> De
         target=hpa.min_replicas,
         target_maximum=hpa.max_replicas,
         causes=(cause,),
-        history=history,
+        history=unwatched(history),
         written=history,
     )
 

@@ -28,9 +28,9 @@ def controller(kind: str, name: str) -> Json:
     return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
 
 
-def workload(kind: str = "ReplicaSet", name: str = "web", namespace: str = "shop") -> Json:
-    """Return a controller of pods."""
-    return {"kind": kind, "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"}, "spec": {}}
+def workload(kind: str = "ReplicaSet", name: str = "web", namespace: str = "shop", **spec: object) -> Json:
+    """Return a controller of pods; *spec* goes into its spec."""
+    return {"kind": kind, "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"}, "spec": spec}
 
 
 def node(

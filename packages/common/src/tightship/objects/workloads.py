@@ -12,7 +12,10 @@ WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"
 
 
 class Workload(Struct, frozen=True, gc=False):
-    """A controller of pods; *owner* is, for example, the Deployment above a ReplicaSet."""
+    """A controller of pods; *owner* is, for example, the Deployment above a ReplicaSet.
+
+    *pinned* is the node that its pods' template names (``spec.nodeName``), past any scheduler; empty for nearly all.
+    """
 
     kind: str
     namespace: str
@@ -20,6 +23,7 @@ class Workload(Struct, frozen=True, gc=False):
     uid: str
     replicas: int | None
     owner: Owner | None
+    pinned: str = ""
 
 
 class Namespace(Struct, frozen=True, gc=False):
@@ -29,8 +33,22 @@ class Namespace(Struct, frozen=True, gc=False):
     labels: Labels
 
 
+class _PodSpec(Struct, frozen=True, gc=False, rename="camel"):
+    node_name: str = ""
+
+
+class _Template(Struct, frozen=True, gc=False):
+    spec: _PodSpec | None = None
+
+
 class _WorkloadSpec(Struct, frozen=True, gc=False):
     replicas: int | None = None
+    template: _Template | None = None
+
+    @property
+    def pinned(self) -> str:
+        """The node that the template names."""
+        return self.template.spec.node_name if self.template is not None and self.template.spec is not None else ""
 
 
 class WorkloadWire(Struct, frozen=True, gc=False):
@@ -42,7 +60,8 @@ class WorkloadWire(Struct, frozen=True, gc=False):
     def workload(self, kind: str) -> Workload:
         """Return the judged form."""
         meta = self.metadata
-        return Workload(kind, meta.namespace, meta.name, meta.uid, self.spec.replicas, meta.controller)
+        spec = self.spec
+        return Workload(kind, meta.namespace, meta.name, meta.uid, spec.replicas, meta.controller, spec.pinned)
 
 
 class NamespaceWire(Struct, frozen=True, gc=False):

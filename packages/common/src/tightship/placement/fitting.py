@@ -139,34 +139,37 @@ def _search(space: Space, asks: Sequence[Ask], order: Sequence[int]) -> tuple[in
     Where a pod may open nodes to another the order matters as well, so there every pod is tried next.
     """
     work = SEARCH_WORK
+    kinds = _kinds(asks)
     chosen: dict[int, int] = {}
+    hopeless: set[_Placed] = set()
     ordered = any(_helped(asks, position, order) for position in order)
 
-    def descend(left: frozenset[int]) -> bool:
+    def descend(left: frozenset[int], placed: _Placed) -> bool:
         nonlocal work
         if not left:
             return True
+        if placed in hopeless:
+            return False
         work -= len(left) * len(space.nodes)
         if work <= 0:
             return False
         options = {position: np.flatnonzero(space.feasible(asks[position])) for position in left}
         nearest = sorted(left, key=lambda each: (len(options[each]), order.index(each)))
-        for position in nearest if ordered else nearest[:1]:
+        for position in _one_of_each(nearest, kinds) if ordered else nearest[:1]:
             for node in options[position].tolist():
                 mark = space.mark()
                 space.place(asks[position], node)
-                if descend(left - {position}):
+                if descend(left - {position}, _with(placed, kinds[position], node)):
                     chosen[position] = node
                     return True
                 space.rollback(mark)
+        hopeless.add(placed)
         return False
 
     start = space.mark()
-    if not descend(frozenset(range(len(asks)))):
-        space.rollback(start)
-        return None
+    found = descend(frozenset(range(len(asks))), ())
     space.rollback(start)
-    return tuple(chosen[position] for position in range(len(asks)))
+    return tuple(chosen[position] for position in range(len(asks))) if found else None
 
 
 class Leaving(Struct, frozen=True):
@@ -224,9 +227,10 @@ def certain(space: Space, asks: Sequence[Ask]) -> bool:
         # pod has gone (``isSchedulableAfterAssignedPodChange`` skips deletions), but only minutes later.
         return False
     work = SEARCH_WORK
-    safe_states: set[frozenset[tuple[int, int]]] = set()
+    kinds = _kinds(asks)
+    safe_states: set[_Placed] = set()
 
-    def safe(left: tuple[int, ...], placed: frozenset[tuple[int, int]]) -> bool:
+    def safe(left: tuple[int, ...], placed: _Placed) -> bool:
         nonlocal work
         if not left or placed in safe_states:
             return True
@@ -238,19 +242,42 @@ def certain(space: Space, asks: Sequence[Ask]) -> bool:
             return False
         if _ample(asks, left, masks):
             return True
-        for position in left:
+        for position in _one_of_each(left, kinds):
             rest = tuple(each for each in left if each != position)
             for node in np.flatnonzero(masks[position]).tolist():
                 mark = space.mark()
                 space.place(asks[position], node)
-                fine = safe(rest, placed | {(position, node)})
+                fine = safe(rest, _with(placed, kinds[position], node))
                 space.rollback(mark)
                 if not fine:
                     return False
         safe_states.add(placed)
         return True
 
-    return safe(tuple(range(len(asks))), frozenset())
+    return safe(tuple(range(len(asks))), ())
+
+
+_Placed = tuple[tuple[int, int], ...]
+"""Which kind of pod has been placed on which node, sorted: what a space is like, in whatever order they came."""
+
+
+def _kinds(asks: Sequence[Ask]) -> list[int]:
+    """Return for each ask the position of the first that is the same: replicas can stand in for one another."""
+    first: dict[int, int] = {}
+    return [first.setdefault(id(ask), position) for position, ask in enumerate(asks)]
+
+
+def _one_of_each(left: Iterable[int], kinds: Sequence[int]) -> list[int]:
+    """Return the first position of each kind, in the order of *left*."""
+    first: dict[int, int] = {}
+    for position in left:
+        first.setdefault(kinds[position], position)
+    return list(first.values())
+
+
+def _with(placed: _Placed, kind: int, node: int) -> _Placed:
+    """Return *placed* with one more pod."""
+    return tuple(sorted((*placed, (kind, node))))
 
 
 def _ample(asks: Sequence[Ask], left: Sequence[int], masks: Mapping[int, NodeMask]) -> bool:

@@ -148,7 +148,7 @@ class PersonsUncordonStays(Promise):
 
 @promise
 class LeftToAutoscaler(Promise):
-    """On a node that the Cluster Autoscaler is taking away nothing is evicted, lifted or begun."""
+    """On a node that Cluster Autoscaler takes away nothing is evicted or begun, and it is lifted only to be released."""
 
     name = "left-to-autoscaler"
     text = "No node that Cluster Autoscaler or Karpenter is taking away is kept from them."
@@ -168,6 +168,10 @@ class LeftToAutoscaler(Promise):
             self._since[name] = self.world.now
         elif ours(author) and old is not None:
             if cordoned(old) and not cordoned(node):
+                if str((drain_of(old) or {}).get("reason") or "").startswith("Released"):
+                    # Who writes no more gives back all: the autoscaler's own taint keeps pods away, and nobody would
+                    # lift our cordon if the autoscaler let go of the node.
+                    return
                 told = "" if drain_of(old) else "; its record can't be read"
                 self.broken(f"Node {name}", f"{author} uncordoned it while the autoscaler was taking it away{told}")
             elif not owned(old) and owned(node):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -254,7 +254,7 @@ class NoEvictionLoop(Promise):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._count: Counter[tuple[str, str]] = Counter()
+        self._gone: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         self._replicas: Counter[str] = Counter()
 
     def changed(self, change: Change, author: str) -> None:
@@ -267,12 +267,13 @@ class NoEvictionLoop(Promise):
         owner = controller(eviction.pod)
         if owner is None or daemon(eviction.pod) or not eviction.op:
             return
-        key = eviction.op, owner["uid"]
-        self._count[key] += 1
+        # One that an etcd without its last second has brought back is not another one.
+        gone = self._gone[eviction.op, owner["uid"]]
+        gone.add(eviction.pod["metadata"]["uid"])
         most = self._replicas[owner["uid"]]
-        if self._count[key] > most:
+        if len(gone) > most:
             pinned = self._pinned(owner, eviction.pod)
-            told = f"pod {self._count[key]} of {owner['kind']} {owner['name']} in one drain, it has {most} replicas"
+            told = f"pod {len(gone)} of {owner['kind']} {owner['name']} in one drain, it has {most} replicas"
             self.broken(f"{owner['kind']} {owner['name']}", f"{eviction.by} evicted {eviction.name}, {told}{pinned}")
 
     def _pinned(self, owner: Mapping[str, Any], pod: Json) -> str:

@@ -22,6 +22,8 @@ SAMPLED = 0.9
 """The part of the traffic that a query of it shows at least: ``rate()`` reads a few percent low or high."""
 SAMPLED_ANEW = 0.6
 """The same where counters begin anew: what they counted after the last scrape before is lost."""
+DATED = 60.0
+"""Seconds by which the newest sample is older where samples are dated wrong: those dated before it are dropped."""
 _EDITED = 20.0
 """Seconds after an edit by somebody within which a write may be by what stood there before."""
 _SAME_CYCLE = 0.01
@@ -111,6 +113,8 @@ def needed(market: Market, part: Part, answer: Answered) -> int:
     """Return how many replicas the lowest true traffic needs that an answer of good data may have shown."""
     source = market.servers[part.source].source
     back = part.query.reach + source.scrape + (source.rules if part.query.kind == "rule" else 0.0) + 2.0
+    if market.wrong_between(answer.cycle - back - DATED, answer.at, part.query.app, part.source).count("samples-dated"):
+        back += DATED
     begin = answer.cycle - back
     lost = market.wrong_between(begin - source.scrape, answer.at, part.query.app, part.source)
     shown = SAMPLED_ANEW if {"counter-reset", "relabelled-renamed", "relabelled-split"} & set(lost) else SAMPLED
