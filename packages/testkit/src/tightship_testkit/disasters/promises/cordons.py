@@ -148,7 +148,7 @@ class PersonsUncordonStays(Promise):
 
 @promise
 class LeftToAutoscaler(Promise):
-    """On a node that Cluster Autoscaler takes away nothing is evicted or begun, and it is lifted only to be released."""
+    """On a node that Cluster Autoscaler takes away nothing is evicted or begun; its cordon goes only at release."""
 
     name = "left-to-autoscaler"
     text = "No node that Cluster Autoscaler or Karpenter is taking away is kept from them."
