@@ -20,7 +20,7 @@ from tightship.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord,
 from tightship.kube.errors import KubeError
 from tightship.nodes import TO_BE_DELETED
 from tightship.objects.pod import DRAINING
-from tightship.reasons import Reason
+from tightship.reasons import Reason, Refusal
 from tightship_testkit.builders import controller
 from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.simulated import BUDGET, LOST, UNHEARD, Simulated, until
@@ -537,6 +537,24 @@ async def _abandoned_entry(bench: Bench, replica: Replica) -> None:
         await replica.claim()
     replica.meets(None)
     assert [each.node for each in bench.claims()] == ["n1"]
+
+
+async def test_a_drain_under_way_counts_and_is_entered_again_when_somebody_has_deleted_the_claims(bench: Bench) -> None:
+    replica = await bench.replica()
+    assert await replica.claim() is None
+    bench.api.remove("Lease", "tightship-claims", "tightship")
+    assert bench.claims() == []
+    seen: list[tuple[Claim, ...]] = []
+
+    def full(claims: tuple[Claim, ...]) -> Refusal | None:
+        seen.append(claims)
+        return Refusal(Reason.BUDGET_EXHAUSTED, "n2", "one at a time") if len(seen) == 1 else None
+
+    other = replica.cache.snapshot().nodes["n2"].node
+    for _ in range(2):
+        await replica.does(replica.drainer.claim(other, pool="pool", plan_hash="p", allows=full))
+    assert [[each.node for each in claims] for claims in seen] == [["n1"], ["n1"]]
+    assert [each.node for each in bench.claims()] == ["n1", "n2"]
 
 
 async def test_an_entry_without_a_claim_is_dropped(bench: Bench) -> None:

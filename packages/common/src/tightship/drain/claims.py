@@ -13,7 +13,7 @@ that the next write of the stranger fails.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -119,10 +119,13 @@ class ClaimLedger:
         """Return all claims, oldest first. Raises :class:`~tightship.kube.errors.KubeError`; nothing is retried."""
         return tuple(each.claim for each in self._decode(await self._store.get(REQUEST_TIMEOUT)))
 
-    async def take(self, claim: Claim, allows: Allows) -> Refusal | None:
+    async def take(self, claim: Claim, allows: Allows, held: Callable[[], Iterable[Claim]] = tuple) -> Refusal | None:
         """Add *claim* unless *allows* refuses: ``None`` means that it is in the ledger.
 
-        *allows* is given all present claims, anew in each try, and must be free of side effects. It isn't asked when
+        *held* gives the claims whose drains the caller drives: where somebody has deleted the Lease, or etcd has lost
+        its last writes, they count all the same, and are entered again beside *claim*.
+
+        *allows* is given all claims, anew in each try, and must be free of side effects. It isn't asked when
         the very claim (node and op) is there already, nor when its node is claimed by another operation, which is a
         refusal. Raises :class:`ClaimsUnreadable`, :class:`ClaimsContended`, or the last
         :class:`~tightship.kube.errors.KubeError`: after one that is no answer the claim may or may not be there, and
@@ -139,6 +142,9 @@ class ClaimLedger:
                 if each.claim.node == claim.node:
                     refusal = None if each.claim.op == claim.op else _taken(each.claim)
                     return None
+            known = {each.claim.op for each in present}
+            lost = (_Entry(each, _encode(each)) for each in held() if each.op not in known)
+            present = (*present, *lost)
             refusal = allows(tuple(each.claim for each in present))
             return [*present, _Entry(claim, _encode(claim))] if refusal is None else None
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -51,6 +51,14 @@ def _still(known: _Still[K], found: Mapping[K, str]) -> _Still[K]:
     return {key: known[key] if known.get(key, ("",))[0] == text else (text, now) for key, text in found.items()}
 
 
+class _Driven(NamedTuple):
+    """A drain that is driven from here, and its claim."""
+
+    drive: Drive
+    task: asyncio.Task[None]
+    claim: Claim
+
+
 class Drainer:
     """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
@@ -84,7 +92,7 @@ class Drainer:
         self._records: _Still[str] = {}
         self._claims: _Still[str] = {}
         self._unclaimed: _Still[tuple[str, str]] = {}
-        self._drives: dict[str, tuple[Drive, asyncio.Task[None]]] = {}
+        self._drives: dict[str, _Driven] = {}
 
     @property
     def driving(self) -> frozenset[str]:
@@ -126,7 +134,7 @@ class Drainer:
         op = token(16)
         now = self._tools.clock()
         claim = Claim(node=node.name, op=op, controller=self._controller, holder=self._holder, pool=pool, since=now)
-        refusal = await self._ledger.take(claim, allows)
+        refusal = await self._ledger.take(claim, allows, self._held)
         if refusal is not None:
             return refusal
         refusal = await self._claim_node(node, op, plan_hash)
@@ -343,7 +351,15 @@ class Drainer:
     def _drive(self, node: Node, record: DrainRecord) -> None:
         drive = Drive(self._tools, node, record)
         task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
-        self._drives[node.name] = (drive, task)
+        since = record.entered(Phase.CLAIMED) or self._tools.clock()
+        pool = self._pool_of(node)
+        claim = Claim(
+            node=node.name, op=record.op, controller=self._controller, holder=self._holder, pool=pool, since=since
+        )
+        self._drives[node.name] = _Driven(drive, task, claim)
+
+    def _held(self) -> Iterable[Claim]:
+        return [each.claim for each in self._drives.values()]
 
     async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
         try:
@@ -374,8 +390,8 @@ class Drainer:
 
     def wake(self) -> None:
         """Let all drains look again now: settings changed, or the controller stops."""
-        for drive, _ in self._drives.values():
-            drive.wake.set()
+        for each in self._drives.values():
+            each.drive.wake.set()
 
     async def stop(self, timeout: float) -> Mapping[str, str]:  # noqa: ASYNC109 - its end is a value
         """Let every drain finish what it must, or park; return what was still going on after *timeout* seconds.
@@ -383,7 +399,7 @@ class Drainer:
         The caller makes ``Tools.stopping`` true first.
         """
         self.wake()
-        tasks = {task: name for name, (_, task) in self._drives.items()}
+        tasks = {each.task: name for name, each in self._drives.items()}
         if not tasks:
             return {}
         _, left = await asyncio.wait(tasks, timeout=timeout)
