@@ -49,7 +49,9 @@ def test_the_groups_are_those_of_the_enum() -> None:
     assert re.findall(r"^## (.+)$", REASONS, flags=re.MULTILINE) == groups
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: f"{page.parent.name}/{page.name}"
+)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         if "://" in target:

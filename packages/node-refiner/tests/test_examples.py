@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGES = ("README.md", "docs/migration-node-refiner.md")
+PAGES = ("docs/migration-node-refiner.md",)
 EXAMPLE = re.compile(r"```console\n\$ (?:\.venv/bin/)?node-refiner (.+)\n([\s\S]*?)```")
 
 
