@@ -47,7 +47,7 @@ class OwnBoundsAreKept(Written):
     """Where a bound is not its user's own, the user's own is written beside it; given back, it is the last one."""
 
     name = "own-bounds-are-kept"
-    text = "No floor of the user is lost: the original is on the HPA before the first change, and comes back"
+    text = "No user's floor is lost: the original is on the HPA before the first change, and comes back"
 
     def written(self, track: Track, old: Json, new: Json, author: str) -> None:
         del old
@@ -87,7 +87,7 @@ class NothingOverwritten(Written):
     """A write changes bounds and the state annotation only, and no bound that the process has not read as it was."""
 
     name = "nothing-overwritten"
-    text = "No change of anybody else's to an HPA is overwritten, not even between two writes of its status."
+    text = "No change that somebody else made to an HPA is overwritten, not even between two writes of its status."
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -37,7 +37,7 @@ class WithinPodBudgets(Promise):
     """After each eviction as many pods are healthy as every PodDisruptionBudget wants, counted from the pods."""
 
     name = "within-pod-budgets"
-    text = "No eviction past a PodDisruptionBudget, unless told to."
+    text = "No eviction violates a PodDisruptionBudget, unless you ask for it."
 
     def evicted(self, eviction: Eviction) -> None:
         team = self.world.team(eviction.program)

@@ -25,7 +25,7 @@ class QuarrelsEnd(Written):
     """Who sets a bound back three times is left alone for the pause, and told of."""
 
     name = "quarrels-end"
-    text = "No endless quarrel with whoever sets the floor back: it is said who it is, and they win."
+    text = "No endless fight with whoever sets the floor back: hpa-scaler names them, and they win."
 
     def written(self, track: Track, old: Json, new: Json, author: str) -> None:
         settings = self.world.teams[SCALER].settings

@@ -133,7 +133,7 @@ class WaitsUntilWell(Promise):
     """No drain begins while too many nodes are not Ready, or a pod finds no node since the last drain."""
 
     name = "waits-until-well"
-    text = "No new drain in a cluster that is not well: nodes not ready, pods left pending by the last drain."
+    text = "No new drain in an unhealthy cluster: nodes that are not Ready, pods left Pending by the last drain."
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
