@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from rendering import EVERYTHING, Feature, Render, Rendered
 
 from tightship_charts.matrix import APIS, Values, everything, features
-from tightship_charts.places import CHARTS
 from tightship_e2e.renderings import Renderings
 
 
 @pytest.fixture(scope="session")
-def render(renderings: Renderings) -> Render:
+def render(charts: Path, renderings: Renderings) -> Render:
     """Render a chart with values."""
 
     def rendered(
@@ -24,7 +24,7 @@ def render(renderings: Renderings) -> Render:
         namespace: str = "ns",
         apis: Sequence[str] = (),
     ) -> Rendered:
-        return Rendered(renderings(CHARTS / chart, values, release=release, namespace=namespace, apis=apis))
+        return Rendered(renderings(charts / chart, values, release=release, namespace=namespace, apis=apis))
 
     return rendered
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from rendering import Feature, Json, Render, each_case, each_chart
 
 from tightship_charts.matrix import APIS, Values
-from tightship_charts.places import CHARTS
 from tightship_e2e.helm import Helm, objects
 
 
@@ -60,7 +61,9 @@ def test_a_policy_lets_scrapes_in_and_nothing_else(render: Render, chart: str) -
 
 
 @each_chart
-def test_who_may_ask_can_be_said_and_helm_test_may_in_any_case(render: Render, helm: Helm, chart: str) -> None:
+def test_who_may_ask_can_be_said_and_helm_test_may_in_any_case(
+    render: Render, helm: Helm, charts: Path, chart: str
+) -> None:
     monitoring = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
     wanted = {"networkPolicy": {"enabled": True, "ingress": {"from": [monitoring]}}}
     rendered = render(chart, wanted)
@@ -68,7 +71,7 @@ def test_who_may_ask_can_be_said_and_helm_test_may_in_any_case(render: Render, h
     first, second = rule["from"]
     assert first == monitoring
     labels = second["podSelector"]["matchLabels"]
-    text = helm("template", "rel", CHARTS / chart, "--namespace", "ns", values=wanted)
+    text = helm("template", "rel", charts / chart, "--namespace", "ns", values=wanted)
     [test] = [each for each in objects(text) if each["kind"] == "Pod"]
     assert test["metadata"]["namespace"] == rendered.one("NetworkPolicy")["metadata"]["namespace"]
     assert labels.items() <= test["metadata"]["labels"].items()

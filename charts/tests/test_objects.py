@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import cast
 
 import pytest
 from rendering import Feature, Json, Render, each_case, each_chart
 
 from tightship_charts.matrix import APIS, LONGEST_RELEASE, Values, everything
-from tightship_charts.places import CHARTS, CONTROLLERS, UMBRELLA
+from tightship_charts.places import CONTROLLERS, UMBRELLA
 from tightship_charts.values import documented, own_keys
 from tightship_e2e.helm import Helm, HelmError
 
@@ -99,8 +100,8 @@ def test_objects_of_other_projects_are_made_only_where_their_kind_is_served(rend
 
 
 @each_chart
-def test_the_chart_has_nothing_that_helm_warns_of(helm: Helm, chart: str) -> None:
-    said = helm("lint", "--strict", CHARTS / chart)
+def test_the_chart_has_nothing_that_helm_warns_of(helm: Helm, charts: Path, chart: str) -> None:
+    said = helm("lint", "--strict", charts / chart)
     assert "[WARNING]" not in said
     assert "0 chart(s) failed" in said
 

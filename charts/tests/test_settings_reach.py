@@ -6,6 +6,7 @@ Which settings there are comes from the code. What is rendered is read back by t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -21,7 +22,6 @@ from hpa_scaler.annotations import ANNOTATIONS
 from tightship.settings.process import ProcessSettings, load_process
 from tightship_charts.configuration import config_keys
 from tightship_charts.matrix import Values, merge
-from tightship_charts.places import CHARTS
 from tightship_e2e.helm import Helm, objects
 
 PROCESS: Mapping[str, type[ProcessSettings]] = {
@@ -234,9 +234,9 @@ def test_every_annotation_may_have_a_default(render: Render) -> None:
     ],
 )
 def test_flags_of_helm_are_read_as_they_were_meant(
-    helm: Helm, chart: str, flag: str, read: Callable[[object], bool]
+    helm: Helm, charts: Path, chart: str, flag: str, read: Callable[[object], bool]
 ) -> None:
     """Helm's ``--set`` makes texts of fractions, and YAML writes large numbers with an exponent."""
-    shown = helm("template", "rel", CHARTS / chart, "--set", flag, "--show-only", "templates/configmap.yaml")
+    shown = helm("template", "rel", charts / chart, "--set", flag, "--show-only", "templates/configmap.yaml")
     [config] = objects(shown)
     assert read(PARSERS[chart](config["data"]))

@@ -56,11 +56,12 @@ def in_town(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
     if provider == "controlplane":
         require_programs("helm", "prometheus")
         plane = request.getfixturevalue("empty_plane")
+    charts: Path = request.getfixturevalue("charts")
 
     def run(work: TownWork, *, by_night: bool = False, upgrade: bool = False) -> None:
         async def main() -> None:
             async with chosen(request.config, plane, tmp_path, keep=upgrade) as (cluster, made):
-                await live_in(cluster, made, work, by_night=by_night)
+                await live_in(cluster, made, charts, work, by_night=by_night)
 
         with available(provider):
             asyncio.run(main())

@@ -12,10 +12,10 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tightship_charts.matrix import merge
-from tightship_charts.places import CHARTS
 from tightship_e2e.names import RELEASE, SHOP, SYSTEM
 from tightship_e2e.providers import ImpossibleError, Provider, Values
 from tightship_testkit.audit import AuditEvent
@@ -151,8 +151,9 @@ def scaled(name: str, minimum: int, maximum: int, notes: Mapping[str, str], kind
 class Town:
     """The shop and its nodes, watched; what takes emptied nodes away and brings new ones; and a release."""
 
-    def __init__(self, provider: Provider, recorder: Recorder) -> None:
+    def __init__(self, provider: Provider, charts: Path, recorder: Recorder) -> None:
         self.provider = provider
+        self.charts = charts
         self.api = provider.client
         self.metrics = provider.metrics
         self.recorder = recorder
@@ -196,12 +197,12 @@ class Town:
     async def apply(self, **more: Values) -> str:
         """Install or upgrade the umbrella, and wait for nothing."""
         given = {name: merge(settings(name, self.metrics.url), dict(more.get(name, {}))) for name in CONTROLLERS}
-        return await self.provider.install(RELEASE, CHARTS / "tightship", SYSTEM, given)
+        return await self.provider.install(RELEASE, self.charts / "tightship", SYSTEM, given)
 
     async def install_alone(self, controller: str, **more: object) -> str:
         """Install or upgrade the chart of one controller, *more* being its values, and wait until it leads."""
         given = merge(settings(controller, self.metrics.url), more)
-        said = await self.provider.install(RELEASE, CHARTS / controller, SYSTEM, given)
+        said = await self.provider.install(RELEASE, self.charts / controller, SYSTEM, given)
         await self.until_led(controller)
         return said
 
@@ -374,9 +375,9 @@ class Town:
 
 
 @asynccontextmanager
-async def town(cluster: Watched, provider: Provider, *, by_night: bool = False) -> AsyncIterator[Town]:
+async def town(cluster: Watched, provider: Provider, charts: Path, *, by_night: bool = False) -> AsyncIterator[Town]:
     """Build a town on an empty cluster, at its peak or by night, with all nodes that it may have."""
-    made = Town(provider, Recorder(cluster, pending=DEADLINE))
+    made = Town(provider, charts, Recorder(cluster, pending=DEADLINE))
     with contextlib.suppress(ImpossibleError):  # told by the scenarios that ask for it
         await provider.audit()  # what is in it so far is of another town
     await made.be(NIGHT if by_night else PEAK)
@@ -391,9 +392,9 @@ Live = Callable[..., None]
 """What the fixture ``in_town`` is: runs work in a town, at its peak or ``by_night``."""
 
 
-async def live_in(cluster: Watched, provider: Provider, work: TownWork, *, by_night: bool) -> None:
+async def live_in(cluster: Watched, provider: Provider, charts: Path, work: TownWork, *, by_night: bool) -> None:
     """Run *work* in a town; afterwards its release goes, and what was seen has to be right."""
-    async with town(cluster, provider, by_night=by_night) as made:
+    async with town(cluster, provider, charts, by_night=by_night) as made:
         try:
             await work(made)
         finally:

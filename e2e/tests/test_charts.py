@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tightship_charts.matrix import APIS, LONGEST_RELEASE, Values, everything, features
-from tightship_charts.places import CHARTS, INSTALLABLE
+from tightship_charts.places import INSTALLABLE
 from tightship_e2e import ControlPlane, binaries
 from tightship_e2e.helm import Helm, HelmError, run
 from tightship_e2e.plugin import require_programs
@@ -51,8 +51,9 @@ def foreign(api: str) -> Json:
 class Cluster:
     """A plane that has the namespaces and kinds that the charts may want, and the programs that speak to it."""
 
-    def __init__(self, plane: ControlPlane, home: Path, renderings: Renderings) -> None:
+    def __init__(self, plane: ControlPlane, charts: Path, home: Path, renderings: Renderings) -> None:
         self.plane = plane
+        self.charts = charts
         self._renderings = renderings
         found = binaries.find("helm", "kubectl")
         self.helm = Helm(found["helm"], home, plane.kubeconfig)
@@ -63,7 +64,7 @@ class Cluster:
         """Return what a chart makes with each of its values, its tests among it; each is rendered once."""
         if chart not in self._known:
             self._known[chart] = {
-                name: self._renderings(CHARTS / chart, values, release=release, apis=APIS, tests=True)
+                name: self._renderings(self.charts / chart, values, release=release, apis=APIS, tests=True)
                 for name, (release, values) in matrix(chart).items()
             }
         return self._known[chart]
@@ -100,11 +101,11 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(
-    control_plane: ControlPlane, renderings: Renderings, tmp_path_factory: pytest.TempPathFactory
+    control_plane: ControlPlane, charts: Path, renderings: Renderings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     """The session's plane, ready for charts."""
     require_programs("helm", "kubectl")
-    made = Cluster(control_plane, tmp_path_factory.mktemp("helm"), renderings)
+    made = Cluster(control_plane, charts, tmp_path_factory.mktemp("helm"), renderings)
     control_plane.run(made.prepare)
     yield made
     control_plane.run(made.forget)
@@ -135,7 +136,7 @@ def test_the_api_server_takes_every_manifest_strictly(cluster: Cluster, chart: s
 
 
 def test_a_misspelt_field_would_be_refused(cluster: Cluster) -> None:
-    [item] = [each for each in cluster.helm.template(CHARTS / "hpa-scaler") if each["kind"] == "Service"]
+    [item] = [each for each in cluster.helm.template(cluster.charts / "hpa-scaler") if each["kind"] == "Service"]
     item["metadata"]["namespace"] = "charts"
     cluster.tried([item])
     item["spec"]["prots"] = item["spec"].pop("ports")
@@ -163,7 +164,7 @@ def test_pods_are_let_into_a_restricted_namespace(cluster: Cluster, chart: str) 
 def test_a_second_install_changes_nothing(cluster: Cluster, chart: str) -> None:
     release = f"again-{chart}"
     # A hook would be waited for, and nothing runs its pod here.
-    install = ("upgrade", "--install", release, CHARTS / chart, "--namespace", "charts", "--no-hooks")
+    install = ("upgrade", "--install", release, cluster.charts / chart, "--namespace", "charts", "--no-hooks")
     cluster.helm(*install, values=everything(chart))
     try:
         before = versions(cluster, release)

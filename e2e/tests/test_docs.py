@@ -65,9 +65,9 @@ def check_make(arguments: list[str]) -> None:
 
 
 def check_helm(arguments: list[str]) -> None:
-    assert arguments[0] in {"install", "upgrade", "uninstall", "test"}
+    assert arguments[0] in {"install", "upgrade", "uninstall", "test"} or arguments[:2] == ["dependency", "build"]
     charts = [each for each in arguments if each.startswith("charts/")]
-    assert len(charts) == (arguments[0] in {"install", "upgrade"})
+    assert len(charts) == (arguments[0] in {"install", "upgrade", "dependency"})
     for chart in charts:
         assert (ROOT / chart / "Chart.yaml").exists()
         for flag, value in pairwise(arguments):

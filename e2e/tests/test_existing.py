@@ -169,7 +169,7 @@ def test_a_cluster_is_left_alone_with_everything_said_that_is_in_the_way(cluster
 
 
 def test_a_scenario_on_somebodys_cluster(
-    cluster: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: ControlPlane, charts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Controllers and measures are processes here, reached as pods are; the rest is as on any cluster."""
     with available("controlplane"):
@@ -215,7 +215,7 @@ def test_a_scenario_on_somebodys_cluster(
             neighbours(cluster, api, tmp_path, own),
             on_existing(CHOSEN, tmp_path, told.append) as provider,
         ):
-            await live_in(provider.cluster, provider, scenario, by_night=True)
+            await live_in(provider.cluster, provider, charts, scenario, by_night=True)
         assert all(f"  cordons, drains, deletes and brings back the nodes {SELECTOR}" in each for each in told)
         await as_it_was(api, before)
 

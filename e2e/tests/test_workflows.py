@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tarfile
 import tomllib
@@ -17,6 +16,7 @@ import yaml
 from dockerfile import DOCKERFILE, ROOT, read
 
 from tightship_e2e import binaries
+from tightship_e2e.charts import copied
 from tightship_e2e.plugin import require_programs
 
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
@@ -164,7 +164,7 @@ def scripts(workflow: str, job: str) -> list[str]:
 
 def run(script: str, folder: Path, **env: str) -> None:
     """Run a step in a checkout's charts, as GitHub does, without a registry and without a way to sign."""
-    shutil.copytree(ROOT / "charts", folder / "charts", symlinks=True)
+    copied(ROOT / "charts", folder / "charts")
     programs = folder / "programs"
     programs.mkdir()
     for name, text in {"helm": PUSHED, "cosign": '#!/bin/bash\necho "$@" >>"$RUNNER_TEMP/signed"\n'}.items():

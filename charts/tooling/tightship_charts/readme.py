@@ -59,7 +59,7 @@ _UMBRELLA = """\
 All controllers of Tightship in one release: node-compactor, node-refiner and hpa-scaler, each switchable.
 
 ```console
-$ helm install tightship charts/tightship -n tightship --create-namespace
+$ helm install tightship charts/tightship -n tightship --create-namespace --dependency-update
 $ helm test tightship -n tightship --logs
 ```
 
@@ -71,7 +71,8 @@ values: [node-compactor](../node-compactor/README.md), [node-refiner](../node-re
 
 node-compactor and node-refiner run side by side: they share one budget and one list of claims.
 
-From a checkout nothing need be built first: dependencies are links, of which Helm says so. A package holds them all.
+A checkout holds no built dependencies: `--dependency-update` builds those that are missing. After a `git pull` run
+`helm dependency build charts/tightship`. A package holds all of them.
 """
 
 
@@ -88,7 +89,8 @@ def _controller(chart: str) -> Iterator[str]:
     yield f"# {chart}\n"
     yield f"{about['description']}\n"
     yield "```console"
-    yield f"$ helm install {chart} charts/{chart} -n tightship --create-namespace \\\n    {_FIRST[chart]}"
+    yield f"$ helm install {chart} charts/{chart} -n tightship --create-namespace --dependency-update \\"
+    yield f"    {_FIRST[chart]}"
     yield f"$ helm test {chart} -n tightship --logs"
     yield "```\n"
     yield f"{_AT_FIRST[chart]}\n"

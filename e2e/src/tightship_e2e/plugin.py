@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tightship_e2e import binaries, options
+from tightship_e2e.charts import built
 from tightship_e2e.components import COMPONENTS
 from tightship_e2e.draining import TALLY
 from tightship_e2e.exporter import Exporter, growing
@@ -23,7 +24,7 @@ from tightship_e2e.reset import reset
 
 PLANES = frozenset({"control_plane", "somebodys", "in_town"})
 """Fixtures that start a control plane."""
-PROGRAMS = frozenset({*PLANES, "built_program", "helm", "promtool"})
+PROGRAMS = frozenset({*PLANES, "built_program", "charts", "helm", "promtool"})
 """Fixtures without which a test is skipped where nothing is built."""
 
 
@@ -78,8 +79,14 @@ def require_binaries(*names: str) -> None:
 
 def require_programs(*names: str) -> None:
     """Skip with one line when these programs are not built; under `CI=true` that is a failure."""
-    try:
+    with _required():
         binaries.find(*names)
+
+
+@contextmanager
+def _required() -> Iterator[None]:
+    try:
+        yield
     except binaries.NotBuiltError as error:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(str(error), pytrace=False)
@@ -102,10 +109,23 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 
 @pytest.fixture(scope="session")
+def charts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all charts with their dependencies: built once for all workers of this run."""
+    with _required():
+        helm = Helm(binaries.find_or_installed("helm"), tmp_path_factory.mktemp("helm"))
+    return built(helm, _shared(tmp_path_factory) / "charts")
+
+
+@pytest.fixture(scope="session")
 def renderings(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Renderings:
     """What charts render: once for all workers of this run."""
-    own = tmp_path_factory.getbasetemp()
-    return Renderings(helm, (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "renderings")
+    return Renderings(helm, _shared(tmp_path_factory) / "renderings")
+
+
+def _shared(factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all workers of this run have."""
+    own = factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture
@@ -156,6 +176,7 @@ def real_prometheus() -> Callable[..., AbstractContextManager[Scraped]]:
 
 __all__ = [
     "Scraped",
+    "charts",
     "control_plane",
     "empty_plane",
     "helm",

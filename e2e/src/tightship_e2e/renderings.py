@@ -62,9 +62,9 @@ class Renderings:
 
 @cache
 def content(chart: Path) -> str:
-    """Return a digest of all files of a chart, those of charts it has as links among them."""
+    """Return a digest of all files of a chart, its dependencies as packages among them."""
     found = hashlib.sha256()
-    for folder, folders, names in os.walk(chart, followlinks=True):
+    for folder, folders, names in os.walk(chart):
         folders.sort()
         for name in sorted(names):
             path = Path(folder, name)
