@@ -11,8 +11,8 @@ import pytest
 from rendering import Render
 
 from tightship_charts.matrix import APIS, FEATURES, Values, everything, merge
-from tightship_charts.places import CHARTS, CONTROLLERS, UMBRELLA
-from tightship_charts.values import Value, defaults, leaves, own_keys, shared_part
+from tightship_charts.places import CHARTS, CONTROLLERS, SHARED, UMBRELLA
+from tightship_charts.values import Value, defaults, leaves, own_keys, values_file
 from tightship_e2e.helm import HelmError
 
 TEXTS = {
@@ -147,7 +147,7 @@ def test_no_value_is_without_effect(render: Render, chart: str) -> None:
 
 
 def test_what_charts_share_is_the_same_in_all_of_them() -> None:
-    parts = {shared_part(chart) for chart in CONTROLLERS}
+    parts = {values_file(chart).read_text(encoding="utf-8").partition(SHARED)[2] for chart in CONTROLLERS}
     assert len(parts) == 1
     assert "networkPolicy:" in parts.pop()
 

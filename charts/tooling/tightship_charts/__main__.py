@@ -16,12 +16,14 @@ from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE
 from tightship_charts.readme import readme
 from tightship_charts.reference import REFERENCE, reference
 from tightship_charts.schema import schema_of
+from tightship_charts.values import values_file, values_text
 
 
 def generated() -> Iterator[tuple[Path, str]]:
     """Yield every generated file and the text that belongs into it."""
     for chart in INSTALLABLE:
         folder = CHARTS / chart
+        yield values_file(chart), values_text(chart)
         yield folder / "values.schema.json", pretty(schema_of(chart))
         if chart in CONTROLLERS:
             yield folder / "files" / "alerts.json", pretty(alert_file(chart))

@@ -14,5 +14,8 @@ UMBRELLA = "tightship"
 LIBRARY = "tightship-lib"
 INSTALLABLE = (*CONTROLLERS, UMBRELLA)
 
-SHARED = "# --- What all charts of Tightship share ---"
-"""From this line on ``values.yaml`` is the same in all charts of a controller."""
+SHARED = "# --- What all charts of Tightship share: `make charts` copies it from charts/tooling/shared-values.yaml ---"
+"""From this line on ``values.yaml`` of a controller's chart is made from :data:`SHARED_VALUES`."""
+
+SHARED_VALUES = CHARTS / "tooling" / "shared-values.yaml"
+"""The values that the charts of all controllers have in common."""

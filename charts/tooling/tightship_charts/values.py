@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from msgspec import Struct
 
-from tightship_charts.places import CHARTS, SHARED
+from tightship_charts.places import CHARTS, CONTROLLERS, SHARED, SHARED_VALUES
 
 MARK = "# -- "
 """Begins the description of the key below it."""
@@ -33,26 +33,25 @@ def values_file(chart: str) -> Path:
     return CHARTS / chart / "values.yaml"
 
 
+def values_text(chart: str) -> str:
+    """Return what the file of *chart* should say: its own part, and what the charts of all controllers share."""
+    return f"{_own_part(chart)}{SHARED}\n\n{_shared_part()}" if chart in CONTROLLERS else _own_part(chart)
+
+
 def defaults(chart: str) -> dict[str, object]:
     """Return the values of *chart* as they are by default."""
-    found: dict[str, object] = yaml.safe_load(values_file(chart).read_text(encoding="utf-8"))
+    found: dict[str, object] = yaml.safe_load(values_text(chart))
     return found
-
-
-def shared_part(chart: str) -> str:
-    """Return the text of what all charts of a controller share, empty where *chart* is none of them."""
-    return values_file(chart).read_text(encoding="utf-8").partition(SHARED)[2]
 
 
 def own_keys(chart: str) -> frozenset[str]:
     """Return the keys at the top of *chart* that are not shared."""
-    own, _, _ = values_file(chart).read_text(encoding="utf-8").partition(SHARED)
-    return frozenset(yaml.safe_load(own))
+    return frozenset(yaml.safe_load(_own_part(chart)))
 
 
 def documented(chart: str) -> list[Value]:
     """Return every key of *chart*, parents before their parts, in the order of the file."""
-    text = values_file(chart).read_text(encoding="utf-8")
+    text = values_text(chart)
     found: list[Value] = []
     _walk(yaml.compose(text, yaml.SafeLoader), (), text.splitlines(), found)
     return found
@@ -64,6 +63,16 @@ def leaves(chart: str) -> list[Value]:
     whole = [each.path for each in every if each.description]
     kept = [each for each in every if not any(each.path[: len(path)] == path for path in whole if path != each.path)]
     return [each for each in kept if each.description or not isinstance(each.default, dict)]
+
+
+def _own_part(chart: str) -> str:
+    """Return what people write in the file of *chart*."""
+    return values_file(chart).read_text(encoding="utf-8").partition(SHARED)[0]
+
+
+def _shared_part() -> str:
+    """Return the shared values, without the comment that says what they are."""
+    return SHARED_VALUES.read_text(encoding="utf-8").partition("\n\n")[2]
 
 
 def _walk(node: yaml.Node | None, path: Keys, lines: list[str], found: list[Value]) -> None:
@@ -92,4 +101,4 @@ def _above(lines: list[str], line: int) -> str:
     return ""
 
 
-__all__ = ["MARK", "Value", "defaults", "documented", "leaves", "own_keys", "shared_part", "values_file"]
+__all__ = ["MARK", "Value", "defaults", "documented", "leaves", "own_keys", "values_file", "values_text"]
