@@ -179,9 +179,7 @@ def test_a_node_in_other_hands_is_only_watched(phase: Phase) -> None:
     assert isinstance(step(phase, seen(node=node(TO_BE_DELETED), evict=(pod(),), next=(pod(),))), Wait)
 
 
-@pytest.mark.parametrize(
-    ("phase", "left"), [(Phase.EVICTING, RULES.hand_over_timeout), (Phase.DRAINED, 0.0)], ids=str
-)
+@pytest.mark.parametrize(("phase", "left"), [(Phase.EVICTING, RULES.hand_over_timeout), (Phase.DRAINED, 0.0)], ids=str)
 def test_a_taken_node_keeps_its_place_in_the_budget_no_longer_than_a_hand_over_may_take(
     phase: Phase, left: float
 ) -> None:
