@@ -99,7 +99,7 @@ def settle(decision: Decision, verdict: Verdict, now: float) -> Decision:
 
 
 def _remembering(decision: Decision, answered: int, falling: float | None, now: float) -> Decision:
-    """Return *decision* with *answered* alone as what its queries wanted."""
+    """Return *decision* with only *answered* as what its queries wanted."""
     answers = (Floor(int(now), answered),)
     return msgspec.structs.replace(
         decision,

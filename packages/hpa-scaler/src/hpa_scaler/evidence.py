@@ -115,7 +115,7 @@ _MEND = "mend what can't be scraped; after an hour it no longer holds the floor"
 
 
 def _selects(query: QuerySpec) -> bool:
-    """Whether the selectors of *query* may say whose targets it is about."""
+    """Whether the selectors of *query* may tell which targets it is about."""
     return any(
         operator in ("=", "=~") and label not in _ANYWHERE
         for selector in lookback(query.text).selectors
@@ -124,7 +124,7 @@ def _selects(query: QuerySpec) -> bool:
 
 
 def _concerns(target: Mapping[str, str], selector: tuple[Matcher, ...]) -> bool:
-    """Whether *target* is one that *selector* is about: a label of it says so, and no other denies it."""
+    """Whether *selector* is about *target*: one of the target's labels says so, and no other denies it."""
     about = False
     for label, operator, text in selector:
         value = target.get(label)
@@ -140,9 +140,9 @@ def _concerns(target: Mapping[str, str], selector: tuple[Matcher, ...]) -> bool:
 
 
 def _matches(text: str, value: str, *, pattern: bool) -> bool | None:
-    """Return whether a label's *value* is what *text* says in its quotes, ``None`` where that can't be told.
+    """Return whether a label's *value* matches the quoted *text*, ``None`` if that is unknown.
 
-    Patterns of users are never run: of them only words, a beginning, and a choice of words are understood.
+    Users' patterns are never executed; only words, a prefix, and a choice of words are understood.
     """
     wanted = text[1:-1]
     if "\\" in wanted and text[0] != "`":

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import Struct
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""A number that can be reckoned with: what is remembered is read back from an annotation, which anybody may write."""
+"""A number within the range of exact arithmetic: the annotation that the history is read from can be written by
+anybody."""
 
 BUCKETS = 20
 """Parts into which a lowering window is divided; more would enlarge the state without benefit."""

@@ -18,7 +18,7 @@ from hpa_scaler.reasons import Reason
 from hpa_scaler.sending import Ending
 
 Noted: TypeAlias = Mapping[str, frozenset[Reason]]
-"""What is written down of HPAs, by uid: their share of :data:`UNSAFE`."""
+"""What is written down of each HPA, by uid: its part of :data:`UNSAFE`."""
 
 UNSAFE = frozenset(
     {
@@ -30,7 +30,7 @@ UNSAFE = frozenset(
         Reason.CONTESTED,
     }
 )
-"""What a process that begins anew can't see for itself; of a source that is cold, that there was a gap."""
+"""What a new process can't see for itself; for a cold source, that there was a gap."""
 
 
 def is_due(decision: Decision, noted: Noted) -> bool:

@@ -117,7 +117,7 @@ def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]
 
 
 def _ceiling(history: History, wanted: Wanted, rules: Rules, now: float) -> tuple[int, int]:
-    """Return what is known, and the highest floor that follows from it."""
+    """Return what is known, and the highest floor that follows."""
     known = max(highest_floor(history.known, now, DAY) or 0, wanted.granted)
     return known, max(rules.rise_pods, math.floor(known * rules.rise_factor), known)
 

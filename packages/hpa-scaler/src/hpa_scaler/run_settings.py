@@ -1,4 +1,4 @@
-"""What the process of the hpa-scaler is told: what all controllers are, under the older controller's names.
+"""The settings of the hpa-scaler's process: those of all controllers, under the older controller's names.
 
 What may change (servers, defaults, the breaker) comes from the ConfigMap: :mod:`hpa_scaler.configuration`.
 """
