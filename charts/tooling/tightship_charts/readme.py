@@ -56,7 +56,7 @@ The chart creates, and promises:
 _UMBRELLA = """\
 # tightship
 
-All controllers of Tightship in one release: node-compactor, node-refiner and hpa-scaler, each switchable.
+All controllers of Tightship in one release: node-compactor, node-refiner and hpa-scaler. You can disable each of them.
 
 ```console
 $ helm install tightship charts/tightship -n tightship --create-namespace
