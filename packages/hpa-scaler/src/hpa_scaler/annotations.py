@@ -175,9 +175,9 @@ class _Reader:
         return spec
 
     def _value(self, name: str, absent: _T, number: str = "") -> _T:
-        """Return the value of *name*, of the query *number* if it has one of its own; *absent* where nobody says it.
+        """Return the value of *name*, of the query *number* if that has one of its own; *absent* if nobody sets it.
 
-        A text that can't be read is a problem, and counts as absent.
+        An unreadable text is a problem, and counts as absent.
         """
         given = f"{name}{number}"
         own = given if given in self._own else name
@@ -211,7 +211,7 @@ class _Reader:
         return found
 
     def _checked(self, name: str, text: str) -> str:
-        """Return the query *text*, nothing where it is a problem."""
+        """Return the query *text*, or an empty text if it is a problem."""
         try:
             return values.query(text)
         except ValueError as error:

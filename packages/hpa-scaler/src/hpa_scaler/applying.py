@@ -154,7 +154,7 @@ class Applier:
 
 
 class _Step:
-    """One HPA to be written to: what is to be sent, and what is known afterwards."""
+    """One HPA to write: what to send, and what is known afterwards."""
 
     def __init__(self, work: _Work, hpa: HorizontalPodAutoscaler) -> None:
         self.hpa = hpa
@@ -168,7 +168,7 @@ class _Step:
 
 
 class _Work:
-    """All steps of one cycle, and what came of them."""
+    """All steps of one cycle, and their results."""
 
     def __init__(self, todo: Todo, memory: Memory, herald: Herald) -> None:
         self.todo = todo
@@ -189,7 +189,7 @@ class _Work:
 
 
 class _Change(_Step):
-    """Sets the bounds that were decided on."""
+    """Sets the bounds of a decision."""
 
     def __init__(self, work: _Work, judged: Judged) -> None:
         super().__init__(work, judged.subject.hpa)
@@ -236,7 +236,7 @@ class _Change(_Step):
 
 
 class _Remember(_Step):
-    """Writes down what is remembered, and nothing else."""
+    """Writes the history, and nothing else."""
 
     def __init__(self, work: _Work, judged: Judged) -> None:
         super().__init__(work, judged.subject.hpa)
@@ -258,7 +258,7 @@ class _Remember(_Step):
 
 
 class _GiveBack(_Step):
-    """Puts the user's own bounds back, and takes our annotation away."""
+    """Restores the user's own bounds, and removes our annotation."""
 
     def __init__(self, work: _Work, back: Return) -> None:
         super().__init__(work, back.hpa)

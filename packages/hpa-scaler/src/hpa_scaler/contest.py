@@ -71,7 +71,7 @@ def ownership(
 
 
 def contested(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now: float) -> Cause | None:
-    """Return why *hpa* is left alone for the time being, ``None`` where nobody fights us for it."""
+    """Return why *hpa* is left alone for the time being, ``None`` if nobody contests its bounds."""
     if history.resets < rules.contest_resets:
         return None
     left = history.reset_at + _pause(history.resets, rules) - now

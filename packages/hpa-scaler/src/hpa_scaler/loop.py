@@ -288,7 +288,7 @@ class ScalerLoop:
         self._shown = await in_thread(show, sights, situation, self._past.lately())
 
     async def _write(self, cycle: Cycle, seen: Seen, ground: _Ground) -> tuple[Cycle, Mapping[str, Ending]]:
-        """Write, and return what became of the cycle in the end, and how each write ended."""
+        """Write, and return the cycle's final decisions and how each write ended."""
         rules = ground.rules
         todo = Todo(
             cycle, returns_of(seen, rules, self._memory), self._noted, ground.settings.defaults, rules, seen.now
@@ -359,7 +359,7 @@ class ScalerLoop:
 
 
 def _place(run: RunSettings) -> str:
-    """Return where the live configuration is."""
+    """Return where the live configuration is kept."""
     return str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
 
 

@@ -263,14 +263,14 @@ class ScalerMetrics:
 
 
 def _rate(decision: Decision) -> float | None:
-    """Return the value of the query that asks for the most, the first where none answered with a usable one."""
+    """Return the value of the query that asks for the most, the first if none has a usable answer."""
     terms = () if decision.inputs is None else decision.inputs.terms
     usable = [term for term in terms if term.replicas is not None]
     return max(usable, key=lambda term: term.replicas or 0).value if usable else None
 
 
 def _status(decision: Decision, ending: Ending | None) -> str:
-    """Return the older controller's word for what became of an HPA."""
+    """Return the older controller's word for the result of an HPA."""
     if ending == "written":
         return "succeeded"
     if ending in ("refused", "failed", "unheard"):

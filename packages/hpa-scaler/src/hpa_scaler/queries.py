@@ -142,9 +142,9 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
 
 
 def firing(outcome: Outcome) -> bool | None:
-    """Return whether a hold query says that there is an incident, ``None`` where that can't be told.
+    """Return whether a hold query reports an incident, ``None`` if that is unknown.
 
-    An empty answer is none, as of ``errors > 0.05`` or ``ALERTS{...}``; so is a series that is zero.
+    An empty answer is no incident, as with ``errors > 0.05`` or ``ALERTS{...}``; nor is a series of value zero.
     """
     if isinstance(outcome, Failure):
         return None
@@ -154,7 +154,7 @@ def firing(outcome: Outcome) -> bool | None:
 
 
 def range_from(query: QuerySpec, spec: Spec) -> RangeFrom:
-    """Return what says how far *query* looks back."""
+    """Return what tells how far *query* looks back."""
     found = lookback(query.text)
     if not found.readable:
         return "unreadable"
@@ -176,37 +176,37 @@ def range_of(query: QuerySpec, spec: Spec, longest: float) -> float:
 
 
 def value_query(query: QuerySpec) -> Query:
-    """Return the question for a value."""
+    """Return the query for a value."""
     return Query(query.text, query.server)
 
 
 def bare_query(query: QuerySpec) -> Query | None:
-    """Return the question for what *query* says without its fallback, ``None`` where it has none."""
+    """Return *query* without its fallback as a query of its own, ``None`` if it has no fallback."""
     bare = without_fallback(query.text)
     return None if bare is None else Query(bare.text, query.server)
 
 
 def hold_query(hold: HoldSpec) -> Query:
-    """Return the question for an incident."""
+    """Return the query for an incident."""
     return Query(hold.text, hold.server)
 
 
 def age_query(template: str, query: QuerySpec, seconds: float) -> Query:
-    """Return the question for the age of the data that *query* needs, which looks back *seconds*."""
+    """Return the query for the age of the data that *query* needs, which looks back *seconds*."""
     step = age_step(seconds)
     text = template.replace("{range}", str(math.ceil(seconds))).replace("{step}", str(step))
     return Query(text, query.server)
 
 
 def age_step(seconds: float) -> int:
-    """Return the resolution, in seconds, with which the age of data is asked for."""
+    """Return the resolution, in seconds, of the query for the age of data."""
     return max(1, math.ceil(seconds / _STEPS))
 
 
 def queries_of(spec: Spec, template: str, longest: float) -> tuple[Query, ...]:
-    """Return every question that a judgement of *spec* needs, each once.
+    """Return every query that a judgement of *spec* needs, each once.
 
-    *template* is that for the age of data (empty: it is not asked for), *longest* the longest range it is asked for.
+    *template* is the query for the age of data (empty: not sent), *longest* the longest range that it gets.
     """
     asked: dict[Query, None] = {}
     for query in spec.queries:

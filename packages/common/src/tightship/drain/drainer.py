@@ -286,11 +286,12 @@ class Drainer:
         self._drive(after.node, taken)
 
     async def _mend_orphan(self, live: LiveNode, record: DrainRecord | None) -> None:
-        """Our taint, or an annotation that can't be read: what is shown to be ours is undone.
+        """Repair a node with our taint, or with an unreadable annotation: undo what is shown to be ours.
 
-        Who took the annotation off wants no drain of this node, and is obeyed for as long as who uncordons one. A node
-        whose annotation says that it was restored has the taint from somebody who wrote an old list of taints: a cordon
-        is not ours then. A node that an autoscaler has taken meanwhile stays as it is until that gives it back.
+        Whoever removed the annotation wants no drain of this node, and is obeyed for as long as somebody who uncordons
+        a node. If a node's annotation says that it was restored, somebody else put the taint back by writing an old
+        list of taints: then a cordon is not ours. A node that an autoscaler has taken meanwhile stays as it is until
+        the autoscaler gives it back.
         """
         if owner_elsewhere(live.node) is not None:
             return

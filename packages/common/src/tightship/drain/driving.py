@@ -228,9 +228,9 @@ class Drive:
         return advance(self._op, record, seen, settings.rules, now)
 
     def _believed(self, record: DrainRecord, rules: DrainRules, now: float) -> DrainRecord:
-        """Return *record* with no time in it that is later than it can be: whoever wrote it may have had another clock.
+        """Return *record* with no time in it later than possible: its writer may have had another clock.
 
-        No phase began after this drive met it, and no deadline is further away than it may have been then.
+        No phase began after this drive met the record, and no deadline is further away than it could be then.
         """
         if self._met[0] is not record.phase or not self._met[1]:
             self._met = (record.phase, now, now + rules.node_timeout + rules.await_timeout)
@@ -244,9 +244,9 @@ class Drive:
         return msgspec.structs.replace(record, since=since, deadline=deadline)
 
     async def _judged(self, sight: Sight, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
-        """The rest is placed anew now and then while pods are left to go, and first of all after a takeover.
+        """Search places for the rest now and then while pods are left, and first of all after a takeover.
 
-        In between the last verdict holds: the one that has the drain given up is asked for a second time.
+        In between the last verdict holds. A verdict that would give the drain up is computed a second time.
         """
         going = {uid for uid, each in self._tries.items() if each.heard.answer in GOING}
         if all(pod.uid in going for pod in sight.sorted.evict):

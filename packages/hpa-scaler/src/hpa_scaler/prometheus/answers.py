@@ -57,7 +57,7 @@ class _Body(Struct, rename="camel"):
     error: str = ""
     warnings: list[str] | None = None
     is_partial: bool = False
-    """What VictoriaMetrics says where a storage node did not answer."""
+    """VictoriaMetrics sets this if a storage node did not answer."""
 
 
 _bodies = msgspec.json.Decoder(_Body)

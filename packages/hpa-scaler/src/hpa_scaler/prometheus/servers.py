@@ -98,7 +98,7 @@ class Credentials:
         return self._access
 
     def _signed(self) -> _Signature:
-        """Return what changes with the files; a mounted Secret changes by a link, which is followed."""
+        """Return a value that changes with the files; a mounted Secret changes by a link, which is followed."""
         server = self._server
         names = (server.token_file, server.password_file, server.tls.ca_file, server.tls.cert_file, server.tls.key_file)
         found = []

@@ -22,7 +22,7 @@ class Lately(Struct, frozen=True):
     told: Callable[[str], Told | None]
 
     def __str__(self) -> str:
-        """Say how far that goes, and how to have more."""
+        """Say how far back the story goes, and where to find more."""
         why = "it makes a dry run" if self.dry else "it leads"
         return (
             "An opened row has the HPA over time, a day back at most, as far as this process remembers: since "

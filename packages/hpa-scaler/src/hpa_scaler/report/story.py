@@ -15,9 +15,8 @@ from hpa_scaler.reasons import FAILURES, Reason
 from tightship.objects import HorizontalPodAutoscaler
 
 Fate: TypeAlias = Literal["set", "would", "left"]
-"""What became of bounds that were decided on: they were set; they would be, but for a dry run; the HPA was left with
-those it had, as a write did not come to pass, or as far as anybody knows.
-"""
+"""What became of a decision's bounds: they were set; they would be, but for a dry run; or the HPA kept its own, because
+a write failed, or as far as anybody knows."""
 
 _Columns: TypeAlias = "tuple[array[float], array[float], array[int], array[int], array[int]]"
 """Times, traffic, floors, maxima and replicas, all of the same length."""
@@ -145,8 +144,8 @@ class HpaStory:
         del self._changes[: -keep.changes]
 
     def _thin(self, most: int) -> None:
-        """Leave at most three quarters of *most* points: the last quarter of them as they are, of those before it as
-        few as fill the time; where there is room also those at which a bound moved, or answers ceased or came back.
+        """Keep at most three quarters of *most* points: the last quarter unchanged, and as few of the earlier ones as
+        span the time; if there is room, also those at which a bound moved, or answers ceased or returned.
         """
         times, traffic, floors, maxima, _ = self._columns
         recent = len(times) - most // 4
@@ -160,7 +159,7 @@ class HpaStory:
             self._drop(slice(number, number + 1))
 
     def _row(self, number: int) -> tuple[float | None, int, int, int]:
-        """Return a point but for its time."""
+        """Return a point without its time."""
         _, traffic, floors, maxima, replicas = self._columns
         value = traffic[number]
         return None if math.isnan(value) else value, floors[number], maxima[number], replicas[number]
