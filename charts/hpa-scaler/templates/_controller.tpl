@@ -111,13 +111,13 @@ hpa-scaler-config.yaml: |
 {{- end -}}
 
 {{- define "hpa-scaler.notes" -}}
-It {{ ternary "would set" "sets" (eq (include "tightship-lib.dryRun" .) "true") }} the floors of HPAs with the annotation {{ .Values.annotationPrefix }}/hpa-scaler: "true", and of no others.
+The controller {{ ternary "would set" "sets" (eq (include "tightship-lib.dryRun" .) "true") }} the floors of HPAs with the annotation {{ .Values.annotationPrefix }}/hpa-scaler: "true", and of no other HPAs.
 {{- if not (or .Values.prometheusServerUrl (dig "prometheusServers" "default" "url" "" .Values.config)) }}
-No Prometheus is named for HPAs that name none: say which in {{ include "tightship-lib.valuesOf" . }}prometheusServerUrl.
+No Prometheus is named for HPAs that name none themselves: say which in {{ include "tightship-lib.valuesOf" . }}prometheusServerUrl.
 {{- end -}}
 {{- end -}}
 
 {{- define "hpa-scaler.leaving" -}}
-Before you uninstall it, know that floors stay as they are. Afterwards `hpa-scaler release --all-namespaces`, with rights
-of your own, gives all of them back.
+Before you uninstall it, note that an uninstall leaves the floors as they are. Afterwards run
+`hpa-scaler release --all-namespaces` with your own rights: that gives all HPAs back.
 {{- end -}}

@@ -47,20 +47,20 @@ estafette-k8s-node-compactor-config.yaml: |
 {{- if not .Values.configMap.create -}}
 Its pools are in the ConfigMap {{ include "tightship-lib.configMapName" . }}.
 {{- else if $pools -}}
-It {{ ternary "would drain" "drains" (eq (include "tightship-lib.dryRun" .) "true") }} underutilized nodes of the pools {{ join ", " $pools }}.
+The controller {{ ternary "would drain" "drains" (eq (include "tightship-lib.dryRun" .) "true") }} underutilized nodes of the pools {{ join ", " $pools }}.
 {{- else -}}
-No pool is enabled, so that nothing is ever drained: say which in {{ include "tightship-lib.valuesOf" . }}config.nodePools.
+No pool is enabled, so nothing is ever drained: say which in {{ include "tightship-lib.valuesOf" . }}config.nodePools.
 {{- end -}}
 {{- end -}}
 
 {{- define "node-compactor.leaving" -}}
 {{- if eq (include "tightship-lib.givesBack" .) "true" -}}
-Before you uninstall it, or make it a dry run again, know that drains under way are broken off then: a Job gives their
-nodes back, and Helm waits for it. To let them come to their end first, disable its pools ({{ include "tightship-lib.valuesOf" . }}config.nodePools.NAME.enabled=false), and wait
+Before you uninstall it, or make it a dry run again, note that this aborts drains under way: a Job gives their
+nodes back, and Helm waits for it. To let the drains finish first, disable its pools ({{ include "tightship-lib.valuesOf" . }}config.nodePools.NAME.enabled=false), and wait
 until no node has a taint tightship.dev/draining or tightship.dev/candidate.
 {{- else -}}
 Before you uninstall it, or make it a dry run again, disable its pools ({{ include "tightship-lib.valuesOf" . }}config.nodePools.NAME.enabled=false), and wait until
-no node has a taint tightship.dev/draining or tightship.dev/candidate: giveBack.enabled is false, so that nobody ends such a
-drain, and its node stays cordoned. Did that happen? Install it again, switched off like that: it ends what is left.
+no node has a taint tightship.dev/draining or tightship.dev/candidate: giveBack.enabled is false, so nobody ends such a
+drain, and its node stays cordoned. Did that happen? Install it again, switched off like that: the controller ends what is left.
 {{- end -}}
 {{- end -}}

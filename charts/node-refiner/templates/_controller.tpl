@@ -51,18 +51,18 @@ Its thresholds are in the ConfigMap {{ include "tightship-lib.configMapName" . }
 {{- else if eq (.Values.config.drainer_enabled | toString) "false" -}}
 drainer_enabled is false: nothing is drained.
 {{- else -}}
-It {{ ternary "would drain" "drains" (eq (include "tightship-lib.dryRun" .) "true") }} a node whenever the cluster could do without {{ $threshold }}.
+The controller {{ ternary "would drain" "drains" (eq (include "tightship-lib.dryRun" .) "true") }} a node whenever the cluster could do without {{ $threshold }}.
 {{- end -}}
 {{- end -}}
 
 {{- define "node-refiner.leaving" -}}
 {{- if eq (include "tightship-lib.givesBack" .) "true" -}}
-Before you uninstall it, or make it a dry run again, know that drains under way are broken off then: a Job gives their
-nodes back, and Helm waits for it. To let them come to their end first, switch it off ({{ include "tightship-lib.valuesOf" . }}config.drainer_enabled=false), and wait
+Before you uninstall it, or make it a dry run again, note that this aborts drains under way: a Job gives their
+nodes back, and Helm waits for it. To let the drains finish first, switch it off ({{ include "tightship-lib.valuesOf" . }}config.drainer_enabled=false), and wait
 until no node has a taint tightship.dev/draining or tightship.dev/candidate.
 {{- else -}}
 Before you uninstall it, or make it a dry run again, switch it off ({{ include "tightship-lib.valuesOf" . }}config.drainer_enabled=false), and wait until
-no node has a taint tightship.dev/draining or tightship.dev/candidate: giveBack.enabled is false, so that nobody ends such a
-drain, and its node stays cordoned. Did that happen? Install it again, switched off like that: it ends what is left.
+no node has a taint tightship.dev/draining or tightship.dev/candidate: giveBack.enabled is false, so nobody ends such a
+drain, and its node stays cordoned. Did that happen? Install it again, switched off like that: the controller ends what is left.
 {{- end -}}
 {{- end -}}

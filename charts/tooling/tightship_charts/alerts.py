@@ -1,7 +1,7 @@
-"""The alerts of each chart: what would have to be seen by a person, and nothing else.
+"""The alerts of each chart: only what needs a person.
 
 In an expression ``SELECTOR`` stands for the labels of the controller's series and ``THRESHOLD`` for the threshold; the
-chart puts both in. What to do about each is in ``docs/alerts.md``.
+chart fills in both. ``docs/alerts.md`` says what to do about each alert.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tightship_charts.configuration import Json
 
 
 class Alert(Struct, frozen=True, kw_only=True):
-    """One alert; the name in Prometheus has the controller in front.
+    """One alert; its name in Prometheus begins with the controller's name.
 
-    *patience* is how long it must hold (Prometheus' ``for``). A threshold is raised to *passes* intervals, where those
-    are longer. One that is of *leaders* is left out where nothing is ever to lead: in a dry run, without election.
+    *patience* is how long *expr* must hold (Prometheus' ``for``). A threshold is raised to *passes* intervals if those
+    are longer. The chart leaves out an alert about *leaders* where no replica can lead: in a dry run, without election.
     """
 
     name: str
@@ -40,8 +40,8 @@ _ALL = (
         name="Down",
         expr="absent(tightship_build_info{SELECTOR})",
         patience="15m",
-        summary="CONTROLLER is not there.",
-        description="Prometheus sees no replica of it: it does not run, or is not scraped.",
+        summary="CONTROLLER is missing.",
+        description="Prometheus sees no replica: none runs, or none is scraped.",
         severity="critical",
     ),
     Alert(
@@ -49,7 +49,7 @@ _ALL = (
         expr="max(tightship_leader{SELECTOR}) == 0",
         patience="10m",
         summary="No replica of CONTROLLER leads.",
-        description="Nothing is done until one gets the Lease.",
+        description="The controller does nothing until a replica gets the Lease.",
         leaders=True,
     ),
     Alert(
@@ -57,7 +57,7 @@ _ALL = (
         expr="sum(tightship_leader{SELECTOR}) > 1",
         patience="5m",
         summary="More than one replica of CONTROLLER leads.",
-        description="{{ $value }} replicas take themselves for the leader.",
+        description="{{ $value }} replicas believe that they lead.",
         severity="critical",
         leaders=True,
     ),
@@ -65,8 +65,8 @@ _ALL = (
         name="LoopStuck",
         expr="max(tightship_loop_age_seconds{SELECTOR}) > THRESHOLD",
         patience="5m",
-        summary="A replica of CONTROLLER makes no passes.",
-        description="Its last good one was {{ $value | humanizeDuration }} ago; THRESHOLD s are allowed.",
+        summary="A replica of CONTROLLER completes no passes.",
+        description="Its last successful pass was {{ $value | humanizeDuration }} ago; THRESHOLD s are allowed.",
         threshold=900,
         passes=3,
     ),
@@ -75,15 +75,15 @@ _ALL = (
         expr="sum(increase(tightship_loop_failures_total{SELECTOR}[30m])) > THRESHOLD",
         patience="5m",
         summary="Passes of CONTROLLER fail again and again.",
-        description="{{ $value | humanize }} in the last 30 minutes.",
+        description="{{ $value | humanize }} passes failed in the last 30 minutes.",
         threshold=3,
     ),
     Alert(
         name="ConfigInvalid",
         expr="min(tightship_config_valid{SELECTOR}) == 0",
         patience="5m",
-        summary="The configuration of CONTROLLER can't be used.",
-        description="It was refused or deleted; page, log and an Event on the ConfigMap say why, and what is in force.",
+        summary="The configuration of CONTROLLER is invalid or gone.",
+        description="The page, the log and an Event on the ConfigMap say why, and what is in force.",
     ),
 )
 _NODES = (
@@ -91,31 +91,31 @@ _NODES = (
         name="ApiSilent",
         expr="max by (kind) (tightship_cache_age_seconds{SELECTOR}) > THRESHOLD",
         patience="5m",
-        summary="CONTROLLER hears nothing from the API server.",
-        description="Nothing of kind {{ $labels.kind }} for {{ $value | humanizeDuration }}: it goes by what was then.",
+        summary="CONTROLLER receives nothing from the API server.",
+        description="Its data of kind {{ $labels.kind }} are {{ $value | humanizeDuration }} old.",
         threshold=600,
     ),
     Alert(
         name="ClusterUnhealthy",
         expr="max(tightship_cluster_unhealthy{SELECTOR}) == 1",
         patience="1h",
-        summary="CONTROLLER drains nothing, since the cluster is not well.",
-        description="Too many nodes are not Ready, or pods find no place; its page says which.",
+        summary="CONTROLLER drains nothing because the cluster is unhealthy.",
+        description="Too many nodes are not Ready, or pods can't be scheduled; the page names them.",
     ),
     Alert(
         name="DrainTooLong",
         expr="max(tightship_drain_oldest_seconds{SELECTOR}) > THRESHOLD",
         patience="10m",
-        summary="A drain of CONTROLLER comes to no end.",
-        description="It began {{ $value | humanizeDuration }} ago. An empty node that nobody takes is paid for.",
+        summary="A drain of CONTROLLER does not end.",
+        description="The drain began {{ $value | humanizeDuration }} ago. An empty node still costs money.",
         threshold=7200,
     ),
     Alert(
         name="DrainsGivenBack",
         expr='sum(increase(tightship_drains_total{SELECTOR,ending="restored"}[6h])) > THRESHOLD',
         patience="5m",
-        summary="CONTROLLER has to give up drain after drain.",
-        description="{{ $value | humanize }} in the last 6 hours: pods are moved for nothing.",
+        summary="CONTROLLER gives up drain after drain.",
+        description="{{ $value | humanize }} drains in the last 6 hours: pods move for nothing.",
         threshold=5,
     ),
     Alert(
@@ -123,8 +123,8 @@ _NODES = (
         expr="sum by (answer) (increase(tightship_evictions_total{SELECTOR,"
         'answer=~"forbidden|multiple_budgets|budget_sync_failed"}[1h])) > 0',
         patience="5m",
-        summary="CONTROLLER is refused evictions that will never be allowed.",
-        description="Answered {{ $labels.answer }}: somebody has to mend a right, a webhook or a budget.",
+        summary="The API server refuses evictions of CONTROLLER for a lasting cause.",
+        description="The answer is {{ $labels.answer }}: somebody has to correct a right, a webhook or a budget.",
     ),
 )
 _HPAS = (
@@ -133,7 +133,7 @@ _HPAS = (
         expr="max(tightship_hpa_correlated_drop{SELECTOR}) == 1",
         patience="5m",
         summary="Too many floors would drop at once.",
-        description="It is taken for a failure of the metrics: nothing is lowered for now.",
+        description="The metrics have probably failed: the controller lowers nothing for now.",
         severity="critical",
     ),
     Alert(
@@ -150,23 +150,23 @@ _HPAS = (
         expr='sum(increase(tightship_hpa_writes_total{SELECTOR,result=~"refused|failed|unheard"}[30m])) > THRESHOLD',
         patience="5m",
         summary="CONTROLLER can't set floors.",
-        description="{{ $value | humanize }} changes failed in the last 30 minutes.",
+        description="{{ $value | humanize }} writes failed in the last 30 minutes.",
         threshold=5,
     ),
     Alert(
         name="SetBackByOthers",
         expr="sum(increase(tightship_hpa_changed_by_others_total{SELECTOR}[1h])) > THRESHOLD",
         patience="5m",
-        summary="Somebody sets back what CONTROLLER sets.",
-        description="{{ $value | humanize }} times in the last hour; most likely GitOps has minReplicas in Git.",
+        summary="Somebody undoes what CONTROLLER sets.",
+        description="{{ $value | humanize }} times in the last hour; most likely minReplicas is in Git.",
         threshold=10,
     ),
     Alert(
         name="InvalidAnnotations",
         expr='max(tightship_hpas_by_reason{SELECTOR,reason="InvalidAnnotation"}) > 0',
         patience="30m",
-        summary="Annotations of HPAs can't be read.",
-        description="Nothing is done for {{ $value }} of them; an Event on each says what is wrong.",
+        summary="HPAs have invalid annotations.",
+        description="The controller does nothing for {{ $value }} HPAs; an Event on each says what is wrong.",
     ),
 )
 

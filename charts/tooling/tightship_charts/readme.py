@@ -33,40 +33,40 @@ _FIRST: Mapping[str, str] = {
     "hpa-scaler": "--set prometheusServerUrl=http://prometheus.monitoring.svc:9090",
 }
 _AT_FIRST: Mapping[str, str] = {
-    "node-compactor": "It begins with a dry run: look at the plan before you set `dryRun=false`.",
-    "node-refiner": "It begins with a dry run: look at the plan before you set `dryRun=false`.",
-    "hpa-scaler": "It is live at once, for HPAs that are annotated; with `dryRun=true` it changes none.",
+    "node-compactor": "The controller starts in a dry run: look at the plan before you set `dryRun=false`.",
+    "node-refiner": "The controller starts in a dry run: look at the plan before you set `dryRun=false`.",
+    "hpa-scaler": "The controller is live at once for annotated HPAs; with `dryRun=true` it changes none.",
 }
 
 _PROMISES = """\
-What it makes, and what it promises:
+The chart creates, and promises:
 
-* A Deployment whose pods meet the Pod Security Standard *restricted*, with a read-only root file system. Two replicas
-  are one value.
-* Rights without a wildcard ([which](../../docs/permissions.md)): in a dry run none to write; the Lease and the
-  ConfigMap by name.
-* A ConfigMap that is watched: a change needs no restart. Where it is mounted (`configMap.mounted`), a change rolls the
-  pods.
-* A PodDisruptionBudget that can't block a drain. Values with which it would are refused, and so are two replicas
-  without election.
-* On demand a NetworkPolicy, a ServiceMonitor or PodMonitor, alerts, a dashboard, a VerticalPodAutoscaler. What is of
-  another project is made only where its CRD is there.
+* A Deployment whose pods meet the Pod Security Standard *restricted*, with a read-only root file system. One value,
+  `replicaCount`, makes it two replicas.
+* RBAC rules without a wildcard ([which](../../docs/permissions.md)): no right to write in a dry run, and access to the
+  Lease and the ConfigMap by name only.
+* A ConfigMap that the controller watches: a change needs no restart. If you mount the ConfigMap instead
+  (`configMap.mounted`), a change rolls the pods.
+* A PodDisruptionBudget that can't block a drain. The chart refuses values with which the budget would, and refuses two
+  replicas without leader election.
+* On request a NetworkPolicy, a ServiceMonitor or PodMonitor, alerts, a dashboard and a VerticalPodAutoscaler. The chart
+  creates an object of another project only where its CRD is installed.
 """
 
 _UMBRELLA = """\
 # tightship
 
-All controllers of Tightship in one release: node-compactor, node-refiner and hpa-scaler, each switchable.
+All controllers of Tightship in one release: node-compactor, node-refiner and hpa-scaler. You can disable each of them.
 
 ```console
 $ helm install tightship charts/tightship -n tightship --create-namespace --dependency-update
 $ helm test tightship -n tightship --logs
 ```
 
-The controllers of nodes begin with a dry run; the hpa-scaler touches only HPAs that are annotated. What is live is said
-after the installation. `--set global.dryRun=true` makes all of it a dry run, `--set global.dryRun=false` none. A value
-of a controller stands under its name and comes before the global one: `--set node-compactor.dryRun=false`. Their own
-values: [node-compactor](../node-compactor/README.md), [node-refiner](../node-refiner/README.md),
+node-compactor and node-refiner start in a dry run; hpa-scaler changes only annotated HPAs. Helm's notes say what is
+live. `--set global.dryRun=true` puts all of them in a dry run, `--set global.dryRun=false` none. A controller's value
+stands under the controller's name and overrides the global one: `--set node-compactor.dryRun=false`. The controllers'
+own values: [node-compactor](../node-compactor/README.md), [node-refiner](../node-refiner/README.md),
 [hpa-scaler](../hpa-scaler/README.md).
 
 node-compactor and node-refiner run side by side: they share one budget and one list of claims.
@@ -102,13 +102,13 @@ def _controller(chart: str) -> Iterator[str]:
     yield from _values(chart)
     yield "## Configuration\n"
     plain = "minutes" if chart == "node-refiner" else "seconds"
-    yield f"The keys of `config`; what each means is in [settings](../../docs/{SETTINGS_PAGES[chart]})."
-    yield f"Durations are `90s`, `10m`, `1h30m`, or plain {plain}.\n"
+    yield f"The keys of `config`; [settings](../../docs/{SETTINGS_PAGES[chart]}) explains each."
+    yield f"Write durations as `90s`, `10m`, `1h30m`, or as plain {plain}.\n"
     yield "| key | allowed | default |\n|---|---|---|"
     for key in config_keys(chart):
         yield f"| `{'.'.join(key.path)}` | {allowed(key.schema)} | {f'`{key.default}`' if key.default else ''} |"
     yield "\n## Alerts\n"
-    yield "With `prometheusRule.enabled`; what to do about each is in [alerts](../../docs/alerts.md).\n"
+    yield "These alerts need `prometheusRule.enabled`; [alerts](../../docs/alerts.md) says what to do about each.\n"
     yield "| alert | severity | for | threshold | |\n|---|---|---|---|---|"
     for alert in ALERTS[chart]:
         least = "" if alert.threshold is None else f"{alert.threshold:g}"

@@ -297,6 +297,8 @@ def test_budgets_are_not_blamed_for_a_pod_that_is_deleted_past_them() -> None:
         (pod("foreign", on="", age=200, phase="Pending", schedulerName="other"), []),
         (pod("dying", on="", age=200, phase="Pending", deletion=NOW + 9), []),
         (pod("agent", on="", age=200, phase="Pending", owner=controller("DaemonSet", "agent")), []),
+        (pod("cheap", on="", age=200, phase="Pending", priority=-10), ["cheap"]),
+        (pod("expendable", on="", age=200, phase="Pending", priority=-11), []),
     ],
     ids=lambda each: each["metadata"]["name"] if isinstance(each, dict) else "",
 )

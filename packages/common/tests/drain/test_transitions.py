@@ -179,6 +179,18 @@ def test_a_node_in_other_hands_is_only_watched(phase: Phase) -> None:
     assert isinstance(step(phase, seen(node=node(TO_BE_DELETED), evict=(pod(),), next=(pod(),))), Wait)
 
 
+@pytest.mark.parametrize(("phase", "left"), [(Phase.EVICTING, RULES.hand_over_timeout), (Phase.DRAINED, 0.0)], ids=str)
+def test_a_taken_node_keeps_its_place_in_the_budget_no_longer_than_a_hand_over_may_take(
+    phase: Phase, left: float
+) -> None:
+    now = NOW + RULES.hand_over_timeout
+    made = step(phase, seen(node=node(TO_BE_DELETED)), now=now, at=NOW)
+    assert written(made) == (Phase.YIELDED, Change.NOTHING, Reason.TO_BE_DELETED)
+    assert isinstance(made, Write)
+    assert made.record is not None
+    assert made.record.deadline == now + left
+
+
 def test_a_node_that_was_given_back_is_restored() -> None:
     assert gives_up(step(Phase.YIELDED, seen())) is Reason.NOT_HANDED_OVER
 

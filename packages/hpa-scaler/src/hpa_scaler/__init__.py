@@ -1,3 +1,3 @@
-"""hpa-scaler: keeps the minimum of HPAs where the traffic wants it, and never lets it collapse."""
+"""hpa-scaler: raises and lowers the minReplicas of HPAs with the traffic, and never lets them collapse."""
 
 __version__ = "0.1.0"

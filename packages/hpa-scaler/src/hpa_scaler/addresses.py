@@ -1,7 +1,7 @@
-"""Addresses of Prometheus servers: what is one, which may be asked, and which never are unless somebody listed them.
+"""Addresses of Prometheus servers: how they are written, which may be queried, and which only if they are listed.
 
-Whoever may write an HPA may write a URL into its annotations. Without an allow-list that would be a way to make the
-controller, which may reach more than they do, ask anything of anybody.
+Whoever may write an HPA may write a URL into its annotations. Without an allow-list they could make the controller,
+which may reach more than they do, send requests to anything.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ METADATA_ADDRESSES = frozenset(
     ipaddress.ip_address(each)
     for each in ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16")
 )
-"""Where clouds give out credentials to whoever asks: most are link-local, these not all (AWS, Alibaba, Oracle, Azure).
-"""
+"""Where clouds hand out credentials to anybody who asks; not all of these are link-local (AWS,
+Alibaba, Oracle, Azure)."""
 
 
 class AddressError(ValueError):
-    """A text that is no address of a server."""
+    """A text that is not the address of a server."""
 
     def __init__(self, text: str, why: str) -> None:
         super().__init__(
@@ -34,7 +34,7 @@ class AddressError(ValueError):
 
 
 class Address(Struct, frozen=True, order=True):
-    """Scheme, host in small letters, port, and the path before ``/api/v1/query``, without a slash at its end."""
+    """Scheme, host in lower case, port, and the path before ``/api/v1/query``, without a trailing slash."""
 
     scheme: str
     host: str
@@ -43,7 +43,7 @@ class Address(Struct, frozen=True, order=True):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """What has the same credentials."""
+        """Scheme, host and port: addresses with the same origin share credentials."""
         return self.scheme, self.host, self.port
 
     def __str__(self) -> str:
@@ -55,7 +55,8 @@ class Address(Struct, frozen=True, order=True):
 def parse_address(text: str) -> Address:
     """Return the address that *text* writes. Raises :class:`AddressError`.
 
-    User names, queries and fragments are refused: a password has no place in an annotation, and the rest no meaning.
+    User names, queries and fragments are refused: a password does not belong in an annotation, and the others mean
+    nothing.
     """
     if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
         raise AddressError(text, "holds characters that no address has")
@@ -81,21 +82,21 @@ def parse_address(text: str) -> Address:
 
 
 class AllowList(Struct, frozen=True):
-    """Addresses that may be asked. A host that begins with ``*.`` stands for every name below it."""
+    """Addresses that may be queried. A host that begins with ``*.`` stands for every name below it."""
 
     entries: tuple[Address, ...] = ()
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> AllowList:
-        """Return the list of *texts*. Raises :class:`AddressError` for the first that is none."""
+        """Return the list of *texts*. Raises :class:`AddressError` for the first that is not an address."""
         return cls(tuple(_entry(text) for text in texts))
 
     def allows(self, address: Address) -> bool:
-        """Whether *address* is listed, or lies under a path that is."""
+        """Whether *address*, or a path above it, is listed."""
         return any(_covers(entry, address) for entry in self.entries)
 
     def names(self, host: str) -> bool:
-        """Whether *host* itself is listed, whatever its port: then it may even be a link-local address."""
+        """Whether *host* itself is listed, on any port: then it may even be a link-local address."""
         return any(entry.host == host for entry in self.entries)
 
 
@@ -123,9 +124,9 @@ def _segments(path: str) -> list[str]:
 
 
 def is_guarded(host: str) -> bool:
-    """Whether *host* is an IP address that must not be asked unless it is listed itself: link-local, or metadata's.
+    """Whether *host* is an IP address that is refused unless it is listed itself: link-local, or of a metadata service.
 
-    A name is none; what it resolves to has to be looked at when a connection is made.
+    A name is never guarded here; the caller checks what it resolves to when a connection is made.
     """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

@@ -1,8 +1,8 @@
 """The annotations of an HPA, from text to :class:`~hpa_scaler.spec.Spec`.
 
-``PREFIX/hpa-scaler: "true"`` opts in; all others are ``PREFIX/hpa-scaler-NAME``. What one HPA does not say, the
-configuration's ``defaults`` may, under the same name in camelCase. An annotation that can't be read, or that nobody
-knows, means that nothing is done: the floor stays where it is.
+``PREFIX/hpa-scaler: "true"`` opts in; all others are ``PREFIX/hpa-scaler-NAME``. The configuration's ``defaults`` fill
+in what an HPA does not say, under the same name in camelCase. An invalid or unknown annotation disables the HPA: its
+floor stays where it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hpa_scaler.spec import Band, HoldSpec, MissingData, Pause, Problems, QueryS
 from tightship.quoting import quoted
 
 PREFIX = "estafette.io"
-"""The default prefix: the older controller's."""
+"""The default prefix, which is the older controller's."""
 
 ENABLE = "hpa-scaler"
 STATE = "state"
@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 class Annotation(Struct, frozen=True):
     """One annotation: its *name* after ``hpa-scaler-``, and the reader of its text.
 
-    One that is *numbered* may be given for each query, as in ``delta-2``; a *seeds* is of the older controller.
+    A *numbered* annotation may be given for each query, as in ``delta-2``. *seeds* marks those of the older controller.
     """
 
     name: str
@@ -82,7 +82,7 @@ ANNOTATIONS = (
     Annotation("paused-scale-up", values.pause),
     Annotation("dry-run", values.switch),
 )
-"""Every annotation besides the one that opts in and the state."""
+"""Every annotation except the one that opts in and the state."""
 
 BY_NAME = {each.name: each for each in ANNOTATIONS}
 
@@ -107,7 +107,7 @@ def parse_spec(
 ) -> Spec | Problems:
     """Return what *annotations* ask for, or everything that is wrong with them.
 
-    *defaults* are texts by an annotation's name (``delta``); they are good, see :func:`check_defaults`. An HPA's own
+    *defaults* are texts by an annotation's name (``delta``), already checked by :func:`check_defaults`. An HPA's own
     server, by name or by address, replaces a default one.
     """
     start = name_of(prefix, "")
@@ -119,7 +119,7 @@ def parse_spec(
 
 
 def check_defaults(defaults: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with *defaults* (texts by an annotation's name), each line beginning with the key."""
+    """Return what is wrong with *defaults* (texts by an annotation's name); each line begins with the key."""
     reader = _Reader(defaults, {}, "")
     reader.spec()
     lines = []
@@ -175,9 +175,9 @@ class _Reader:
         return spec
 
     def _value(self, name: str, absent: _T, number: str = "") -> _T:
-        """Return the value of *name*, of the query *number* if it has one of its own; *absent* where nobody says it.
+        """Return the value of *name*, of the query *number* if that has one of its own; *absent* if nobody sets it.
 
-        A text that can't be read is a problem, and counts as absent.
+        An unreadable text is a problem, and counts as absent.
         """
         given = f"{name}{number}"
         own = given if given in self._own else name
@@ -211,7 +211,7 @@ class _Reader:
         return found
 
     def _checked(self, name: str, text: str) -> str:
-        """Return the query *text*, nothing where it is a problem."""
+        """Return the query *text*, or an empty text if it is a problem."""
         try:
             return values.query(text)
         except ValueError as error:

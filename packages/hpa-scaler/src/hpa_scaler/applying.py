@@ -1,7 +1,7 @@
-"""Carries out what a cycle decided: raises first, then what is given back, then what is lowered or only remembered.
+"""Carries out the decisions of a cycle: raises first, then bounds that are given back, then lowerings and notes.
 
-Before each write it is asked whether this replica still may. What is not written any more is judged again in the next
-cycle, from what the API server says then.
+Each write is preceded by a check that this replica may still write. The next cycle judges again what was not written,
+from the API server's state at that time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tightship.objects import HorizontalPodAutoscaler
 from tightship.runtime.loop import a_few_at_a_time
 
 AT_ONCE = 8
-"""Writes on their way at a time."""
+"""Concurrent writes."""
 
 IN_A_ROW = 5
-"""Writes in a row without an answer after which the API server is taken to be away."""
+"""Writes in a row without an answer after which the API server counts as away."""
 
 
 class Return(Struct, frozen=True):
-    """An HPA that is not opted in any more, what is known of it, and what gives it back."""
+    """An HPA that has opted out, what is known of it, and what gives it back."""
 
     hpa: HorizontalPodAutoscaler
     history: History
@@ -45,7 +45,7 @@ class Return(Struct, frozen=True):
 
 
 class Todo(Struct, frozen=True):
-    """What a cycle has left to do. *noted* is what was written down already of waiting."""
+    """The writes that a cycle has left to do. *noted* is what earlier cycles wrote down for HPAs that wait."""
 
     cycle: Cycle
     returns: tuple[Return, ...]
@@ -56,14 +56,14 @@ class Todo(Struct, frozen=True):
 
 
 class Applied(Struct, frozen=True):
-    """How it went, by uid: how each write ended, what was judged again, and why a change was refused."""
+    """The results by uid: how each write ended, which HPAs were judged again, and why a change was refused."""
 
     endings: Mapping[str, Ending]
     again: Mapping[str, Judged]
     refused: Mapping[str, Cause]
 
     def final(self, judged: Judged) -> Judged:
-        """Return what became of an HPA in the end."""
+        """Return the final decision for an HPA."""
         uid = judged.decision.uid
         last, cause = self.again.get(uid, judged), self.refused.get(uid)
         if cause is None:
@@ -72,7 +72,9 @@ class Applied(Struct, frozen=True):
 
 
 def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory: Memory) -> Judged | None:
-    """Return what becomes of an HPA as it is now, by the answers of the cycle; ``None``: it is not opted in."""
+    """Return the decision for an HPA in its present state, by the answers of the cycle; ``None`` if it
+    is not opted in.
+    """
     asked = asked_of(hpa, todo.rules.prefix, todo.defaults)
     if asked is None:
         return None
@@ -109,7 +111,7 @@ class Applier:
         self._unanswered = 0
 
     async def apply(self, todo: Todo, may: Callable[[], bool]) -> Applied:
-        """Do everything in *todo*. Never raises what the API server may do."""
+        """Carry out everything in *todo*. Never raises errors of the API server."""
         work = _Work(todo, self._memory, self._herald)
         jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = []
         for judged in todo.cycle.judged:
@@ -128,7 +130,7 @@ class Applier:
         return Applied(work.endings, work.again, work.refused)
 
     async def remember(self, todo: Todo, may: Callable[[], bool]) -> None:
-        """Write down what HPAs of *todo* that are to be lowered wait for: a restart would forget it."""
+        """Write down what the HPAs of *todo* that wait to be lowered wait for, because a restart would forget it."""
         work = _Work(todo, self._memory, self._herald)
         pending = [each for each in todo.cycle.judged if each.decision.pending and not each.decision.dry_run]
         self._unanswered = 0
@@ -152,7 +154,7 @@ class Applier:
 
 
 class _Step:
-    """One HPA to be written to: what is to be sent, and what is known afterwards."""
+    """One HPA to write: what to send, and what is known afterwards."""
 
     def __init__(self, work: _Work, hpa: HorizontalPodAutoscaler) -> None:
         self.hpa = hpa
@@ -166,7 +168,7 @@ class _Step:
 
 
 class _Work:
-    """All steps of one cycle, and what came of them."""
+    """All steps of one cycle, and their results."""
 
     def __init__(self, todo: Todo, memory: Memory, herald: Herald) -> None:
         self.todo = todo
@@ -187,7 +189,7 @@ class _Work:
 
 
 class _Change(_Step):
-    """Sets the bounds that were decided on."""
+    """Sets the bounds of a decision."""
 
     def __init__(self, work: _Work, judged: Judged) -> None:
         super().__init__(work, judged.subject.hpa)
@@ -234,7 +236,7 @@ class _Change(_Step):
 
 
 class _Remember(_Step):
-    """Writes down what is remembered, and nothing else."""
+    """Writes the history, and nothing else."""
 
     def __init__(self, work: _Work, judged: Judged) -> None:
         super().__init__(work, judged.subject.hpa)
@@ -256,7 +258,7 @@ class _Remember(_Step):
 
 
 class _GiveBack(_Step):
-    """Puts the user's own bounds back, and takes our annotation away."""
+    """Restores the user's own bounds, and removes our annotation."""
 
     def __init__(self, work: _Work, back: Return) -> None:
         super().__init__(work, back.hpa)

@@ -1,7 +1,7 @@
 """From numbers to a floor: the older controller's formula, and every bound around it.
 
-:class:`Inputs` is all that a target follows from. It is written into the state annotation, so that anybody can compute
-the target again from there.
+:class:`Inputs` is everything that determines a target. The state annotation contains it, so anybody can compute the
+target again from there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hpa_scaler.golang import INT32_MAX, INT32_MIN
 
 
 class Term(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One query's part of the formula; *value* is ``None`` where it has no usable answer."""
+    """One query's part of the formula; *value* is ``None`` if the query has no usable answer."""
 
     value: float | None = None
     per_replica: float = 1.0
@@ -27,7 +27,7 @@ class Term(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def replicas(self) -> int | None:
-        """:attr:`exact` rounded up, ``None`` where that is no number of replicas."""
+        """:attr:`exact` rounded up, ``None`` if that is not a possible number of replicas."""
         exact = self.exact
         if not math.isfinite(exact):
             return None
@@ -36,13 +36,13 @@ class Term(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Inputs(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """Everything a target follows from.
+    """Everything that determines a target.
 
-    *minimum* and *maximum* are those of the HPA now, *own_maximum* is its user's (they differ while it is raised),
-    *replicas* the present ones (``None``: unknown). *substitute* stands for terms without a value, by the rule for
-    missing data. *held* is whether nothing may be lowered; *window* is the highest floor wanted in the lowering window,
-    *band* the deadband in pods, *raise_to* the highest floor that the limits of one step allow. *lowest* is what the
-    API server takes: 0 or 1.
+    *minimum* and *maximum* are the HPA's bounds now. *own_maximum* is the user's maximum, which differs while ours is
+    raised. *replicas* are the present ones (``None``: unknown). *substitute* replaces terms without a value, by the
+    rule for missing data. *held* says that nothing may be lowered. *window* is the highest floor wanted in the lowering
+    window, *band* the deadband in pods, *raise_to* the highest floor that the limits of one step allow. *lowest* is
+    what the API server accepts: 0 or 1.
     """
 
     minimum: int
@@ -63,8 +63,8 @@ class Inputs(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
 
 
 class Solution(Struct, frozen=True, rename="camel"):
-    """What follows. *query* and *by_ratio* are the two floors, ``None`` where they can't be told; the larger of them
-    and the lower bound is *unbounded*; *wanted* is that within the caps. *target* and *maximum* are what is set.
+    """The result. *query* and *by_ratio* are the two floors, ``None`` if unknown; *unbounded* is the largest of these
+    and the lower bound; *wanted* is *unbounded* within the caps. *target* and *maximum* are the bounds to set.
     """
 
     query: int | None
@@ -76,9 +76,10 @@ class Solution(Struct, frozen=True, rename="camel"):
 
 
 def ratio_floor(replicas: int, ratio: float) -> int:
-    """Return the lowest floor that one step down from *replicas* may lead to: at least one pod goes, at most *ratio*.
+    """Return the lowest floor that one step down from *replicas* may reach: a step takes at least one pod, at most
+    *ratio*.
 
-    A ratio of 1 is no limit for a floor, nor is a larger one.
+    A ratio of 1 or more is no limit.
     """
     step = replicas * ratio
     return replicas - max(1, math.floor(step)) if step < INT32_MAX else -INT32_MAX
@@ -107,7 +108,7 @@ def _by_query(inputs: Inputs) -> int | None:
 
 
 def _capped(floor: int, inputs: Inputs, query: int | None) -> int:
-    """Return *floor* within the upper bound and the maximum, which only query and lower bound may ever exceed."""
+    """Return *floor* within the upper bound and the maximum, which only query and lower bound may exceed."""
     ceiling = inputs.own_maximum
     if inputs.raises_maximum:
         ceiling = max(ceiling, query or 0, inputs.lower_bound)
@@ -117,7 +118,7 @@ def _capped(floor: int, inputs: Inputs, query: int | None) -> int:
 
 
 def _moved(inputs: Inputs, wanted: int) -> int:
-    """Return where the floor goes in this step, *wanted* being where it should be."""
+    """Return the floor after this step, if it should be at *wanted*."""
     now = inputs.minimum
     if wanted > now:
         return wanted if inputs.raise_to is None else max(now, min(wanted, inputs.raise_to))
@@ -128,7 +129,7 @@ def _moved(inputs: Inputs, wanted: int) -> int:
 
 
 def _maximum(inputs: Inputs, target: int) -> int:
-    """Return the maximum beside *target*: the user's own wherever it is enough, else one more than the floor."""
+    """Return the maximum for *target*: the user's own if it is high enough, else one more than the floor."""
     if target <= inputs.own_maximum:
         return inputs.own_maximum
     enough = min(target + 1, INT32_MAX)  # the older controller's: the HPA keeps one pod to go up

@@ -1,4 +1,4 @@
-"""Where settings come from, and what the judgement and the client make of them."""
+"""Where settings come from, and the rules, servers and limits made from them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tightship.settings.config_maps import config_in, read_config
 from tightship.settings.loading import Location, dotted
 
 CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
-"""Keys of a ConfigMap's data under which a configuration is looked for, in this order."""
+"""Keys of a ConfigMap's data that may hold a configuration, in this order."""
 
 CYCLES_APART = 4
 """Cycles that may be missed before what was remembered of an HPA is too old to go on from."""
 
 
 def parse_config_map(data: Mapping[str, str]) -> ScalerSettings:
-    """Return the settings in a ConfigMap's *data*; the defaults where it has no text at all.
+    """Return the settings in a ConfigMap's *data*, or the defaults if it has no text at all.
 
     Raises :class:`~tightship.settings.loading.SettingsError` with all problems at once.
     """
@@ -34,14 +34,16 @@ def parse_config_map(data: Mapping[str, str]) -> ScalerSettings:
 
 
 def read_settings(path: str | None) -> ScalerSettings:
-    """Return the settings in the file *path*, the defaults without one. Raises as :func:`parse_config_map` does."""
+    """Return the settings in the file *path*, or the defaults without a file. Raises as
+    :func:`parse_config_map` does.
+    """
     if path is None:
         return ScalerSettings()
     return load_settings(read_config(path, CONFIG_MAP_KEYS), lambda location: f"{path}: {dotted(location)}")
 
 
 def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
-    """Return what judgements go by."""
+    """Return the rules of judgements."""
     return Rules(
         prefix=run.annotation_prefix,
         lower_bound=run.lower_bound,
@@ -69,7 +71,7 @@ def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
 
 
 def servers_of(settings: ScalerSettings, run: RunSettings) -> dict[str, Server]:
-    """Return the servers by name; ``PROMETHEUS_SERVER_URL`` comes before the URL of the one called ``default``."""
+    """Return the servers by name; ``PROMETHEUS_SERVER_URL`` overrides the URL of the one named ``default``."""
     given = dict(settings.servers)
     default = given.pop(DEFAULT, ServerSettings())
     servers = {name: _server(name, each, each.url) for name, each in given.items()}
@@ -80,12 +82,12 @@ def servers_of(settings: ScalerSettings, run: RunSettings) -> dict[str, Server]:
 
 
 def allowed_of(settings: ScalerSettings) -> AllowList:
-    """Return what HPAs may name besides the servers."""
+    """Return the addresses that HPAs may name in addition to the servers."""
     return AllowList.of(settings.allowed)
 
 
 def limits_of(settings: ScalerSettings) -> Limits:
-    """Return how patient the client is."""
+    """Return the client's timeouts and limits."""
     return Limits(settings.circuit_failures, settings.circuit_pause)
 
 

@@ -1,7 +1,7 @@
-"""Whose values the bounds of an HPA are now, and what to do where somebody else sets them again and again.
+"""Who owns the bounds of an HPA now, and what to do if somebody else sets them again and again.
 
-Three-way: what the HPA has, what we last set, and what its user had before. Where the first two differ somebody has
-changed it, and what it has now is the user's own.
+Three values are compared: what the HPA has, what we last set, and what its user had before. Where the first two differ,
+somebody else has changed the bound, and its present value is the user's own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MANAGER = "hpa-scaler"
 
 
 class Ownership(Struct, frozen=True):
-    """The user's own bounds, and the *history* that knows of them; *changed* says who has changed what, if anybody."""
+    """The user's own bounds, and the *history* that records them; *changed* says who changed what, if anybody did."""
 
     minimum: int
     maximum: int
@@ -32,9 +32,9 @@ class Ownership(Struct, frozen=True):
 def ownership(
     hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now: float, *, window: float = 0.0
 ) -> Ownership:
-    """Return whose the bounds of *hpa* are. A bound that somebody else has changed is theirs from now on.
+    """Return who owns the bounds of *hpa*. A bound that somebody else has changed is theirs from now on.
 
-    A floor that somebody else has raised counts as wanted just now, and is kept for the lowering *window*.
+    A floor that somebody else has raised counts as wanted now, and stays for the lowering *window*.
     """
     min_changed = history.applied_min is not None and history.applied_min != hpa.min_replicas
     max_changed = history.applied_max is not None and history.applied_max != hpa.max_replicas
@@ -71,7 +71,7 @@ def ownership(
 
 
 def contested(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now: float) -> Cause | None:
-    """Return why *hpa* is left alone for the time being, ``None`` where nobody fights us for it."""
+    """Return why *hpa* is left alone for the time being, ``None`` if nobody contests its bounds."""
     if history.resets < rules.contest_resets:
         return None
     left = history.reset_at + _pause(history.resets, rules) - now

@@ -1,12 +1,12 @@
-"""A breaker for drops that are too many at once to be traffic: where most queries fall together, the metrics failed.
+"""A breaker for correlated drops: if most queries fall together, the metrics have failed rather than the traffic.
 
-It compares what the queries want with what they wanted lately for as long as they look back, not with floors, which
-steps and holds keep higher, nor with a spike: a fleet that gets quieter over hours, or has long been quieter than its
-floors, never looks like this. Nobody can want more than ``maxReplicas``: bad data that say so would make what comes
-after them look like a fall. HPAs with the same queries are one, for one answer moves all of them.
+It compares what the queries want with what they wanted lately, as far as they look back. It does not compare floors,
+which steps and holds keep higher, nor spikes: a fleet that gets quieter over hours, or has long been quieter than its
+floors, never trips it. A wish counts up to ``maxReplicas`` only: otherwise bad data that want more would make what
+follows look like a fall. HPAs with the same queries count as one, because one answer moves all of them.
 
-As long as many have fallen, what they wanted before is kept, and where that has lasted long enough to be believed they
-are compared with what they want then.
+While many have fallen, the breaker keeps what they wanted before. Once the fall has lasted long enough to be believed,
+it compares with what they want then.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class DropState(Struct, frozen=True):
 
 
 class DropCount(Struct, frozen=True):
-    """*counted* queries, those of one HPA together, all answered; *dropping* of them want *lost* of *floor* pods less
-    than lately.
+    """*counted* HPAs whose queries all answered, those with the same queries as one; *dropping* of them want *lost* of
+    *floor* pods less than lately.
     """
 
     counted: int = 0
@@ -43,9 +43,10 @@ class DropCount(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What is made of a cycle: why nothing is lowered in it (``None``: it may be), and the *state* to go on from.
+    """The breaker's verdict on a cycle: why nothing may be lowered (``None``: lowering is allowed), and the next
+    *state*.
 
-    *believed*: so many have fallen for so long that it is the traffic.
+    *believed*: so many have fallen for so long that the traffic must have fallen.
     """
 
     cause: Cause | None
@@ -69,7 +70,7 @@ def count_drops(decisions: Iterable[Decision], rules: Rules) -> DropCount:
 
 
 def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) -> Verdict:
-    """Return whether anything may be lowered in a cycle with *count*, *state* being that of the cycle before."""
+    """Return whether a cycle with *count* may lower anything; *state* is that of the cycle before."""
     many = count.dropping > count.counted * rules.drop_share
     large = count.lost > count.floor * rules.drop_floor_share
     if count.counted < rules.drop_count or not (many or large):
@@ -88,7 +89,7 @@ def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) ->
 
 
 def settle(decision: Decision, verdict: Verdict, now: float) -> Decision:
-    """Return what *verdict* makes of *decision*, and of what is remembered of its queries."""
+    """Return *decision* as *verdict* changes it, and with it what is remembered of its queries."""
     if verdict.cause is not None:
         held = hold_lowering(decision, verdict.cause)
         return held if decision.earlier is None else _remembering(held, decision.earlier, verdict.state.since, now)
@@ -98,7 +99,7 @@ def settle(decision: Decision, verdict: Verdict, now: float) -> Decision:
 
 
 def _remembering(decision: Decision, answered: int, falling: float | None, now: float) -> Decision:
-    """Return *decision* with *answered* alone as what its queries wanted."""
+    """Return *decision* with only *answered* as what its queries wanted."""
     answers = (Floor(int(now), answered),)
     return msgspec.structs.replace(
         decision,
@@ -108,7 +109,9 @@ def _remembering(decision: Decision, answered: int, falling: float | None, now: 
 
 
 def hold_lowering(decision: Decision, cause: Cause) -> Decision:
-    """Return *decision* without its lowering, for *cause*; any other is returned as it is."""
+    """Return *decision* without its lowering, because of *cause*; a decision that lowers nothing is
+    returned unchanged.
+    """
     if decision.action != "lower" or decision.inputs is None:
         return decision
     inputs = msgspec.structs.replace(decision.inputs, held=True)

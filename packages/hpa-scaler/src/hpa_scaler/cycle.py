@@ -1,6 +1,6 @@
-"""One cycle over all HPAs: what is asked, what each comes to, and whether so many may be lowered at once. Pure.
+"""One cycle over all HPAs: the queries to send, each HPA's decision, and whether so many may be lowered at once. Pure.
 
-The running controller, ``plan`` and ``explain`` all go this way.
+The running controller, ``plan`` and ``explain`` all use this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tightship.objects import HorizontalPodAutoscaler
 
 
 class Judged(Struct, frozen=True):
-    """One HPA judged: *first* by itself, *decision* with all others of the cycle."""
+    """One HPA's judgement: *first* by itself, *decision* together with the others of the cycle."""
 
     subject: Subject
     first: Decision
@@ -33,7 +33,7 @@ class Judged(Struct, frozen=True):
 
 
 class Cycle(Struct, frozen=True):
-    """A cycle: every HPA judged, the drops among them, and what was made of those."""
+    """A cycle: the judgement of every HPA, the drops among them, and the verdict on those."""
 
     judged: tuple[Judged, ...]
     count: DropCount
@@ -41,12 +41,12 @@ class Cycle(Struct, frozen=True):
 
 
 def asked_of(hpa: HorizontalPodAutoscaler, prefix: str, defaults: Mapping[str, str] = {}) -> Asked:
-    """Return what the annotations of *hpa* ask for, ``None`` where it is not opted in."""
+    """Return what the annotations of *hpa* ask for, ``None`` if it is not opted in."""
     return parse_spec(hpa.annotations, prefix, defaults) if enabled(hpa.annotations, prefix) else None
 
 
 def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
-    """Return every question of a cycle, each once."""
+    """Return every query of a cycle, each once."""
     found: dict[Query, None] = {}
     for each in asked:
         if isinstance(each, Spec):
@@ -56,7 +56,7 @@ def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
 
 
 def wants_rollout(asked: Asked) -> bool:
-    """Whether the target has to be looked at."""
+    """Whether the controller has to read the target."""
     return isinstance(asked, Spec) and asked.rollout_check
 
 
@@ -70,9 +70,9 @@ def subject_of(
     now: float,
     remembered: History | None = None,
 ) -> Subject:
-    """Return everything that the judgement of *hpa* depends on, of all *outcomes* only its own.
+    """Return everything that the judgement of *hpa* depends on; of all *outcomes* only its own.
 
-    *remembered* is what the running controller knows of it; without that the HPA's annotation is read.
+    *remembered* is what the running controller knows of the HPA; without it the HPA's annotation is read.
     """
     state, problem = (State(), "") if remembered is not None else state_of(hpa, rules.prefix)
     return Subject(
@@ -94,7 +94,7 @@ def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
 
 
 def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, now: float) -> Cycle:
-    """Return what becomes of all HPAs; *before* is the state of drops that the cycle before has left."""
+    """Return the decisions for all HPAs; *before* is the state of drops after the previous cycle."""
     made = [(subject, decide(subject)) for subject in subjects]
     count = count_drops((decision for _, decision in made), rules)
     verdict = judge_drops(count, before, rules, now)
@@ -102,7 +102,7 @@ def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, no
 
 
 def log_lines(cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> list[bytes]:
-    """Return the lines of a decision log for *cycle*, called *name* there."""
+    """Return the lines of a decision log for *cycle*, which the log calls *name*."""
     lines = [decision_line(name, each.subject, each.decision, cycle.verdict.cause) for each in cycle.judged]
     lines.append(cycle_line(name, now, (each.first for each in cycle.judged), before, rules))
     return lines

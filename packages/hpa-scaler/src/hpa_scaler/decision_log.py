@@ -1,7 +1,7 @@
-"""A log of judgements, one JSON object a line, from which every one of them can be made again. Pure.
+"""A log of judgements, one JSON object a line, from which each judgement can be repeated. Pure.
 
-A line is a decision with everything that it depended on, or the end of a cycle: whether its drops were correlated. Read
-back, each has to give what it gave then; the first word of a difference is the HPA, then what was and what is.
+A line is a decision with all of its inputs, or the end of a cycle with its verdict on correlated drops. Repeated, each
+line has to give the same result; a difference names the HPA, then the logged value and the new one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VERSION = 1
 
 
 class Result(Struct, frozen=True, rename="camel"):
-    """What a decision came to."""
+    """The result of a decision."""
 
     action: str
     target: int
@@ -36,13 +36,15 @@ class Result(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def of(cls, decision: Decision) -> Result:
-        """Return what *decision* came to."""
+        """Return the result of *decision*."""
         reasons = tuple(cause.reason.value for cause in decision.causes)
         return cls(decision.action, decision.target, decision.target_maximum, reasons)
 
 
 class DecisionLine(Struct, frozen=True, rename="camel", tag="decision", tag_field="kind", omit_defaults=True):
-    """One decision; *cycle* is the same for all of one cycle. *drop* is why its lowering was held with all others."""
+    """One decision; *cycle* is the same for all of one cycle. *drop* is why the verdict on the whole cycle held its
+    lowering.
+    """
 
     v: int
     cycle: str
@@ -83,7 +85,7 @@ class LogError(ValueError):
 
 
 class Difference(Struct, frozen=True):
-    """A line that gives something else now: its number from 1, what it is about, what was logged and what is."""
+    """A line whose result differs: its number from 1, its subject, the logged value and the new one."""
 
     line: int
     about: str
@@ -95,7 +97,7 @@ class Difference(Struct, frozen=True):
 
 
 class Replay(Struct, frozen=True):
-    """What a replay came to. *unended* cycles have no end in the log, so that their drops were not counted again."""
+    """The result of a replay. *unended* cycles have no end in the log, so their drops were not counted again."""
 
     decisions: int
     cycles: int
@@ -104,7 +106,9 @@ class Replay(Struct, frozen=True):
 
 
 def decision_line(cycle: str, subject: Subject, decision: Decision, drop: Cause | None = None) -> bytes:
-    """Return the line of *decision*, with a line end; *drop* is why its lowering was held with all others."""
+    """Return the line of *decision*, with a line end; *drop* is why the verdict on the whole cycle
+    held its lowering.
+    """
     asked = subject.asked
     line = DecisionLine(
         v=VERSION,
@@ -126,7 +130,7 @@ def decision_line(cycle: str, subject: Subject, decision: Decision, drop: Cause 
 
 
 def cycle_line(cycle: str, now: float, decisions: Iterable[Decision], before: DropState, rules: Rules) -> bytes:
-    """Return the line that ends a cycle of *decisions*, as they were before any was held with the others."""
+    """Return the line that ends a cycle of *decisions*, as they were before the verdict on the whole cycle."""
     made = list(decisions)
     count = count_drops(made, rules)
     held = judge_drops(count, before, rules, now).cause is not None
@@ -137,7 +141,7 @@ def cycle_line(cycle: str, now: float, decisions: Iterable[Decision], before: Dr
 
 
 def subject_of(line: DecisionLine) -> Subject:
-    """Return what the decision of *line* depended on."""
+    """Return the subject from which the decision of *line* was made."""
     asked = line.spec if line.spec is not None else Problems(line.problems) if line.problems else None
     return Subject(
         hpa=line.hpa,
@@ -156,7 +160,7 @@ def _nothing(line: DecisionLine, decision: Decision) -> None:
 
 
 def replay(lines: Iterable[bytes], tell: Callable[[DecisionLine, Decision], None] = _nothing) -> Replay:
-    """Make every decision of a log again, and *tell* each. Raises :class:`LogError` for a line that can't be read."""
+    """Repeat every decision of a log, and *tell* each. Raises :class:`LogError` for an unreadable line."""
     differences: list[Difference] = []
     decisions = cycles = 0
     going: dict[str, list[Decision]] = {}

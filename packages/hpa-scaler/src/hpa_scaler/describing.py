@@ -1,4 +1,4 @@
-"""Settings as others see them: all values by the keys of the configuration, and one line for people."""
+"""Settings for display: all values by the keys of the configuration, and one line for people."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAMED = 3
 def settings_view(
     settings: ScalerSettings, run: RunSettings, config: str | None, outcomes: str | None = None
 ) -> SettingsView:
-    """Return the settings in force; secrets are in files, not in here.
+    """Return the settings in force, without secrets, which are in files.
 
-    *config* is the file they came from, if any, *outcomes* that of the answers, if no server was asked.
+    *config* is the configuration file, if any; *outcomes* is the file of recorded answers, if no server was queried.
     """
     keys = wire_keys(ScalerSettings)
     values: dict[str, Setting] = {

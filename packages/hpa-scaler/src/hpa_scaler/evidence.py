@@ -1,8 +1,8 @@
-"""What a server knows of its own gaps: targets that it can't scrape, and samples that come late. Pure.
+"""What a server knows about its own gaps: targets that it can't scrape, and samples that come late. Pure.
 
-Both make a query read low, and nothing in its answer says so. A server is asked once for all HPAs that ask it. Which
-targets a query is about follows from its selectors, as far as a target has their labels: what a label of the metric
-alone selects is not known of a target.
+Both make a query read low, and nothing in its answer says so. The controller asks each server once for all HPAs. The
+selectors of a query tell which targets it is about, as far as a target has their labels: a label that only the metric
+has tells nothing about targets.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from hpa_scaler.spec import QuerySpec, Spec
 from tightship.durations import format_duration
 
 LATE = 1.5
-"""Pauses between two scrapes after which the newest sample of all targets is late; one is what it is at most."""
+"""Scrape intervals after which the newest sample of all targets is late; normally its age is one at most."""
 
 _ANYWHERE = frozenset(
     {"__name__", "cluster", "env", "environment", "prometheus", "prometheus_replica", "region", "replica"}
 )
-"""Labels by which so many targets are alike that they don't tell whose they are."""
+"""Labels that so many targets share that they don't identify a query's targets."""
 
 _LITERAL = re.compile(r"[A-Za-z0-9_:/ -]+", re.ASCII)
 _MOST = 20
@@ -36,7 +36,7 @@ _LONGEST_VALUE = 60
 
 
 def evidence_queries(spec: Spec, rules: Rules) -> Iterator[Query]:
-    """Yield what is asked for *spec* besides its queries and their ages."""
+    """Yield the queries to send for *spec* in addition to its own queries and their ages."""
     if not rules.cold_guard:
         return
     for query in spec.queries:
@@ -47,7 +47,7 @@ def evidence_queries(spec: Spec, rules: Rules) -> Iterator[Query]:
 
 
 def doubts(spec: Spec, outcomes: Outcomes, rules: Rules) -> list[Cause]:
-    """Return what servers know against lowering anything by the answers to the queries of *spec*, each once."""
+    """Return the servers' reasons not to lower anything by the answers to the queries of *spec*, each once."""
     found: dict[Cause, None] = {}
     if not rules.cold_guard:
         return []
@@ -61,7 +61,8 @@ def doubts(spec: Spec, outcomes: Outcomes, rules: Rules) -> list[Cause]:
 def own(spec: Spec, query: Query, outcome: Outcome) -> Outcome:
     """Return *outcome* with the targets of *spec* alone: a judgement and its record need no others.
 
-    Where they are too many to be kept, or were not all told, it has none, and counts for all.
+    If there are too many to keep, or the server did not list all of them, the outcome has no targets and counts for
+    all.
     """
     if not query.labels or not isinstance(outcome, Answer) or outcome.series > len(outcome.targets):
         return outcome if not isinstance(outcome, Answer) else msgspec.structs.replace(outcome, targets=())
@@ -114,7 +115,7 @@ _MEND = "mend what can't be scraped; after an hour it no longer holds the floor"
 
 
 def _selects(query: QuerySpec) -> bool:
-    """Whether the selectors of *query* may say whose targets it is about."""
+    """Whether the selectors of *query* may tell which targets it is about."""
     return any(
         operator in ("=", "=~") and label not in _ANYWHERE
         for selector in lookback(query.text).selectors
@@ -123,7 +124,7 @@ def _selects(query: QuerySpec) -> bool:
 
 
 def _concerns(target: Mapping[str, str], selector: tuple[Matcher, ...]) -> bool:
-    """Whether *target* is one that *selector* is about: a label of it says so, and no other denies it."""
+    """Whether *selector* is about *target*: one of the target's labels says so, and no other denies it."""
     about = False
     for label, operator, text in selector:
         value = target.get(label)
@@ -139,9 +140,9 @@ def _concerns(target: Mapping[str, str], selector: tuple[Matcher, ...]) -> bool:
 
 
 def _matches(text: str, value: str, *, pattern: bool) -> bool | None:
-    """Return whether a label's *value* is what *text* says in its quotes, ``None`` where that can't be told.
+    """Return whether a label's *value* matches the quoted *text*, ``None`` if that is unknown.
 
-    Patterns of users are never run: of them only words, a beginning, and a choice of words are understood.
+    Users' patterns are never executed; only words, a prefix, and a choice of words are understood.
     """
     wanted = text[1:-1]
     if "\\" in wanted and text[0] != "`":

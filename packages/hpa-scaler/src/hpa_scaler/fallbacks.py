@@ -1,8 +1,9 @@
-"""Queries that are answered though there are no data, as ``sum(x) or vector(0)`` is, and the same without that.
+"""Queries that return a value even without data, such as ``sum(x) or vector(0)``, and the same queries without that.
 
-Nothing in such an answer tells an exporter that went away from traffic that ended. So the query is asked without its
-fallback as well. A fallback is what stands behind ``or`` or MetricsQL's ``default`` up to the end of its parentheses,
-and needs no data of the query's own: a number, ``vector(...)``, ``absent(...)``, or a product with 0, as ``sum(up)*0``.
+Nothing in such an answer distinguishes an exporter that is away from traffic that ended, so the controller also sends
+the query without its fallback. A fallback is what follows ``or``, or MetricsQL's ``default``, up to the end of its
+parentheses, and needs no data of the query's own: a number, ``vector(...)``, ``absent(...)``, or a product with 0 such
+as ``sum(up)*0``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SIGNS = frozenset("+-()")
 
 
 class Bare(Struct, frozen=True):
-    """A query without its fallbacks; *whole* is whether the whole of its answer may be one, and no part only."""
+    """A query without its fallbacks; *whole* says that a fallback may be the whole answer, not only a part of it."""
 
     text: str
     whole: bool
@@ -91,7 +92,7 @@ class _Scope:
 
 
 def without_fallback(text: str) -> Bare | None:
-    """Return the query *text* without its fallbacks, ``None`` where it has none."""
+    """Return the query *text* without its fallbacks, ``None`` if it has none."""
     return _found(text) if _EITHER.search(text) else None
 
 

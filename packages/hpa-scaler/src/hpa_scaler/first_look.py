@@ -1,4 +1,4 @@
-"""Whether HPAs can be read at all: before that there is nothing to lead, and a replica is not ready."""
+"""Checks that HPAs can be read at all: before that there is nothing to lead, and a replica is not ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOK = 0.1
 
 
 class FirstLook:
-    """Asks for one HPA, in each namespace that is looked at, until it is answered."""
+    """Requests one HPA from each selected namespace until that succeeds."""
 
     def __init__(self, frame: Frame[ScalerSettings]) -> None:
         self._frame = frame
@@ -29,7 +29,7 @@ class FirstLook:
         return (self._why,) if self._why else ()
 
     async def run(self) -> None:
-        """Go on until it succeeds."""
+        """Continue until it succeeds."""
         frame, backoff, told = self._frame, Backoff(_FIRST, _LONGEST), False
         while self._why:
             if not frame.live.read:

@@ -30,9 +30,9 @@ _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e21
 
 
 def parse_float(text: str) -> float | None:
-    """Return what ``strconv.ParseFloat(text, 64)`` returns, ``None`` where that is an error.
+    """Return what ``strconv.ParseFloat(text, 64)`` returns, ``None`` if that is an error.
 
-    The result may be NaN or infinite where the text says so (``NaN``, ``-Inf``).
+    The result may be NaN or infinite if the text says so (``NaN``, ``-Inf``).
     """
     if text.lower() == "nan" and text.isascii():
         return math.nan
@@ -54,7 +54,7 @@ def parse_float(text: str) -> float | None:
 
 
 def parse_int32(text: str) -> int | None:
-    """Return what ``strconv.ParseInt(text, 0, 32)`` returns, ``None`` where that is an error."""
+    """Return what ``strconv.ParseInt(text, 0, 32)`` returns, ``None`` if that is an error."""
     match = _INTEGER.fullmatch(text)
     if match is None or not _underscores_ok(text):
         return None

@@ -1,7 +1,7 @@
-"""What is told in Events and in the log: each change, and each time that the first reason of an HPA is another one.
+"""Events and log lines: one for each change, and one whenever the first reason of an HPA changes.
 
-A floor may go to and fro every minute, and ten thousand of them at once; so a reason that is no change is told of one
-HPA once in a while only, and a correlated drop once for all.
+Ten thousand floors may move up and down every minute. So a reason that changes nothing is reported once in a while for
+each HPA, and a correlated drop once for all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tightship.observability.events import EventRecorder, ObjectRef
 from tightship.observability.logging import log
 
 AGAIN = 600.0
-"""Seconds before the same reason of one HPA is told again, unless the floor moves."""
+"""Seconds before the same reason of one HPA is reported again, unless the floor moves."""
 
 _NOTES = frozenset(
     {
@@ -31,7 +31,7 @@ _NOTES = frozenset(
         Reason.STATE_UNREADABLE,
     }
 )
-"""Reasons that are told though they are not the first."""
+"""Reasons that are reported even if they are not the first."""
 
 _TOLD_ONCE = frozenset({Reason.CORRELATED_DROP})
 _VERSION = "autoscaling/v2"
@@ -48,7 +48,7 @@ class _Known(Struct):
 
 
 class Herald:
-    """Tells what becomes of HPAs; *own* is what an Event about all of them is about."""
+    """Reports what becomes of HPAs; *own* is the object of an Event about all of them."""
 
     def __init__(
         self, events: EventRecorder, logger: logging.Logger, own: ObjectRef, clock: Callable[[], float]
@@ -61,7 +61,7 @@ class Herald:
         self._drop = False
 
     def changed(self, decision: Decision, *, dry: bool) -> None:
-        """Tell that a change was written, or with *dry* that it would be."""
+        """Report that a change was written, or with *dry* that it would be."""
         known = self._known.get(decision.uid)
         told = {} if known is None else known.told
         self._known[decision.uid] = _Known(decision.reason, decision.target, told)
@@ -88,7 +88,9 @@ class Herald:
             self._record(_ref(decision), Cause(decision.reason, f"{move}: {because}"), _ACTIONS[decision.action])
 
     def kept(self, decision: Decision) -> None:
-        """Tell why an HPA was not changed, where that is another reason than before. At first sight only trouble is."""
+        """Report why an HPA was not changed, if the reason differs from the last one. At first sight report only
+        trouble.
+        """
         known, first = self._known.get(decision.uid), decision.reason
         told = {} if known is None else known.told
         self._known[decision.uid] = _Known(first, decision.target, told)
@@ -108,7 +110,7 @@ class Herald:
         self._tell(decision, cause)
 
     def noted(self, decision: Decision) -> None:
-        """Tell what happened besides: who changed a bound, a maximum that moved."""
+        """Report what happened besides: who changed a bound, or a maximum that moved."""
         for cause in decision.causes[1:]:
             if cause.reason in _NOTES:
                 self._tell(decision, cause)
@@ -116,17 +118,17 @@ class Herald:
                 log(self._log, logging.WARNING, "changed by others", hpa=decision.key, detail=cause.detail)
 
     def given_back(self, hpa: HorizontalPodAutoscaler, given: Restoration) -> None:
-        """Tell that an HPA has its user's own bounds again."""
+        """Report that an HPA has its user's own bounds again."""
         log(self._log, logging.INFO, "restored", hpa=hpa.key, detail=given.cause.detail)
         self._record(_about(hpa), given.cause, "Restore")
 
     def not_given_back(self, hpa: HorizontalPodAutoscaler, cause: Cause) -> None:
-        """Tell that the API server did not take the user's own bounds."""
+        """Report that the API server refused to restore the user's own bounds."""
         log(self._log, logging.ERROR, "not restored", hpa=hpa.key, reason=cause.reason, detail=cause.detail)
         self._record(_about(hpa), cause, "Restore")
 
     def drops(self, cause: Cause | None) -> None:
-        """Tell when a correlated drop begins to hold everything, and when it ends."""
+        """Report when a correlated drop begins to hold all lowering, and when it ends."""
         if cause is not None and not self._drop:
             log(self._log, logging.WARNING, "nothing is lowered", reason=cause.reason, detail=cause.detail)
             self._record(self._own, cause, "Hold")

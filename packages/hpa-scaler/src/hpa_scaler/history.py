@@ -1,7 +1,7 @@
-"""What has to be remembered of one HPA from cycle to cycle. Pure values; times are seconds since 1970.
+"""What the controller remembers of one HPA from cycle to cycle. Pure values; times are seconds since 1970.
 
-The running controller holds it in memory, and writes it into the state annotation with each change of a floor. What is
-read back from there may be old: everything here errs towards leaving a floor where it is.
+The running controller keeps it in memory, and writes it into the state annotation with each change of a floor. An
+annotation may be old when it is read back, so in doubt everything here leaves a floor where it is.
 """
 
 from __future__ import annotations
@@ -14,50 +14,51 @@ import msgspec
 from msgspec import Struct
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""A number that can be reckoned with: what is remembered is read back from an annotation, which anybody may write."""
+"""A number within the range of exact arithmetic: the annotation that the history is read from can be written by
+anybody."""
 
 BUCKETS = 20
-"""Parts into which a lowering window is divided; more would make the state large for nothing."""
+"""Parts into which a lowering window is divided; more would enlarge the state without benefit."""
 
 DAY = 86_400.0
-"""Seconds for which a floor that the queries wanted for long enough is known."""
+"""Seconds for which a floor stays known after the queries wanted it for long enough."""
 _HOURS = 6
 """Parts into which a day is divided."""
 
 
 class Floor(Struct, frozen=True, array_like=True):
-    """A floor that was wanted up to the time *at*."""
+    """A floor that was wanted until the time *at*."""
 
     at: Whole
     floor: Whole
 
 
 class Raise(Struct, frozen=True, array_like=True):
-    """Pods that our own raising of the floor started at the time *at*."""
+    """Pods that a raise of ours started at the time *at*."""
 
     at: Whole
     pods: Whole
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """What is remembered.
+    """What the controller remembers of one HPA.
 
-    *evaluated* is when the HPA was last judged, ``None`` never. *floors* are those wanted within the lowering window,
-    each lower than the one before it. *failures* counts cycles in a row without a complete answer; *answered* is since
-    when every cycle had one, *recovering* whether that followed a failure. *aged* is for how many queries their server
-    has told the age of its data. *incident* is when the hold query last fired, *rolling* since when the target rolls
-    out.
+    *evaluated* is when the HPA was last judged, ``None`` if never. *floors* are those wanted within the lowering
+    window, each lower than the one before. *failures* counts cycles in a row without a complete answer; *answered* is
+    since when every cycle had one, and *recovering* whether a failure came before that. *aged* counts the queries whose
+    server has told the age of its data. *incident* is when the hold query last fired, *rolling* since when the target
+    has been rolling out.
 
-    *known* are floors of the last day that the queries wanted for long enough to be traffic, *answers* those of lately;
-    *look* is since when, and what they have wanted at least since.
+    *known* are floors of the last day that the queries wanted for long enough to be traffic, *answers* the recent ones;
+    *look* is the floor that they have wanted at least, and since when.
 
-    *series* has for each query the checksum of its text, negative where its first answer was of several series.
+    *series* has the checksum of each query's text, negative if the query first answered with several series.
 
-    *falling* is since when *answers* are kept as they were before many fell at once.
+    *falling* is since when *answers* are kept as they were before many queries fell at once.
 
-    *original_min* and *original_max* are the user's own, *applied_min* and *applied_max* what we last set: an HPA that
-    has other values now was changed by somebody else. *resets* counts such changes, the last of them at *reset_at*.
-    *seen* is the floor when the HPA was last judged or written; that is not written down.
+    *original_min* and *original_max* are the user's own bounds, *applied_min* and *applied_max* those that we last set:
+    if an HPA has other values now, somebody else changed it. *resets* counts such changes, the last of them at
+    *reset_at*. *seen* is the floor when the HPA was last judged or written; it is not written down.
     """
 
     evaluated: float | None = None
@@ -84,16 +85,16 @@ class History(Struct, frozen=True, kw_only=True):
 
     @property
     def ours(self) -> bool:
-        """Whether we have set anything that could be taken back."""
+        """Whether we have set a bound that could be given back."""
         return self.applied_min is not None or self.applied_max is not None
 
 
 def resumed(history: History, minimum: int, now: float, *, gap: float, window: float) -> History:
-    """Return *history* as far as it still counts at *now*, the floor being *minimum*.
+    """Return the part of *history* that still counts at *now*, with the floor at *minimum*.
 
-    What nobody has looked at for more than *gap* seconds is unknown: runs of failures and answers begin anew, and the
-    present floor counts as wanted just now. An outage that was not over is not forgotten: it may have ended meanwhile,
-    and its data be young without the server knowing.
+    If nobody has looked for more than *gap* seconds, the time in between is unknown: runs of failures and of answers
+    begin again, and the present floor counts as wanted now. An outage that was not over is not forgotten: it may have
+    ended in between, so that the data are young and the server does not know.
     """
     if history.evaluated is not None and now - history.evaluated <= gap:
         return history
@@ -107,14 +108,14 @@ def resumed(history: History, minimum: int, now: float, *, gap: float, window: f
 
 
 def unwatched(history: History) -> History:
-    """Return *history* after a cycle that looked at no answer: nobody knows what was wanted meanwhile."""
+    """Return *history* after a cycle without answers: nobody knows what was wanted meanwhile."""
     return history if history.evaluated is None else msgspec.structs.replace(history, evaluated=None)
 
 
 def handed_over(history: History, now: float, gap: float) -> History:
-    """Return *history* as it was left by another term: older than *gap* seconds, nobody knows when it was last judged.
+    """Return the *history* that another term left: if it is older than *gap* seconds, the last judgement is unknown.
 
-    Its writer may have judged again since, and have wanted a higher floor than it wrote down.
+    The other term may have judged again since, and have wanted a higher floor than it wrote down.
     """
     if history.evaluated is None or now - history.evaluated <= gap:
         return history
@@ -124,9 +125,9 @@ def handed_over(history: History, now: float, gap: float) -> History:
 def with_floor(
     floors: Iterable[Floor], floor: int, now: float, window: float, parts: int = BUCKETS
 ) -> tuple[Floor, ...]:
-    """Return *floors* with *floor* being wanted at *now*, without what is of no interest within *window* any more.
+    """Return *floors* plus *floor*, wanted at *now*, without those that no longer matter within *window*.
 
-    Times are rounded up to one of the *parts* of the window: a floor is held that much longer, never shorter.
+    Times are rounded up to one of the *parts* of the window: a floor is held slightly longer, never shorter.
     """
     if window <= 0:
         return ()
@@ -140,12 +141,12 @@ def with_floor(
 
 
 def highest_floor(floors: Iterable[Floor], now: float, window: float) -> int | None:
-    """Return the highest floor wanted within the last *window* seconds, ``None`` where nothing is known of it."""
+    """Return the highest floor wanted within the last *window* seconds, ``None`` if none is known."""
     return max((each.floor for each in floors if each.at + window > now), default=None)
 
 
 def with_known(history: History, floor: int, now: float, lately: float = 0.0) -> History:
-    """Return *history* with *floor* being known at *now*, and for *lately* seconds as what was wanted lately."""
+    """Return *history* with *floor* known at *now*, and for *lately* seconds as what was wanted lately."""
     return msgspec.structs.replace(
         history,
         known=with_floor(history.known, floor, now, DAY, _HOURS),
@@ -154,13 +155,13 @@ def with_known(history: History, floor: int, now: float, lately: float = 0.0) ->
 
 
 def with_raise(raises: Iterable[Raise], pods: int, now: float, longest: float) -> tuple[Raise, ...]:
-    """Return *raises* with *pods* more at *now*, without those older than the *longest* period of a policy."""
+    """Return *raises* plus one of *pods* at *now*, without those older than the *longest* period of a policy."""
     kept = tuple(each for each in raises if now - each.at < longest)
     return (*kept, Raise(int(now), pods)) if pods > 0 and longest > 0 else kept
 
 
 def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
-    """Return how many pods our own raising started within the last *period* seconds."""
+    """Return how many pods our own raises started within the last *period* seconds."""
     return sum(each.pods for each in raises if now - each.at < period)
 
 

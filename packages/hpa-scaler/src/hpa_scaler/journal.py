@@ -1,4 +1,4 @@
-"""The file of the decision log: appended to after each cycle, and begun anew before it fills the disk."""
+"""The file of the decision log: each cycle appends to it, and it is rotated before it fills the disk."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _log = logging.getLogger(__name__)
 
 
 class Journal:
-    """Appends to the file *path*; from *largest* bytes on it becomes ``path.1``. To be used by one thread at a time.
+    """Appends to the file *path*; at *largest* bytes the file becomes ``path.1``. Not thread-safe.
 
-    A file that can't be written is told once, and tried again with each cycle: no decision waits for it.
+    If the file can't be written, that is reported once, and each cycle tries again: no decision waits for the file.
     """
 
     def __init__(self, path: Path, largest: float) -> None:

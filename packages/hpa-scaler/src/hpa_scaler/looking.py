@@ -1,4 +1,4 @@
-"""From the arguments of a command to HPAs judged: the one way of ``plan`` and ``explain``."""
+"""From the arguments of a command to judged HPAs; ``plan`` and ``explain`` share this path."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Configured(Struct, frozen=True):
 
 
 class Looked(Struct, frozen=True):
-    """What was looked at, judged; *outcomes* are those of all its queries."""
+    """The HPAs that were looked at, judged; *outcomes* are those of all their queries."""
 
     sights: Sights
     outcomes: Mapping[Query, Outcome]
@@ -77,7 +77,7 @@ class Looked(Struct, frozen=True):
 async def look(
     arguments: argparse.Namespace, configured: Configured, now: float, names: Sequence[str] | None, say: Say
 ) -> Looked:
-    """Judge what *arguments* name at *now*: all HPAs that are opted in, or those called *names* whatever they are.
+    """Judge the HPAs that *arguments* select at *now*: all that are opted in, or those called *names*, opted in or not.
 
     Raises :class:`CliError`, :class:`~tightship.kube.object_file.FileError`,
     :class:`~hpa_scaler.outcome_file.OutcomeFileError` and :class:`~tightship.kube.errors.KubeError`.
@@ -144,7 +144,9 @@ async def _judged(
 
 
 def named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> list[HorizontalPodAutoscaler]:
-    """Return the HPAs that *names* name. Raises :class:`CliError`, a line for each that names none, or several."""
+    """Return the HPAs called *names*. Raises :class:`CliError` with a line for each name without an HPA, or with
+    several.
+    """
     known = {hpa.key: hpa for hpa in hpas}
     found: dict[str, HorizontalPodAutoscaler] = {}
     problems = []

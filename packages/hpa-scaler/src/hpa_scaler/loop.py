@@ -1,7 +1,7 @@
-"""The loop of the hpa-scaler: list, ask, judge, show, write. What is decided is in :mod:`hpa_scaler.cycle`.
+"""The loop of the hpa-scaler: list, query, judge, show, write. :mod:`hpa_scaler.cycle` decides.
 
-Only the leader makes cycles, and in a dry run everybody: a standby would ask Prometheus everything a second time, and
-show every HPA twice in the metrics. A cycle that can't read all HPAs decides nothing.
+Only the leader runs cycles, or in a dry run every replica: a standby would send every query a second time, and show
+every HPA twice in the metrics. A cycle that can't read all HPAs decides nothing.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ class CycleTooLongError(KubeError):
 
 
 class _Stopping(Exception):  # noqa: N818 - no error
-    """The process is to end, and the cycle has nothing more to do."""
+    """The process is to stop, and the cycle has nothing left to do."""
 
 
 class _Term(Struct, frozen=True):
-    """As what a cycle is made. A leader of another *epoch* is another leader: somebody else wrote in between."""
+    """In what role a cycle runs. Another *epoch* means another leader: somebody else wrote in between."""
 
     epoch: int
     writes: bool
 
 
 class _Ground(Struct, frozen=True):
-    """What one cycle goes by."""
+    """The inputs of one cycle."""
 
     settings: ScalerSettings
     rules: Rules
@@ -79,7 +79,7 @@ class _Ground(Struct, frozen=True):
 
 
 class ScalerLoop:
-    """Makes cycles in a *frame*; see :class:`tightship.runtime.serving.Controller`."""
+    """Runs cycles in a *frame*; see :class:`tightship.runtime.serving.Controller`."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class ScalerLoop:
 
     @property
     def unfinished(self) -> bool:
-        """Nothing is ever under way between two cycles."""
+        """Nothing is ever unfinished between two cycles."""
         return False
 
     def waits_for(self) -> Sequence[str]:
-        """Return why no cycle can be made yet."""
+        """Return why no cycle can run yet."""
         return self._waits_for()
 
     def status(self) -> bytes:
@@ -132,11 +132,11 @@ class ScalerLoop:
         return self._shown.json
 
     def page(self) -> Draw:
-        """Return what makes a page of the same for people."""
+        """Return what draws the same as a page for people."""
         return self._shown.page
 
     async def once(self) -> None:
-        """Make one cycle. Raises :class:`~tightship.kube.errors.KubeError` where the HPAs can't be read."""
+        """Run one cycle. Raises :class:`~tightship.kube.errors.KubeError` if the HPAs can't be read."""
         term = self._term_now()
         if term != self._term:
             self._begin(term)
@@ -154,7 +154,7 @@ class ScalerLoop:
             self._log.info("stopping: the cycle is left where it is")
 
     async def stop(self) -> None:
-        """Write down what lowerings wait for, as far as there is time: without it they wait anew after the restart."""
+        """Write down what lowerings wait for, as far as time allows: otherwise they wait again after the restart."""
         last, term = self._last, self._term
         if last is None or term is None:
             return
@@ -165,14 +165,14 @@ class ScalerLoop:
             await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
 
     def _term_now(self) -> _Term | None:
-        """Return as what this replica may make a cycle now, ``None`` where it stands by."""
+        """Return in what role this replica may run a cycle now, ``None`` if it stands by."""
         frame = self._frame
         if frame.run.dry_run and frame.live.read:
             return _Term(-1, writes=False)
         return _Term(frame.elector.epoch, writes=True) if frame.leading() else None
 
     def _may(self) -> bool:
-        """Whether anything may be written at this moment, and begun."""
+        """Whether anything may be begun and written at this moment."""
         term = self._term
         return term is not None and self._holds(term) and not self._frame.runtime.stop.is_set()
 
@@ -180,7 +180,7 @@ class ScalerLoop:
         return term.writes and self._term_now() == term
 
     def _begin(self, term: _Term | None) -> None:
-        """Forget what was known in another term."""
+        """Forget what another term knew."""
         self._term = term
         self._memory.clear()
         self._drops = DropState()
@@ -288,7 +288,7 @@ class ScalerLoop:
         self._shown = await in_thread(show, sights, situation, self._past.lately())
 
     async def _write(self, cycle: Cycle, seen: Seen, ground: _Ground) -> tuple[Cycle, Mapping[str, Ending]]:
-        """Write, and return what became of the cycle in the end, and how each write ended."""
+        """Write, and return the cycle's final decisions and how each write ended."""
         rules = ground.rules
         todo = Todo(
             cycle, returns_of(seen, rules, self._memory), self._noted, ground.settings.defaults, rules, seen.now
@@ -313,7 +313,7 @@ class ScalerLoop:
         return final, applied.endings
 
     def _pretend(self, cycle: Cycle, seen: Seen) -> None:
-        """Remember and tell what would be, in a dry run."""
+        """Remember and report what would happen, in a dry run."""
         for judged in cycle.judged:
             decision = judged.decision
             self._memory.keep(judged.subject.hpa, decision.history)
@@ -341,7 +341,7 @@ class ScalerLoop:
         )
 
     async def _in_time(self, work: Coroutine[Any, Any, T], ground: _Ground) -> T:
-        """Return what *work* returns, unless the process stops or the cycle has taken too long before that."""
+        """Return what *work* returns, unless the process stops or the cycle takes too long first."""
         stop = self._frame.runtime.stop
         task, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
         try:
@@ -359,7 +359,7 @@ class ScalerLoop:
 
 
 def _place(run: RunSettings) -> str:
-    """Return where the live configuration is."""
+    """Return where the live configuration is kept."""
     return str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
 
 
@@ -368,7 +368,7 @@ def _journal(run: RunSettings) -> Journal | None:
 
 
 def _again_lines(applied: Applied, name: str, cause: Cause | None, rules: Rules, now: float) -> list[bytes]:
-    """Return the lines of what was judged again, as a cycle of its own: its drops were counted in the first."""
+    """Return the lines of repeated judgements, as a cycle of its own: the first cycle counted their drops."""
     again: Sequence[Judged] = tuple(applied.again.values())
     lines = [decision_line(name, each.subject, each.decision, cause) for each in again]
     lines.append(cycle_line(name, now, (each.first for each in again), DropState(), rules))

@@ -1,10 +1,11 @@
-"""What the running controller knows of each HPA from cycle to cycle, by uid. Pure; for one thread at a time.
+"""What the running controller knows of each HPA from cycle to cycle, by uid. Pure; not thread-safe.
 
-Nothing is known after a change of leadership: another replica may have written meanwhile, and what it knew is in the
-HPA's state annotation. That counts also where it is newer than what was seen or written last: a write whose answer was
-lost was carried out then, or one of the leader before came late. Taken for not written, our own bound would be the
-user's from then on. An older one, such as from a manifest that somebody kept, does not count; but where nobody
-else owns a bound that it says we set, and the HPA has just these bounds, etcd has brought back what we wrote before.
+After a change of leadership nothing is known: another replica may have written meanwhile, and its knowledge is in the
+HPA's state annotation. An annotation also counts if it is newer than the one last seen or written: then a write whose
+answer was lost did succeed, or a write of the previous leader came late. Otherwise our own bound would count as the
+user's from then on. An older annotation, for example from a manifest that somebody kept, does not count. The exception:
+nobody else owns a bound that the annotation says we set, and the HPA has exactly these bounds. Then etcd has restored
+what we wrote before.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tightship.objects import HorizontalPodAutoscaler
 
 
 class _Entry(Struct, frozen=True):
-    """A history; the annotation *seen* or written with it; the bounds after a return that may have been carried out."""
+    """A history; the annotation *seen* or written with it; the bounds after a return that may have succeeded."""
 
     history: History
     seen: str | None
@@ -33,8 +34,8 @@ class _Entry(Struct, frozen=True):
 class Memory:
     """Histories of HPAs with annotations of *prefix*.
 
-    A process that *writes* nothing itself (a dry run) has to expect that somebody else does: what it knows of an HPA
-    counts as long as the state annotation is the same.
+    A process that does not write itself (a dry run) must expect that somebody else does: what it knows of an HPA counts
+    as long as the state annotation does not change.
     """
 
     def __init__(self, prefix: str, *, writes: bool) -> None:
@@ -46,7 +47,7 @@ class Memory:
         return uid in self._entries
 
     def recall(self, hpa: HorizontalPodAutoscaler) -> History | None:
-        """Return what is known of *hpa*, ``None`` where its annotation has to be read."""
+        """Return what is known of *hpa*, ``None`` if its annotation has to be read."""
         entry, state = self._entries.get(hpa.uid), hpa.annotations.get(self._name)
         if entry is None:
             return None
@@ -60,7 +61,7 @@ class Memory:
         return None if _as_new(state, entry.seen) else _brought_back(hpa, entry.history, state)
 
     def ours(self, hpa: HorizontalPodAutoscaler) -> bool:
-        """Whether the bounds of *hpa* are those that we set last, as far as we set any."""
+        """Whether *hpa* has the bounds that we last set, as far as we set any."""
         entry = self._entries.get(hpa.uid)
         if entry is None:
             return True
@@ -68,12 +69,12 @@ class Memory:
         return history.applied_min in (None, hpa.min_replicas) and history.applied_max in (None, hpa.max_replicas)
 
     def keep(self, hpa: HorizontalPodAutoscaler, history: History, written: str | None = None) -> None:
-        """Remember *history* of *hpa*, whose annotation is as it was read unless *written* says what it is now."""
+        """Remember *history* of *hpa*, whose annotation is unchanged unless *written* has its new value."""
         seen = hpa.annotations.get(self._name) if written is None else written
         self._entries[hpa.uid] = _Entry(history, seen)
 
     def doubt_return(self, hpa: HorizontalPodAutoscaler, history: History, given: Restoration) -> None:
-        """Remember that nobody knows whether *hpa* was given back."""
+        """Remember that it is unknown whether *hpa* was given back."""
         seen = hpa.annotations.get(self._name)
         self._entries[hpa.uid] = _Entry(history, seen, (given.minimum, given.maximum))
 
@@ -82,7 +83,7 @@ class Memory:
         self._entries.pop(uid, None)
 
     def retain(self, uids: Collection[str]) -> None:
-        """Forget all HPAs but those of *uids*."""
+        """Forget all HPAs except those of *uids*."""
         self._entries = {uid: entry for uid, entry in self._entries.items() if uid in uids}
 
     def clear(self) -> None:

@@ -1,7 +1,7 @@
-"""What Prometheus is told of floors: the older controller's four by their names, and ours beside them.
+"""The metrics of the hpa-scaler: the older controller's four under their names, and new ones beside them.
 
-The series of the last cycle are replaced as a whole: an HPA that is gone, or opted out, is gone from here. A replica
-that stands by has none. Of 10,000 HPAs those that each HPA has of its own can be switched off (``perHPAMetrics``).
+Each cycle replaces all series of the cycle before, so an HPA that was deleted or opted out vanishes. A standby replica
+exports none. With 10,000 HPAs you can switch off the series of each HPA (``perHPAMetrics``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tightship.observability.metrics import NamedCounter, SnapshotGauge
 
 OLD = "estafette_hpa_scaler_"
 BY_URL = "by-url"
-"""The server of all queries whose HPA names an address: each of those would be a series of its own."""
+"""The server label of all queries to an address that an HPA names: each address would be a series of its own."""
 
 QUERY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -36,10 +36,10 @@ _STATES: tuple[CircuitState, ...] = CircuitState.__args__  # type: ignore[attr-d
 
 
 class Round(Struct, frozen=True):
-    """A cycle as the metrics see it.
+    """A cycle for the metrics.
 
-    *passed_over* are HPAs that are not opted in, by namespace; *unreadable* how many could not be decoded. *each* is
-    whether HPAs have series of their own, *dry* whether nothing at all is written.
+    *passed_over* counts HPAs that are not opted in, by namespace; *unreadable* those that could not be decoded. *each*
+    says whether HPAs have series of their own, *dry* that nothing at all is written.
     """
 
     cycle: Cycle
@@ -51,7 +51,7 @@ class Round(Struct, frozen=True):
 
 
 class ScalerMetrics:
-    """The metrics that only the hpa-scaler has; made once for a *registry*. To be told of by one thread at a time."""
+    """The metrics that only the hpa-scaler has; create it once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._totals = NamedCounter(
@@ -153,7 +153,7 @@ class ScalerMetrics:
             self._writes.labels(ending)
 
     def serve(self, named: Iterable[str]) -> None:
-        """Take note of the servers that the configuration names."""
+        """Record the servers that the configuration names."""
         self._named = frozenset(named)
 
     def asked(self, server: str, outcome: str, seconds: float) -> None:
@@ -163,7 +163,7 @@ class ScalerMetrics:
         self._seconds.labels(label).observe(seconds)
 
     def wrote(self, ending: Ending, *, again: bool) -> None:
-        """Count a change that was sent, or left."""
+        """Count a write that was sent, or left."""
         self._writes.labels(ending).inc()
         if again:
             self._rejudged.inc()
@@ -173,7 +173,9 @@ class ScalerMetrics:
         self._reactions.inc()
 
     def counted(self, cycle: Cycle, passed_over: Mapping[str, int], endings: Mapping[str, Ending]) -> None:
-        """Count a cycle that has ended; *endings* are those of its writes, by uid; for the rest see :class:`Round`."""
+        """Count a finished cycle; *endings* are those of its writes, by uid; for the other arguments see
+        :class:`Round`.
+        """
         totals: Count[tuple[str, str]] = Count()
         for judged in cycle.judged:
             decision = judged.decision
@@ -189,7 +191,7 @@ class ScalerMetrics:
             self._totals.inc(namespace, status, "poller", by=count)
 
     def show(self, seen: Round) -> None:
-        """Replace everything that is of one cycle."""
+        """Replace all series of one cycle."""
         judged, count = seen.cycle.judged, seen.cycle.count
         actions = Count(each.decision.action for each in judged)
         self._actions.replace(
@@ -219,7 +221,7 @@ class ScalerMetrics:
         self._show_each(judged if seen.each else (), dry=seen.dry)
 
     def clear(self) -> None:
-        """Show nothing of any cycle: another replica does."""
+        """Export no series of any cycle: another replica does."""
         for gauge in (
             *self._old.values(),
             self._would_be,
@@ -261,14 +263,14 @@ class ScalerMetrics:
 
 
 def _rate(decision: Decision) -> float | None:
-    """Return the value of the query that asks for the most, the first where none answered with a usable one."""
+    """Return the value of the query that asks for the most, the first if none has a usable answer."""
     terms = () if decision.inputs is None else decision.inputs.terms
     usable = [term for term in terms if term.replicas is not None]
     return max(usable, key=lambda term: term.replicas or 0).value if usable else None
 
 
 def _status(decision: Decision, ending: Ending | None) -> str:
-    """Return the older controller's word for what became of an HPA."""
+    """Return the older controller's word for the result of an HPA."""
     if ending == "written":
         return "succeeded"
     if ending in ("refused", "failed", "unheard"):

@@ -1,11 +1,11 @@
-"""When it is worth a write by itself what a floor waits for. Pure.
+"""When the things that a floor waits for deserve a write of their own. Pure.
 
-What a lowering waits for is kept in memory, and written into the state annotation with the next change of the bounds,
-and when the process ends in order. A process that was killed is followed by one that waits anew: that costs some pods
-for a while, and no write for each wobble of each query. Only what a restart would make forget to the unsafe side is
-written down at once: that there was an incident, a gap in the answers, a drop of too many at once, a series that became
-several, that somebody has set the bounds back so often that they are left alone, or that a bound is the user's own
-again: if they later set it to what the annotation says we had set, it would be taken for ours.
+The controller keeps in memory what a lowering waits for. It writes that into the state annotation with the next change
+of the bounds, and on a clean shutdown. After a kill the next process waits from the start: that costs some pods for a
+while, but avoids a write for each wobble of each query. Only what would make a restart unsafe if forgotten is written
+at once: an incident, a gap in the answers, a correlated drop, a series that became several, a contest, or that a bound
+is the user's own again. If the user later set such a bound to the value that the annotation says we set, it would count
+as ours.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hpa_scaler.reasons import Reason
 from hpa_scaler.sending import Ending
 
 Noted: TypeAlias = Mapping[str, frozenset[Reason]]
-"""What is written down of HPAs, by uid: their share of :data:`UNSAFE`."""
+"""What is written down of each HPA, by uid: its part of :data:`UNSAFE`."""
 
 UNSAFE = frozenset(
     {
@@ -30,20 +30,21 @@ UNSAFE = frozenset(
         Reason.CONTESTED,
     }
 )
-"""What a process that begins anew can't see for itself; of a source that is cold, that there was a gap."""
+"""What a new process can't see for itself; for a cold source, that there was a gap."""
 
 
 def is_due(decision: Decision, noted: Noted) -> bool:
-    """Whether what a restart would forget of *decision* is to be written down."""
+    """Whether to write down now what a restart would forget of *decision*."""
     if not decision.pending or decision.dry_run:
         return False
     return bool(_unsafe(decision) - noted.get(decision.uid, frozenset()))
 
 
 def noted_after(decisions: Iterable[Decision], endings: Mapping[str, Ending], noted: Noted) -> Noted:
-    """Return what is noted after a cycle of *decisions* whose writes came to *endings*, *noted* being what was before.
+    """Return what is noted after a cycle of *decisions* whose writes came to *endings*; *noted* is what was noted
+    before.
 
-    A note that was not written is due again. What is over is noted no more.
+    A note that was not written is due again. A note about something that is over is dropped.
     """
     found = {}
     for decision in decisions:

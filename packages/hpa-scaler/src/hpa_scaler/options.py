@@ -17,7 +17,7 @@ ORDERS: Mapping[str, Callable[[HpaEntry], object] | None] = {
     "action": lambda entry: _ACTIONS.index(entry.action),
     "change": lambda entry: -abs(entry.minimum.after - entry.minimum.now),
 }
-"""Orders of a plan's HPAs, the default first; equal ones stand by namespace and name."""
+"""Orders of a plan's HPAs, the default first; ties are sorted by namespace and name."""
 
 PROCESS_FLAGS = ("prometheus_server_url", "lower_bound", "annotation_prefix")
 """Flags for settings of the process, by field."""
@@ -29,7 +29,7 @@ def _selector(text: str) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what is judged, by which settings, and where answers come from."""
+    """Add the flags for inputs, settings and answers."""
     cluster = add_cluster_arguments(parser, KINDS)
     add_selection(cluster)
     settings = parser.add_argument_group("settings")
@@ -46,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_selection(group: argparse._ArgumentGroup, *, all_by_default: bool = True) -> None:
-    """Add which HPAs are meant."""
+    """Add the flags that select HPAs."""
     which = group.add_mutually_exclusive_group()
     which.add_argument(
         "-n", "--namespace", metavar="NAME", action="append", help="only HPAs of this namespace; repeatable"
@@ -67,7 +67,7 @@ def add_selection(group: argparse._ArgumentGroup, *, all_by_default: bool = True
 
 
 def add_process_options(group: argparse._ArgumentGroup) -> None:
-    """Add what a process is told by flags, see :data:`PROCESS_FLAGS`."""
+    """Add the flags of the process, see :data:`PROCESS_FLAGS`."""
     group.add_argument(
         "--prometheus-server-url",
         metavar="URL",
@@ -86,7 +86,7 @@ def add_process_options(group: argparse._ArgumentGroup) -> None:
 
 
 def selection_of(arguments: argparse.Namespace, namespaces: tuple[str, ...], selector: str) -> Selection:
-    """Return which HPAs are meant: the flags', else those of the configuration."""
+    """Return the selection of HPAs: the flags', else the configuration's."""
     chosen = tuple(dict.fromkeys(arguments.namespace or ())) or (() if arguments.all_namespaces else namespaces)
     return Selection(chosen, selector if arguments.selector is None else arguments.selector)
 

@@ -1,7 +1,7 @@
-"""Recorded outcomes of queries in a file: what ``plan --save-outcomes`` writes, or somebody wrote by hand.
+"""Recorded outcomes of queries in a file: written by ``plan --save-outcomes``, or by hand.
 
-``{"kind": "QueryOutcomes", "outcomes": [{"query": "...", "server": "main", "values": [110.5]}, ...]}``; in place of
-``values`` (one for each series) there may be a ``failure`` with its reason, or the whole ``answer``.
+``{"kind": "QueryOutcomes", "outcomes": [{"query": "...", "server": "main", "values": [110.5]}, ...]}``; instead of
+``values`` (one for each series) an entry may have a ``failure`` with its reason, or the whole ``answer``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _File(Struct, rename="camel"):
 
 
 class OutcomeFileError(ValueError):
-    """A file of outcomes that can't be read; *problems* are whole lines."""
+    """An unreadable file of outcomes; *problems* are whole lines."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -47,7 +47,7 @@ class OutcomeFileError(ValueError):
 
 
 def encode_outcomes(outcomes: Mapping[Query, Outcome], now: float) -> bytes:
-    """Return *outcomes*, asked for at *now*, as a file."""
+    """Return *outcomes*, recorded at *now*, as a file."""
     entries = []
     for query, outcome in sorted(outcomes.items(), key=lambda item: item[0]):
         entry = _Entry(query.text, query.server.name or query.server.url, query.labels)

@@ -1,8 +1,7 @@
-"""What the running controller remembers of each HPA, for its page: the last day, in a few hundred points.
+"""What the running controller remembers of each HPA for its page: the last day, in a few hundred points.
 
-It is for people to look at, and nothing is decided by it. Adding and looking may be done by different threads. Measured
-with ``tracemalloc``, an HPA that moves in every cycle takes 9.4 KB at most, one at which nothing changes 0.9 KB: 5 to
-47 MB for 5,000 of them.
+It serves display only; no decision uses it. Different threads may add and read. Measured with ``tracemalloc``, an HPA
+that moves in every cycle takes 9.4 KB at most, one that never changes 0.9 KB: 5 to 47 MB for 5,000 HPAs.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ class Past:
         self._until = now
 
     def retain(self, keys: Collection[str]) -> None:
-        """Forget all HPAs but those called *keys*."""
+        """Forget all HPAs except those called *keys*."""
         with self._lock:
             self._story.retain(keys)
 
     def lately(self) -> Lately:
-        """Return what is remembered by now: what is noted from now on is not in it."""
+        """Return what is remembered so far: later notes do not change it."""
         until = self._until
 
         def told(key: str) -> Told | None:

@@ -1,4 +1,4 @@
-"""The judgement of one HPA: everything that is known of it in; its floor, and every reason for it, out. Pure."""
+"""The judgement of one HPA: everything known of it goes in; its floor, and every reason for that, come out. Pure."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from tightship.objects import HorizontalPodAutoscaler
 Action = Literal["raise", "lower", "hold", "skip"]
 
 Asked: TypeAlias = Spec | Problems | None
-"""What an HPA's annotations ask for; ``None`` where it is not opted in."""
+"""What an HPA's annotations ask for; ``None`` if it is not opted in."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What becomes of one HPA, and why.
+    """The decision for one HPA, and its reasons.
 
-    *target* and *target_maximum* are its bounds after it; they are those it has where nothing changes. *inputs* and
-    *solution* are ``None`` for an HPA that is skipped. *causes* are all reasons, the one that counts most first. *age*
-    is for how many seconds the data are known to be whole.
+    *target* and *target_maximum* are the bounds after it; they equal the present ones if nothing changes. *inputs* and
+    *solution* are ``None`` for an HPA that is skipped. *causes* are all reasons, the most important first. *age* is for
+    how many seconds the data are known to be complete.
 
-    *history* is to be remembered whatever happens, *written* instead where the change was written. *pending* is whether
-    a restart would forget something: what a lower floor waits for, or that a bound is the user's own again.
+    *history* is kept by default; *written* replaces it once the PATCH succeeds. *pending* says that a restart would
+    forget something: what a lower floor waits for, or that a bound is the user's own again.
 
-    *follows* are its queries. *answered* is the floor that they want together, ``None`` where one of them has no
-    answer, and *earlier* the highest that they wanted lately.
+    *follows* are the HPA's queries. *answered* is the floor that they want together, ``None`` if one of them has no
+    answer; *earlier* is the highest floor that they wanted lately.
     """
 
     namespace: str
@@ -77,20 +77,20 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> bool:
-        """Whether anything would be set."""
+        """Whether the decision sets anything."""
         return (self.target, self.target_maximum) != (self.minimum, self.maximum)
 
     @property
     def reason(self) -> Reason:
-        """The reason that counts most."""
+        """The most important reason."""
         return self.causes[0].reason if self.causes else Reason.FOLLOWS_QUERY
 
 
 class Subject(Struct, frozen=True, kw_only=True):
     """Everything that a judgement of one HPA depends on.
 
-    *rollout* is only looked at where the HPA asks for that (``None``: not known). *state_problem* says why the history
-    could not be read from the HPA, empty where it could. *now* is in seconds since 1970.
+    *rollout* matters only if the HPA asks for that check (``None``: unknown). *state_problem* says why the history
+    could not be read from the HPA, and is empty if it could. *now* is in seconds since 1970.
     """
 
     hpa: HorizontalPodAutoscaler
@@ -104,7 +104,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 def decide(subject: Subject) -> Decision:
-    """Return what becomes of one HPA. Equal subjects always get equal decisions."""
+    """Return the decision for one HPA. Equal subjects always get equal decisions."""
     try:
         return _decided(subject)
     except Exception as error:  # a defect met by one HPA must not cost all others their judgement
@@ -120,7 +120,7 @@ def _decided(subject: Subject) -> Decision:
 
 
 def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Cause | None:
-    """Return why *hpa* is left as it is, ``None`` where nothing stands against moving it."""
+    """Return why *hpa* is left as it is, ``None`` if nothing forbids moving it."""
     if hpa.deletion is not None:
         return Cause(Reason.HPA_TERMINATING, "it is being deleted")
     if asked is None:
@@ -158,7 +158,7 @@ def _skipped(hpa: HorizontalPodAutoscaler, cause: Cause, history: History) -> De
 
 
 class _Judgement:
-    """One HPA, step by step: first all there is to see, then where the floor would be, then what becomes of it."""
+    """One HPA, step by step: first everything that can be seen, then the wanted floor, then the decision."""
 
     def __init__(self, subject: Subject, spec: Spec) -> None:
         hpa, rules, now = subject.hpa, subject.rules, subject.now
@@ -220,7 +220,7 @@ class _Judgement:
         )
 
     def _inputs(self) -> Inputs:
-        """Return what the floor follows from, as far as that needs no look at where it would be."""
+        """Return the inputs of the floor that do not depend on where the floor would be."""
         spec, hpa = self._spec, self._hpa
         lower = self._rules.lower_bound if spec.lowest is None else spec.lowest
         return Inputs(
@@ -273,7 +273,7 @@ class _Judgement:
         return Cause(Reason.ROLLOUT_IN_PROGRESS if known else Reason.ROLLOUT_UNKNOWN, detail)
 
     def _holds(self) -> list[Cause]:
-        """Return everything but missing data that keeps the floor from being lowered."""
+        """Return everything except missing data that keeps the floor from being lowered."""
         spec, now = self._spec, self._now
         found = [cause for cause in (*self._sources.holds, self._incident) if cause is not None]
         if self._rolling is not None and self._rolling.reason is not Reason.ROLLOUT_EXPIRED:
@@ -286,7 +286,7 @@ class _Judgement:
         return found
 
     def _steps(self) -> list[Limit]:
-        """Return everything that limits how far the floor may be raised at once."""
+        """Return everything that limits how far one step may raise the floor."""
         spec, hpa = self._spec, self._hpa
         running = max(hpa.min_replicas, self._replicas or 0)
         found = limits(spec, hpa.scale_up, self._history.raises, running, self._now)
@@ -296,7 +296,7 @@ class _Judgement:
         return found
 
     def _look_at_rise(self, inputs: Inputs) -> list[Limit]:
-        """Return what limits a floor whatever its user said, and remember what the queries want."""
+        """Return the limits that apply whatever the user asks for, and remember what the queries want."""
         wanted = Wanted(
             floor=solve(inputs).query if inputs.terms else None,
             whole=self._sources.allow_lower,
@@ -311,10 +311,10 @@ class _Judgement:
         return top if rise.limit is None else [rise.limit, *top]
 
     def _note(self, inputs: Inputs) -> None:
-        """Remember the floor that is wanted. Where data are missing or may be low, the present one is.
+        """Remember the wanted floor, or the present one if data are missing or may be low.
 
-        The ratio is left out: it limits a step from what runs at present, and is no wish that a window should keep.
-        With it a floor would come down by one such step a window.
+        The ratio is left out: it limits a step from what runs at present, and is no wish for a window to keep. With it,
+        a floor would come down by one such step for each window.
         """
         wanted = solve(msgspec.structs.replace(inputs, replicas=None)).wanted
         known = self._sources.allow_lower and not self._sources.holds
@@ -340,7 +340,7 @@ class _Judgement:
         return answered, earlier
 
     def _written(self, target: int, maximum: int) -> History:
-        """Return what is to be remembered once the bounds are set."""
+        """Return the history to keep once the bounds are set."""
         hpa, longest = self._hpa, longest_period(self._spec, self._hpa.scale_up)
         started = target - max(hpa.min_replicas, self._replicas or 0)
         return msgspec.structs.replace(
@@ -382,7 +382,7 @@ class _Judgement:
 
 
 def _known_replicas(hpa: HorizontalPodAutoscaler) -> int | None:
-    """Return the present replicas; where the HPA controller can't read the scale the status is of the past."""
+    """Return the present replicas, ``None`` if the HPA controller can't read the scale and the status is outdated."""
     able = hpa.condition("AbleToScale")
     if able is not None and able.status == "False" and able.reason == "FailedGetScale":
         return None

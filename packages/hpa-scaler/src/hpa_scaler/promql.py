@@ -1,9 +1,10 @@
 """How far back a PromQL query looks, and which targets it is about, found in its text.
 
-A scanner, no parser: it follows parentheses, skips strings and comments, and adds up the ranges, subqueries and
-offsets that nest. So ``max_over_time(rate(x[5m])[1h:1m] offset 1d)`` looks back a day, an hour and five minutes. What a
-recording rule hides is read from its name, where that says it (``app:requests:rate5m``). Told as well is whether a
-query falls back to a value, as ``sum(x) or vector(0)`` does. The scanner takes one step a character, whatever the text.
+This is a scanner, not a parser: it follows parentheses, skips strings and comments, and adds up nested ranges,
+subqueries and offsets. So ``max_over_time(rate(x[5m])[1h:1m] offset 1d)`` looks back a day, an hour and five minutes.
+The range of a recording rule is read from its name, if the name has one (``app:requests:rate5m``). The scanner also
+reports whether a query falls back to a value, as ``sum(x) or vector(0)`` does. It takes one step for each character,
+whatever the text.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _PARTS = re.compile(rf"(?:[0-9]{{1,12}}{_UNIT})++", re.ASCII)
 _PLAIN = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?", re.ASCII)
 _AT_THE_END = re.compile(rf"(?:^|[^0-9.])((?:[0-9]{{1,12}}{_UNIT}){{1,4}})$", re.ASCII)
 _LONGEST_RANGE = 24
-"""Characters at the end of a rule's name in which a range is looked for."""
+"""Characters at the end of a rule's name that are searched for a range."""
 
 _STAND_INS = frozenset({"vector", "absent", "absent_over_time"})
-"""Functions that answer where there are no data."""
+"""Functions that return a value without data."""
 
 # No part gives back what it has taken ("++"), and what is left open ends with the text: so no text is read twice.
 _TOKEN = re.compile(
@@ -48,10 +49,10 @@ _MOST_MATCHERS = 16
 
 
 class Lookback(Struct, frozen=True):
-    """How far back a query looks, in *seconds*. Not *readable* where a range or an offset could not be understood.
+    """How far back a query looks, in *seconds*. Not *readable* if a range or an offset could not be understood.
 
-    One that *falls_back* is answered also where there are no data. *hidden* is whether it asks a recording rule whose
-    name does not say how far that looks back. *selectors* are the label matchers of its first selectors.
+    A query that *falls_back* returns a value even without data. *hidden* says that the query reads a recording rule
+    whose name does not show how far the rule looks back. *selectors* are the label matchers of its first selectors.
     """
 
     seconds: float

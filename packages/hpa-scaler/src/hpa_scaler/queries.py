@@ -1,4 +1,4 @@
-"""What is asked of Prometheus for an HPA, and what came of it. Pure; asking is :mod:`hpa_scaler.prometheus`."""
+"""The queries to Prometheus for an HPA, and their outcomes. Pure; :mod:`hpa_scaler.prometheus` sends them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
 in that range was taken. A Prometheus that has lost its data answers with the time since then."""
 
 LATE_QUERY = "(time() - max(timestamp(up))) * (max(count_over_time(up[10m])) > 2) / 600"
-"""How old the newest sample of all targets is, in pauses between two scrapes. No answer where these are too far apart
-to tell."""
+"""How old the newest sample of all targets is, in scrape intervals. No answer if the scrapes are too
+far apart to tell."""
 
 FAILED_QUERY = "avg_over_time(up[{range}s]) < 0.9 and max_over_time(up[1h:2m]) > 0"
 """The targets that could not always be scraped in a range, but within the last hour."""
 
 UNREADABLE_RANGE = 3600.0
-"""Seconds that a query is taken to look back where its text can't be understood."""
+"""Seconds that a query counts as looking back if its text can't be understood."""
 RULE_RANGE = 300.0
-"""Seconds that a recording rule is taken to look back whose name does not say it."""
+"""Seconds that a recording rule counts as looking back if its name does not say."""
 LEAST_RANGE = 120.0
-"""Seconds that one without a range is taken to look back, or with a fallback, for two scrapes of every target: a server
-that has just begun knows a part of the targets, and answers with the fallback before its first scrape."""
+"""Seconds that a query without a range, or with a fallback, counts as looking back: time for two scrapes of every
+target. A server that has just started knows only some of its targets, and answers with the fallback before its first
+scrape."""
 
 NOTHING = 1e-6
-"""How far below zero a value may be by the rounding of sums and differences."""
+"""How far rounding of sums and differences may take a value below zero."""
 
 _STEPS = 20
 
 
 class Query(Struct, frozen=True, order=True, omit_defaults=True):
-    """A question to one server; the *labels* of its series are kept where somebody goes by them."""
+    """A query to one server; *labels* says whether the labels of its series are kept."""
 
     text: str
     server: ServerRef = ServerRef()
@@ -47,9 +48,9 @@ class Query(Struct, frozen=True, order=True, omit_defaults=True):
 
 
 class Answer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answer"):
-    """A result, reduced to what is judged: how many *series*, the *highest* finite value of all, and how many were not
-    a number, infinite, or zero. *targets* are the labels of its first series, where they were asked for. *seconds* is
-    how long it took.
+    """A result, reduced to what judgements need: how many *series*, the *highest* finite value of all, and how many
+    were not a number, infinite, or zero. *targets* are the labels of the first series, if they were requested.
+    *seconds* is how long the answer took.
     """
 
     series: int
@@ -71,8 +72,9 @@ class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
 
 
 RangeFrom: TypeAlias = Literal["text", "query-range", "rule", "default", "unreadable"]
-"""What says how far a query looks back: its own text, the annotation, or a default, for it asks a recording rule whose
-name does not say it, has no range or a shorter one than its fallback needs, or can't be understood."""
+"""What tells how far a query looks back: its own text, the annotation, or a default. The default applies to a recording
+rule without a range in its name, to a query without a range or with a shorter one than its fallback needs, and to a
+text that can't be understood."""
 
 Outcome: TypeAlias = Answer | Failure
 Outcomes: TypeAlias = Mapping[Query, Outcome]
@@ -81,9 +83,9 @@ _NOT_ASKED = Failure(Reason.NOT_ASKED, "there is no recorded outcome of this que
 
 
 class Reading(Struct, frozen=True):
-    """What one query says: its *value*, ``None`` where it has none, and what is to be said of it.
+    """What one query says: its *value*, ``None`` without one, and the *causes* to report.
 
-    A floor may only be lowered by a reading that is *complete*.
+    Only a *complete* reading may lower a floor.
     """
 
     value: float | None
@@ -107,14 +109,14 @@ def answer_of(values: Sequence[float], warnings: tuple[str, ...] = ()) -> Answer
 
 
 def outcome_of(query: Query, outcomes: Outcomes) -> Outcome:
-    """Return what came of *query*; one that was never asked is a failure like any other."""
+    """Return the outcome of *query*; a query that was never sent is a failure like any other."""
     return outcomes.get(query, _NOT_ASKED)
 
 
 def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
-    """Return what *outcome* says where several series are treated by the rule *series*.
+    """Return what *outcome* says, with several series treated by the rule *series*.
 
-    The largest number of several series counts even where others are not numbers: it may raise a floor, not lower it.
+    The largest number of several series counts even if others are not numbers: it may raise a floor, but not lower it.
     """
     if isinstance(outcome, Failure):
         return Reading(None, (Cause(outcome.reason, _about(about, outcome.detail)),))
@@ -140,9 +142,9 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
 
 
 def firing(outcome: Outcome) -> bool | None:
-    """Return whether a hold query says that there is an incident, ``None`` where that can't be told.
+    """Return whether a hold query reports an incident, ``None`` if that is unknown.
 
-    An empty answer is none, as of ``errors > 0.05`` or ``ALERTS{...}``; so is a series that is zero.
+    An empty answer is no incident, as with ``errors > 0.05`` or ``ALERTS{...}``; nor is a series of value zero.
     """
     if isinstance(outcome, Failure):
         return None
@@ -152,7 +154,7 @@ def firing(outcome: Outcome) -> bool | None:
 
 
 def range_from(query: QuerySpec, spec: Spec) -> RangeFrom:
-    """Return what says how far *query* looks back."""
+    """Return what tells how far *query* looks back."""
     found = lookback(query.text)
     if not found.readable:
         return "unreadable"
@@ -174,37 +176,37 @@ def range_of(query: QuerySpec, spec: Spec, longest: float) -> float:
 
 
 def value_query(query: QuerySpec) -> Query:
-    """Return the question for a value."""
+    """Return the query for a value."""
     return Query(query.text, query.server)
 
 
 def bare_query(query: QuerySpec) -> Query | None:
-    """Return the question for what *query* says without its fallback, ``None`` where it has none."""
+    """Return *query* without its fallback as a query of its own, ``None`` if it has no fallback."""
     bare = without_fallback(query.text)
     return None if bare is None else Query(bare.text, query.server)
 
 
 def hold_query(hold: HoldSpec) -> Query:
-    """Return the question for an incident."""
+    """Return the query for an incident."""
     return Query(hold.text, hold.server)
 
 
 def age_query(template: str, query: QuerySpec, seconds: float) -> Query:
-    """Return the question for the age of the data that *query* needs, which looks back *seconds*."""
+    """Return the query for the age of the data that *query* needs, which looks back *seconds*."""
     step = age_step(seconds)
     text = template.replace("{range}", str(math.ceil(seconds))).replace("{step}", str(step))
     return Query(text, query.server)
 
 
 def age_step(seconds: float) -> int:
-    """Return the resolution, in seconds, with which the age of data is asked for."""
+    """Return the resolution, in seconds, of the query for the age of data."""
     return max(1, math.ceil(seconds / _STEPS))
 
 
 def queries_of(spec: Spec, template: str, longest: float) -> tuple[Query, ...]:
-    """Return every question that a judgement of *spec* needs, each once.
+    """Return every query that a judgement of *spec* needs, each once.
 
-    *template* is that for the age of data (empty: it is not asked for), *longest* the longest range it is asked for.
+    *template* is the query for the age of data (empty: not sent), *longest* the longest range that it gets.
     """
     asked: dict[Query, None] = {}
     for query in spec.queries:

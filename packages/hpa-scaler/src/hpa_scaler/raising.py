@@ -1,9 +1,9 @@
 """How far a floor may go up in one step.
 
-Raising ``minReplicas`` goes past the HPA's own ``behavior.scaleUp``, even past ``selectPolicy: Disabled``. So the
-limits that its user wrote there are kept here, as Kubernetes itself computes them, with our own raises as the scaling
-events; and an HPA may have limits of its own for the floor. Going up to what is running already starts nothing, and is
-never limited.
+The API server accepts a ``minReplicas`` beyond the HPA's own ``behavior.scaleUp``, even with ``selectPolicy:
+Disabled``. So the hpa-scaler keeps the user's limits itself, as Kubernetes computes them, with its own raises as the
+scaling events. An HPA may also have limits for the floor alone. Raising a floor to the running replicas starts nothing,
+and is never limited.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tightship.durations import format_duration
 from tightship.objects.autoscaling import ScalingPolicy, ScalingRules
 
 DEFAULT_POLICIES = (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15))
-"""What the API server makes of a ``behavior.scaleUp`` without policies, and of none beside a ``scaleDown``."""
+"""The policies that the API server fills into a ``behavior.scaleUp`` without any, or beside a ``scaleDown``."""
 
 LONGEST_LOOK = 3600.0
-"""Seconds: the longest that a rise waits for a query to have forgotten what it had seen before."""
+"""Seconds: the longest that a rise waits until a query has forgotten an old sample."""
 
 Limit = tuple[int, Cause]
 """The highest floor, and why."""
@@ -34,7 +34,7 @@ Limit = tuple[int, Cause]
 def limits(
     spec: Spec, behavior: ScalingRules | None, raises: tuple[Raise, ...], running: int, now: float
 ) -> list[Limit]:
-    """Return what limits a step up from *running*, the larger of the floor and the present replicas."""
+    """Return the limits of a step up from *running*, the larger of the floor and the present replicas."""
     found: list[Limit] = []
     if spec.up_pods is not None:
         detail = f"scale-up-max-pods allows {spec.up_pods} more than {running}"
@@ -49,17 +49,17 @@ def limits(
 
 
 class Rise(Struct, frozen=True):
-    """How far a floor may go up by what the queries want: the *limit*, if any, and the *history* that knows of them."""
+    """How far the queries may raise a floor: the *limit*, if any, and the *history* that records it."""
 
     limit: Limit | None
     history: History
 
 
 class Wanted(Struct, frozen=True):
-    """What the queries want: *floor*, ``None`` where they say nothing; *whole* where each has a usable answer.
+    """What the queries want: *floor*, ``None`` if they say nothing; *whole* if each has a usable answer.
 
-    *granted* is the highest floor that somebody has asked for by a number, such as the user's own minimum; *minimum* is
-    the present one, and *running* the replicas.
+    *granted* is the highest floor that somebody has set as a number, such as the user's own minimum; *minimum* is the
+    present one, and *running* the replicas.
     """
 
     floor: int | None
@@ -70,11 +70,11 @@ class Wanted(Struct, frozen=True):
 
 
 def look_at_rise(wanted: Wanted, history: History, rules: Rules, now: float, *, wait: float) -> Rise:
-    """Return how far a floor may go up where the queries want far more than the last day knew.
+    """Return how far a floor may go up if the queries want far more than the last day knew.
 
-    One bad sample is in the answers for as long as a query looks back. So what is wanted is known once it has been for
-    *wait* seconds, in at least two looks: until then a floor goes up to :attr:`Rules.rise_factor` times what is known.
-    What we have set ourselves in the meantime is not known for that, so that steps of bad data don't add up.
+    One bad sample stays in the answers for as long as a query looks back. So a wish becomes known only after *wait*
+    seconds, in at least two looks. Until then a floor goes up to :attr:`Rules.rise_factor` times what is known. What we
+    have set ourselves meanwhile does not count as known, so steps of bad data don't add up.
     """
     if highest_floor(history.known, now, DAY) is None:
         history = with_known(history, max(wanted.minimum, wanted.running), now)
@@ -102,13 +102,13 @@ def look_at_rise(wanted: Wanted, history: History, rules: Rules, now: float, *, 
 
 
 def time_to_know(spec: Spec, rules: Rules) -> float:
-    """Return for how many seconds a rise has to be wanted: until a sample that was new is out of every query again."""
+    """Return for how many seconds a rise has to be wanted: until no query sees a sample that was new at first."""
     longest = max((range_of(query, spec, LONGEST_LOOK) for query in spec.queries), default=0.0)
     return longest + rules.longest_gap / 2
 
 
 def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]:
-    """Return how far above the user's own maximum a floor may be, which takes the maximum along."""
+    """Return how far above the user's own maximum a floor may be, and with it the maximum."""
     limit = max(math.floor(own_maximum * rules.maximum_factor), wanted.granted, wanted.running)
     if not rules.maximum_factor or (wanted.floor or 0) <= limit:
         return []
@@ -117,7 +117,7 @@ def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]
 
 
 def _ceiling(history: History, wanted: Wanted, rules: Rules, now: float) -> tuple[int, int]:
-    """Return what is known, and the highest floor that follows from it."""
+    """Return what is known, and the highest floor that follows."""
     known = max(highest_floor(history.known, now, DAY) or 0, wanted.granted)
     return known, max(rules.rise_pods, math.floor(known * rules.rise_factor), known)
 
@@ -130,9 +130,9 @@ def longest_period(spec: Spec, behavior: ScalingRules | None) -> float:
 
 
 def _counts(spec: Spec, behavior: ScalingRules) -> bool:
-    """Whether *behavior* limits the floor: not if the HPA says no, nor if it is what the API server filled in.
+    """Whether *behavior* limits the floor: not if the HPA opts out of that, nor if the API server filled it in.
 
-    Those defaults are there as soon as somebody writes a ``scaleDown``, and are nobody's wish: without any behavior
+    Those defaults appear as soon as somebody writes a ``scaleDown``, and nobody asked for them: without any behavior
     there is no limit either.
     """
     filled_in = behavior.select_policy in (None, "Max") and set(_policies(behavior)) == set(DEFAULT_POLICIES)

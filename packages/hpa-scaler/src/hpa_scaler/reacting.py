@@ -1,7 +1,8 @@
-"""What is done between two cycles: a floor that somebody has set back is raised again at once, by the last answers.
+"""Between two cycles: raises a floor again at once, by the last answers, if somebody has set it back.
 
-Lowering is for cycles only, and so is everything that is counted in cycles. A reaction and the second half of a cycle,
-from the judgement on, exclude each other; what a reaction has written since the cycle began to list is read anew.
+Only cycles lower floors, and only cycles change what is counted in cycles. A reaction and the second half of a cycle,
+from the judgement on, exclude each other. The cycle reads HPAs again that a reaction has written since the cycle began
+to list.
 """
 
 from __future__ import annotations
@@ -23,10 +24,9 @@ from tightship.observability.logging import log
 
 
 class Reactor:
-    """Reacts to HPAs for which it was rung. *may* says whether this replica may write at this moment.
+    """Reacts to HPAs that the doorbell reported. *may* says whether this replica may write at this moment.
 
-    *last* is the cycle by whose answers is judged, ``None``: nothing is done. *touched* are the uids of HPAs that were
-    written to.
+    *last* is the cycle whose answers count; ``None``: do nothing. *touched* are the uids of HPAs that were written.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Reactor:
         self._bell = asyncio.Event()
 
     def may_concern(self, hpa: HorizontalPodAutoscaler) -> bool:
-        """Whether *hpa* has to be looked at. As long as anything is written it can't be told which bounds are ours."""
+        """Whether to look at *hpa*. While a write is under way, nobody can tell which bounds are ours."""
         return self.lock.locked() or self.concerns(hpa)
 
     def concerns(self, hpa: HorizontalPodAutoscaler) -> bool:
-        """Whether somebody seems to have changed bounds of ours; what is told of *hpa* may be old."""
+        """Whether somebody seems to have changed our bounds; the given *hpa* may be outdated."""
         return not self._memory.ours(hpa)
 
     def ring(self, hpa: HorizontalPodAutoscaler) -> None:
@@ -67,7 +67,7 @@ class Reactor:
         self._bell.set()
 
     async def run(self) -> None:
-        """React whenever it rings, until cancelled."""
+        """React whenever the doorbell rings, until cancelled."""
         while True:
             await self._bell.wait()
             self._bell.clear()
@@ -80,7 +80,7 @@ class Reactor:
                         log(self._log, logging.DEBUG, "left to the next cycle", hpa=hpa.key, error=one_line(error))
 
     async def refreshed(self, hpas: Iterable[HorizontalPodAutoscaler]) -> tuple[HorizontalPodAutoscaler, ...]:
-        """Return *hpas*, those that were touched as they are now; one that can't be read is left out."""
+        """Return *hpas*, with a fresh read of those that were touched; unreadable ones are left out."""
         found = []
         for hpa in hpas:
             if hpa.uid not in self.touched:

@@ -1,7 +1,7 @@
-"""Every reason the hpa-scaler can give, by one name each; a sibling of :mod:`tightship.reasons`.
+"""Every reason that the hpa-scaler gives, each with one name; a sibling of :mod:`tightship.reasons`.
 
-A member's value is, verbatim, the metric label, the Event reason, the word the CLI prints and the anchor in
-``docs/hpa-reasons.md`` (a test holds the page against this enum).
+A member's value is, verbatim, the metric label, the Event reason, the word that the CLI prints, and the anchor in
+``docs/hpa-reasons.md`` (a test compares the page with this enum).
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ TROUBLE = FAILURES | frozenset(
 class Cause(Struct, frozen=True, order=True, gc=False):
     """One reason, with a sentence that has the numbers.
 
-    *fix* is the smallest change that would make it go away, in words a platform engineer can act on; empty where there
-    is none to suggest.
+    *fix* is the smallest change that would remove the reason, in words that a platform engineer can act on; empty if
+    there is none to suggest.
     """
 
     reason: Reason

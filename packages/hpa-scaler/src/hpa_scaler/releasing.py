@@ -1,7 +1,7 @@
-"""Gives HPAs back to their users: the bounds that they had, and nothing of ours on them. Needs no Prometheus.
+"""Gives HPAs back to their users: restores their bounds and removes our annotation. Needs no Prometheus.
 
-Three-way, as on opt-out: a bound that is no longer what we set is somebody's newer value, and stays. A controller that
-runs would take up again at once what is still opted in; so while one leads, nothing of that kind is given back unless
+As on opt-out three values are compared: a bound that is no longer what we set is somebody's newer value, and stays. A
+running controller would take up an opted-in HPA again at once. So while one leads, no such HPA is given back unless
 somebody insists.
 """
 
@@ -29,14 +29,14 @@ _NAMED = 5
 
 
 class Leaders(Struct, frozen=True):
-    """The Leases that controllers hold at the moment; *unknown* is why that can't be told, empty where it can."""
+    """The Leases that controllers hold at the moment; *unknown* is why they are unknown, empty if they are known."""
 
     leases: tuple[Lease, ...] = ()
     unknown: str = ""
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Who leads, by what Lease."""
+        """Who leads, by which Lease."""
         return tuple(f"{each.holder} by the Lease {each.namespace}/{each.name}" for each in self.leases)
 
 
@@ -49,7 +49,7 @@ async def leaders_of(connection: Connection, name: str, namespace: str, now: flo
 
 
 def refuse_while_led(hpas: Iterable[HorizontalPodAutoscaler], leaders: Leaders, rules: Rules) -> None:
-    """Raise :class:`CliError` where a controller leads that would take some of *hpas* up again."""
+    """Raise :class:`CliError` if a controller leads that would take up some of *hpas* again."""
     if not leaders.leases:
         return
     keys = [hpa.key for hpa in hpas if enabled(hpa.annotations, rules.prefix)]
@@ -64,14 +64,14 @@ def refuse_while_led(hpas: Iterable[HorizontalPodAutoscaler], leaders: Leaders, 
 
 
 class Release(Struct, frozen=True):
-    """What is given back, by which *rules*, at *now*."""
+    """Gives HPAs back by *rules*, at *now*."""
 
     connection: Connection
     rules: Rules
     now: float
 
     def plan(self, hpas: Iterable[HorizontalPodAutoscaler]) -> list[tuple[HorizontalPodAutoscaler, Restoration | None]]:
-        """Return what gives each of *hpas* back, ``None`` where nothing of ours is on it."""
+        """Return what gives each of *hpas* back, ``None`` if nothing of ours is on it."""
         return [(hpa, self._given(hpa)) for hpa in hpas]
 
     def shown(self, hpa: HorizontalPodAutoscaler, given: Restoration | None) -> ReleaseEntry:
@@ -81,7 +81,7 @@ class Release(Struct, frozen=True):
     async def carry_out(
         self, planned: Sequence[tuple[HorizontalPodAutoscaler, Restoration | None]], say: Callable[[str], None]
     ) -> list[ReleaseEntry]:
-        """Give back what is *planned*, and return what became of it, in its order."""
+        """Give back what is *planned*, and return the results in the same order."""
         entries: dict[str, ReleaseEntry] = {}
 
         async def one(each: tuple[HorizontalPodAutoscaler, Restoration | None]) -> None:

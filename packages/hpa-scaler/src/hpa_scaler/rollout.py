@@ -1,4 +1,4 @@
-"""Whether what an HPA scales is rolling out, from one look at it; no ReplicaSets are listed."""
+"""Whether an HPA's target is rolling out, from one read of the target; ReplicaSets are not listed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tightship.objects import ScaleTarget
 
 
 class Rollout(Struct, frozen=True):
-    """What is known of a rollout; *detail* has the numbers, or says why nothing is known."""
+    """The state of a rollout; *detail* has the numbers, or says why the state is unknown."""
 
     state: Literal["steady", "rolling", "unknown"]
     detail: str = ""
@@ -19,9 +19,9 @@ class Rollout(Struct, frozen=True):
 def rollout_of(target: ScaleTarget) -> Rollout:
     """Return whether *target* is rolling out.
 
-    A Deployment is until all its pods are of the newest template: ``status.replicas`` counts those of a surge, unlike
-    the replicas an HPA knows. A StatefulSet is while its two revisions differ, an Argo Rollout also while its phase
-    says so. A spec that the controller has not seen yet counts as a rollout.
+    A Deployment rolls out until all its pods have the newest template: ``status.replicas`` includes the pods of a
+    surge, unlike the replicas that an HPA knows. A StatefulSet rolls out while its two revisions differ, an Argo
+    Rollout also while its phase says so. A spec that the controller has not seen yet counts as a rollout.
     """
     what = f"{target.kind} {target.name}"
     if target.observed_generation is not None and target.observed_generation < target.generation:

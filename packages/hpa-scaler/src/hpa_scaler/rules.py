@@ -1,4 +1,4 @@
-"""What a judgement goes by besides the HPA's own annotations; made of the settings. Durations are in seconds."""
+"""The rules of a judgement, besides the HPA's own annotations; made from the settings. Durations are in seconds."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from hpa_scaler.queries import AGE_QUERY, FAILED_QUERY, LATE_QUERY
 class Rules(Struct, frozen=True, kw_only=True):
     """The rules of every judgement.
 
-    *lower_bound* is the lowest floor of HPAs that name none. *age_query* asks a server for the age of its data (empty:
-    none is asked), *late_query* for whether its samples come late, and *failed_query* for the targets that it could not
-    scrape. *longest_guard* is the longest that young data holds a floor. *rollout_limit* is how long a rollout
-    does. *longest_gap* is how old a history may be to be gone on from; *handover_gap* how old one that another term of
-    leadership has left in the annotation, which must hide no cycle: what that saw may not have been written down.
+    *lower_bound* is the lowest floor of HPAs that set none. *age_query* asks a server for the age of its data,
+    *late_query* whether its samples come late, and *failed_query* for the targets that it could not scrape; an empty
+    one is not sent. *longest_guard* is the longest time that young data hold a floor, *rollout_limit* the longest that
+    a rollout does. *longest_gap* is the greatest age at which a history can be continued; *handover_gap* is the same
+    for a history that another term of leadership left in the annotation. It must hide no cycle, because that cycle's
+    results may not have been written down.
 
-    From *contest_resets* changes by somebody else on, each within *contest_window* of the one before, we leave an HPA
-    alone for *contest_pause*, doubled with each further one up to *contest_longest_pause*.
+    After *contest_resets* changes by somebody else, each within *contest_window* of the one before, the controller
+    leaves an HPA alone for *contest_pause*, doubled with each further change up to *contest_longest_pause*.
 
-    The breaker for correlated drops looks at *drop_count* queries or more: where more than *drop_share* of them, or
-    more than *drop_floor_share* of the pods that they wanted, are gone at once, each by more than *drop_size* of what
-    it wanted, nothing is lowered for *drop_hold* (0: until they come back).
+    The breaker for correlated drops looks at *drop_count* queries or more. If more than *drop_share* of them, or more
+    than *drop_floor_share* of the pods that they wanted, are gone at once, each by more than *drop_size* of what it
+    wanted, nothing is lowered for *drop_hold* (0: until they recover).
 
-    More than *rise_factor* times what is known of the last day, and more than *rise_pods*, is set only once it has been
-    wanted for as long as the queries look back; and never more than *maximum_factor* times the user's own maximum (0:
-    no limit, each).
+    A floor goes above *rise_factor* times what is known of the last day, and above *rise_pods*, only once the queries
+    have wanted it for as long as they look back; and never above *maximum_factor* times the user's own maximum (0: no
+    limit, each).
     """
 
     prefix: str = PREFIX

@@ -1,4 +1,4 @@
-"""What the process of the hpa-scaler is told: what all controllers are, under the older controller's names.
+"""The settings of the hpa-scaler's process: those of all controllers, under the older controller's names.
 
 What may change (servers, defaults, the breaker) comes from the ConfigMap: :mod:`hpa_scaler.configuration`.
 """
@@ -49,7 +49,7 @@ class RunSettings(ProcessSettings):
     log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
     config_map: Name = variable("CONFIG_MAP_NAME", default="hpa-scaler-config")
     ports: Ports = variable("HTTP_PORTS", default=(9101,))
-    """Where the older controller had its metrics; its probe was where the probes are by default."""
+    """The older controller's port of metrics; its probe had the default port of the probes."""
     lease_name: Name = variable("LEASE_NAME", default="hpa-scaler")
     prometheus_server_url: Annotated[str, BeforeValidator(_url)] = variable("PROMETHEUS_SERVER_URL", default="")
     """The server of HPAs that name none; the older controller did not start without it."""
@@ -58,9 +58,9 @@ class RunSettings(ProcessSettings):
     annotation_prefix: Annotated[str, BeforeValidator(_prefix)] = variable("ANNOTATION_PREFIX", default=PREFIX)
     """What the names of all annotations begin with, before ``/hpa-scaler``."""
     cycle_deadline: Positive = variable("CYCLE_DEADLINE_SECONDS", default=120.0)
-    """How long a cycle may take: what is not written by then is judged again in the next."""
+    """How long a cycle may take; the next cycle judges again what was not written by then."""
     watch: Switch = variable("WATCH_HPAS", default=False)
-    """Whether HPAs are watched between cycles, for whoever sets their bounds back."""
+    """Whether to watch HPAs between cycles, to react when somebody sets their bounds back."""
     decision_log: Path | None = variable("DECISION_LOG", default=None)
     """A file to which every judgement is appended, for ``replay``; none by default."""
     decision_log_megabytes: Annotated[float, Field(gt=0, le=100_000)] = variable(

@@ -1,4 +1,4 @@
-"""``hpa-scaler run``, put together in one process: the frame that all controllers have, Prometheus, and the loop."""
+"""``hpa-scaler run``, put together in one process: the frame that all controllers share, Prometheus, and the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HPAs of one cycle: which are opted in and what they ask, and which have to be given back. Pure."""
+"""The HPAs of one cycle: which are opted in, which queries they have, and which to give back. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tightship.objects import HorizontalPodAutoscaler
 class Seen(Struct, frozen=True):
     """The HPAs of a cycle: those opted in, with what they ask for (by uid), and others that may have to be given back.
 
-    *passed_over* counts those that are not opted in, by namespace. *problems* are HPAs that can't be read. *queries*
-    are all questions, each once, and *asks* those of each, by uid. *now* is when all that was read.
+    *passed_over* counts those that are not opted in, by namespace. *problems* are unreadable HPAs. *queries* are all
+    queries, each once; *asks* are those of each HPA, by uid. *now* is when all of this was read.
     """
 
     asked: Mapping[str, Asked]
@@ -37,7 +37,7 @@ class Seen(Struct, frozen=True):
 
 
 def look_at_fleet(fleet: Fleet, defaults: Mapping[str, str], rules: Rules, now: float, memory: Memory) -> Seen:
-    """Return the HPAs of *fleet* that matter, of which others are no more kept."""
+    """Return the HPAs of *fleet* that matter; the others are not kept."""
     prefix, state = rules.prefix, name_of(rules.prefix, STATE)
     opted_in, others = [], []
     passed_over: Counter[str] = Counter()
@@ -63,7 +63,7 @@ def look_at_fleet(fleet: Fleet, defaults: Mapping[str, str], rules: Rules, now: 
 
 
 def returns_of(seen: Seen, rules: Rules, memory: Memory) -> tuple[Return, ...]:
-    """Return the HPAs that are to be given back; one with nothing of ours is forgotten."""
+    """Return the HPAs to give back; an HPA with nothing of ours is forgotten."""
     found = []
     for hpa in seen.others:
         history = memory.recall(hpa) or state_of(hpa, rules.prefix)[0].history

@@ -1,4 +1,4 @@
-"""One patch to one HPA: sent, and where the HPA has changed since it was judged, read, judged and sent once more."""
+"""One patch to one HPA. If the HPA has changed since its judgement, it is read, judged and patched once more."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tightship.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Inv
 from tightship.objects import AUTOSCALER, HorizontalPodAutoscaler, ObjectError, decode
 
 Ending = Literal["written", "unneeded", "refused", "gone", "failed", "unheard", "left"]
-"""How it ended.
+"""How a write ended.
 
-``unneeded``: it had changed, and there was nothing to do any more. ``refused``: the API server, or an admission plugin,
-said no. ``failed``: it did not come to it. ``unheard``: nobody knows whether it was carried out. ``left``: to whoever
-may write now, or to the next cycle.
+``unneeded``: the HPA had changed, and nothing was left to do. ``refused``: the API server, or an admission plugin, said
+no. ``failed``: the write was not made. ``unheard``: nobody knows whether it succeeded. ``left``: to whoever may write
+now, or to the next cycle.
 """
 
 ENDINGS: tuple[Ending, ...] = Ending.__args__  # type: ignore[attr-defined]
 
 
 class Sent(Struct, frozen=True):
-    """What came of a patch, and why; *again* is whether the HPA had changed, and was judged anew."""
+    """The result of a patch, and why; *again* says that the HPA had changed, and was judged again."""
 
     ending: Ending
     detail: str = ""
@@ -37,10 +37,11 @@ async def send(
     make: Callable[[HorizontalPodAutoscaler], Patch | None],
     may: Callable[[], Awaitable[bool]],
 ) -> Sent:
-    """Send what *make* makes of *hpa*: of the one that was judged, and if that is not the present one, of that.
+    """Send the patch that *make* returns for *hpa* as judged; if the HPA has changed, read it and send the patch for
+    that.
 
-    *make* returns ``None`` where nothing is to be done any more. *may* is waited for, and asked, before each write.
-    Never raises what the API server may do.
+    *make* returns ``None`` if nothing is left to do. *may* is awaited before each write. Never raises errors of the API
+    server.
     """
     patch = make(hpa)
     if patch is None:
@@ -66,7 +67,7 @@ async def send(
 async def _sent(
     connection: Connection, patch: Patch, may: Callable[[], Awaitable[bool]], *, again: bool = False
 ) -> Sent | None:
-    """Return what came of *patch*, ``None`` where the HPA seems to have changed for the first time."""
+    """Return the result of *patch*, ``None`` if the HPA seems to have changed for the first time."""
     if not await may():
         return Sent("left", again=again)
     try:
@@ -87,7 +88,7 @@ async def _sent(
 
 
 async def read_again(connection: Connection, hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
-    """Return the HPA of this name as it is now: never older than anything that was written before.
+    """Return the HPA of this name as it is now: never older than any earlier write.
 
     Raises :class:`~tightship.kube.errors.KubeError` and :class:`~tightship.objects.ObjectError`.
     """

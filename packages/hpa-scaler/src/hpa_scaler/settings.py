@@ -1,4 +1,4 @@
-"""What may change while the hpa-scaler runs: servers and who may be asked, defaults, and how careful it is.
+"""What may change while the hpa-scaler runs: servers and allowed addresses, defaults, and how careful it is.
 
 Keys on the wire are in the older controllers' style. Durations are in seconds; ``10m`` and plain seconds are read.
 """
@@ -98,7 +98,7 @@ class _Section(BaseModel):
 
 
 class BasicAuth(_Section):
-    """A user name, and the file of its password."""
+    """A user name, and the file with its password."""
 
     username: str = Field(min_length=1)
     password_file: str = Field(default="", alias="passwordFile")
@@ -108,12 +108,12 @@ class TlsSettings(_Section):
     """Certificates by their files."""
 
     ca_file: str = Field(default="", alias="caFile")
-    """Who is trusted to have signed the server's; without it, whom the system trusts."""
+    """The authorities that may have signed the server's certificate; without a file, those of the system."""
     cert_file: str = Field(default="", alias="certFile")
     key_file: str = Field(default="", alias="keyFile")
-    """Our own certificate and its key, for a server that wants to see one."""
+    """Our own certificate and its key, for a server that requires one."""
     server_name: str = Field(default="", alias="serverName")
-    """The name in the server's certificate, where it is not the host's."""
+    """The name in the server's certificate, if it is not the host's."""
     insecure: bool = Field(default=False, alias="insecureSkipVerify")
 
     @model_validator(mode="after")
@@ -124,7 +124,7 @@ class TlsSettings(_Section):
 
 
 class ServerSettings(_Section):
-    """One server. Only ``default`` may leave out its URL: that is ``PROMETHEUS_SERVER_URL`` then."""
+    """One server. Only ``default`` may omit its URL, which is then ``PROMETHEUS_SERVER_URL``."""
 
     url: Address = ""
     bearer_token_file: str = Field(default="", alias="bearerTokenFile")
@@ -135,9 +135,9 @@ class ServerSettings(_Section):
     parameters: Texts = {}
     """Added to the address of each query, such as ``dedup``."""
     timeout: Seconds = Field(default=10.0, gt=0, le=120)
-    """Of one query. The server is told, and given up a little later."""
+    """Of one query. The server gets it too, and has a little longer before we give up."""
     concurrency: int = Field(default=8, ge=1, le=100, alias="maximumConcurrency")
-    """Queries on the way to it at once."""
+    """Concurrent queries to the server."""
 
     @model_validator(mode="after")
     def _one_way(self) -> ServerSettings:
@@ -161,68 +161,68 @@ class ScalerSettings(_Section):
     servers: Annotated[Mapping[str, ServerSettings], AfterValidator(_servers)] = Field(
         default={}, alias="prometheusServers"
     )
-    """Servers by the name that HPAs call them."""
+    """Servers, by the names that HPAs use."""
     allowed: Annotated[tuple[str, ...], AfterValidator(_entries)] = Field(default=(), alias="allowedServerURLs")
-    """What the annotation ``prometheus-server-url`` may name, and redirects lead to, besides these servers."""
+    """What the annotation ``prometheus-server-url`` may name, and redirects may lead to, besides these servers."""
     defaults: Mapping[str, str] = {}
-    """Texts of annotations, by their names, where an HPA has none of its own."""
+    """Texts of annotations by name, for HPAs that have none of their own."""
     namespaces: Annotated[tuple[str, ...], AfterValidator(_namespaces)] = ()
-    """The namespaces whose HPAs are read; none is all."""
+    """The namespaces whose HPAs are read; empty: all."""
     label_selector: Annotated[str, AfterValidator(_selector)] = Field(default="", alias="labelSelector")
-    """The labels that HPAs must have to be read."""
+    """The labels that an HPA must have to be read."""
     writes_per_second: float = Field(default=50.0, gt=0, le=1000, alias="maximumWritesPerSecond")
     hpa_metrics: bool = Field(default=True, alias="perHPAMetrics")
     """Whether each HPA has series of its own."""
     query_deadline: Seconds = Field(default=45.0, gt=0, le=600, alias="queryDeadline")
-    """How long the queries of one cycle may take altogether; what is not answered by then failed."""
+    """How long all queries of one cycle may take together; queries without an answer by then have failed."""
     circuit_failures: int = Field(default=3, ge=1, alias="circuitBreakerFailures")
-    """Failures in a row after which a server is left alone."""
+    """Failures in a row after which the controller leaves a server alone."""
     circuit_pause: Seconds = Field(default=30.0, gt=0, alias="circuitBreakerPause")
-    """For how long."""
+    """How long it leaves the server alone."""
     cold_guard: bool = Field(default=True, alias="coldSourceGuard")
     """Whether data that are younger than a query looks back keep a floor from being lowered."""
     longest_guard: Seconds = Field(default=3600.0, alias="coldSourceLimit")
-    """The longest that they do."""
+    """The longest time that such data do so."""
     age_query: Annotated[str, AfterValidator(_age_query)] = Field(default=AGE_QUERY, alias="dataAgeQuery")
     """The query that tells how old a server's data are; empty for none."""
     late_query: str = Field(default=LATE_QUERY, alias="lateSamplesQuery")
-    """The query that tells how old a server's newest sample is, in pauses between two scrapes; empty for none."""
+    """The query that tells how old a server's newest sample is, in scrape intervals; empty for none."""
     failed_query: str = Field(default=FAILED_QUERY, alias="failedScrapesQuery")
     """The query whose series are the targets that could not always be scraped; empty for none."""
     rollout_limit: Seconds = Field(default=1800.0, alias="rolloutTimeout")
     """How long a rollout keeps a floor from being lowered."""
     contest_resets: int = Field(default=3, ge=1, alias="contestResets")
-    """How often somebody else may set the bounds back before they are left to them for a while."""
+    """How often somebody else may set the bounds back before the controller leaves them alone for a while."""
     contest_window: Seconds = Field(default=3600.0, gt=0, alias="contestWindow")
-    """How close two such changes must be to count together."""
+    """How close together two such changes must be to count."""
     contest_pause: Seconds = Field(default=900.0, gt=0, alias="contestPause")
-    """That while; doubled with each further change."""
+    """How long the controller leaves the bounds alone; doubled with each further change."""
     contest_longest_pause: Seconds = Field(default=6 * 3600.0, gt=0, alias="contestPauseLimit")
     drop_count: int = Field(default=10, ge=2, alias="correlatedDropMinimumCount")
-    """Different queries below which drops are never taken for a failure of the metrics."""
+    """Below this number of different queries drops never count as a failure of the metrics."""
     drop_share: Share = Field(default=50.0, alias="correlatedDropPercentage")
     """Percentage of them that may drop at once."""
     drop_floor_share: Share = Field(default=50.0, alias="correlatedDropFloorPercentage")
-    """Percentage of all that they wanted that may be lost at once."""
+    """Percentage of all wanted pods that may be lost at once."""
     drop_size: float = Field(default=30.0, ge=0, lt=100, alias="correlatedDropSize")
     """Percentage by which a query must want less than lately to count."""
     drop_hold: Seconds = Field(default=3600.0, alias="correlatedDropHold")
-    """How long nothing is lowered then; 0: until the queries come back."""
+    """How long nothing is lowered then; 0: until the queries recover."""
     rise_factor: Factor = Field(default=3.0, alias="suddenRiseFactor")
-    """Times what was wanted in the last day to which a floor goes up at once; 0: no limit. More than that is set once
-    it has been wanted for as long as the queries look back, and two cycles."""
+    """A floor goes up at once to this many times what was wanted in the last day; 0: no limit. It goes further once the
+    queries have wanted more for as long as they look back, plus two cycles."""
     rise_pods: int = Field(default=10, ge=1, alias="suddenRisePods")
-    """Up to how many pods a floor goes up at once whatever was wanted in the last day."""
+    """A floor goes up at once to this many pods, whatever was wanted in the last day."""
     maximum_factor: Factor = Field(default=3.0, alias="maxReplicasFactor")
-    """Times the user's own ``maxReplicas`` above which no floor is set, nor ``maxReplicas`` raised for one; 0: no
+    """No floor is set above this many times the user's own ``maxReplicas``, nor ``maxReplicas`` raised for one; 0: no
     limit."""
 
 
 def load_settings(values: Mapping[str, object], named: Callable[[Location], str] = dotted) -> ScalerSettings:
     """Return settings from plain values (keys on the wire).
 
-    Raises :class:`~tightship.settings.loading.SettingsError` with all problems, those of the annotations in
-    ``defaults`` among them.
+    Raises :class:`~tightship.settings.loading.SettingsError` with all problems, including those of the annotations in
+    ``defaults``.
     """
     given = dict(values)
     defaults, problems = _defaults(given.pop("defaults", {}), named)
@@ -236,7 +236,7 @@ def load_settings(values: Mapping[str, object], named: Callable[[Location], str]
 
 
 def _owner(location: Location) -> type[BaseModel]:
-    """Return the model that the key at the end of *location* belongs to."""
+    """Return the model that has the key at the end of *location*."""
     nested: dict[int | str, type[BaseModel]] = {"tls": TlsSettings, "basicAuth": BasicAuth}
     if location[0] != "prometheusServers":
         return ScalerSettings
@@ -244,7 +244,7 @@ def _owner(location: Location) -> type[BaseModel]:
 
 
 def _defaults(value: object, named: Callable[[Location], str]) -> tuple[dict[str, str], list[str]]:
-    """Return texts by the annotation's name, from values by its key, and what is wrong with them."""
+    """Return texts by the annotation's name, from values by key, and what is wrong with them."""
     if not isinstance(value, Mapping):
         return {}, [f"{named(('defaults',))}: {value!r}: must be a mapping of annotations"]
     texts: dict[str, str] = {}

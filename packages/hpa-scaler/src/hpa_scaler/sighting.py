@@ -1,4 +1,4 @@
-"""What ``plan`` and ``explain`` look at: HPAs and their targets from a cluster or a file, and answers to queries."""
+"""The inputs of ``plan`` and ``explain``: HPAs and their targets from a cluster or a file, and answers to queries."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ Say = Callable[[str], None]
 
 
 class Selection(Struct, frozen=True):
-    """Which HPAs are meant: those of *namespaces* (none: of all) whose labels match *selector*."""
+    """Which HPAs to look at: those of *namespaces* (none: all) whose labels match *selector*."""
 
     namespaces: tuple[str, ...] = ()
     selector: str = ""
 
     def matches(self, hpa: HorizontalPodAutoscaler) -> bool:
-        """Whether *hpa* is one of them."""
+        """Whether *hpa* is selected."""
         if self.namespaces and hpa.namespace not in self.namespaces:
             return False
         return parse_selector(self.selector).matches(hpa.labels)
 
 
 class Fleet(Struct, frozen=True):
-    """HPAs, and the targets of a file by kind, namespace and name; *problems* are HPAs that can't be read."""
+    """HPAs, and the targets in a file by kind, namespace and name; *problems* are unreadable HPAs."""
 
     hpas: tuple[HorizontalPodAutoscaler, ...]
     targets: Mapping[tuple[str, str, str], ScaleTarget] = {}
@@ -62,7 +62,7 @@ class Fleet(Struct, frozen=True):
 def fleet_of_file(path: str, selection: Selection) -> Fleet:
     """Return the HPAs in the file *path*, ``-`` for standard input.
 
-    Raises :class:`~tightship.kube.object_file.FileError` for anything malformed in it, or where it holds none.
+    Raises :class:`~tightship.kube.object_file.FileError` if the file has malformed content, or no HPA.
     """
     hpas: dict[str, HorizontalPodAutoscaler] = {}
     targets: dict[tuple[str, str, str], ScaleTarget] = {}
@@ -99,7 +99,7 @@ async def fleet_of_cluster(connection: Connection, selection: Selection, say: Sa
 
 
 def rollouts_of_file(fleet: Fleet, hpas: Iterable[HorizontalPodAutoscaler]) -> dict[str, Rollout]:
-    """Return whether the targets of *hpas* are rolling out, by the HPA's key, as far as the file says."""
+    """Return whether the targets of *hpas* are rolling out, by the HPA's key, as far as the file shows."""
     found = {}
     for hpa in hpas:
         target = fleet.targets.get((hpa.target.kind, hpa.namespace, hpa.target.name))
@@ -121,7 +121,7 @@ def recorded(path: str) -> dict[Query, Outcome]:
 async def asked_live(
     queries: Collection[Query], settings: ScalerSettings, run: RunSettings, say: Say
 ) -> dict[Query, Outcome]:
-    """Return what the servers answer to *queries*."""
+    """Return the servers' answers to *queries*."""
     say(f"asking {len(queries):,} queries")
     servers, allowed = servers_of(settings, run), allowed_of(settings)
     async with PrometheusClient(servers, allowed, limits=limits_of(settings)) as client:

@@ -1,4 +1,4 @@
-"""What the queries of one HPA say together, whether that is all of it, and for how long it has been so. Pure."""
+"""What the queries of one HPA say together, whether that is complete, and for how long it has been. Pure."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from hpa_scaler.spec import QuerySpec, Spec
 from tightship.durations import format_duration
 
 _KnownBy = Literal["server", "gap", "us"]
-"""Who knows how old data are: the server said it, we saw a gap, or we know of nothing before our first answer."""
+"""Who knows the age of the data: the server reported it, we saw a gap, or we know nothing before our first answer."""
 
 
 class Sources(Struct, frozen=True):
     """The queries of an HPA, read.
 
-    *terms* and *causes* are those of all of them; *substitute* are the replicas that stand for those without an answer.
-    They *allow_lower* where each has a usable answer without a warning, or the rule for missing data stands for it.
-    *history* has counted this cycle. *age* is for how many seconds the data are known to be whole, ``None`` where no
-    query looks back; *cold* says why that is not enough to lower anything, *split* that a series has become several,
+    *terms* and *causes* are those of all queries; *substitute* are the replicas that replace missing answers. They
+    *allow_lower* if each query has a usable answer without a warning, or the rule for missing data replaces it.
+    *history* has counted this cycle. *age* is for how many seconds the data are known to be complete, ``None`` if no
+    query looks back. *cold* says why that is not enough to lower anything, *split* that one series became several,
     *doubts* what the servers know of their own gaps.
     """
 
@@ -63,19 +63,19 @@ class Sources(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """The bounds and replicas of an HPA that a rule for missing data may go by."""
+    """The bounds and replicas of an HPA that a rule for missing data may use."""
 
     minimum: int
     replicas: int | None
 
 
 def lowering_window(spec: Spec, rules: Rules) -> float:
-    """Return for how many seconds a floor that was wanted is kept.
+    """Return for how many seconds a wanted floor is kept.
 
-    Where the HPA does not say it, for as long as its queries look back, and as two cycles may be apart: when the target
-    of a ``rate()`` goes away its answers fall to nothing within the range, before there are none. Nothing in them tells
-    that from traffic that ends, but the floor from before is remembered until there are none, and then held. So no
-    query lowers anything by one answer: those of several cycles have to agree.
+    Unless the HPA says otherwise, that is as far as its queries look back, plus the time that two cycles may be apart.
+    When the target of a ``rate()`` goes away, the answers fall to nothing within the range, and only then vanish.
+    Nothing in them distinguishes this from traffic that ends, but the earlier floor is remembered until the answers
+    vanish, and then held. So no query lowers anything by one answer: the answers of several cycles have to agree.
     """
     if spec.window is not None:
         return spec.window
@@ -116,8 +116,8 @@ def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Read
 def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str) -> tuple[Cause, ...]:
     """Return why the answer of *query* is that of its fallback, if it is.
 
-    A part that may be missing, such as a counter of errors that is not there before the first, is one only where it was
-    there before.
+    A part of a query that may be missing, such as a counter of errors before the first error, counts as answered by its
+    fallback only if it had series before.
     """
     bare, text = bare_query(query), without_fallback(query.text)
     outcome = None if bare is None else outcomes.get(bare)
@@ -147,9 +147,9 @@ def _counted(history: History, *, complete: bool, now: float) -> History:
 
 
 def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[History, Cause | None]:
-    """Return *history* with how many series the queries are answered with, and why that holds the floor.
+    """Return *history* with the number of series of each query, and why that number holds the floor.
 
-    What was one series and is several now has been divided, as by a new label: the largest of them is less than all.
+    If one series became several, for example because of a new label, the largest of them is less than the whole.
     """
     kept: list[int] = []
     split = None
@@ -175,7 +175,7 @@ def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[Hist
 def _without_data(
     spec: Spec, readings: list[Reading], causes: tuple[Cause, ...], history: History, seen: Seen
 ) -> Sources:
-    """Apply the rule for missing data, once there have been enough cycles without."""
+    """Apply the rule for missing data after enough cycles without an answer."""
     rule = spec.missing
     if rule.rule == "hold" or history.failures < rule.after:
         return Sources(_terms(spec, readings), causes, False, history)
@@ -213,10 +213,10 @@ def _answered(reading: Reading) -> bool:
 
 
 def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> Sources:
-    """Add for how long the data are known to be whole, and whether that is as far as the queries look back.
+    """Add for how long the data are known to be complete, and whether that is as far as the queries look back.
 
-    A server that has lost its data, or was away, answers with low rates until their range is filled again. The server
-    is asked how old its data are; and after an outage that we saw, the whole range has to pass without another.
+    A server that lost its data, or was away, answers with low rates until their range is full again. The server is
+    asked how old its data are; and after an outage that we saw, the whole range has to pass without another.
     """
     history = _with_ages(sources.history, spec, outcomes, rules, now)
     since = now - (now if history.answered is None else history.answered)
@@ -248,10 +248,10 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
 
 
 def _with_ages(history: History, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> History:
-    """Return *history* with for how many queries the age of the data was told.
+    """Return *history* with the number of queries whose server told the age of its data.
 
-    A server that told it before and now finds nothing at all has lost its data, and has not scraped since: a query that
-    falls back to 0 is answered all the same. That is a gap in the answers, though one of them came.
+    A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query that
+    falls back to 0 is answered all the same. That counts as a gap in the answers, though an answer came.
     """
     if not rules.age_query:
         return history

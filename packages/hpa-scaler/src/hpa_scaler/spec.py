@@ -13,7 +13,7 @@ MaxReplicasRule = Literal["raise", "clamp"]
 
 
 class ServerRef(Struct, frozen=True, order=True, omit_defaults=True):
-    """Which server is asked: one that the configuration names, or an address. Neither is the default server."""
+    """Which server to query: one that the configuration names, or an address; the default server if neither is set."""
 
     name: str = ""
     url: str = ""
@@ -23,7 +23,7 @@ class ServerRef(Struct, frozen=True, order=True, omit_defaults=True):
 
 
 class QuerySpec(Struct, frozen=True):
-    """One query, and how replicas follow from its value: ``ceil(delta + value / per_replica)``."""
+    """One query, and the replicas that follow from its value: ``ceil(delta + value / per_replica)``."""
 
     text: str
     per_replica: float = 1.0
@@ -32,7 +32,7 @@ class QuerySpec(Struct, frozen=True):
 
 
 class MissingData(Struct, frozen=True):
-    """What takes the place of a query's answer once *after* cycles in a row had none; *replicas* is that of the rule
+    """What replaces a query's answer after *after* cycles in a row without one; *replicas* belongs to the rule
     ``replicas``.
     """
 
@@ -45,7 +45,7 @@ class MissingData(Struct, frozen=True):
 
 
 class Band(Struct, frozen=True):
-    """How far a floor may be too high without being lowered: *pods*, or a *share* of the floor, rounded down."""
+    """How far a floor may be too high and still stay: *pods*, or a *share* of the floor, rounded down."""
 
     pods: int = 0
     share: float = 0.0
@@ -65,12 +65,14 @@ class Pause(Struct, frozen=True):
     until: float | None = None
 
     def active(self, now: float) -> bool:
-        """Whether it holds at *now*."""
+        """Whether the pause holds at *now*."""
         return self.on and (self.until is None or now < self.until)
 
 
 class HoldSpec(Struct, frozen=True):
-    """The query of an incident: while it answers with anything but zero, and *cool_down* longer, nothing is lowered."""
+    """The query of an incident: nothing is lowered while it answers with anything but zero, and for
+    *cool_down* after.
+    """
 
     text: str
     cool_down: float = 300.0
@@ -78,12 +80,12 @@ class HoldSpec(Struct, frozen=True):
 
 
 class Spec(Struct, frozen=True):
-    """Everything one HPA asks for; the defaults are the older controller's, where it has the setting.
+    """Everything that one HPA asks for; the defaults are the older controller's, where it has the setting.
 
-    *ratio* is the part of the present replicas by which the floor may come down in a step (at least one pod).
-    *up_ratio* and *up_pods* limit steps up; the smaller counts. *query_range* is the range that the queries depend on
-    where their text does not say it, as behind recording rules, ``None`` where nobody said. *lowest* and *highest*
-    bound the floor. *window* is how long a floor is kept that was wanted, ``None``: for as long as the queries need.
+    *ratio* is the part of the present replicas that one step down may take (at least one pod). *up_ratio* and *up_pods*
+    limit steps up; the smaller counts. *query_range* is how far back the queries look if their text does not show it,
+    as behind recording rules; ``None`` if the HPA does not say. *lowest* and *highest* bound the floor. *window* is how
+    long a wanted floor is kept; ``None``: as long as the queries need.
     """
 
     queries: tuple[QuerySpec, ...] = ()
@@ -108,7 +110,7 @@ class Spec(Struct, frozen=True):
 
 
 class Problems(Struct, frozen=True):
-    """Annotations that can't be used, one line each; nothing is done with their HPA."""
+    """Invalid annotations, one line each; they disable their HPA."""
 
     lines: tuple[str, ...]
 

@@ -19,13 +19,15 @@ from hpa_scaler.spec import QuerySpec, Spec
 from tightship.times import rfc3339
 
 LONGEST = 2000
-"""Bytes: an HPA is read in every cycle, and all its annotations together may take 256 KiB."""
+"""Bytes: every cycle reads the HPA, and all its annotations together may take 256 KiB."""
 
 _SHORTEST_TEXT = 40
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """What the annotation says; *inputs*, *target* and *reason* are those of the last change, ``None`` before one."""
+    """The content of the annotation; *inputs*, *target* and *reason* are those of the last change,
+    ``None`` before one.
+    """
 
     history: History = History()
     inputs: Inputs | None = None
@@ -66,14 +68,14 @@ class _Wire(Struct, rename="camel", omit_defaults=True):
 
 
 class StateError(ValueError):
-    """A state annotation that can't be read."""
+    """An unreadable state annotation."""
 
 
 def encode_state(state: State, spec: Spec, now: float) -> str:
     """Return the annotation's value: compact JSON of at most :data:`LONGEST` bytes, written at *now*.
 
-    Where it would be longer the texts of the older controller's keys are cut first, which nobody reads back, then what
-    is remembered becomes coarser, to the safe side.
+    If it would be longer, the texts of the older controller's keys are cut first, since nobody reads them back. Then
+    the history becomes coarser, on the safe side.
     """
     history = state.history
     for attempt in (history, _coarse(history, floors=False), _coarse(history, floors=True)):
@@ -86,7 +88,7 @@ def encode_state(state: State, spec: Spec, now: float) -> str:
 
 
 def decode_state(text: str) -> State:
-    """Return what the annotation *text* says. Raises :class:`StateError`."""
+    """Return the content of the annotation *text*. Raises :class:`StateError`."""
     try:
         wire = msgspec.json.decode(text, type=_Wire)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

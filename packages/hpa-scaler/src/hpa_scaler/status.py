@@ -1,4 +1,4 @@
-"""What the running hpa-scaler shows of its last cycle: every floor with all reasons as JSON, and the same as a page."""
+"""The running hpa-scaler's last cycle for display: every floor with all reasons as JSON, and the same as a page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ KIND = "ScalerStatus"
 
 
 class Status(Struct, frozen=True, rename="camel", kw_only=True):
-    """The answer of ``/status``. *servers* are the circuits to those asked; *plan* is what ``plan -o json`` prints.
+    """The answer of ``/status``. *servers* are the circuits of the queried servers; *plan* is what ``plan -o json``
+    prints.
 
     *problems* are whole sentences about the configuration: why it was refused, or that it was deleted, and what is in
     force.
@@ -36,7 +37,7 @@ class Status(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Situation(Struct, frozen=True):
-    """What is shown besides a cycle: who leads, whether nothing is written, and what to know of the configuration."""
+    """What is shown besides a cycle: who leads, whether this is a dry run, and problems of the configuration."""
 
     leader: str
     dry_run: bool
@@ -45,22 +46,22 @@ class Situation(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """One cycle made ready to be served. Few look at the *page*, so it is made when somebody does, of the *json*."""
+    """One cycle, ready to be served. Few people open the *page*, so it is drawn from the *json* on request."""
 
     json: bytes
     page: Callable[[], Page]
 
 
 def nothing_yet(name: str, why: str, leader: str = "") -> Shown:
-    """Return what is served while there is no cycle to show, because of *why*."""
+    """Return what to serve while there is no cycle to show, because of *why*."""
     status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "leader": leader, "plan": None})
     return Shown(status + b"\n", lambda: Page(name, alerts=(why,), links=SERVED_LINKS, refresh=5))
 
 
 def show(sights: Sights, situation: Situation, lately: Lately) -> Shown:
-    """Return the status of a cycle, and a page that has besides what was *lately*.
+    """Return the status of a cycle, and a page that also shows what was *lately*.
 
-    Takes as long as ``plan -o json``: to be called in a thread.
+    Takes as long as ``plan -o json``: call it in a thread.
     """
     cause = sights.cycle.verdict.cause
     status = Status(
@@ -78,7 +79,7 @@ def show(sights: Sights, situation: Situation, lately: Lately) -> Shown:
 
 
 def show_lately(written: bytes, lately: Lately) -> Shown:
-    """Return the status of a cycle as it was *written*, and its page with what was *lately*."""
+    """Return the status of a cycle as *written*, and its page with what was *lately*."""
     return Shown(written, partial(_page, written, lately))
 
 

@@ -1,4 +1,4 @@
-"""Looks at what an HPA scales: one GET, and only where the HPA asks for it."""
+"""Reads the target of an HPA: one GET, and only if the HPA asks for it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PLURALS = {kind: f"{kind.lower()}s" for kind in SCALE_TARGET_KINDS}
 
 
 def unknown(hpa: HorizontalPodAutoscaler, why: str) -> Rollout:
-    """Return that nothing is known of the rollout of the target of *hpa*, because of *why*."""
+    """Return that the rollout state of the target of *hpa* is unknown, because of *why*."""
     return Rollout("unknown", f"{hpa.target}: {why}")
 
 
 async def look(connection: Connection, hpa: HorizontalPodAutoscaler) -> Rollout:
-    """Return whether the target of *hpa* is rolling out. Never raises what the API server may answer."""
+    """Return whether the target of *hpa* is rolling out. Never raises errors of the API server."""
     ref = hpa.target
     if ref.kind not in SCALE_TARGET_KINDS:
         return unknown(hpa, f"rollouts are known of {', '.join(sorted(SCALE_TARGET_KINDS))}")
@@ -45,7 +45,7 @@ async def look(connection: Connection, hpa: HorizontalPodAutoscaler) -> Rollout:
 async def look_at(
     connection: Connection, hpas: Iterable[HorizontalPodAutoscaler], seconds: float
 ) -> dict[str, Rollout]:
-    """Return whether the targets of *hpas* are rolling out, by the HPA's key, as far as can be seen in *seconds*."""
+    """Return whether the targets of *hpas* are rolling out, by the HPA's key, as far as *seconds* allow."""
     wanted = list(hpas)
     found = {hpa.key: unknown(hpa, "not seen in time") for hpa in wanted}
 

@@ -1,4 +1,4 @@
-"""What a judgement came to, in words: the formula filled in, and the reasons in the order in which they count."""
+"""A judgement in words: the formula with its numbers, and the reasons in order of importance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tightship.durations import format_duration
 
 
 def short(value: float) -> str:
-    """Return a number as a person reads it: at most five significant digits, no needless exponent."""
+    """Return a number for people: at most five significant digits, no needless exponent."""
     text = f"{value:.5g}"
     return format_float(float(text)) if abs(value) < 1e15 else text
 
@@ -26,13 +26,13 @@ def term_text(term: Term) -> str:
 
 
 def formula(inputs: Inputs) -> str:
-    """Return the formula of all queries filled in, empty where there is none."""
+    """Return the formula of all queries with their numbers, empty if there is none."""
     texts = [term_text(term) for term in inputs.terms]
     return texts[0] if len(texts) == 1 else ", ".join(texts)
 
 
 def ratio_text(inputs: Inputs, solution: Solution) -> str:
-    """Return how the ratio floor comes about, such as ``10 - 2 = 8``."""
+    """Return how the ratio floor is computed, such as ``10 - 2 = 8``."""
     if inputs.replicas is None or solution.by_ratio is None:
         return "replicas unknown"
     return f"{inputs.replicas} - {inputs.replicas - solution.by_ratio} = {solution.by_ratio}"
@@ -41,7 +41,7 @@ def ratio_text(inputs: Inputs, solution: Solution) -> str:
 def follows(inputs: Inputs, solution: Solution, told: Sequence[Cause] = ()) -> Cause:
     """Return which of the floors is the largest, and so decides.
 
-    Where that is the rule for missing data its word is among *told*, the causes that the queries gave.
+    If that is the rule for missing data, its cause is among *told*, the causes that the queries gave.
     """
     floor = solution.unbounded
     if inputs.terms and solution.query == floor:
@@ -55,7 +55,7 @@ def follows(inputs: Inputs, solution: Solution, told: Sequence[Cause] = ()) -> C
 
 
 def caps(inputs: Inputs, solution: Solution) -> list[Cause]:
-    """Return what keeps the floor below what it would be; a floor that is held there anyway is not below it."""
+    """Return what caps the floor; a floor that is held there anyway is not capped."""
     if max(solution.wanted, solution.target) >= solution.unbounded:
         return []
     detail = f"{solution.unbounded} is wanted"
@@ -78,9 +78,9 @@ def bounds_moved(inputs: Inputs, maximum: int) -> list[Cause]:
 
 
 def lowering_limits(inputs: Inputs, solution: Solution, window: float) -> list[Cause]:
-    """Return what makes a step down smaller than it could be, or none, though nothing holds the floor.
+    """Return what reduces or prevents a step down although nothing holds the floor.
 
-    *window* is how long a floor that was wanted is kept, in seconds.
+    *window* is how long a wanted floor is kept, in seconds.
     """
     if inputs.held or solution.wanted >= inputs.minimum:
         return []
@@ -98,7 +98,7 @@ def lowering_limits(inputs: Inputs, solution: Solution, window: float) -> list[C
 
 
 def raising_limits(wanted: int, steps: Sequence[Limit]) -> list[Cause]:
-    """Return the limits that a step up to *wanted* runs into, the strictest first."""
+    """Return the limits of a step up to *wanted*, the strictest first."""
     return [cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < wanted]
 
 

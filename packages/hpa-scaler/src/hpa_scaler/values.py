@@ -1,7 +1,7 @@
 """Values of annotations: each reader returns what a text means, or raises :class:`ValueError` saying what is allowed.
 
-Those of the older controller's annotations read as Go does. Where that one fell back to a default in silence, a text
-that can't be read is an error here: a default that nobody wrote must not move a floor.
+Texts of the older controller's annotations are read as Go reads them. Where the older controller silently used a
+default, an unreadable text is an error here: a default that nobody wrote must not move a floor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONGEST_WINDOW = 24 * 3600.0
 """Seconds: longer windows would need more memory in the state annotation than they are worth."""
 
 LONGEST_QUERY = 8192
-"""Bytes: a longer text is no query that somebody reads, and each is looked at several times in every cycle."""
+"""Bytes: nobody reads a longer query, and every cycle looks at each query several times."""
 
 _WHOLE = re.compile(r"[0-9]{1,10}", re.ASCII)
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%", re.ASCII)
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 def query(text: str) -> str:
-    """Return a query of at most :data:`LONGEST_QUERY` bytes as it is."""
+    """Return a query of at most :data:`LONGEST_QUERY` bytes unchanged."""
     size = len(text.encode())
     if size > LONGEST_QUERY:
         raise ValueError(f"is a query of {size} bytes; allowed are {LONGEST_QUERY}: use a recording rule")
@@ -62,7 +62,7 @@ def positive(text: str) -> float:
 
 
 def ratio(text: str) -> float:
-    """Read a finite number from 0 on; above 1 it is no limit."""
+    """Read a finite number of at least 0; above 1 it is no limit."""
     value = parse_float(text)
     if value is None or not math.isfinite(value) or value < 0:
         raise ValueError("allowed is a number from 0 on such as 0.2, without blanks or a unit")
@@ -70,7 +70,7 @@ def ratio(text: str) -> float:
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers from *least* on."""
+    """Return a reader of whole numbers of at least *least*."""
 
     def read(text: str) -> int:
         if not _WHOLE.fullmatch(text) or not least <= int(text) <= INT32_MAX:
@@ -135,14 +135,14 @@ def missing_data(text: str) -> MissingData:
 
 
 def server_name(text: str) -> str:
-    """Read the name of a server; whether there is one of that name is told later."""
+    """Read the name of a server; whether that server exists is checked later."""
     if not _NAME.fullmatch(text):
         raise ValueError("allowed is the name of a server in prometheusServers: letters, digits, '-', '_' and '.'")
     return text
 
 
 def url(text: str) -> str:
-    """Read the address of a server, in its one way to be written; whether it may be asked is told later."""
+    """Read the address of a server, in its canonical form; whether it is allowed is checked later."""
     return str(parse_address(text))
 
 

@@ -1,7 +1,7 @@
-"""Between two cycles: whose bounds are set back is told at once, by a watch.
+"""Between two cycles: a watch reports at once whose bounds were set back.
 
-The watch is a doorbell only. What it shows may be older than our own last write, and nothing is judged by it: an HPA
-that it names is read anew. It is open while this replica leads, and no longer.
+The watch is only a doorbell. Its events may be older than our own last write, so nothing is judged by them: an HPA that
+they name is read again. The watch is open only while this replica leads.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tightship.objects import ApiObject, HorizontalPodAutoscaler, ObjectError
 from tightship.runtime.serving import Frame
 
 LOOK = 1.0
-"""Seconds between two looks at whether, and what, is to be watched."""
+"""Seconds between two checks whether to watch, and what."""
 
 
 class Doorbell:
-    """Calls *ring* for each HPA that is heard of and *concerns* us. Keeps none. A sink of reflectors."""
+    """Calls *ring* for each reported HPA that *concerns* us. Keeps no HPA. A sink of reflectors."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Doorbell:
 async def watch(frame: Frame[ScalerSettings], doorbell: Doorbell, timing: Timing = Timing()) -> None:
     """Watch the HPAs that the configuration names while this replica leads, until cancelled.
 
-    What the API server does makes no difference but that nobody rings. Raises what a defect raises.
+    API errors only delay the notification; bugs propagate.
     """
     watched: tuple[Resource, ...] = ()
     tasks: list[asyncio.Task[None]] = []

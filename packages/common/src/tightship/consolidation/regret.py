@@ -1,7 +1,7 @@
-"""What a pool learns from drains: one after which a node was added again was not worth it. Pure.
+"""What a pool learns from drains: a drain was not worth it if a node was added again afterwards. Pure.
 
-What came of each drain is kept in the history that all controllers share, with the regret of each pool: a restart or a
-takeover forgets nothing, and a sibling's drains teach as well as one's own.
+The history that all controllers share keeps the result of each drain and the regret of each pool. So a restart or a
+takeover forgets nothing, and each controller learns from the other's drains too.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Added = tuple[float, str, str]
 
 
 def learned(history: History, nodes: Sequence[Added], keys: RegretKeys, now: float) -> History:
-    """Return *history* with what came of its drains, as far as that can be told of the *nodes* there are at *now*.
+    """Return *history* with the results of its drains, as far as the *nodes* that exist at *now* show them.
 
-    A node regrets one drain of its pool at most: the last before it of which nothing is known yet. A drain that has
-    removed its node stays if nothing was added until the window is over.
+    An added node regrets at most one drain of its pool: the last earlier one without a known result. A drain that
+    removed its node was worth it if no node was added until the window is over.
     """
     if keys.regret_window <= 0:
         return history
@@ -55,15 +55,17 @@ def learned(history: History, nodes: Sequence[Added], keys: RegretKeys, now: flo
 
 
 def _regrets(at: float, drain: Finished, window: float) -> bool:
-    """Whether a node added *at* that time regrets *drain*, since that began until so long after its end."""
+    """Whether a node added *at* that time regrets *drain*: it came after the drain began, and soon enough after its
+    end.
+    """
     began = drain.at if drain.began is None else drain.began
     return drain.ending not in _NO_DRAINS and began <= at <= drain.at + window
 
 
 def regretted(history: History, keys: RegretKeys, now: float) -> dict[str, Refusal]:
-    """Return by pool why nothing in it is drained at *now*: its pause doubles with each regret, and is halved again.
+    """Return by pool why nothing in it is drained at *now*: its pause doubles with each regret, and then halves again.
 
-    After the pause one drain at a time shows whether it is worth it now.
+    After the pause one drain at a time shows whether draining is worth it now.
     """
     found: dict[str, Refusal] = {}
     for pool, regret in history.regrets.items() if keys.regret_window > 0 else ():

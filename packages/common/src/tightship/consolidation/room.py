@@ -1,6 +1,6 @@
-"""How many nodes of the cluster may be out at once, asked at the moment a node is claimed. Pure.
+"""How many nodes of the cluster may be out at once, checked at the moment of a claim. Pure.
 
-What is claimed is counted from the cluster-wide ledger, since a sibling controller may have claimed since the plan.
+Claims are counted from the cluster-wide ledger, because a sibling controller may have claimed since the plan.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tightship.reasons import Reason, Refusal
 from tightship.settings.fields import Budget
 
 ONE_AT_A_TIME = Budget(count=1)
-"""The cluster's budget where none is configured."""
+"""The cluster's budget if none is configured."""
 
 
 def nodes_out(facts: Mapping[str, NodeFacts], claims: Sequence[Claim]) -> frozenset[str]:
-    """Return the nodes that are out: those claimed, those in drain by whatever tool of ours, and those not Ready.
+    """Return the nodes that are out: claimed, in drain by any of our tools, or not Ready.
 
-    A node that others took from its drain and never finished with gives its place back.
+    A node that others took from its drain and never finished with does not count.
     """
     claimed = {claim.node for claim in claims if claim.node in facts and not _given_back(facts[claim.node])}
     return frozenset(claimed | {name for name, fact in facts.items() if fact.draining or not fact.view.node.ready})
@@ -33,7 +33,7 @@ def _given_back(fact: NodeFacts) -> bool:
 
 
 def within(budget: Budget, what: str, node: str, *, nodes: int, out: int) -> Refusal | None:
-    """Return why *node* may not go too while *out* of the *nodes* of *what* are, ``None`` if it may."""
+    """Return why *node* may not go too while *out* of the *nodes* of *what* are out, ``None`` if it may."""
     allowed = budget.allows(nodes)
     if out < allowed:
         return None
@@ -44,7 +44,7 @@ def within(budget: Budget, what: str, node: str, *, nodes: int, out: int) -> Ref
 def cluster_room(
     node: str, facts: Mapping[str, NodeFacts], budget: Budget | None, claims: Sequence[Claim]
 ) -> Refusal | None:
-    """Return why *node* may not be claimed beside *claims*, ``None`` if the cluster's *budget* lets it.
+    """Return why *node* may not be claimed beside *claims*, ``None`` if the cluster's *budget* allows it.
 
     *facts* are of the latest snapshot. Without a budget one node is out at a time.
     """

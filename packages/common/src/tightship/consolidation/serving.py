@@ -1,4 +1,4 @@
-"""A controller of nodes, put together in one process: the frame that all have, the cluster, and drains."""
+"""A controller of nodes, put together in one process: the frame that all controllers share, the cluster, and drains."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ D = TypeVar("D", bound=Decision)
 
 
 async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: NodeController[S, D]) -> None:
-    """Run *controller* until ``runtime.stop``: watch, lead or stand by, pass after pass, and end in good order."""
+    """Run *controller* until ``runtime.stop``: watch, lead or stand by, pass after pass, and shut down cleanly."""
 
     @asynccontextmanager
     async def make(frame: Frame[S]) -> AsyncIterator[ConsolidationLoop[S, D]]:

@@ -1,4 +1,4 @@
-"""What a controller of nodes shows of its last pass: the plan with all reasons as JSON, and the same as a page."""
+"""The last pass of a controller of nodes for display: the plan with all reasons as JSON, and the same as a page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PODS_SHOWN, ENDED_SHOWN = 5, 10
 
 
 class DrainEntry(Struct, frozen=True, rename="camel"):
-    """A node in drain, by what is written on it. *pods_left* are those that have yet to leave it."""
+    """A node in drain, from its annotation. *pods_left* are those that have yet to leave it."""
 
     node: str
     pool: str
@@ -39,7 +39,7 @@ class DrainEntry(Struct, frozen=True, rename="camel"):
 
 
 class EndedEntry(Struct, frozen=True, rename="camel"):
-    """A drain that ended: how, when, and why if not as it should."""
+    """A drain that ended: how, when, and why if it did not end as planned."""
 
     node: str
     pool: str
@@ -52,11 +52,11 @@ class EndedEntry(Struct, frozen=True, rename="camel"):
 class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """The answer of ``/status``; *kind* is the controller's.
 
-    *held* says of planned nodes what they wait for, *unhealthy* why nothing is drained at all; *ended* are the drains
-    that ended lately, the newest first, as far as a leader knows them; *problems* are why the configuration was
-    refused. *plan* is what the command ``plan -o json`` prints, budgets left out: they say how fast to go, not where.
-    *finishing* are nodes that a dry run gives back because drains of this controller hold them, *hindrance* is why it
-    can't. *switched_off* is left out while the controller is on, as are the others while there are none.
+    *held* says what planned nodes wait for, *unhealthy* why nothing is drained at all. *ended* are recent drains, the
+    newest first, as far as a leader knows them. *problems* say why the configuration was refused. *plan* is what the
+    command ``plan -o json`` prints, without budgets: these limit the pace, not the direction. *finishing* are nodes
+    that a dry run gives back because drains of this controller hold them; *hindrance* is why it can't. *switched_off*
+    is absent while the controller is on, as are the others while they are empty.
     """
 
     api_version: str
@@ -76,8 +76,8 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
 
 
 class Remarks(Struct, frozen=True):
-    """What a controller adds: to the page figures after those that all have, and alerts after the brake's; to the plan
-    the figures of an excess.
+    """What a controller adds: to the page, figures after the common ones and alerts after the brake's; to the plan, the
+    figures of an excess.
     """
 
     facts: tuple[Fact, ...] = ()
@@ -86,10 +86,10 @@ class Remarks(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """What is shown besides a decision: who made it (*generator*), and as what. *cluster* names the API server.
+    """What is shown besides a decision: who made it (*generator*), and in what role. *cluster* names the API server.
 
-    *finished* are drains that ended lately, the oldest first; *problems* whole sentences about the configuration: why
-    it was refused, or that it was deleted, and what is in force.
+    *finished* are recent drains, the oldest first. *problems* are whole sentences about the configuration: why it was
+    refused, or that it was deleted, and what is in force.
     """
 
     generator: Generator
@@ -105,7 +105,7 @@ class Situation(Struct, frozen=True, kw_only=True):
 
 
 class Shown(Struct, frozen=True):
-    """One pass made ready to be served. Few look at the *page*, so it is made when somebody does, of the *json*."""
+    """One pass, ready to be served. Few people open the *page*, so it is drawn from the *json* on request."""
 
     json: bytes
     page: Callable[[], Page]
@@ -120,7 +120,7 @@ def nothing_yet(name: str, kind: str) -> Shown:
 
 
 def show(decision: Decision, situation: Situation, remarks: Remarks = Remarks()) -> Shown:
-    """Return the status of *decision*. Takes as long as ``plan -o json``: to be called in a thread."""
+    """Return the status of *decision*. Takes as long as ``plan -o json``: call it in a thread."""
     inputs = Inputs(
         generator=situation.generator,
         source=Source("cluster", situation.cluster),

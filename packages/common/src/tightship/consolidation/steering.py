@@ -1,4 +1,4 @@
-"""Where evicted pods should not land: the nodes that go next carry a soft taint, and no others. Pure.
+"""Where evicted pods should not land: the nodes that go next carry a soft taint, and no others do. Pure.
 
 kube-scheduler's ``TaintToleration`` score (weight 3, the largest of the default profile) then prefers nodes that stay,
 and so does our model of it (:mod:`tightship.placement.scoring`). ``PreferNoSchedule`` keeps no pod away for good.
@@ -23,7 +23,7 @@ EFFECT = "PreferNoSchedule"
 
 
 class Steering(Struct, frozen=True):
-    """Nodes to put the soft taint on, in the plan's order, and nodes to take it off, by name."""
+    """Nodes that get the soft taint, in the plan's order, and nodes that lose it, by name."""
 
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
@@ -32,11 +32,11 @@ class Steering(Struct, frozen=True):
 def steer(
     snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str, *, spared: Collection[str] = ()
 ) -> Steering:
-    """Return the changes after which just the first *limit* nodes of *plan* carry the soft taint.
+    """Return the changes after which exactly the first *limit* nodes of *plan* carry the soft taint.
 
-    A node in drain needs it no more: it is cordoned. On one that somebody else is deleting nothing is changed. Those
-    *spared* are not to go for long: pods that keep away from them would leave them to the autoscaler all the sooner.
-    Without *enabled* every node with one of ours, *controller*'s, loses it.
+    A node in drain no longer needs it: the node is cordoned. Nodes that somebody else is deleting stay as they are.
+    *spared* nodes are to stay for a while: if pods kept away from them, the autoscaler would remove them all the
+    sooner. Unless *enabled*, every node with a taint of ours, *controller*'s, loses it.
     """
     if not enabled:
         return Steering(remove=tainted(snapshot, controller))
@@ -63,9 +63,9 @@ def tainted(snapshot: Snapshot, controller: str) -> tuple[str, ...]:
 
 
 def candidate_patch(live: LiveNode, on: bool, controller: str) -> NodePatch | None:
-    """Return the patch that puts the soft taint on *live*, or takes ours off; ``None`` where nothing changes.
+    """Return the patch that puts the soft taint on *live*, or removes ours; ``None`` if nothing changes.
 
-    All other taints stay as the server has them. A node that was taken since it was judged gets none.
+    All other taints stay as the server has them. A node that somebody took since it was judged gets none.
     """
     if on:
         if not _may_carry(live.node) or _carries_any(live.node.taints):
@@ -88,5 +88,5 @@ def _carries(taints: Iterable[Taint], controller: str) -> bool:
 
 
 def _carries_any(taints: Iterable[Taint]) -> bool:
-    """Whoever's it is: the API server takes no two taints of one key and effect, and one steers as well as two."""
+    """Whoever set it: the API server allows one taint of a key and effect, and one steers as well as two."""
     return any((each.key, each.effect) == (CANDIDATE, EFFECT) for each in taints)

@@ -1,4 +1,6 @@
-"""Whether another replica comes after this one: who stops for good gives back what somebody else would go on with."""
+"""Whether another replica comes after this one: a leader that stops for good gives back its nodes; otherwise the
+successor continues.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ class Succession:
         self._set: Owner | None = None
 
     def look(self, snapshot: Snapshot) -> None:
-        """Find out of which ReplicaSet the pod is; in the end its own object may be gone already."""
+        """Find the pod's ReplicaSet now; at the end the pod's own object may already be gone."""
         if self._set is not None:
             return
         for view in snapshot.nodes.values():
@@ -30,9 +32,9 @@ class Succession:
                     return
 
     def expected(self, snapshot: Snapshot, listed: Iterable[ApiObject] | None = None) -> bool:
-        """Return whether another pod is there, or is going to be; *listed* are ReplicaSets newer than the snapshot's.
+        """Return whether another pod exists, or will exist; *listed* are ReplicaSets newer than the snapshot's.
 
-        True where that can't be told: outside of a cluster, or in a pod of another kind.
+        True if that is unknown: outside of a cluster, or in a pod of another kind.
         """
         self.look(snapshot)
         if self._set is None or (listed is None and _KIND in snapshot.missing):

@@ -1,1 +1,1 @@
-"""Acting on nodes: who may drain which, and the machine that does it step by step."""
+"""Acting on nodes: who may drain which node, and the state machine that does it step by step."""

@@ -1,6 +1,6 @@
-"""What the answer to an eviction means. Measured on a real API server; pure.
+"""The meaning of the answers to an eviction. Measured on a real API server; pure.
 
-The verdicts are those of ``pkg/registry/core/pod/storage/eviction.go``, the treatment takes the best of kubectl
+The answers are those of ``pkg/registry/core/pod/storage/eviction.go``; their treatment follows the best of kubectl
 (``pkg/drain``), Cluster Autoscaler (``core/scaledown/actuation``) and Karpenter (``terminator/eviction.go``).
 """
 
@@ -33,7 +33,7 @@ EVACUATING = "Eviction triggered evacuation"
 
 
 class Answer(StrEnum):
-    """What an eviction was answered: the value is the metric label."""
+    """The answer to an eviction; the value is the metric label."""
 
     ACCEPTED = "accepted"
     GONE = "gone"
@@ -65,14 +65,14 @@ FATAL = {
     Answer.FORBIDDEN: Reason.EVICTION_FORBIDDEN,
     Answer.INVALID: Reason.EVICTION_FAILED,
 }
-"""Answers that waiting does not mend, and the reason the drain is given up with."""
+"""Answers that waiting does not change, and the reason for giving the drain up."""
 
 GOING = frozenset({Answer.ACCEPTED, Answer.EVACUATING, Answer.NAMESPACE_TERMINATING})
 """Answers after which the pod goes by itself."""
 
 
 class Heard(Struct, frozen=True):
-    """An answer, its text for people, and for how many seconds the server asked to be left alone, if it did."""
+    """An answer, its text for people, and for how many seconds the server asked us to wait, if it did."""
 
     answer: Answer
     text: str = ""

@@ -1,13 +1,13 @@
-"""The cluster-wide ledger of drain claims: which nodes are being drained now, by which replica of which controller.
+"""The cluster-wide ledger of drain claims: which nodes are in drain now, by which replica of which controller.
 
-One Lease object holds the list, so that all controllers share one budget: whoever wants another node reads the list,
-judges it, and writes it back with the version it judged. Of any number of replicas that do so at a time one succeeds,
-and the others judge again.
+One Lease object holds the list, so that all controllers share one budget. To claim a node, a replica reads the list,
+judges it, and writes it back with the version that it judged. Of any number of replicas that do so at once one
+succeeds, and the others judge again.
 
 A claim never expires. A replica that was stopped and wakes up must find that its claim still counts: otherwise the
-drain it goes on with and the one begun in its place exceed the budget together. Before a stranger's claim is dropped,
-the node itself must therefore be written to (its drain annotation's ``holder`` and ``epoch``, by compare-and-swap), so
-that the next write of the stranger fails.
+drain that it continues and one begun in its place would exceed the budget together. So before anybody drops a
+stranger's claim, they must write to the node itself (the ``holder`` and ``epoch`` of its drain annotation, by
+compare-and-swap), so that the stranger's next write fails.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tightship.reasons import Reason, Refusal
 
 CLAIMS_LEASE = "tightship-claims"
 CLAIMS_NAMESPACE = "kube-system"
-"""Where the ledger is unless somebody says otherwise: a place that every cluster has, whatever is installed where."""
+"""The ledger's default namespace: every cluster has it, whatever is installed where."""
 
 CLAIMS_ANNOTATION = "tightship.dev/claims"
 
@@ -36,7 +36,7 @@ REQUEST_TIMEOUT = 10.0
 """Seconds for each request."""
 
 ATTEMPTS = 12
-"""Reads, each followed by a write, before a change is given up: seconds to half a minute of waits."""
+"""Reads, each followed by a write, before a change is given up: the waits add up to seconds or half a minute."""
 
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_RETRY_AFTER = 0.05, 4.0, 10.0
 _LONGEST_SHOWN = 300
@@ -60,7 +60,7 @@ Allows = Callable[[tuple[Claim, ...]], Refusal | None]
 
 
 class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tightship.kube
-    """The ledger was edited into something that is no list of claims. Mended by hand: nothing is drained until then."""
+    """Somebody edited the ledger into something that is no list of claims. Nothing is drained until they repair it."""
 
     def __init__(self, store: LeaseStore, value: str, problem: str) -> None:
         shown = value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "..."
@@ -74,7 +74,7 @@ class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tights
 
 
 class ClaimsContended(KubeError):  # noqa: N818
-    """Others changed the ledger between every read and the write after it; try again later."""
+    """Others changed the ledger between every read and the following write; try again later."""
 
     def __init__(self, store: LeaseStore, attempts: int) -> None:
         super().__init__(f"{store} was changed by others in each of {attempts} tries to change it")
@@ -90,7 +90,7 @@ class _Wire(Struct, omit_defaults=True, kw_only=True):
 
 
 class _Entry(Struct, frozen=True):
-    """A claim and its JSON: what a newer version wrote into it must survive a rewrite by this one."""
+    """A claim and its JSON: fields that a newer version wrote must survive a rewrite by this version."""
 
     claim: Claim
     raw: msgspec.Raw
@@ -105,8 +105,8 @@ _Edit = Callable[[Sequence[_Entry]], Sequence[_Entry] | None]
 class ClaimLedger:
     """The list of claims in the Lease *name* in *namespace*, which must be the same for all controllers.
 
-    The Lease is created with the first claim. One without the annotation holds no claims; one whose annotation can't
-    be read is :class:`ClaimsUnreadable`, never taken for empty. For any number of tasks of one event loop.
+    The first claim creates the Lease. A Lease without the annotation holds no claims; an unreadable annotation is
+    :class:`ClaimsUnreadable`, never an empty list. Safe for any number of tasks of one event loop.
     """
 
     def __init__(self, connection: Connection, *, namespace: str, name: str = CLAIMS_LEASE) -> None:
@@ -122,14 +122,14 @@ class ClaimLedger:
     async def take(self, claim: Claim, allows: Allows, held: Callable[[], Iterable[Claim]] = tuple) -> Refusal | None:
         """Add *claim* unless *allows* refuses: ``None`` means that it is in the ledger.
 
-        *held* gives the claims whose drains the caller drives: where somebody has deleted the Lease, or etcd has lost
-        its last writes, they count all the same, and are entered again beside *claim*.
+        *held* gives the claims whose drains the caller drives. If somebody has deleted the Lease, or etcd has lost its
+        last writes, these claims still count, and are entered again beside *claim*.
 
-        *allows* is given all claims, anew in each try, and must be free of side effects. It isn't asked when
-        the very claim (node and op) is there already, nor when its node is claimed by another operation, which is a
-        refusal. Raises :class:`ClaimsUnreadable`, :class:`ClaimsContended`, or the last
-        :class:`~tightship.kube.errors.KubeError`: after one that is no answer the claim may or may not be there, and
-        either :meth:`take` or :meth:`drop` can be called again.
+        *allows* gets all claims, again in each try, and must be free of side effects. It is not called if this very
+        claim (node and op) exists already, nor if another operation claims the node, which is a refusal. Raises
+        :class:`ClaimsUnreadable`, :class:`ClaimsContended`, or the last :class:`~tightship.kube.errors.KubeError`.
+        After an error that is no answer the claim may or may not exist, and the caller may call :meth:`take` or
+        :meth:`drop` again.
         """
         if not claim.node or not claim.op:
             raise ValueError(f"a claim needs a node and an op: {claim}")
@@ -152,9 +152,9 @@ class ClaimLedger:
         return refusal
 
     async def drop(self, node: str, op: str) -> None:
-        """Remove the claim of *op* on *node*, if it is there. Raises as :meth:`take` does.
+        """Remove the claim of *op* on *node*, if it exists. Raises as :meth:`take` does.
 
-        For a claim of one's own when its drain has ended, or of a stranger once the node has been written to, as the
+        For the caller's own claim when its drain has ended, or for a stranger's after a write to the node, as the
         module says.
         """
 
@@ -165,7 +165,7 @@ class ClaimLedger:
         await self._change(remove)
 
     async def _change(self, edit: _Edit) -> None:
-        """Read, *edit* and write until it holds; *edit* returns ``None`` for what may stay as it is."""
+        """Read, *edit* and write until the write succeeds; *edit* returns ``None`` if nothing has to change."""
         backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         failure: KubeError | None = None
         async with self._lock:

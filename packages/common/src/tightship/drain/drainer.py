@@ -1,8 +1,8 @@
-"""All drains of one controller: claims new ones within the budget, and answers for those it finds.
+"""All drains of one controller: claims new ones within the budget, and takes over those that it finds.
 
 Every claim is first an entry in the cluster-wide ledger (:mod:`tightship.drain.claims`) and then one compare-and-swap
-patch of the node. A crash in between leaves an entry without a claim, a crash after it a claim without anybody who
-drives it: :meth:`Drainer.adopt` finds and mends both, first thing in every loop.
+patch of the node. A crash in between leaves an entry without a claim; a crash afterwards leaves a claim that nobody
+drives. :meth:`Drainer.adopt` finds and repairs both at the start of every loop.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from tightship.reasons import Reason, Refusal
 _log = logging.getLogger(__name__)
 
 ORPHAN_AFTER = 24 * 3600.0
-"""Seconds after its last phase began that another controller's drain counts as nobody's, by the server's clock."""
+"""Seconds, by the server's clock, since its last phase began, after which another controller's drain is an orphan."""
 
 ORPHAN_WATCHED = 6 * 3600.0
-"""Seconds for which it must have stood still before our eyes, too: no clock alone makes an orphan."""
+"""Seconds for which we must have seen the drain stand still, too: no clock alone makes an orphan."""
 
 ELSEWHERE_WATCHED = 60.0
-"""Seconds for which a drain of another controller must have had no claim: node and ledger are not read at once."""
+"""Seconds for which another controller's drain must lack a claim: node and ledger are not read at the same time."""
 
 K = TypeVar("K")
 _Still = dict[K, tuple[str, float]]
 
 
 def _still(known: _Still[K], found: Mapping[K, str]) -> _Still[K]:
-    """Return since when each of *found* has been as it is, by the monotonic clock."""
+    """Return since when each of *found* has been unchanged, by the monotonic clock."""
     now = monotonic()
     return {key: known[key] if known.get(key, ("",))[0] == text else (text, now) for key, text in found.items()}
 
 
 class _Driven(NamedTuple):
-    """A drain that is driven from here, and its claim."""
+    """A drain that this replica drives, and its claim."""
 
     drive: Drive
     task: asyncio.Task[None]
@@ -62,8 +62,8 @@ class _Driven(NamedTuple):
 class Drainer:
     """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
-    Where ``Tools.releasing`` is true drains under another Lease are those of another installation, and are left alone;
-    those that name none are only if not *unnamed*. All methods are for the leader, one at a time.
+    While ``Tools.releasing`` is true, drains under another Lease belong to another installation and are left alone.
+    Drains that name no Lease are left alone only if not *unnamed*. All methods are for the leader, one at a time.
     """
 
     def __init__(
@@ -96,27 +96,27 @@ class Drainer:
 
     @property
     def driving(self) -> frozenset[str]:
-        """Names of the nodes whose drains are driven from here."""
+        """Names of the nodes whose drains this replica drives."""
         return frozenset(self._drives)
 
     @property
     def elsewhere(self) -> Sequence[tuple[str, str]]:
-        """Nodes in drain by a controller that keeps its claims somewhere else, each with the name of that controller.
+        """Nodes in drain by a controller that keeps its claims elsewhere, each with that controller's name.
 
-        The two share no budget.
+        The two controllers share no budget.
         """
         seen = monotonic() - ELSEWHERE_WATCHED
         return sorted(drain for drain, (_, since) in self._unclaimed.items() if since <= seen)
 
     def held(self, snapshot: Snapshot) -> Sequence[str]:
-        """Return the names of the nodes that drains of this controller hold, as far as they are this drainer's."""
+        """Return the names of the nodes that drains of this controller hold, as far as they belong to this drainer."""
         found = {name for name, view in snapshot.nodes.items() if self._owns(drain_record(view.node))}
         return sorted(found | set(self._drives))
 
     async def unfinished(self, snapshot: Snapshot) -> bool:
-        """Return whether a drain of this controller's is under way: driven from here, on a node, or in the ledger.
+        """Return whether a drain of this controller is under way: driven here, on a node, or in the ledger.
 
-        Nothing is written. Raises :class:`~tightship.kube.errors.KubeError`.
+        Writes nothing. Raises :class:`~tightship.kube.errors.KubeError`.
         """
         if self._drives:
             return True
@@ -125,11 +125,10 @@ class Drainer:
         return any(entry.controller == self._controller for entry in await self._ledger.read())
 
     async def claim(self, node: Node, *, pool: str, plan_hash: str, allows: Allows) -> Refusal | None:
-        """Claim *node* (as it was judged) and start its drain; return why not, ``None`` when it is started.
+        """Claim *node* (as it was judged) and start its drain; return why not, ``None`` if the drain has started.
 
-        *allows* is given all claims of the cluster, this one not among them. Raises
-        :class:`~tightship.kube.errors.KubeError` when the server does not say what became of it: the entry is kept, and
-        :meth:`adopt` will ask the node.
+        *allows* gets all claims of the cluster except this one. Raises :class:`~tightship.kube.errors.KubeError` if the
+        server does not report the outcome: the entry stays, and :meth:`adopt` will check the node.
         """
         op = token(16)
         now = self._tools.clock()
@@ -179,10 +178,10 @@ class Drainer:
         return None
 
     async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
-        """Take over drains nobody drives, and mend what a crash left, on nodes and in the *ledger*.
+        """Take over drains that nobody drives, and repair what a crash left, on nodes and in the *ledger*.
 
-        Without *others* only what bears this controller's name: one that is switched off ends just its own. Raises
-        :class:`~tightship.kube.errors.KubeError`; what was not mended then is the next call's.
+        Without *others*, only drains with this controller's name: one that is switched off ends just its own. Raises
+        :class:`~tightship.kube.errors.KubeError`; the next call repairs the rest.
         """
         troubles: list[KubeError] = []
         self._watch_drains(snapshot)
@@ -237,7 +236,7 @@ class Drainer:
         self._records = _still(self._records, found)
 
     async def _read_claims(self, snapshot: Snapshot) -> Sequence[Claim]:
-        """Return the claims there are; take note of those of others, and of others' drains that none is for."""
+        """Return the claims; record those of others, and drains of others that have no claim."""
         entries = await self._ledger.read()
         theirs = {each.op: each.holder for each in entries if each.controller != self._controller}
         self._claims = _still(self._claims, theirs)
@@ -254,7 +253,7 @@ class Drainer:
         return entries
 
     def _orphaned(self, still: tuple[str, float] | None, last: float) -> bool:
-        """Whether what others wrote at *last* is nobody's any more."""
+        """Whether what others wrote at *last* is an orphan by now."""
         watched = still is not None and monotonic() >= still[1] + ORPHAN_WATCHED
         return watched and self._tools.clock() >= last + ORPHAN_AFTER
 
@@ -287,11 +286,12 @@ class Drainer:
         self._drive(after.node, taken)
 
     async def _mend_orphan(self, live: LiveNode, record: DrainRecord | None) -> None:
-        """Our taint, or an annotation that can't be read: what is shown to be ours is undone.
+        """Repair a node with our taint, or with an unreadable annotation: undo what is shown to be ours.
 
-        Who took the annotation off wants no drain of this node, and is obeyed for as long as who uncordons one. A node
-        whose annotation says that it was restored has the taint from somebody who wrote an old list of taints: a cordon
-        is not ours then. A node that an autoscaler has taken meanwhile stays as it is until that gives it back.
+        Whoever removed the annotation wants no drain of this node, and is obeyed for as long as somebody who uncordons
+        a node. If a node's annotation says that it was restored, somebody else put the taint back by writing an old
+        list of taints: then a cordon is not ours. A node that an autoscaler has taken meanwhile stays as it is until
+        the autoscaler gives it back.
         """
         if owner_elsewhere(live.node) is not None:
             return
@@ -316,8 +316,8 @@ class Drainer:
     async def _mend_entry(self, entry: Claim) -> None:
         """Drop an entry whose node carries no such drain any more.
 
-        It may belong to a claim whose patch is still on its way, from a replica that was stopped: the node is written
-        on first, so that such a patch finds another version and fails.
+        The entry may belong to a claim whose patch is still on its way, from a replica that was stopped. So the node is
+        written first: such a patch then finds another version and fails.
         """
         live = await read_node(self._tools.connection, entry.node)
         record = drain_record(live.node) if live is not None else None
@@ -333,9 +333,9 @@ class Drainer:
         await self._ledger.drop(entry.node, entry.op)
 
     async def _remember(self, entry: Claim, record: DrainRecord | None) -> None:
-        """Note the end of a drain that came while nobody was there to: pauses after drains outlive a restart.
+        """Record a drain that ended while nobody was there to record it: pauses after drains survive a restart.
 
-        *record* is what it has left on its node, ``None`` where that is gone, now at the latest.
+        *record* is what the drain left on its node, ``None`` if that is gone; then the drain ended now at the latest.
         """
         ending, reason, at = Ending.NODE_GONE, "", self._tools.clock()
         if record is not None:
@@ -394,9 +394,9 @@ class Drainer:
             each.drive.wake.set()
 
     async def stop(self, timeout: float) -> Mapping[str, str]:  # noqa: ASYNC109 - its end is a value
-        """Let every drain finish what it must, or park; return what was still going on after *timeout* seconds.
+        """Let every drain finish what it must, or park; return those still running after *timeout* seconds.
 
-        The caller makes ``Tools.stopping`` true first.
+        The caller first makes ``Tools.stopping`` true.
         """
         self.wake()
         tasks = {each.task: name for name, each in self._drives.items()}

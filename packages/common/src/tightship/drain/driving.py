@@ -1,9 +1,9 @@
-"""One drain, driven from wherever its node stands to its end: look, ask the machine, do one step, again.
+"""One drain, driven from wherever its node stands to its end: look, ask the machine, do one step, repeat.
 
-Nothing is kept here that the node does not know, but for the answers to evictions, which a successor would just hear
-again. Before anything is evicted, written, or given up, the node is read from the server and the machine is asked once
-more: the cache may lag behind our own writes. Leases do not fence: a record that names another holder or a later epoch
-than this drive's ends it, and a patch on its way then meets another version.
+All state is on the node, except the answers to evictions, which a successor would simply get again. Before anything is
+evicted, written, or given up, the node is read from the server and the machine is asked once more, because the cache
+may lag behind our own writes. Leases do not fence: a record that names another holder or a later epoch ends this drive,
+and a patch on its way then meets another version.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from tightship.plan.model import Placement
 from tightship.reasons import Reason, Refusal
 
 SHORTEST_PAUSE = 0.2
-"""Seconds between two looks at least: a busy cluster changes all the time."""
+"""Least seconds between two looks: a busy cluster changes all the time."""
 
 REJUDGE = 15.0
-"""Seconds after which the rest of a drain under way is placed anew."""
+"""Seconds between two searches for places for the rest of a drain under way."""
 
 TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
 """Seconds after a request that failed, or a write that came second: doubled from the first to the last."""
 
 
 Keeps = Callable[[Snapshot, Node], Sequence[Refusal]]
-"""Says what keeps a node of a snapshot as a whole, as it is now."""
+"""Says what now keeps a node of a snapshot as a whole."""
 
 
 def _opt_outs(snapshot: Snapshot, node: Node) -> Sequence[Refusal]:
@@ -57,10 +57,10 @@ def _opt_outs(snapshot: Snapshot, node: Node) -> Sequence[Refusal]:
 
 
 class DrainSettings(Struct, frozen=True, kw_only=True):
-    """What drains go by; may be replaced while they run.
+    """The settings of drains; they may be replaced while drains run.
 
-    *ahead* says for which demand without pods room is kept. *keeps* is asked before a claim, and before each eviction:
-    what keeps a node before its drain may appear during it.
+    *ahead* says for which demand without pods to keep room. *keeps* is called before a claim, and before each eviction:
+    something that keeps a node may appear during its drain.
     """
 
     rules: DrainRules = DrainRules()
@@ -84,9 +84,9 @@ class _PodsWithFinalizers(Struct):
 
 
 class Tools(Struct, frozen=True, kw_only=True):
-    """What a drain works with. *leading* is asked before every request that changes anything.
+    """The tools of a drain. *leading* is called before every request that changes anything.
 
-    Where *releasing* is true nodes are given back, in whatever phase their drains are.
+    While *releasing* is true nodes are given back, whatever the phase of their drains.
     """
 
     connection: Connection
@@ -101,14 +101,14 @@ class Tools(Struct, frozen=True, kw_only=True):
 
 
 class _Looked(Struct, frozen=True):
-    """What a look at the server found: good for one step."""
+    """What one look at the server found: valid for one step."""
 
     pods: tuple[Pod, ...]
     rest: tuple[Refusal, ...]
 
 
 class Drive:
-    """Drives the drain of *node* that *record*, just written on it, says to its end. :attr:`wake` ends a wait early."""
+    """Drives the drain of *node* that *record*, just written on the node, describes. :attr:`wake` ends a wait early."""
 
     def __init__(self, tools: Tools, node: Node, record: DrainRecord) -> None:
         self.wake = asyncio.Event()
@@ -133,16 +133,16 @@ class Drive:
 
     @property
     def displaced(self) -> frozenset[str] | None:
-        """The controllers of the pods that the drain has evicted, ``None`` where it was begun by someone else."""
+        """The controllers of the pods that the drain has evicted, ``None`` if somebody else began the drain."""
         return None if self._displaced is None else frozenset(self._displaced)
 
     @property
     def reason(self) -> str:
-        """Why the node's record is what it is, as far as this drive has seen it."""
+        """The reason in the node's record, as far as this drive has seen it."""
         return self._record.reason if self._record is not None else ""
 
     async def run(self) -> Ending:
-        """Go on until the drain is over for us. Only cancellation and bugs are raised."""
+        """Continue until the drain is over for us. Raises only cancellation and bugs."""
         failures = 0
         looked: _Looked | None = None
         while self._tools.leading():
@@ -228,9 +228,9 @@ class Drive:
         return advance(self._op, record, seen, settings.rules, now)
 
     def _believed(self, record: DrainRecord, rules: DrainRules, now: float) -> DrainRecord:
-        """Return *record* with no time in it that is later than it can be: whoever wrote it may have had another clock.
+        """Return *record* with no time in it later than possible: its writer may have had another clock.
 
-        No phase began after this drive met it, and no deadline is further away than it may have been then.
+        No phase began after this drive met the record, and no deadline is further away than it could be then.
         """
         if self._met[0] is not record.phase or not self._met[1]:
             self._met = (record.phase, now, now + rules.node_timeout + rules.await_timeout)
@@ -244,9 +244,9 @@ class Drive:
         return msgspec.structs.replace(record, since=since, deadline=deadline)
 
     async def _judged(self, sight: Sight, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
-        """The rest is placed anew now and then while pods are left to go, and first of all after a takeover.
+        """Search places for the rest now and then while pods are left, and first of all after a takeover.
 
-        In between the last verdict holds: the one that has the drain given up is asked for a second time.
+        In between the last verdict holds. A verdict that would give the drain up is computed a second time.
         """
         going = {uid for uid, each in self._tries.items() if each.heard.answer in GOING}
         if all(pod.uid in going for pod in sight.sorted.evict):
@@ -279,7 +279,7 @@ class Drive:
         return _Looked(pods, self._rest)
 
     async def _find_finalizers(self, pods: Sequence[Pod], now: float) -> None:
-        """Ask once why pods are still there whose grace period is over."""
+        """Ask once why pods still exist after their grace period."""
         for pod in pods:
             if pod.deletion is None or pod.deletion >= now or pod.uid in self._finalizers:
                 continue
@@ -374,7 +374,7 @@ def _rest(sight: Sight, settings: DrainSettings) -> list[Refusal]:
 
 
 def _began(record: DrainRecord) -> float | None:
-    """Return when another drive began the evictions of this drain; pods made since have come past the cordon."""
+    """Return when another drive began the evictions of this drain; pods created since got past the cordon."""
     if record.phase is Phase.CLAIMED:
         return None
     return min((at for at in map(record.entered, (Phase.EVICTING, Phase.DRAINED)) if at is not None), default=None)

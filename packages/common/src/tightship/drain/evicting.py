@@ -1,4 +1,4 @@
-"""Sending pods away: the eviction subresource, or, only when told to, deletion past every PodDisruptionBudget."""
+"""Evicts pods: by the eviction subresource, or, only if told to, by deletion in spite of every PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ EVICTION_TIMEOUT = 30.0
 
 
 async def send_away(connection: Connection, pod: Pod, *, past_budgets: bool) -> Heard:
-    """Evict *pod* (delete it, with *past_budgets*) if it still has its UID, and return what was answered.
+    """Evict *pod* (delete it, with *past_budgets*) if it still has its UID, and return the answer.
 
-    Never raises for an answer or for the lack of one: both are outcomes. The pod's own grace period is kept.
+    Never raises for an answer or for a missing one: both are outcomes. The pod keeps its own grace period.
     """
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
     options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}

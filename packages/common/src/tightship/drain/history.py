@@ -1,7 +1,8 @@
-"""Drains that ended lately, and what pools have learned from them, so that pauses outlive a restart: two more
-annotations on the Lease of the claims.
+"""Recent drains, and what pools have learned from them, so that pauses survive a restart: two more annotations on the
+Lease of the claims.
 
-Kept short, and needed for pace only: one that somebody broke counts as empty, and the next drain writes a new one.
+The history is short, and only the pace depends on it: a broken one counts as empty, and the next drain writes a new
+one.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ KEPT = 50
 """Drains kept, the newest first to be written and the oldest first to go: about 10 kB."""
 
 POOLS_KEPT = 100
-"""Pools whose regrets are kept, those of the latest."""
+"""Pools whose regrets are kept: those with the latest."""
 
 _TRIES = 8
 
 
 class History(Struct, frozen=True):
-    """Drains that ended lately, the oldest first, and what pools have learned."""
+    """Recent drains, the oldest first, and what pools have learned."""
 
     finished: tuple[Finished, ...] = ()
     regrets: Mapping[str, Regret] = {}
@@ -57,17 +58,17 @@ class _RegretWire(Struct):
 
 
 class DrainHistory:
-    """The drains that ended lately, of all controllers that share the Lease *name* in *namespace*."""
+    """The recent drains of all controllers that share the Lease *name* in *namespace*."""
 
     def __init__(self, connection: Connection, *, namespace: str, name: str = CLAIMS_LEASE) -> None:
         self._store = LeaseStore(connection, namespace, name)
 
     async def read(self) -> tuple[Finished, ...]:
-        """Return what ended lately, the oldest first. Raises :class:`~tightship.kube.errors.KubeError`."""
+        """Return the recent drains, the oldest first. Raises :class:`~tightship.kube.errors.KubeError`."""
         return (await self.all()).finished
 
     async def all(self) -> History:
-        """Return all there is. Raises :class:`~tightship.kube.errors.KubeError`."""
+        """Return the whole history. Raises :class:`~tightship.kube.errors.KubeError`."""
         return _decode(await self._store.get(REQUEST_TIMEOUT))
 
     async def add(self, finished: Finished) -> None:
@@ -79,9 +80,9 @@ class DrainHistory:
         await self.change(edit, finished.at)
 
     async def change(self, edit: Callable[[History], History], now: float) -> History:
-        """Write what *edit* makes of the history at *now*, if that is something else; return it. Raises as :meth:`add`.
+        """Write what *edit* makes of the history at *now*, if that differs; return it. Raises as :meth:`add` does.
 
-        *edit* is asked anew in each try.
+        *edit* is called again in each try.
         """
         for attempt in range(_TRIES):
             lease = await self._store.get(REQUEST_TIMEOUT)

@@ -1,8 +1,8 @@
-"""The drain as a state machine: what the node says, what is seen, and the time in; the next step out. Pure.
+"""The drain as a state machine: the node's record, what is seen, and the time go in; the next step comes out. Pure.
 
 A node goes Claimed (cordoned, tainted, nothing touched) -> Evicting -> Drained (the autoscaler's turn), and from any of
-them to Restoring -> Backoff, or to Yielded when somebody else takes the node. Every phase is written on the node before
-it is acted on, so that whoever leads next can go on from the annotation alone.
+them to Restoring -> Backoff, or to Yielded if somebody else takes the node. Every phase is written on the node before
+it is acted on, so that the next leader can continue from the annotation alone.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tightship.reasons import Reason, Refusal
 
 
 class DrainRules(Struct, frozen=True, kw_only=True):
-    """How a drain goes about it; all times in seconds.
+    """The rules of a drain; all times are in seconds.
 
     *settle* is how long a claimed node is left alone, so that a binding under way becomes visible. *pod_timeout* is how
-    long one pod may refuse to go, *node_timeout* how long evicting the whole node may take, *await_timeout* how long
-    pods are awaited that end by themselves (0: such pods keep their node). *restore_stuck* false hands a node over
+    long one pod may refuse to go, *node_timeout* how long evicting the whole node may take, *await_timeout* how long to
+    wait for pods that end by themselves (0: such pods keep their node). Without *restore_stuck*, a node is handed over
     although a terminating pod is stuck on it. *keep_drained* keeps a drained node that nobody takes, instead of
     restoring it.
     """
@@ -46,20 +46,19 @@ class DrainRules(Struct, frozen=True, kw_only=True):
     hold_off: float = 4 * 3600.0
     most_in_flight: int = 10
     past_budgets: bool = False
-    """Delete pods instead of evicting them, past every PDB, as the older controller did."""
+    """Delete pods instead of evicting them, in spite of every PDB, as the older controller did."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """What one look at a node and its pods found.
+    """The findings of one look at a node and its pods.
 
-    *evict* are pods still to go that nobody is deleting, *awaits* pods that end by themselves, *leaving* pods on their
-    way out. *keeps* is what keeps the node as a whole: it would have kept it from being claimed. *next* are those of
-    *evict* that may be evicted now, *due* the time at which more may become so. *against* is everything that waiting
-    does not mend: opt-outs, no place, a budget that never allows, a fatal answer. *late* are pods that have refused to
-    go for too long. *pending* are pods without a node that were created since the drain began and could run here.
-    *fresh* says that the pods were listed from the server just now; *judged* that *against* holds a new verdict on
-    where the rest could go. *stopping* says that somebody else goes on with the drain, *releasing* that nobody does:
-    the node is given back.
+    *evict* are the pods to evict that nobody is deleting yet, *awaits* pods that end by themselves, *leaving* pods on
+    their way out. *keeps* is what keeps the node as a whole: it would have prevented the claim. *next* are those of
+    *evict* that may be evicted now, *due* the time at which more may be. *against* is everything that waiting does not
+    change: opt-outs, no place, a budget that never allows, a fatal answer. *late* are pods that have refused to go for
+    too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh* says
+    that the pods were just listed from the server; *judged* that *against* holds a new verdict on places for the rest.
+    *stopping* says that somebody else continues the drain, *releasing* that nobody does: the node is given back.
     """
 
     node: Node | None
@@ -81,17 +80,17 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 class Change(Enum):
-    """What a write does to the node besides its annotation."""
+    """What a write changes on the node besides its annotation."""
 
     NOTHING = "nothing"
     RESTORE = "restore"
-    """Take off our taint, and put ``spec.unschedulable`` back to what it was."""
+    """Remove our taint, and restore ``spec.unschedulable``."""
     UNTAINT = "untaint"
-    """Take off our taint; the cordon is somebody else's business."""
+    """Remove our taint; the cordon belongs to somebody else."""
 
 
 class Wait(Struct, frozen=True):
-    """Nothing to do before *until*, or before the cluster changes."""
+    """Do nothing until *until*, or until the cluster changes."""
 
     until: float
     why: str
@@ -102,13 +101,13 @@ class Look(Struct, frozen=True):
 
 
 class Evict(Struct, frozen=True):
-    """Evict these pods, all of them independently."""
+    """Evict these pods, each independently."""
 
     pods: tuple[Pod, ...]
 
 
 class Write(Struct, frozen=True):
-    """Write *record* (``None``: remove the annotation) with *change*; *because* is for people, where it has a cause."""
+    """Write *record* (``None``: remove the annotation) with *change*; *because* is for people, if there is a cause."""
 
     record: DrainRecord | None
     change: Change = Change.NOTHING
@@ -116,13 +115,13 @@ class Write(Struct, frozen=True):
 
 
 class Ending(Enum):
-    """How a drain ends for whoever drives it."""
+    """How a drain ends for its driver."""
 
     HANDED_OVER = "handed_over"
     NODE_GONE = "node_gone"
     RESTORED = "restored"
     NOT_OURS = "not_ours"
-    """The annotation is gone, or another drain's: nothing is written any more."""
+    """The annotation is gone, or another drain's: write nothing more."""
     PARKED = "parked"
     """We stop; the annotation stays for whoever starts next."""
 
@@ -136,7 +135,7 @@ class Over(Struct, frozen=True):
 Step = Wait | Look | Evict | Write | Over
 
 KEPT = 6 * 3600.0
-"""Seconds for which a drained node is said to be kept; said again after half of them."""
+"""Seconds for which a drained node is recorded as kept; renewed after half of them."""
 
 LOOK_AGAIN = 15.0
 """Seconds between two looks at a node on which nothing seems to happen."""
@@ -153,7 +152,7 @@ def claimed(
     plan_hash: str,
     now: float,
 ) -> DrainRecord:
-    """Return the record of a new drain of *node*; times of marks and the count of attempts are kept."""
+    """Return the record of a new drain of *node*; it keeps the times of marks and the count of attempts."""
     since = {} if previous is None else {k: v for k, v in previous.since.items() if k == Phase.MARKED}
     return DrainRecord(
         phase=Phase.CLAIMED,
@@ -187,7 +186,9 @@ def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, 
 
 
 def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
-    """Return the first of the two writes that undo a drain: the reason is on the node before anything is undone."""
+    """Return the first of the two writes that undo a drain: it puts the reason on the node before
+    anything is undone.
+    """
     return Write(_enter(record, Phase.RESTORING, now, reason=_words(because)), because=because)
 
 
@@ -204,11 +205,11 @@ def owner_elsewhere(node: Node) -> Refusal | None:
 
 
 def undoing(node: Node, record: DrainRecord | None) -> Change:
-    """Return how a drain of *node* is undone: its cordon is lifted only where it is shown to be ours.
+    """Return how to undo a drain of *node*: its cordon is lifted only if it is shown to be ours.
 
     The API server attributes the cordon to whoever changed it last: to somebody else after they have uncordoned the
-    node and cordoned it again, whatever else they left there. Where it attributes it to nobody, *record* and the taint
-    of its drain, which came in one patch with the cordon, must both be there.
+    node and cordoned it again, whatever else they left there. If it attributes the cordon to nobody, *record* and the
+    taint of its drain, which came in one patch with the cordon, must both be there.
     """
     if not node.unschedulable:
         return Change.UNTAINT
@@ -252,7 +253,7 @@ def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, 
 
 
 def _kept(record: DrainRecord, seen: Seen, now: float) -> Step | None:
-    """What would have kept the node from being claimed has it given back, pods that have moved stay where they are."""
+    """What would have prevented the claim has the node given back; pods that have moved stay where they are."""
     if record.phase not in UNDER_WAY or not seen.keeps or (seen.stopping and record.phase is not Phase.CLAIMED):
         return None
     return give_up(record, seen.keeps[0], now)
@@ -359,7 +360,7 @@ def _not_ready(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, n
 
 
 def _hopeless(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
-    """Return what waiting does not mend any more."""
+    """Return what waiting does not change."""
     if not (seen.evict or seen.awaits or seen.leaving):
         return None
     if seen.against and (seen.evict or seen.awaits):

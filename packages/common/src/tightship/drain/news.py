@@ -1,4 +1,4 @@
-"""What a drain tells while it goes on: for Events, metrics and the log."""
+"""What a drain reports while it runs: for Events, metrics and the log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Told(StrEnum):
     EVICTION = "eviction"
     ENDED = "ended"
     TROUBLE = "trouble"
-    """A request failed; it is tried again."""
+    """A request failed; it is retried."""
 
 
 class News(Struct, frozen=True, kw_only=True):
-    """One thing that happened to a node in drain. *text* is a sentence for people."""
+    """One event of a node in drain. *text* is a sentence for people."""
 
     told: Told
     node: Node
@@ -41,4 +41,4 @@ class News(Struct, frozen=True, kw_only=True):
 
 
 Tell = Callable[[News], None]
-"""Told of everything, in order. Must not block."""
+"""Receives everything, in order. Must not block."""

@@ -1,7 +1,7 @@
-"""Pods that come back to the node they were evicted from: evicting them again would go on until the deadline. Pure.
+"""Pods that come back to the node they were evicted from: evicting them again would repeat until the deadline. Pure.
 
-A cordon and a taint keep away what kube-scheduler places. Pods whose template names the node come back, and so do those
-of a scheduler that looks at neither.
+A cordon and a taint keep away only what kube-scheduler places. Pods whose template names the node come back, and so do
+those of a scheduler that checks neither.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _FIX = "see why it is bound past the cordon: spec.nodeName in its template, or a
 class Returning:
     """Remembers what one drain has evicted, by controller.
 
-    *since* is for a drain whose evictions others have begun, then (seconds since 1970): pods made since have come past
-    the cordon, and what was evicted before is not known.
+    *since* is set if others began the drain's evictions, and when (seconds since 1970): pods created since got past the
+    cordon, and earlier evictions are unknown.
     """
 
     def __init__(self, since: float | None = None) -> None:
@@ -30,12 +30,12 @@ class Returning:
         self._replicas: defaultdict[str, int] = defaultdict(int)
 
     def evicted(self, pod: Pod) -> None:
-        """Note an eviction that was granted, or may have been."""
+        """Record an eviction that was granted, or may have been."""
         if pod.owner is not None:
             self._evicted[pod.owner.uid].add(pod.uid)
 
     def refuses(self, left: Iterable[Pod], snapshot: Snapshot) -> list[Refusal]:
-        """Return which of *left*, the pods still to be evicted, are not to be: their controllers bring them back."""
+        """Return which of *left*, the pods still to evict, must not be evicted: their controllers bring them back."""
         found: list[Refusal] = []
         left = tuple(left)
         here = {pod.uid for pod in left}

@@ -1,4 +1,4 @@
-"""One look at a node in drain: what is left on it, what may be evicted now, and what waiting will not mend. Pure."""
+"""One look at a node in drain: what is left on it, what may be evicted now, and what waiting does not change. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRANSIENT = frozenset({Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_
 """Refusals that end by themselves: a drain under way waits for them."""
 
 SYSTEM_CRITICAL = 2_000_000_000
-"""Lowest priority of ``system-cluster-critical`` and ``system-node-critical``."""
+"""The lower of the priorities of ``system-cluster-critical`` and ``system-node-critical``."""
 
 RETRY_FIRST, RETRY_LAST = 2.0, 30.0
 """Seconds before an eviction is tried again: doubled from the first to the last."""
@@ -37,7 +37,7 @@ _CONFLICT_TRIES = 2
 
 
 class Try(Struct, frozen=True):
-    """What came of evicting one pod: the last answer, when it came, how many like it in a row, when to try again."""
+    """The result of evicting one pod: the last answer, when it came, how many like it in a row, when to try again."""
 
     heard: Heard
     at: float
@@ -46,7 +46,7 @@ class Try(Struct, frozen=True):
 
 
 def tried(previous: Try | None, heard: Heard, now: float) -> Try:
-    """Return the memory of a pod's evictions after one more answer."""
+    """Return the record of a pod's evictions after one more answer."""
     count = previous.count + 1 if previous is not None and previous.heard.answer is heard.answer else 1
     pause = min(RETRY_LAST, RETRY_FIRST * 2 ** min(count - 1, 10))
     if heard.retry_after is not None:
@@ -57,7 +57,7 @@ def tried(previous: Try | None, heard: Heard, now: float) -> Try:
 class Sight:
     """Looks at node *name* of *snapshot* as it is at *now*.
 
-    *node* and *pods* replace what the snapshot says of them, where they were read from the server since.
+    *node* and *pods* replace those of the snapshot, if they were read from the server since.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class Sight:
         self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"mend pod {e.key}") for e in unreadable]
 
     def rest(self, placement: Placement, ahead: Ahead = Ahead()) -> list[Refusal]:
-        """Return what stands against emptying the node from here: opt-outs, budgets, and no place for what is left.
+        """Return what prevents emptying the node from here: opt-outs, budgets, and no place for the rest.
 
-        Room is kept for the demand without pods of which *ahead* speaks. Until the drain begins to evict, the node is
-        judged as it was before its cordon: what could run on it only, pending or still to come, keeps it.
+        Room is kept for the demand without pods that *ahead* names. Until the drain begins to evict, the node is judged
+        as it was before its cordon: a pod, pending or still to come, that could run only there keeps the node.
         """
         if self.node is None:
             return []
@@ -115,7 +115,7 @@ class Sight:
         )
 
     def _in_drain_before(self) -> list[str]:
-        """Of nodes in drain at once the one that was claimed first has the first right to room; both would give up."""
+        """Of several nodes in drain the one claimed first has the first right to room; otherwise all would give up."""
         nodes = moving_nodes(self.snapshot)
         return nodes[: nodes.index(self.name)] if self.name in nodes else nodes
 
@@ -132,8 +132,9 @@ class Sight:
         stopping: bool = False,
         finalizers: Mapping[str, str] = {},
     ) -> Seen:
-        """Return everything the machine decides on. *rest* is :meth:`rest`, where it was asked, *keeps* what
-        keeps the node as a whole; *progress* when something last moved, or nothing could be asked to.
+        """Return everything that the machine decides on. *rest* is the result of :meth:`rest`, if it was called;
+        *keeps* is what keeps the node as a whole; *progress* is when something last moved, or when no eviction could be
+        requested.
         """
         going = {uid for uid, each in tries.items() if each.heard.answer in GOING}
         left = [pod for pod in self.sorted.evict if pod.uid not in going]
@@ -170,10 +171,10 @@ class Sight:
     def _next(
         self, left: Sequence[Pod], leaving: Sequence[Pod], tries: Mapping[str, Try]
     ) -> tuple[tuple[Pod, ...], float | None]:
-        """Return the pods to evict now, and when the next could become due.
+        """Return the pods to evict now, and when more could become due.
 
-        Critical pods wait until all others have gone. A PDB's allowance is spent here pod by pod, so that no more are
-        asked for at once than it allows; what it does not allow waits for the PDB's own change.
+        Critical pods wait until all others have gone. A PDB's allowance is spent pod by pod, so that no more evictions
+        are sent than it allows; the rest waits for a change of the PDB.
         """
         ordered = sorted(left, key=_order)
         if any(not _critical(pod) for pod in (*left, *leaving)):
@@ -222,7 +223,7 @@ class Sight:
         return sorted(found)
 
     def _pending(self, began: float) -> tuple[Pod, ...]:
-        """Pods without a node, made since *began*, that this node could run were it not in drain."""
+        """Pods without a node, created since *began*, that this node could run if it were not in drain."""
         if self.node is None:
             return ()
         waiting = [
@@ -268,5 +269,5 @@ def _critical(pod: Pod) -> bool:
 
 
 def _order(pod: Pod) -> tuple[int, int, str]:
-    """Low priority first, then what has asked for nothing (BestEffort), by name last so that a drain is repeatable."""
+    """Low priority first, then pods without requests (BestEffort), then by name so that a drain is repeatable."""
     return pod.spec.priority, 1 if pod.requests.get("cpu") or pod.requests.get("memory") else 0, pod.key

@@ -1,4 +1,4 @@
-"""Passes on what drains tell: Events on the node and on evicted pods, and one log line each, in the same words."""
+"""Passes on what drains report: Events on the node and on evicted pods, and one log line each, in the same words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PHASES = {
 
 
 class Herald:
-    """Tells Events and the log; see :data:`tightship.drain.news.Tell`."""
+    """Sends Events and log lines; see :data:`tightship.drain.news.Tell`."""
 
     def __init__(self, events: EventRecorder) -> None:
         self._events = events

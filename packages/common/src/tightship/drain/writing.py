@@ -1,7 +1,7 @@
-"""Reading a node as it is and writing on it by compare-and-swap: one merge patch against the version that was read.
+"""Reads a node and writes it by compare-and-swap: one merge patch against the version that was read.
 
-``spec.taints`` is one atomic list: it is only sent where it changes, as the server had it (fields we don't know, such
-as ``timeAdded``, included), and never without the resource version. Of several writers one wins, the others get
+``spec.taints`` is one atomic list. It is sent only if it changes, as the server had it (including fields we don't know,
+such as ``timeAdded``), and never without the resource version. Of several writers one wins, and the others get
 :class:`~tightship.kube.errors.Conflict`.
 """
 
@@ -60,7 +60,7 @@ def _path(name: str) -> str:
 
 
 async def read_node(connection: Connection, name: str) -> LiveNode | None:
-    """Return node *name* from the server, ``None`` where there is none. Raises what the connection raises."""
+    """Return node *name* from the server, ``None`` if it does not exist. Raises the connection's errors."""
     try:
         raw = await connection.request("GET", _path(name), timeout=WRITE_TIMEOUT)
     except NotFound:
@@ -69,7 +69,7 @@ async def read_node(connection: Connection, name: str) -> LiveNode | None:
 
 
 class NodePatch(Struct, kw_only=True, frozen=True):
-    """What to change: annotations (``None`` removes one), all taints, and the cordon; what is absent stays as it is."""
+    """The changes: annotations (``None`` removes one), all taints, and the cordon; what is absent stays as it is."""
 
     annotations: dict[str, str | None] = {}
     taints: tuple[Taint, ...] | None = None
@@ -77,10 +77,10 @@ class NodePatch(Struct, kw_only=True, frozen=True):
 
 
 async def patch_node(connection: Connection, live: LiveNode, patch: NodePatch) -> LiveNode:
-    """Write *patch* on *live*, and return the node after it.
+    """Write *patch* on *live*, and return the changed node.
 
-    Raises :class:`~tightship.kube.errors.Conflict` where the node has changed since it was read,
-    :class:`~tightship.kube.errors.NotFound` where it is gone, and what else the connection raises.
+    Raises :class:`~tightship.kube.errors.Conflict` if the node has changed since the read,
+    :class:`~tightship.kube.errors.NotFound` if it is gone, and the connection's other errors.
     """
     spec: dict[str, object] = {}
     if patch.taints is not None:

@@ -1,4 +1,4 @@
-"""All kinds of a cluster: read once (:func:`read_cluster`), or kept up to date (:class:`ClusterCache`)."""
+"""All kinds of objects of a cluster: read once (:func:`read_cluster`), or kept up to date (:class:`ClusterCache`)."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ async def read_cluster(
     progress: Callable[[str, int], None] | None = None,
     resources: Sequence[Resource] = RESOURCES,
 ) -> Snapshot:
-    """Return the cluster as it is now: all kinds listed at the same time, none watched.
+    """Return the cluster as it is now: all kinds are listed concurrently, none is watched.
 
-    *progress* is told a kind and its objects read so far, after each page. An optional kind that is forbidden or not
-    served is missing from the snapshot. Raises :class:`~tightship.kube.errors.AccessDenied` when a required one is
-    forbidden, naming all of them, else the first error of any list.
+    *progress* gets a kind and the number of its objects read so far, after each page. An optional kind that is
+    forbidden or not served is missing from the snapshot. Raises :class:`~tightship.kube.errors.AccessDenied` if a
+    required kind is forbidden, naming all of them, else the first error of any list.
     """
     state = ClusterState()
     denied: dict[str, Forbidden] = {}
@@ -79,15 +79,15 @@ async def read_cluster(
 
 
 class CacheCrashed(Exception):  # noqa: N818 - named as the errors of tightship.kube
-    """A task of the cache has ended by a defect: from then on the cluster is not known any more."""
+    """A bug ended a task of the cache: from then on the state of the cluster is unknown."""
 
 
 class ClusterCache:
-    """A cluster kept up to date by one task for each kind, while the asynchronous context lasts.
+    """A cluster, kept up to date by one task for each kind, while the asynchronous context lasts.
 
-    Snapshots are cut on the event loop; they can then go to another thread. *revision* grows with every change taken
-    in. An outage of the API server makes no difference here but to the ages in :meth:`stats`. *crashed* is called when
-    a task has ended by a defect; from then on all but :meth:`stats` raise :class:`CacheCrashed`.
+    Snapshots are taken on the event loop; another thread may then use them. *revision* grows with every change
+    received. An outage of the API server changes only the ages in :meth:`stats`. *crashed* is called when a bug has
+    ended a task; from then on everything but :meth:`stats` raises :class:`CacheCrashed`.
     """
 
     def __init__(
@@ -110,17 +110,17 @@ class ClusterCache:
 
     @property
     def has_synced(self) -> bool:
-        """Whether every kind is wholly known, or known to be out of reach where it is optional."""
+        """Whether every kind is completely known, or, if it is optional, known to be out of reach."""
         self._raise_crash()
         return all(each.settled for each in self._reflectors)
 
     @property
     def missing(self) -> Mapping[str, str]:
-        """Optional kinds that can't be had, and why: "forbidden" or "not served"."""
+        """Optional kinds that are unavailable, and why: "forbidden" or "not served"."""
         return {each.resource.kind: each.withheld for each in self._reflectors if each.withheld}
 
     def snapshot(self) -> Snapshot:
-        """Cut a snapshot. It says nothing about whether the cache has synced."""
+        """Take a snapshot. It does not tell whether the cache has synced."""
         self._raise_crash()
         return self._state.snapshot()
 
@@ -140,7 +140,7 @@ class ClusterCache:
             raise NotSynced(_waiting(self._reflectors), timeout or 0) from None
 
     async def changed(self, since: int, timeout: float) -> bool:  # noqa: ASYNC109 - its end is a value
-        """Wait until :attr:`revision` is above *since*: true then, false after *timeout* seconds."""
+        """Wait until :attr:`revision` is above *since*: return true then, false after *timeout* seconds."""
         try:
             async with asyncio.timeout(timeout):
                 while self.revision <= since:
@@ -151,10 +151,10 @@ class ClusterCache:
         return True
 
     async def follow(self, resource: Resource, *, wanted: bool, timeout: float) -> None:  # noqa: ASYNC109
-        """Keep one more kind up to date from now on, or, if it is not *wanted* any more, forget it.
+        """Keep one more kind up to date from now on, or forget it if it is not *wanted* any more.
 
-        Returns when it is known, or known to be out of reach. Raises :class:`~tightship.kube.errors.NotSynced` after
-        *timeout* seconds; the cache keeps trying.
+        Returns once the kind is known, or known to be out of reach. Raises :class:`~tightship.kube.errors.NotSynced`
+        after *timeout* seconds; the cache keeps trying.
         """
         kind = resource.kind
         known = next((each for each in self._reflectors if each.resource.kind == kind), None)
@@ -226,7 +226,7 @@ class ClusterCache:
 
 
 def _waiting(reflectors: Sequence[Reflector]) -> dict[str, str]:
-    """Return by kind what is in the way of those that are not settled."""
+    """Return, by kind, what delays those that are not settled."""
     return {
         each.resource.kind: one_line(each.failure) if each.failure else "not listed yet"
         for each in reflectors

@@ -1,7 +1,7 @@
-"""The time by which all replicas of all controllers go: the API server's, whatever their own clocks show.
+"""The time that all replicas of all controllers use: the API server's, whatever their own clocks show.
 
-Every answer has a ``Date``, to the second. Between asking and hearing lies an interval in which the server's clock was
-there; only a clock of ours that is outside of it, by more than a little, is corrected.
+Every answer has a ``Date``, to the second. The server's clock showed that date at some time between request and answer.
+Our clock is corrected only if it lies outside of that interval by more than a little.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from email.utils import parsedate_to_datetime
 from tightship.host import monotonic, wall
 
 TOLERATED = 2.0
-"""Seconds by which our clock may differ from the server's: a host that keeps its time is never corrected."""
+"""Seconds by which our clock may differ from the server's: a host with synchronized time is never corrected."""
 
 
 class ServerClock:
-    """Seconds since 1970 as the API server has them; as our own clock has them until it has answered."""
+    """Seconds since 1970 by the API server's clock; by our own clock until the server has answered."""
 
     def __init__(self) -> None:
         self._ahead = 0.0
@@ -25,7 +25,7 @@ class ServerClock:
         return wall() + self._ahead
 
     def heard(self, date: str | None, sent: float) -> None:
-        """Take note of an answer dated *date* to a request that was sent at *sent* by the monotonic clock."""
+        """Record an answer dated *date* to a request sent at *sent* by the monotonic clock."""
         try:
             stamp = parsedate_to_datetime(date or "").timestamp()
         except ValueError:

@@ -1,7 +1,7 @@
 """Requests to one API server: bytes in, bytes out, with one retry layer and a timeout on everything.
 
-No compression is asked for: in a cluster or on a loopback the network is faster than gzip, which would cost CPU on the
-API server for every page and on our side again. Bodies are never decoded here.
+Requests ask for no compression: in a cluster or on a loopback the network is faster than gzip, which would cost CPU on
+the API server for every page and again on our side. Bodies are never decoded here.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _READ_BUFFER = 1 << 20
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """How a request is repeated: *attempts* in all, waits jittered and doubling from *first* up to *longest* seconds.
+    """How a request is retried: *attempts* in all; waits with jitter double from *first* up to *longest* seconds.
 
-    A ``Retry-After`` is waited for, but for no more than *longest_retry_after* seconds.
+    A ``Retry-After`` is honoured up to *longest_retry_after* seconds.
     """
 
     attempts: int = 5
@@ -117,10 +117,10 @@ class Connection:
     ) -> bytes:
         """Return the body of a 2xx answer.
 
-        *timeout* is in seconds and for each attempt. With *retry* ``None`` only a GET is repeated: a write whose
-        answer was lost may have been carried out, and an eviction's 429 is a verdict. *on_head* is given the first
-        bytes of the body as soon as they are there, once more for each attempt. Raises
-        :class:`~tightship.kube.errors.ApiError` by status, or :class:`ConnectionFailed`.
+        *timeout* is in seconds for each attempt. With *retry* ``None`` only a GET is retried: a write whose answer was
+        lost may have succeeded, and an eviction's 429 is a verdict. *on_head* gets the first bytes of the body as soon
+        as they arrive, again in each attempt. Raises :class:`~tightship.kube.errors.ApiError` by status, or
+        :class:`ConnectionFailed`.
         """
         limits = aiohttp.ClientTimeout(total=timeout or self._timeout, sock_connect=CONNECT_TIMEOUT)
 
@@ -152,8 +152,8 @@ class Connection:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a GET whose answer arrives bit by bit, and yield its chunks as they come.
 
-        *silence* is how many seconds may pass without a byte before it counts as broken
-        (:class:`ConnectionFailed`). Never retried: a watch goes on from another resource version.
+        After *silence* seconds without a byte the stream counts as broken (:class:`ConnectionFailed`). Never retried: a
+        watch continues from another resource version.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence)
         with self._translated("WATCH", path):
@@ -260,8 +260,7 @@ async def connect(
 ) -> Connection:
     """Return a connection for *kubeconfig* and *context*; see :func:`tightship.kube.credentials.find` for defaults.
 
-    *timeout* is the seconds each request may take. Nothing is sent yet. Raises
-    :class:`~tightship.kube.errors.ConfigError`.
+    *timeout* is in seconds for each request. Nothing is sent yet. Raises :class:`~tightship.kube.errors.ConfigError`.
     """
     source = credentials.find(kubeconfig, context)
     return Connection(source, await source.access(), retry=retry, timeout=timeout)

@@ -1,4 +1,4 @@
-"""Connections that end with the client that made them, whatever the server does."""
+"""Connections that end together with their client, whatever the server does."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from aiohttp.client_proto import ResponseHandler
 from tightship.host import HOST
 
 IDLE = 60.0
-"""Seconds for which a connection is kept for the next request."""
+"""Seconds for which an idle connection waits for the next request."""
 
 
 class Connector(aiohttp.TCPConnector):
-    """Leaves no socket behind when it is closed. At most *limit* connections at a time, 0 for any number.
+    """Leaves no socket open when it is closed. At most *limit* connections at a time, 0 for any number.
 
-    *tls* is for requests that bring no context of their own. aiohttp closes the connection of a request that is
-    cancelled or times out, and forgets it; that of one cancelled while it connects it may never have known. Over TLS
-    that end is a polite one: the event loop waits until the server has said farewell too, for up to half a minute. A
-    client that is done before would leave the socket open, and an event loop that ends then never closes it.
+    *tls* is for requests without a context of their own. If a request is cancelled or times out, aiohttp closes its
+    connection and forgets it; if a request is cancelled while it connects, aiohttp may never have known the connection.
+    Over TLS such a close is graceful: the event loop waits for the server's close for up to half a minute. A client
+    that ends earlier would leave the socket open, and an event loop that ends then never closes it.
     """
 
     def __init__(self, *, tls: ssl.SSLContext | None = None, limit: int = 0) -> None:
@@ -32,7 +32,7 @@ class Connector(aiohttp.TCPConnector):
         self._factory = partial(_remembered, self._made, asyncio.get_running_loop())
 
     async def close(self, *, abort_ssl: bool = False) -> None:
-        """Break off all connections, those too that are on their way to a polite end."""
+        """Abort all connections, including those in a graceful close."""
         for each in self._made:
             if isinstance(each, asyncio.WriteTransport):
                 each.abort()
@@ -42,13 +42,13 @@ class Connector(aiohttp.TCPConnector):
 
 
 def connector(*, tls: ssl.SSLContext | None = None, limit: int = 0) -> aiohttp.BaseConnector:
-    """Return what a client opens connections with on this host; *tls* and *limit* are those of :class:`Connector`."""
+    """Return a connector for this host; *tls* and *limit* are those of :class:`Connector`."""
     made = HOST.get().connector
     return Connector(tls=tls, limit=limit) if made is None else made()
 
 
 class _Remembered(ResponseHandler):
-    """What aiohttp reads answers with; it notes the transport that it is given."""
+    """aiohttp's reader of answers, which also records the transport that it gets."""
 
     def __init__(self, made: WeakSet[asyncio.BaseTransport], loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)

@@ -1,9 +1,9 @@
-"""Where the API server is and who we are to it: from kubeconfig files, or from the pod we run in.
+"""Where the API server is and who we are to it: from kubeconfig files, or from the pod that we run in.
 
-``kubernetes.aio`` does the reading; it is imported only when a cluster is to be reached. What its loader gets wrong is
-put right here: with several files in ``KUBECONFIG`` the first ``current-context`` counts (as for kubectl), a token
-file wins over a token written beside it and loses its line end, a failing exec plugin is an error rather than an
-anonymous request, impersonation is honoured.
+``kubernetes.aio`` reads the files; it is imported only to reach a cluster. This module corrects what its loader gets
+wrong: with several files in ``KUBECONFIG`` the first ``current-context`` counts (as for kubectl), a token file
+overrides a token written beside it and loses its line end, a failing exec plugin is an error rather than an anonymous
+request, and impersonation is honoured.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Access(Struct, frozen=True, eq=False):
 
 
 class Loaded(Struct, frozen=True):
-    """An access and the seconds for which it is good; ``None`` is until it is refused."""
+    """An access and the seconds for which it is valid; ``None`` means until it is refused."""
 
     access: Access
     valid_for: float | None = None
 
 
 class Credentials:
-    """The present access to one cluster, loaded anew when it ages or is refused."""
+    """The present access to one cluster, reloaded when it ages or is refused."""
 
     def __init__(
         self, context: str, load: Callable[[], Awaitable[Loaded]], clock: Callable[[], float] = monotonic
@@ -79,8 +79,8 @@ class Credentials:
     async def access(self, refused: Access | None = None) -> Access:
         """Return the access to use now.
 
-        *refused* is one the server answered with 401: it is replaced, unless another task has done so already. Raises
-        :class:`ConfigError` when there is none; once there was one, it is kept when a later loading fails.
+        *refused* is one that the server answered with 401: it is replaced, unless another task has already done so.
+        Raises :class:`ConfigError` if none could be loaded; once one was, it stays in use when a later load fails.
         """
         if self._access is not None and not self._outdated(refused):
             return self._access
@@ -115,7 +115,7 @@ def find(
 ) -> Credentials:
     """Return the credentials for *kubeconfig*, else ``$KUBECONFIG``, else ``~/.kube/config``, else those of our pod.
 
-    Raises :class:`ConfigError` where there is none of these, or the file or *context* does not exist.
+    Raises :class:`ConfigError` if none of these exists, or if the file or *context* does not exist.
     """
     if kubeconfig is not None:
         return _from_files([Path(kubeconfig).expanduser()], context, must_exist=True)
@@ -189,7 +189,7 @@ def _read(files: list[Path], *, must_exist: bool) -> list[tuple[Path, _Document]
 
 
 def _named(documents: list[tuple[Path, _Document]], section: str, name: object) -> tuple[Path, _Document] | None:
-    """Return the first entry of *section* called *name*, and the file it is in: kubectl's rule for several files."""
+    """Return the first entry of *section* called *name*, and its file: kubectl's rule for several files."""
     singular = section.removesuffix("s")
     for path, document in documents:
         entries = document.get(section)
@@ -244,7 +244,7 @@ async def _load(documents: list[tuple[Path, _Document]], context: str, where: st
 
 
 def _absolute(path: Path, section: _Document, keys: tuple[str, ...]) -> _Document:
-    """Return *section* with the paths under *keys* taken as relative to the kubeconfig they stand in."""
+    """Return *section* with the paths under *keys* resolved relative to their kubeconfig."""
     return {
         key: str(path.resolve().parent / text) if key in keys and isinstance(text, str) and text else text
         for key, text in section.items()
@@ -268,7 +268,9 @@ def _impersonation(user: _Document) -> tuple[tuple[str, str], ...]:
 
 
 class _Complaints(logging.Handler):
-    """Collects what the loader only logs: it swallows the failure of an exec plugin and goes on without credentials."""
+    """Collects what the loader only logs: it ignores the failure of an exec plugin and continues
+    without credentials.
+    """
 
     _logger = logging.getLogger("kubernetes.aio.config.kube_config")
 
@@ -290,7 +292,7 @@ class _Complaints(logging.Handler):
 
 
 class _AccessBuilder:
-    """Makes accesses of configurations; the TLS context, and with it open connections, lasts until a file changes."""
+    """Makes accesses from configurations; the TLS context, and with it open connections, lasts until a file changes."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -298,7 +300,7 @@ class _AccessBuilder:
         self._tls: ssl.SSLContext | None = None
 
     def access(self, configuration: Configuration, headers: tuple[tuple[str, str], ...] = ()) -> Access:
-        """Return the access *configuration* describes. Raises :class:`ConfigError` for unusable certificates."""
+        """Return the access that *configuration* describes. Raises :class:`ConfigError` for unusable certificates."""
         server = str(configuration.host).rstrip("/")
         parts = urlsplit(server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -336,7 +338,7 @@ class _AccessBuilder:
 
 
 def proxy_for(scheme: str, host: str) -> str | None:
-    """Return the proxy that the environment names for *host* (``HTTPS_PROXY``, ``NO_PROXY`` and the like), if any."""
+    """Return the environment's proxy for *host* (``HTTPS_PROXY``, ``NO_PROXY`` and the like), if any."""
     # Asked here rather than by aiohttp's trust_env, which would also let an entry of ~/.netrc for the host replace
     # the Authorization header.
     return None if proxy_bypass(host) else getproxies().get(scheme)

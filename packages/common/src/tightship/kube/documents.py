@@ -1,8 +1,8 @@
 """From the bytes of a file to JSON documents: gzip, byte order marks, concatenated JSON, YAML.
 
-What the bytes are is told by the bytes, never by a name. YAML is read by the rules of JSON's types: an unquoted time
-or ``10:30`` stays the text it is in the API, only ``true``, ``false``, ``null`` and plain numbers are more than text,
-and a number in a map of quantities (``cpu: 1``) becomes the text the API server would make of it.
+The content decides the format, never the file's name. YAML is read with JSON's types: an unquoted time or ``10:30``
+stays the text that it is in the API; only ``true``, ``false``, ``null`` and plain numbers are not text. A number in a
+map of quantities (``cpu: 1``) becomes the text that the API server would make of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 class DocumentError(ValueError):
-    """Bytes that hold no readable documents; the text says where."""
+    """Bytes without readable documents; the text says where."""
 
 
 def unpack(raw: bytes) -> bytes:
@@ -56,7 +56,7 @@ def documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
 
 
 def _check_utf8(raw: bytes) -> None:
-    """Decode in blocks: the text of a large dump is not needed, and would take its size again."""
+    """Decode in blocks: the text of a large dump is not needed, and would take as much memory again."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     view = memoryview(raw)
     for start in range(0, len(raw), _BLOCK):
@@ -97,7 +97,7 @@ def _after_blank(text: str, at: int) -> int:
 
 
 class _Loader(yaml.CSafeLoader):
-    """libyaml's parser with JSON's idea of which plain scalars are no text."""
+    """libyaml's parser with JSON's rules for which plain scalars are not text."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own form
 
@@ -130,7 +130,7 @@ def _yaml_documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
 
 
 def _quote_quantities(node: object) -> None:
-    """Turn numbers in maps of quantities into text, in place; a CSINode's ``allocatable.count`` is a real number."""
+    """Turn numbers in maps of quantities into text, in place; a CSINode's ``allocatable.count`` stays a number."""
     if isinstance(node, list):
         for each in node:
             _quote_quantities(each)

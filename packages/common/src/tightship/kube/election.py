@@ -1,15 +1,14 @@
-"""Which replica leads: a Lease that its holder renews, and that others take once it has stood still for too long.
+"""Which replica leads: the holder renews a Lease, and others take it once it has stood still for too long.
 
 Three rules make two leaders at a time impossible as long as clocks run at about the same speed:
 
-* The leader counts from before its last successful write was sent, and only up to *renew_deadline*.
+* The leader counts from before it sent its last successful write, and only up to *renew_deadline*.
 * A candidate counts from when it saw the record change, by its own clock, and waits for *duration*, which is longer.
   Times written in the record are never compared with a clock: wall clocks differ, and jump.
 * Every write is a compare-and-swap on the version that was judged.
 
-Leadership is computed each time it is asked for, so that a process that was stopped, or whose event loop was blocked,
-is no leader when it wakes. A term that has once run out never comes back: the same replica then begins a new one, with
-a greater epoch.
+Each query computes leadership again, so a process that was stopped, or whose event loop was blocked, does not lead when
+it wakes. A term that has run out never comes back: the same replica then begins a new one, with a greater epoch.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tightship.kube.leases import Lease, LeaseStore, micro_time
 _log = logging.getLogger(__name__)
 
 WRITER_ANNOTATION = "tightship.dev/writer"
-"""Unique to one elector: tells its own writes from those of a predecessor, or a twin, under the same identity."""
+"""Unique to one elector: distinguishes its writes from those of a predecessor, or a twin, with the same identity."""
 
 
 class LeaseTiming(Struct, frozen=True, kw_only=True):
@@ -57,12 +56,12 @@ class LeaseTiming(Struct, frozen=True, kw_only=True):
 
     @property
     def request_timeout(self) -> float:
-        """For one request: after one that hangs there is time for two more before the deadline."""
+        """The timeout of one request: after one that hangs, two more fit in before the deadline."""
         return self.renew_deadline / 3
 
 
 class _Term(Struct, frozen=True):
-    """Replaced as a whole, so that another thread never sees halves. *until* is a time of the clock."""
+    """Replaced as a whole, so that another thread never sees half of a change. *until* is a time of the clock."""
 
     epoch: int
     until: float
@@ -71,13 +70,13 @@ class _Term(Struct, frozen=True):
 class Elector:
     """One replica's part in the election of a leader, by the Lease *name* in *namespace*.
 
-    *identity* is written as the holder. It should be unique to the process: one that starts under the identity of the
-    present holder can't know that its predecessor is dead, and waits like anyone else. *clock* must never go back nor
-    stand still while this process is stopped. *on_change* is called on the event loop with the new state, in turn true
-    and false; what it raises ends :meth:`run`.
+    *identity* is written as the holder. It should be unique to the process: a process that starts with the identity of
+    the present holder can't know that its predecessor is dead, and waits like anyone else. *clock* must never go back,
+    nor stand still while this process is stopped. *on_change* is called on the event loop with the new state,
+    alternately true and false; an exception in it ends :meth:`run`.
 
-    The default clock, CLOCK_MONOTONIC, goes on while a process is stopped, but not while the whole machine is
-    suspended: a leader on a machine that slept believes itself leader for the rest of its deadline.
+    The default clock, CLOCK_MONOTONIC, runs while a process is stopped, but not while the whole machine is suspended: a
+    leader on a machine that slept believes that it leads for the rest of its deadline.
     """
 
     def __init__(
@@ -120,12 +119,12 @@ class Elector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica leads at this moment. True only ever while :meth:`run` runs. From any thread."""
+        """Whether this replica leads at this moment. True only while :meth:`run` runs. Thread-safe."""
         return self.remaining > 0
 
     @property
     def remaining(self) -> float:
-        """Seconds for which leadership is certain even if nothing more is heard; 0 when there is none."""
+        """Seconds for which leadership is certain even without another answer; 0 if there is none."""
         term = self._term
         return 0.0 if term is None else max(0.0, term.until - self._clock())
 
@@ -136,16 +135,16 @@ class Elector:
 
     @property
     def holder(self) -> str:
-        """The holder when the Lease was last read or written; empty when it was free, or is not known yet."""
+        """The holder when the Lease was last read or written; empty if the Lease was free, or is not known yet."""
         return self._seen.holder if self._seen else ""
 
     @property
     def failure(self) -> KubeError | None:
-        """What the last try failed with, ``None`` while all is well."""
+        """The error of the last try, ``None`` while all is well."""
         return self._failure
 
     async def wait_for_leadership(self) -> int:
-        """Wait until this replica leads; return the epoch. For ever if :meth:`run` does not run."""
+        """Wait until this replica leads; return the epoch. Blocks forever unless :meth:`run` is active."""
         while not self.is_leader:
             await self._changed.wait()
         return self.epoch
@@ -156,11 +155,11 @@ class Elector:
             await self._changed.wait()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Acquire and renew until *stop* is set, then give the Lease up so that another replica can lead at once.
+        """Acquire and renew the Lease until *stop* is set, then release it so that another replica can lead at once.
 
-        Trouble with the API server is logged once and tried again; it never ends this. Leadership is over before the
-        Lease is given up: finish, or at least stop writing, before setting *stop*. When cancelled instead, the Lease
-        is left to run out.
+        Errors of the API server are logged once and retried; they never end this method. Leadership ends before the
+        Lease is released: finish, or at least stop writing, before setting *stop*. If cancelled instead, the Lease runs
+        out.
         """
         if self._running:
             raise RuntimeError("this elector runs already")
@@ -221,7 +220,7 @@ class Elector:
         return lease
 
     async def _renew(self) -> bool:
-        """Write the record again; false after a conflict. A term that ran out meanwhile is not prolonged."""
+        """Write the record again; false after a conflict. A term that ran out meanwhile is not extended."""
         seen = self._seen
         assert seen is not None
         self._current = False
@@ -238,7 +237,7 @@ class Elector:
         return True
 
     async def _acquire(self, lease: Lease | None) -> None:
-        """Begin a new term. Always with a new epoch: a write whose answer was lost may have used the one before."""
+        """Begin a new term. Always with a new epoch: a write whose answer was lost may have used the previous one."""
         self._announce()
         blank = Lease(namespace=self._store.namespace, name=self._store.name)
         epoch = max(self._highest, lease.transitions if lease else 0) + 1
@@ -266,7 +265,7 @@ class Elector:
         self._term = _Term(epoch, started + self._timing.renew_deadline)
 
     async def _release(self) -> None:
-        """Say that the Lease is free if it is still ours; try no longer than one request may take."""
+        """Mark the Lease as free if it is still ours; try for no longer than one request may take."""
         if not self._wrote:
             return
         try:
@@ -288,7 +287,7 @@ class Elector:
             _log.warning("%s could not be given up, others wait until it runs out: %s", self._store, why)
 
     def _observe(self, lease: Lease | None) -> None:
-        """Take note of the Lease as it is. The clock is read after the answer: the holder's term began before it."""
+        """Record the Lease as it is. The clock is read after the answer: the holder's term began before that."""
         if lease is None:
             return  # deleted: its holder may not know yet, so what was seen still counts
         self._highest = max(self._highest, lease.transitions)
@@ -313,7 +312,7 @@ class Elector:
         return self._clock() >= self._seen_at + max(self._timing.duration, judged.duration)
 
     def _budget(self) -> float:
-        """Return the seconds the next request may take: no longer than the term, so that its end is not missed."""
+        """Return the timeout of the next request in seconds: no longer than the term, so that its end is not missed."""
         longest = self._timing.request_timeout
         return min(longest, self.remaining) if self.is_leader else longest
 
@@ -351,7 +350,7 @@ class Elector:
 
 
 def _record(lease: Lease) -> tuple[object, ...]:
-    """Return what a holder changes with each write; others' labels are no sign of life."""
+    """Return the fields that a holder changes with each write; others' labels are no sign of life."""
     writer = lease.annotations.get(WRITER_ANNOTATION)
     return lease.holder, lease.duration, lease.acquired, lease.renewed, lease.transitions, writer
 

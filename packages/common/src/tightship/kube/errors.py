@@ -1,6 +1,6 @@
 """What can go wrong between us and an API server, in types of our own.
 
-The transport's exceptions end here: they are chained as causes, never let through. ``str()`` of each error is one line
+The transport's exceptions end here: they are chained as causes and never propagate. ``str()`` of each error is one line
 for people that names verb, path and server; it never holds a token, a query string or a proxy's password.
 """
 
@@ -19,11 +19,11 @@ class KubeError(Exception):
 
 
 class ConfigError(KubeError):
-    """A kubeconfig, or the set-up inside a pod, that can't be used."""
+    """An unusable kubeconfig, or an unusable set-up inside a pod."""
 
 
 class ConnectionFailed(KubeError):
-    """No answer: the network, TLS or a timeout. The request may or may not have been carried out."""
+    """No answer: the network, TLS or a timeout. The request may or may not have succeeded."""
 
     def __init__(self, verb: str, path: str, server: str, problem: str) -> None:
         super().__init__(f"{verb} {path} at {server}: {problem}")
@@ -31,7 +31,7 @@ class ConnectionFailed(KubeError):
 
 
 class BadAnswer(KubeError):
-    """An answer that no API server gives: broken JSON, or a page of something else on the same address."""
+    """An answer that no API server gives: broken JSON, or a page of something else at the same address."""
 
     def __init__(self, verb: str, path: str, server: str, problem: str) -> None:
         super().__init__(f"{verb} {path} at {server}: {problem}; is this an API server?")
@@ -39,7 +39,7 @@ class BadAnswer(KubeError):
 
 
 class Cause(Struct, frozen=True):
-    """One entry of ``details.causes`` of a ``Status``: a PDB that refuses an eviction is told by its reason."""
+    """One entry of ``details.causes`` of a ``Status``: its reason identifies a PDB that refuses an eviction."""
 
     reason: str = ""
     message: str = ""
@@ -98,11 +98,11 @@ class Conflict(ApiError):
 
 
 class Gone(ApiError):
-    """410: a resource version or a continue token that is too old; list anew."""
+    """410: a resource version or a continue token that is too old; list again."""
 
 
 class Invalid(ApiError):
-    """422: the object was refused by validation."""
+    """422: validation refused the object."""
 
 
 class TooManyRequests(ApiError):
@@ -126,7 +126,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 class AccessDenied(KubeError):
-    """Kinds without which nothing can be judged may not be read. *kinds* names them."""
+    """Kinds that every judgement needs are forbidden. *kinds* names them."""
 
     def __init__(self, denied: Mapping[str, Forbidden], identity: str) -> None:
         refused = "; ".join(f"{kind}: {error.message or 'forbidden'}" for kind, error in sorted(denied.items()))
@@ -138,7 +138,7 @@ class AccessDenied(KubeError):
 
 
 class NotSynced(KubeError):
-    """The cache did not hold every required kind in time. *waiting* says, by kind, what was last in the way."""
+    """The cache did not hold every required kind in time. *waiting* gives the last obstacle of each kind."""
 
     def __init__(self, waiting: Mapping[str, str], timeout: float) -> None:
         reasons = "; ".join(f"{kind}: {why}" for kind, why in sorted(waiting.items()))
@@ -190,7 +190,7 @@ def api_error(
 
 
 def one_line(error: BaseException) -> str:
-    """Return the text of *error* on one line, its type's name where it has none."""
+    """Return the text of *error* on one line, or its type's name if it has no text."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -1,7 +1,7 @@
 """A file in place of a cluster: what ``kubectl get nodes,pods,... -A -o json`` (or ``-o yaml``) prints.
 
-Of two objects of one kind, namespace and name the later one counts. Kinds that are not read are passed over; finished
-pods are left out, as in a live cluster.
+Of two objects of one kind, namespace and name the later one counts. Kinds without a use here are ignored; finished pods
+are left out, as in a live cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HOW = f"kubectl get {','.join(resource.qualified for resource in RESOURCES)} -A
 
 
 class FileContents(Struct, frozen=True):
-    """The *snapshot*, how many objects of each kind it was made of, and how many of other kinds were *passed_over*."""
+    """The *snapshot*, how many objects of each kind it has, and how many objects of other kinds were *passed_over*."""
 
     snapshot: Snapshot
     counts: Mapping[str, int]
@@ -29,12 +29,12 @@ class FileContents(Struct, frozen=True):
 
 
 def read_file(path: str | os.PathLike[str]) -> Snapshot:
-    """Return the snapshot of *path*, ``-`` for standard input. Raises :class:`FileError`, with all there is to say."""
+    """Return the snapshot of *path*, ``-`` for standard input. Raises :class:`FileError` with all problems."""
     return load_file(path).snapshot
 
 
 def load_file(path: str | os.PathLike[str]) -> FileContents:
-    """Return what *path* holds, ``-`` for standard input. Raises :class:`FileError`, with all there is to say."""
+    """Return what *path* holds, ``-`` for standard input. Raises :class:`FileError` with all problems."""
     return parse(*read_bytes(path))
 
 
@@ -60,7 +60,7 @@ def parse(raw: bytes, name: str) -> FileContents:
 
 
 def _known(kind: str, api_version: str) -> bool:
-    """Whether *kind* is one that is read: there are Nodes of other groups. Any version of the right group will do."""
+    """Whether *kind* is one that is read: other groups have Nodes too. Any version of the right group is accepted."""
     resource = BY_KIND.get(kind)
     if resource is None:
         return False

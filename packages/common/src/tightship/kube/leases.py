@@ -1,8 +1,8 @@
-"""``coordination.k8s.io/v1`` Lease: read one, create it, replace it if nobody else has meanwhile.
+"""``coordination.k8s.io/v1`` Lease: read one, create it, replace it if nobody else has done so meanwhile.
 
-Whatever an object holds that is not known here (labels and annotations of others, owner references, fields of newer
-servers) goes back as it came. A replace carries the uid along with the resourceVersion: a Lease that was deleted is not
-made again by it, which the API server would otherwise do for this kind.
+Whatever an object holds that is unknown here (labels and annotations of others, owner references, fields of newer
+servers) is written back unchanged. A replace sends the uid along with the resourceVersion, so that it does not create a
+deleted Lease again, which the API server would otherwise do for this kind.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ _Raws = dict[str, msgspec.Raw]
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """One Lease. *duration* is in seconds, *acquired* and *renewed* are MicroTimes as written by their author.
+    """One Lease. *duration* is in seconds; *acquired* and *renewed* are MicroTimes as written by their author.
 
-    A field the object does not have is empty or 0. *raw* is the object as it was read, empty for one still to be
-    created.
+    A field that the object does not have is empty or 0. *raw* is the object as it was read, empty before it is created.
     """
 
     namespace: str
@@ -89,7 +88,7 @@ def decode_lease(namespace: str, name: str, body: bytes) -> Lease:
 
 
 def encode_lease(lease: Lease) -> bytes:
-    """Return *lease* as JSON: what it was read from, with only the fields replaced that differ from it."""
+    """Return *lease* as JSON: the object as it was read, with only the changed fields replaced."""
     base, document, metadata, spec = Lease(namespace=lease.namespace, name=lease.name), _Raws(), _Raws(), _Raws()
     if lease.raw:
         base = decode_lease(lease.namespace, lease.name, lease.raw)
@@ -111,9 +110,9 @@ def encode_lease(lease: Lease) -> bytes:
 class LeaseStore:
     """The Lease *name* in *namespace*. Nothing is retried here; each call ends within its timeout.
 
-    Every method takes a *timeout* in seconds for the whole call, getting credentials included, and raises
+    Every method takes a *timeout* in seconds for the whole call, including loading credentials, and raises
     :class:`~tightship.kube.errors.KubeError`. After :class:`~tightship.kube.errors.ConnectionFailed` or a 5xx a write
-    may have been carried out; so it may after a 409, as the transport repeats a PUT whose idle connection broke.
+    may have succeeded; so it may after a 409, because the transport repeats a PUT whose idle connection broke.
     """
 
     def __init__(self, connection: Connection, namespace: str, name: str) -> None:
@@ -127,7 +126,7 @@ class LeaseStore:
         return f"Lease {self.namespace}/{self.name}"
 
     async def get(self, timeout: float) -> Lease | None:  # noqa: ASYNC109 - raises a typed error
-        """Return the Lease as it is now, ``None`` where there is none."""
+        """Return the Lease as it is now, ``None`` if it does not exist."""
         try:
             return await self._send("GET", self._path, None, timeout)
         except NotFound:
@@ -138,9 +137,9 @@ class LeaseStore:
         return await self._send("POST", self._collection, encode_lease(lease), timeout)
 
     async def replace(self, lease: Lease, timeout: float) -> Lease:  # noqa: ASYNC109
-        """Store *lease* over the version it was read from, and return it as stored.
+        """Store *lease* over the version that it was read from, and return it as stored.
 
-        Raises :class:`~tightship.kube.errors.Conflict` when there is another version, or none any more.
+        Raises :class:`~tightship.kube.errors.Conflict` if the version changed, or the Lease is gone.
         """
         if not lease.resource_version:
             raise ValueError(f"{self} was not read from the server: nothing to compare with")
@@ -174,7 +173,7 @@ class _List(Struct):
 
 
 async def held_leases(connection: Connection, name: str, now: float, namespace: str = "") -> list[Lease]:
-    """Return the Leases called *name*, of all namespaces or of one, that somebody holds at *now* (seconds since 1970).
+    """Return the Leases called *name*, in all namespaces or in one, that somebody holds at *now* (seconds since 1970).
 
     Raises :class:`~tightship.kube.errors.KubeError`.
     """
@@ -194,7 +193,7 @@ async def held_leases(connection: Connection, name: str, now: float, namespace: 
 
 
 def _runs_out(lease: Lease) -> float:
-    """Return when a Lease runs out by its own times; one without any never does."""
+    """Return when a Lease expires by its own times; a Lease without times never does."""
     try:
         return datetime.fromisoformat(lease.renewed).timestamp() + lease.duration
     except ValueError:

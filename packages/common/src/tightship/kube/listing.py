@@ -1,8 +1,8 @@
-"""Lists in pages, decoded object by object, so that one that can't be read costs itself only.
+"""Lists in pages, decoded object by object, so that an unreadable object costs only itself.
 
-While a page is decoded the next ones are on their way, and a decoded page's bytes are dropped. Objects are cut out of
-the page as raw JSON first: decoding whole pages as typed lists would save 1 of 16 microseconds a pod (measured), and
-need a second way for a page with a malformed object.
+While one page is decoded the next ones are on their way, and a decoded page's bytes are dropped. Objects are first cut
+out of the page as raw JSON: decoding whole pages as typed lists would save 1 of 16 microseconds a pod (measured), and
+would need a second way for a page with a malformed object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BATCH = 100
 """Objects decoded before other tasks get their turn: 2 ms or so."""
 
 _PAGES_AHEAD = 3
-"""Pages on the way at once: each takes its bytes of memory, and on the server."""
+"""Pages under way at once: each takes memory for its bytes, here and on the server."""
 
 _LONGEST_META = 8192
 """Bytes within which the metadata of a list must end for its token to be found ahead of the items."""
@@ -41,10 +41,10 @@ _LONGEST_META = 8192
 _TOKEN = re.compile(rb'"continue"\s*:\s*"([A-Za-z0-9_=+/.~-]+)"')
 
 _PAGED_TRIES = 2
-"""Tries in pages before a list that expires each time is asked for in one piece, as client-go does."""
+"""Tries in pages before a list that always expires is requested in one piece, as client-go does."""
 
 Problem = tuple[ObjectError, str]
-"""An object that can't be read, and the node of an unreadable pod, empty where it can't be told."""
+"""An unreadable object, and the node of an unreadable pod, empty if unknown."""
 
 
 class _ListMeta(Struct):
@@ -66,7 +66,7 @@ class _PodPlace(Struct):
 
 
 class Listing(Struct):
-    """All there is of one kind at *resource_version*; *restarts* counts the expired continue tokens on the way."""
+    """All objects of one kind at *resource_version*; *restarts* counts the continue tokens that expired on the way."""
 
     things: list[ApiObject]
     problems: list[Problem]
@@ -88,8 +88,8 @@ async def list_all(
 ) -> Listing:
     """Return everything of *resource*, in all namespaces.
 
-    *progress* is told the kind and the objects read so far, after each page. A list whose continue token expires on
-    the way (410) is begun anew. Raises what :meth:`Connection.request` raises, and
+    *progress* gets the kind and the number of objects read so far, after each page. A list whose continue token expires
+    on the way (410) starts again. Raises what :meth:`Connection.request` raises, and
     :class:`~tightship.kube.errors.BadAnswer`.
     """
     restarts = 0
@@ -116,7 +116,7 @@ async def list_served(
 ) -> tuple[Resource, Listing]:
     """Return everything of *resource* in the first of its versions that is served, and *resource* in that version.
 
-    Raises what :func:`list_all` raises; :class:`~tightship.kube.errors.NotFound` where none is served.
+    Raises what :func:`list_all` raises; :class:`~tightship.kube.errors.NotFound` if no version is served.
     """
     *better, last = resource.versions
     for each in better:
@@ -151,10 +151,10 @@ async def _list_once(
 
 
 class _Bodies:
-    """The pages' bodies in order, a few of them on the way at once.
+    """The pages' bodies in order, a few of them under way at once.
 
-    The continue token stands before the items. So the next page is asked for as soon as the first bytes of this one
-    are there, and the server encodes one while another is on the wire and a third is decoded.
+    The continue token precedes the items. So the next page is requested as soon as the first bytes of this one arrive:
+    the server encodes one page while another is on the wire and a third is decoded.
     """
 
     def __init__(self, connection: Connection, resource: Resource, limit: int) -> None:
@@ -166,20 +166,20 @@ class _Bodies:
         self._start("")
 
     async def next(self) -> bytes:
-        """Return the next body; :meth:`follow` must have been told of the page before it."""
+        """Return the next body; call :meth:`follow` for the page before it first."""
         body = await self._coming[0]
         self._coming.popleft()
         return body
 
     def follow(self, token: str) -> None:
-        """Take note of what the page just decoded names as the next, empty for the last."""
+        """Record what the page just decoded names as the next, empty for the last page."""
         if not self._coming and token:
             self._start(token)
         elif self._token and len(self._coming) < _PAGES_AHEAD:
             self._start(self._token)
 
     def cancel(self) -> None:
-        """Give up what is still on the way."""
+        """Abandon the requests under way."""
         for task in self._coming:
             task.cancel()
 
@@ -207,7 +207,7 @@ class _Bodies:
 
 
 def _token_in(head: bytes) -> str:
-    """Return the continue token at the beginning of a list, empty where it is not there."""
+    """Return the continue token at the beginning of a list, empty if it is not there."""
     meta, found, _ = head[:_LONGEST_META].partition(b'"items"')
     match = _TOKEN.search(meta) if found else None
     return match[1].decode() if match else ""
@@ -232,7 +232,7 @@ async def _take(listing: Listing, kind: str, items: list[msgspec.Raw]) -> None:
 
 
 def node_of(kind: str, raw: bytes | msgspec.Raw) -> str:
-    """Return the node to which an unreadable pod is bound, empty where that can't be told either."""
+    """Return the node to which an unreadable pod is bound, empty if that is unreadable too."""
     if kind != "Pod":
         return ""
     try:

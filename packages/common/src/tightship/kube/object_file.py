@@ -1,7 +1,7 @@
-"""API objects in a file, whatever kubectl made of them.
+"""API objects in a file, in any form that kubectl prints.
 
-A ``List``, a ``PodList`` and its like, single objects, several documents one after the other, compressed or not. Every
-malformed object is reported, not only the first.
+A ``List``, a ``PodList`` or the like, single objects, several documents in sequence, compressed or not. Every malformed
+object is reported, not only the first.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tightship.kube.documents import DocumentError, documents, unpack
 from tightship.objects import ObjectError
 
 Known: TypeAlias = Callable[[str, str], bool]
-"""Whether objects of a kind (and ``apiVersion``, perhaps empty) are to be taken; others are passed over."""
+"""Whether to take objects of a kind (and ``apiVersion``, perhaps empty); others are ignored."""
 
 Take: TypeAlias = Callable[[str, bytes | msgspec.Raw], None]
-"""Takes in one object of a kind. May raise :class:`~tightship.objects.ObjectError`."""
+"""Takes one object of a kind. May raise :class:`~tightship.objects.ObjectError`."""
 
 
 NOT_IN_FILE = "not in the file"
-"""Why a kind is missing of which a file says nothing."""
+"""Why a kind is missing if the file does not mention it."""
 
 
 class FileError(Exception):
-    """A file that can't be judged. *problems* are whole lines for people, each beginning with the file's name."""
+    """An unusable file. *problems* are whole lines for people, each beginning with the file's name."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
@@ -39,9 +39,9 @@ class FileError(Exception):
 
 
 class Held(Struct):
-    """What a file was found to hold: how many objects of each kind were taken and *passed_over*, and the *problems*.
+    """The contents of a file: how many objects of each kind were taken and *passed_over*, and the *problems*.
 
-    *present* are the known kinds that the file speaks of, be it by an empty list.
+    *present* are the known kinds that the file mentions, even if only by an empty list.
     """
 
     counts: Counter[str]
@@ -50,7 +50,7 @@ class Held(Struct):
     problems: list[str]
 
     def described(self) -> str:
-        """Return what there is, by kind, for people."""
+        """Return the contents by kind, for people."""
         held = [f"{count} {kind}" for kind, count in sorted((self.counts + self.passed_over).items())]
         return ", ".join(held) or "empty lists"
 
@@ -77,7 +77,7 @@ def read_bytes(path: str | os.PathLike[str]) -> tuple[bytes, str]:
 
 
 def read_objects(raw: bytes, name: str, known: Known, take: Take) -> Held:
-    """Give *take* every *known* object in the bytes of the file called *name*, and return what there was."""
+    """Give *take* every *known* object in the bytes of the file called *name*, and return the contents."""
     reader = _Reader(name, known, take)
     try:
         for number, document in enumerate(documents(unpack(raw)), 1):

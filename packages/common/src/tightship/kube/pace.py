@@ -1,4 +1,4 @@
-"""How fast something may go on in the long run, and how much of it at once."""
+"""How fast something may happen in the long run, and how much of it at once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from tightship.host import monotonic
 
 _LEAST = 0.001
-"""Seconds of a wait: what rounding leaves to be waited for would be waited for again and again."""
+"""Least seconds of a wait: otherwise a remainder from rounding would be waited for again and again."""
 
 
 class TokenBucket:
-    """Holds up to *burst* tokens and gains *rate* of them a second; for any number of tasks of one loop."""
+    """Holds up to *burst* tokens and gains *rate* of them a second; safe for any number of tasks of one loop."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class TokenBucket:
         self._filled = clock()
 
     def change(self, rate: float, burst: float) -> None:
-        """Go on at another pace."""
+        """Change the pace."""
         self._fill()
         self._rate, self._burst = rate, float(burst)
         self._tokens = min(self._tokens, self._burst)

@@ -1,4 +1,4 @@
-"""One kind, kept up to date: list, then watch from there, for ever, whatever the API server does meanwhile."""
+"""One kind, kept up to date: list, then watch from there, forever, whatever the API server does meanwhile."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _log = logging.getLogger(__name__)
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """How long things take, in seconds; the defaults are those of a real cluster.
+    """Durations in seconds; the defaults suit a real cluster.
 
-    *silence*: a stream without event or bookmark for that long is dead; the API server sends a bookmark a minute.
-    *server_timeout*: after one to two times this the server ends a watch. *first*, *longest*: of the jittered,
-    doubling wait after an error. *recheck*: between two tries of a kind that is forbidden or not served.
+    *silence*: a stream without an event or bookmark for that long is dead; the API server sends a bookmark a minute.
+    *server_timeout*: the server ends a watch after one to two times this. *first*, *longest*: of the doubling wait with
+    jitter after an error. *recheck*: between two tries of a kind that is forbidden or not served.
     """
 
     silence: float = 120.0
@@ -40,7 +40,7 @@ class Timing(Struct, frozen=True, kw_only=True):
 
 
 class Backoff:
-    """Waits that double up to a bound, each shortened by up to a half at random."""
+    """Waits that double up to a limit, each shortened at random by up to a half."""
 
     def __init__(self, first: float, longest: float, spread: Callable[[], float] = random.random) -> None:
         self._first = first
@@ -54,31 +54,31 @@ class Backoff:
         return wait * (1 - self._spread() / 2)
 
     def reset(self) -> None:
-        """Begin again: something worked."""
+        """Start again: something worked."""
         self._next = self._first
 
 
 class Sink(Protocol):
-    """What a reflector feeds; :class:`tightship.cluster.ClusterState` is one."""
+    """The receiver of a reflector; :class:`tightship.cluster.ClusterState` is one."""
 
     def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
-        """Take the result of a list: all there is of *kind*."""
+        """Take the result of a list: all objects of *kind*."""
 
     def upsert(self, kind: str, thing: ApiObject) -> None:
         """Take a new or changed object."""
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
-        """Take note that an object is gone."""
+        """Record that an object is gone."""
 
     def mark_unreadable(self, error: ObjectError, node: str = "") -> None:
-        """Take note of an object that can't be read."""
+        """Record an unreadable object."""
 
     def mark_missing(self, kind: str, why: str) -> None:
-        """Take note that *kind* can't be read."""
+        """Record that *kind* can't be read."""
 
 
 class Counters(Struct):
-    """What happened to one kind since the start. *relists* are lists after the first, *seen* the last sign of life."""
+    """Counts of one kind since the start. *relists* are lists after the first, *seen* the last sign of life."""
 
     lists: int = 0
     pages: int = 0
@@ -94,8 +94,8 @@ class Counters(Struct):
 class Reflector:
     """Feeds all objects of *resource* into *state*; *changed* is called after each change of either.
 
-    *synced* is whether the state holds a whole list. *withheld* is why an optional kind can't be had, else empty.
-    *failure* is the present trouble, ``None`` while all is well.
+    *synced* says whether the state holds a complete list. *withheld* is why an optional kind is unavailable, else
+    empty. *failure* is the present error, ``None`` while all is well.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Reflector:
 
     @property
     def settled(self) -> bool:
-        """Whether it is known what there is of this kind, or that it can't be known."""
+        """Whether this kind is known, or known to be unavailable."""
         return self.synced or bool(self.withheld)
 
     async def run(self) -> None:
@@ -153,7 +153,7 @@ class Reflector:
         return listing.resource_version
 
     async def _follow(self, resource_version: str) -> None:
-        """Watch from *resource_version*, over as many connections as it takes; return when a new list is needed."""
+        """Watch from *resource_version*, over as many connections as needed; return when a new list is needed."""
         timing = self._timing
         driver = WatchDriver(
             self._served, resource_version, server=self._connection.server, server_timeout=timing.server_timeout
@@ -176,7 +176,7 @@ class Reflector:
                 await timing.sleep(self._backoff.next())
 
     async def _watch_once(self, driver: WatchDriver) -> bool:
-        """Take in one connection's events; return whether the next can go on where this one ended."""
+        """Take one connection's events; return whether the next connection can continue where this one ended."""
         request, splitter = driver.request(), LineSplitter()
         self.counters.watches += 1
         async with self._connection.stream(request.path, params=request.params, silence=self._timing.silence) as chunks:

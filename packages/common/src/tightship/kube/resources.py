@@ -8,7 +8,7 @@ from msgspec import Struct
 from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, KINDS, POD_TEMPLATE
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-"""Finished pods hold nothing: the server leaves them out, and a watch tells one that finishes as deleted."""
+"""Finished pods hold nothing: the server leaves them out, and a watch reports a pod that finishes as deleted."""
 
 
 FORBIDDEN = "forbidden"
@@ -17,10 +17,10 @@ NOT_SERVED = "not served"
 
 
 class Resource(Struct, frozen=True):
-    """A kind as the API serves it: *group* is empty for the core group; *name* is the plural of its path.
+    """A kind as the API serves it: *group* is empty for the core group; *name* is the plural in its path.
 
-    *namespace* is empty for all of them. The selectors leave out, on the server, what does not match. *also* are other
-    versions, asked for in turn where *version* is not served. An *extension* is a kind that most clusters do without.
+    *namespace* is empty for all namespaces. The server applies the selectors. *also* are other versions, tried in turn
+    if *version* is not served. An *extension* is a kind that most clusters lack.
     """
 
     kind: str
@@ -47,12 +47,12 @@ class Resource(Struct, frozen=True):
         return {name: text for name, text in given.items() if text}
 
     def within(self, *, namespace: str = "", label_selector: str = "") -> Resource:
-        """Return the same kind, of one *namespace* only and with *label_selector*; empty is no limit."""
+        """Return the same kind, of one *namespace* only and with *label_selector*; empty means no restriction."""
         return msgspec.structs.replace(self, namespace=namespace, label_selector=label_selector)
 
     @property
     def versions(self) -> tuple[Resource, ...]:
-        """The same kind in each version that will do, the best first."""
+        """The same kind in each accepted version, the best first."""
         return (self, *(msgspec.structs.replace(self, version=each, also=()) for each in self.also))
 
     @property
@@ -79,17 +79,17 @@ RESOURCES = (
     Resource(CAPACITY_BUFFER, "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", also=("v1alpha1",), extension=True),
     Resource(POD_TEMPLATE, "", "v1", "podtemplates"),
 )
-"""Every kind a :class:`~tightship.cluster.Snapshot` is made of."""
+"""Every kind in a :class:`~tightship.cluster.Snapshot`."""
 
 BY_KIND = {resource.kind: resource for resource in RESOURCES}
 
 AUTOSCALERS = msgspec.structs.replace(BY_KIND[AUTOSCALER], required=True)
-"""HorizontalPodAutoscalers for those who can do nothing without them."""
+"""HorizontalPodAutoscalers for those who can't work without them."""
 
 
 def resources(*, autoscalers: bool, buffers: bool) -> tuple[Resource, ...]:
     """Return :data:`RESOURCES`, perhaps without HorizontalPodAutoscalers, or without CapacityBuffers and PodTemplates:
-    nothing is read that no rule asks for.
+    nothing is read that no rule needs.
     """
     left_out = {AUTOSCALER: not autoscalers, CAPACITY_BUFFER: not buffers, POD_TEMPLATE: not buffers}
     return tuple(each for each in RESOURCES if not left_out.get(each.kind, False))

@@ -1,7 +1,7 @@
-"""What happens within a watch, without any I/O: requests to make, lines to take, the version to go on from.
+"""The logic of a watch, without any I/O: requests to make, lines to take, the version to continue from.
 
-:class:`LineSplitter` turns chunks into lines, :class:`WatchDriver` lines into events. The loop that holds the stream
-is in :mod:`tightship.kube.reflector`.
+:class:`LineSplitter` turns chunks into lines, :class:`WatchDriver` lines into events. The loop that holds the stream is
+in :mod:`tightship.kube.reflector`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tightship.kube.errors import BadAnswer, Gone, api_error
 from tightship.kube.resources import Resource
 
 LONGEST_LINE = 64 << 20
-"""Bytes after which a line without an end is taken for no watch event; an object in etcd stays below 2 MB."""
+"""Bytes after which a line without an end is no watch event; an object in etcd stays below 2 MB."""
 
 
 class Applied(Struct, frozen=True):
@@ -34,11 +34,11 @@ class Removed(Struct, frozen=True):
 
 
 class Bookmark(Struct, frozen=True):
-    """Nothing happened up to a newer version."""
+    """No event up to a newer version."""
 
 
 class Expired(Struct, frozen=True):
-    """The version to go on from is too old: list anew."""
+    """The version to continue from is too old: list again."""
 
 
 WatchEvent: TypeAlias = Applied | Removed | Bookmark | Expired
@@ -71,7 +71,7 @@ _objects = msgspec.json.Decoder(_Object)
 
 
 class LineSplitter:
-    """Lines of a byte stream that is cut anywhere. Linear in the bytes, however long a line is."""
+    """Lines of a byte stream that may be split anywhere. Linear in the bytes, however long a line is."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._parts: list[bytes] = []
@@ -79,7 +79,9 @@ class LineSplitter:
         self._longest = longest
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines *chunk* completes, empty ones left out. Raises :class:`ValueError` beyond the longest."""
+        """Return the lines that *chunk* completes, without empty ones. Raises :class:`ValueError`
+        beyond the longest.
+        """
         head, *rest = chunk.split(b"\n")
         self._parts.append(head)
         self._size += len(head)
@@ -94,7 +96,7 @@ class LineSplitter:
 
 
 class WatchDriver:
-    """One watch across any number of connections: *resource_version* is where the next one goes on."""
+    """One watch across any number of connections: *resource_version* is where the next one continues."""
 
     def __init__(
         self,
@@ -112,9 +114,9 @@ class WatchDriver:
         self._spread = spread
 
     def request(self) -> WatchRequest:
-        """Return the request that goes on from the present version.
+        """Return the request that continues from the present version.
 
-        The server ends it after one to two times the server timeout: watches begun together must not end together.
+        The server ends it after one to two times the server timeout: watches that begin together must not end together.
         """
         params = {
             "watch": "true",
@@ -129,7 +131,7 @@ class WatchDriver:
         """Return what one line says, and keep its version.
 
         Raises :class:`~tightship.kube.errors.ApiError` for an ``ERROR`` event other than 410, and
-        :class:`~tightship.kube.errors.BadAnswer` for a line that is no event at all.
+        :class:`~tightship.kube.errors.BadAnswer` for a line that is not an event.
         """
         try:
             event = _lines.decode(line)

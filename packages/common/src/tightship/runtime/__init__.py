@@ -1,1 +1,1 @@
-"""What holds a running controller: its process, its loop, its pages. Import the modules themselves."""
+"""The frame of a running controller: its process, its loop, its pages. Import the modules themselves."""

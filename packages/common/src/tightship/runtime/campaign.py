@@ -1,4 +1,4 @@
-"""Running for the Lease only as long as there is something to do with it."""
+"""Runs for the Lease only as long as it has a use."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tightship.kube.election import Elector
 from tightship.runtime.loop import any_of
 
 LOOK = 1.0
-"""Seconds between two looks at whether the Lease is wanted."""
+"""Seconds between two checks whether the Lease is wanted."""
 
 
 class Campaign:
-    """Has *elector* run for the Lease while it is *wanted*, and give it up when it no longer is.
+    """Has *elector* run for the Lease while it is *wanted*, and release it when it no longer is.
 
-    *wanted* is asked on the event loop, again and again. It must stay true until nothing that writes goes on any more:
-    as soon as it is false the Lease is anybody's.
+    *wanted* is called on the event loop, again and again. It must stay true until nothing writes any more: as soon as
+    it is false anybody may take the Lease.
     """
 
     def __init__(self, elector: Elector, wanted: Callable[[], bool]) -> None:
@@ -24,7 +24,7 @@ class Campaign:
         self._wanted = wanted
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Go on until *stop*, then give the Lease up. Raises what the election raises."""
+        """Continue until *stop*, then release the Lease. Raises the election's errors."""
         while not stop.is_set():
             if self._wanted():
                 await self._term(stop)

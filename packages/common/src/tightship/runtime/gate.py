@@ -1,8 +1,8 @@
-"""What stands before the HTTP server: how many connections there may be, and how large and how slow each may be.
+"""The gate in front of the HTTP server: limits on the number of connections, and on the size and time of each.
 
-aiohttp parses and answers; it bounds neither the number of connections, nor the time that a request's head or the
-reading of an answer takes. A connection carries one request here: what follows its head is not read, and it is closed
-after the answer, so that there are neither idle nor pipelined ones.
+aiohttp parses and answers; it limits neither the number of connections, nor the time for a request's head to arrive or
+for the answer to be read. A connection carries one request here: nothing after its head is read, and it is closed after
+the answer, so that there are neither idle nor pipelined connections.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WRITE_BUFFER = 16 * 1024
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Bounds of what connections may take; times are in seconds."""
+    """Limits of connections; times are in seconds."""
 
     connections: int
     """At once, on all ports of a gate together."""
@@ -29,14 +29,14 @@ class Limits(Struct, frozen=True, kw_only=True):
     head_timeout: float = 5.0
     """From the connection until the head is complete, however steadily its bytes arrive."""
     answer_timeout: float = 30.0
-    """From then until the answer was taken and the connection is closed."""
+    """From then until the client has taken the answer and the connection is closed."""
 
 
 class Gate:
-    """Makes the protocols of connections; *answers* makes what answers the request of one.
+    """Makes the protocols of connections; *answers* makes the handler of each one's request.
 
-    One connection too many costs the address with most of them its oldest, before all one that has asked for nothing
-    yet: who opens many shuts out nobody else.
+    One connection too many costs the address with the most connections its oldest, preferably one without a request
+    yet: whoever opens many shuts out nobody else.
     """
 
     def __init__(self, answers: Callable[[], asyncio.Protocol], limits: Limits, logger: logging.Logger) -> None:
@@ -54,7 +54,7 @@ class Gate:
         return len(self._open)
 
     def opened(self, new: _Connection) -> None:
-        """Take a connection in."""
+        """Register a connection."""
         self._open[new] = None
         if len(self._open) <= self.limits.connections:
             return
@@ -70,13 +70,13 @@ class Gate:
         self._open.pop(connection, None)
 
     def close_waiting(self) -> None:
-        """Break the connections off that have asked for nothing yet."""
+        """Abort the connections that have not sent a request yet."""
         for each in [each for each in self._open if not each.asked]:
             each.abort()
 
 
 class _Connection(asyncio.Protocol):
-    """Collects the head of one request, then hands the connection over to what answers it."""
+    """Collects the head of one request, then hands the connection over to the handler."""
 
     def __init__(self, gate: Gate) -> None:
         self.address = ""
@@ -92,7 +92,7 @@ class _Connection(asyncio.Protocol):
         return self._answering is not None
 
     def abort(self) -> None:
-        """Break the connection off; what was not sent yet is lost."""
+        """Abort the connection; unsent bytes are lost."""
         self._gate.closed(self)
         self._within(None)
         self._transport.abort()
@@ -146,7 +146,7 @@ class _Connection(asyncio.Protocol):
             self._answering.connection_lost(exc)
 
     def _within(self, seconds: float | None) -> None:
-        """Break the connection off after so many seconds, in place of what was said before."""
+        """Abort the connection after so many seconds, replacing any earlier limit."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.abort)

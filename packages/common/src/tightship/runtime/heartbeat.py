@@ -1,4 +1,4 @@
-"""Whether a loop still ticks: what the liveness probe asks."""
+"""Whether a loop still runs: the liveness probe's question."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tightship.host import monotonic
 class Heartbeat:
     """One loop's sign of life. It may be late by *deadline* seconds before the loop counts as hung.
 
-    A loop that waits says for how long, so that the deadline is of its work alone, however long its interval is.
-    Nothing but the loop itself makes it miss: an outage of the API server is no reason to restart.
+    A loop that waits says for how long, so that the deadline covers only its work, however long its interval is. Only
+    the loop itself can miss it: an outage of the API server is no reason to restart.
     """
 
     def __init__(self, name: str, deadline: float, *, clock: Callable[[], float] = monotonic) -> None:
@@ -22,7 +22,7 @@ class Heartbeat:
         self._due = self._last
 
     def beat(self, quiet: float = 0.0) -> None:
-        """Tell that the loop lives, and that its next beat may be *quiet* seconds away without any meaning."""
+        """Report that the loop lives, and that the next beat may be *quiet* seconds away."""
         self._last = self._clock()
         self._due = self._last + quiet
 
@@ -33,12 +33,12 @@ class Heartbeat:
 
     @property
     def late(self) -> float:
-        """Seconds by which the next beat is late; negative while it is not due."""
+        """Seconds by which the next beat is late; negative before it is due."""
         return self._clock() - self._due
 
     @property
     def alive(self) -> bool:
-        """Whether the loop is no later than it may be."""
+        """Whether the loop is within its deadline."""
         return self.late <= self.deadline
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """What a controller serves: metrics, probes, and its last plan as JSON and as a page. Nothing here changes anything.
 
 ``/liveness``, ``/alive`` and ``/readiness`` are the older controllers' names of the probes. The probes have a port of
-their own, and are on all others too, so that metrics and probes can stay on the ports where they had them.
+their own, and are on all other ports too, so that metrics and probes can keep the ports of the older controllers.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ HEALTH = ("/healthz", "/liveness", "/alive")
 READY = ("/readyz", "/readiness")
 
 Draw = Callable[[], Page]
-"""Makes a page, in a thread: for as long as it is the same object, the page is the same."""
+"""Draws a page, in a thread: the same object always draws the same page."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Content(Struct, frozen=True):
-    """Where what is served comes from. The functions are called on the event loop for each request, so they are quick.
+    """The sources of everything served. Each request calls the functions on the event loop, so they must be quick.
 
-    *heartbeats* are those of all loops that must tick. *not_ready* returns why the replica is not ready, one line each,
-    empty where it is (a standby that has synced is). *status* returns JSON, *page* what makes a page of it for people.
+    *heartbeats* are those of all loops that must run. *not_ready* returns why the replica is not ready, one line each,
+    empty if it is (a synced standby is). *status* returns JSON, *page* what draws it as a page for people.
     """
 
     registry: CollectorRegistry
@@ -58,12 +58,12 @@ class Content(Struct, frozen=True):
 
 
 class HttpServer:
-    """Serves *content* on every one of *ports* while the asynchronous context lasts; port 0 takes a free one.
+    """Serves *content* on each of *ports* while the asynchronous context lasts; port 0 takes a free one.
 
-    *probe_port* serves the probes alone, with connections of its own: whoever takes all of the others does not keep a
-    kubelet from an answer. Where it is one of *ports*, or ``None``, the probes are only among all the rest.
-    Entering raises :class:`OSError`, which names the address, where a port is taken. *ports* and *probe_port* are then
-    the real ones.
+    *probe_port* serves only the probes, with connections of its own, so that a client that uses up all other
+    connections does not keep the kubelet from an answer. If it is one of *ports*, or ``None``, the probes are only on
+    the shared ports. Entering raises :class:`OSError`, which names the address, if a port is taken. Afterwards *ports*
+    and *probe_port* are the real ones.
     """
 
     def __init__(self, content: Content, *, host: str, ports: Sequence[int], probe_port: int | None = None) -> None:
@@ -174,7 +174,7 @@ class HttpServer:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer for a handler that fails, and say nothing of what we are made of."""
+        """Answer for a handler that fails, and reveal nothing of our internals."""
         try:
             return await handler(request)
         except web.HTTPException as error:
@@ -191,14 +191,16 @@ class HttpServer:
 
 
 class _Scrape:
-    """What all share who ask for metrics of one type before they are rendered."""
+    """Shared by all requests for metrics of one type that arrive before the metrics are rendered."""
 
     def __init__(self, content_type: str) -> None:
         self.content_type = content_type
 
 
 class _Body(Struct, frozen=True):
-    """What is sent to all who ask. Only packed is it kept: a page of 5,000 nodes is 10 MB, a tenth of it so."""
+    """A body for all clients. Only its compressed form is kept: a page of 5,000 nodes is 10 MB, compressed a tenth of
+    that.
+    """
 
     packed: bytes
     length: int
@@ -206,7 +208,7 @@ class _Body(Struct, frozen=True):
 
 
 class _Shared:
-    """A body that is made once for all who ask for the same."""
+    """A body that is made once for all who request the same."""
 
     def __init__(self) -> None:
         self._making = asyncio.Lock()
@@ -235,7 +237,7 @@ def _packed(parts: Iterable[bytes]) -> _Body:
 
 
 async def _send(request: web.Request, body: _Body, headers: Mapping[str, str]) -> web.StreamResponse:
-    """Send *body* piece by piece: whoever reads slowly, or not at all, holds one piece of it and not a copy."""
+    """Send *body* piece by piece: a client that reads slowly, or not at all, holds one piece of it and not a copy."""
     response = web.StreamResponse(headers={**headers, "Vary": "Accept-Encoding"})
     as_it_is = "gzip" in request.headers.get("Accept-Encoding", "")
     if as_it_is:
@@ -265,7 +267,7 @@ def _unpacked(packed: bytes) -> Iterator[bytes]:
 
 
 async def _signed(_: web.Request, response: web.StreamResponse) -> None:
-    """Give an answer the headers that all have."""
+    """Add the headers that every answer has."""
     # By this host's clock; aiohttp goes by the machine's.
     response.headers["Date"] = formatdate(wall(), usegmt=True)
     response.headers["Cache-Control"] = "no-store"

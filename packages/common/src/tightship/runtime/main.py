@@ -1,4 +1,4 @@
-"""The process of a controller: signals, supervised tasks, and an end within its grace whatever still runs."""
+"""The process of a controller: signals, supervised tasks, and an end within its grace, whatever still runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OWN_SHARE = 0.8
 
 
 class Runtime:
-    """What a controller's main function is given: *stop* is set when it should end; its tasks are supervised."""
+    """The argument of a controller's main function: *stop* is set when it should end; its tasks are supervised."""
 
     def __init__(self, stopping: Callable[[], None] = lambda: None) -> None:
         self.stop = asyncio.Event()
@@ -38,9 +38,9 @@ class Runtime:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
-        """Run *work* in the background until the controller's main function has ended; it is cancelled then.
+        """Run *work* in the background until the controller's main function has ended; then it is cancelled.
 
-        An error that it raises is logged, sets *stop*, and makes the process exit with 1. Its proper end means nothing.
+        An error in it is logged, sets *stop*, and makes the process exit with 1. A normal return has no effect.
         """
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
@@ -48,7 +48,7 @@ class Runtime:
         return task
 
     def crash(self, name: str, error: BaseException) -> None:
-        """Log that *name* ended by *error*, and end the process with 1."""
+        """Log that *error* ended *name*, and end the process with 1."""
         self.crashed = True
         expected = isinstance(error, KubeError)
         _log.critical("%s ended: %s", name, one_line(error), exc_info=None if expected else error)
@@ -64,7 +64,7 @@ class Runtime:
         return sorted(task.get_name() for task in self._tasks if not task.done())
 
     async def close(self) -> None:
-        """Cancel the background tasks and wait for their ends, however long that takes."""
+        """Cancel the background tasks and wait until they end, however long that takes."""
         while tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()
@@ -80,11 +80,11 @@ class Runtime:
 def run_controller(
     main: Callable[[Runtime], Awaitable[None]], grace: float = GRACE, *, name: str = "controller"
 ) -> int:
-    """Run *main* until it returns, and return the exit code of the process: 0, or 1 after an error of it or of a task.
+    """Run *main* until it returns, and return the exit code: 0, or 1 after an error in it or in a task.
 
-    SIGTERM and SIGINT set ``stop``; *main* should return then. After most of *grace* seconds it is cancelled, and at
-    its end the process exits with 1, saying what still ran, even if a thread or the event loop itself hangs. SIGINT
-    gives 130; a second one ends the process at once. To be called in the main thread, once.
+    SIGTERM and SIGINT set ``stop``; *main* should return then. After most of *grace* seconds it is cancelled. At the
+    end of the grace the process exits with 1 and reports what still ran, even if a thread or the event loop itself
+    hangs. SIGINT gives 130; a second one ends the process at once. Call it in the main thread, once.
     """
     process = _Process(main, grace, name)
     try:
@@ -133,7 +133,7 @@ class _Process:
         await self._main(runtime)
 
     async def _watch_stop(self, runtime: Runtime, task: asyncio.Task[None]) -> None:
-        """Give the main function its share of the grace from the stop on, then cancel it."""
+        """Give the main function its share of the grace after the stop, then cancel it."""
         await any_of(runtime.stop)
         self._arm()
         await asyncio.sleep(self._grace * _OWN_SHARE)
@@ -151,7 +151,7 @@ class _Process:
             self._runtime.end()
 
     def _arm(self) -> None:
-        """Begin the grace, once. It is watched from a thread, for it must end even where the event loop hangs."""
+        """Start the grace, once. A thread watches it, because it must end even if the event loop hangs."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._grace
             threading.Thread(target=self._enforce, name="grace", daemon=True).start()
@@ -177,7 +177,7 @@ class _Process:
         os._exit(code)
 
     def finished(self) -> None:
-        """Everything has ended: the grace needs no more watching."""
+        """Stop watching the grace: everything has ended."""
         self._over.set()
 
 

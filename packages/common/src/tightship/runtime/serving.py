@@ -1,8 +1,8 @@
-"""The frame that every controller runs in: from the connection to the order in which everything ends.
+"""The frame that every controller runs in: from the connection to the order of the shutdown.
 
-A controller is what is in the frame: its passes, its status, and what it must finish before the Lease is given up. It
-may be switched off by its live configuration. Then it judges and shows, and changes nothing any more; it keeps the
-Lease until what it had begun is finished, gives it up, and runs for it again when it is switched on.
+A controller fills the frame: its passes, its status, and what it must finish before the Lease is released. The live
+configuration may switch it off. Then it judges and shows, and changes nothing any more. It keeps the Lease until what
+it had begun is finished, releases the Lease, and runs for it again when it is switched on.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tightship.settings.process import ProcessSettings
 from tightship.settings.sources import ConfigMapSource, FileSource, Source
 
 LEAST_PAUSE = 1.0
-"""Seconds between two passes at least, however often the loop is woken."""
+"""Least seconds between two passes, however often the loop is woken."""
 FINISHING = 2.0
-"""Seconds between two passes at most while what was begun is given back: somebody waits for the end of it."""
+"""Most seconds between two passes while remains are given back: somebody waits for the end of that."""
 PASS_DEADLINE = 600.0
 """Seconds a pass may take before the process counts as hung."""
 RESIGNATION = 5.0
-"""Seconds that giving up the Lease may take at the end."""
+"""Seconds for releasing the Lease at the end."""
 
 T = TypeVar("T")
 
@@ -53,9 +53,9 @@ def always(settings: object) -> bool:
 class Configuration(Struct, Generic[T], frozen=True):
     """How a controller's live configuration is read: see :class:`tightship.settings.live.LiveConfig`.
 
-    What *parse* makes of no texts at all is in use until there are some, and where there are none. Where they were
-    deleted, or can't be used from the start, what *lost* makes of the one in use is, if it is given. *acting* says
-    whether a configuration has the controller switched on.
+    Until there is a configuration, and wherever there is none, the result of *parse* for no texts is in use. If the
+    configuration was deleted, or is invalid from the start, the result of *lost* for the one in use applies, if *lost*
+    is given. *acting* says whether a configuration has the controller switched on.
     """
 
     parse: Callable[[Mapping[str, str]], T]
@@ -64,10 +64,10 @@ class Configuration(Struct, Generic[T], frozen=True):
 
 
 class Frame(Struct, Generic[T], frozen=True, kw_only=True):
-    """What a controller finds in its frame. Setting *wake* brings about a pass.
+    """What a controller finds in its frame. Setting *wake* causes a pass.
 
-    *finishing* is set while nobody will go on with what the controller has begun, so that it is given back: in a dry
-    run that finds such a thing, or at the last end. A dry run leads for no other purpose.
+    *finishing* is set while nobody will continue what the controller has begun, so that it is given back: in a dry run
+    that finds such remains, or at the final shutdown. A dry run leads for no other purpose.
 
     *program* is the controller: its name in metrics, Events, annotations and the log, and its version.
     """
@@ -99,7 +99,7 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
         return self.live.read and not self.configuration.acting(self.live.current)
 
     def leading(self) -> bool:
-        """Whether this replica is the one that may change things: to be asked before everything that does.
+        """Whether this replica may change things: check this before every change.
 
         A leader that is not :meth:`acting` may only finish what was begun.
         """
@@ -109,26 +109,28 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Controller(Protocol):
-    """What runs in a frame. All is called on the event loop; what is not asynchronous must be quick."""
+    """The content of a frame. All methods are called on the event loop; those that are not
+    asynchronous must be quick.
+    """
 
     @property
     def unfinished(self) -> bool:
-        """Whether something of this controller's is under way that somebody has to finish, though it is off."""
+        """Whether work of this controller is under way that somebody has to finish, although it is switched off."""
 
     def waits_for(self) -> Sequence[str]:
-        """Return why no pass can be made yet, one line each. What it raises ends the process."""
+        """Return why no pass can run yet, one line each. An exception ends the process."""
 
     async def once(self) -> None:
-        """Make one pass."""
+        """Run one pass."""
 
     async def stop(self) -> None:
-        """Finish what writes, or leave it in good order: the Lease is given up afterwards."""
+        """Finish the writes, or leave them in good order: the Lease is released afterwards."""
 
     def status(self) -> bytes:
         """Return the last pass as JSON."""
 
     def page(self) -> Draw:
-        """Return what makes a page of the same for people."""
+        """Return what draws the same as a page for people."""
 
 
 async def serve(
@@ -140,10 +142,11 @@ async def serve(
     *,
     pass_deadline: float = PASS_DEADLINE,
 ) -> None:
-    """Run what *make* puts into the frame until ``runtime.stop``: lead or stand by, pass after pass, and end well.
+    """Run what *make* puts into the frame until ``runtime.stop``: lead or stand by, pass after pass, and shut down
+    cleanly.
 
-    A pass of more than *pass_deadline* seconds counts as hung. Nothing is begun in a dry run. Raises
-    :class:`~tightship.kube.errors.KubeError` and :class:`OSError` where the process can't begin.
+    A pass of more than *pass_deadline* seconds counts as hung. A dry run begins nothing. Raises
+    :class:`~tightship.kube.errors.KubeError` and :class:`OSError` if the process can't start.
     """
     registry = new_registry(program.name, program.version)
     metrics = RunMetrics(registry)

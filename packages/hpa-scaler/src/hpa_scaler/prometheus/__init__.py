@@ -1,1 +1,3 @@
-"""The edge to Prometheus, and to what speaks its API: Thanos, Mimir, VictoriaMetrics. Import the modules themselves."""
+"""The client for Prometheus and for servers with the same API: Thanos, Mimir, VictoriaMetrics. Import the modules
+themselves.
+"""

@@ -1,6 +1,6 @@
 """From the bytes of an answer of ``/api/v1/query`` to an outcome. Pure.
 
-Nothing is guessed: an answer counts only if its HTTP status, its ``status`` and its type of result say so.
+Nothing is guessed: an answer counts only if its HTTP status, its ``status`` and its result type say so.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Body(Struct, rename="camel"):
     error: str = ""
     warnings: list[str] | None = None
     is_partial: bool = False
-    """What VictoriaMetrics says where a storage node did not answer."""
+    """VictoriaMetrics sets this if a storage node did not answer."""
 
 
 _bodies = msgspec.json.Decoder(_Body)
@@ -68,24 +68,26 @@ _scalars = msgspec.json.Decoder(tuple[float, str])
 
 
 class Moment(Struct, frozen=True):
-    """When a query was *asked* and its answer *received* by our clock, and sent by its ``Date``, ``None`` without."""
+    """When a query was *asked* and its answer *received*, by our clock, and sent, by its ``Date`` (``None`` without
+    one).
+    """
 
     asked: float
     received: float
     date: float | None = None
 
     def off(self, time: float) -> float:
-        """Return by how many seconds *time* is before the one or after the other."""
+        """Return by how many seconds *time* is before *asked* or after *received*."""
         return min(0.0, time - self.asked) or max(0.0, time - self.received)
 
 
 def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: bool = False) -> Outcome:
-    """Return what the answer with the HTTP *status* and *body* says, received at a *moment* (``None``: whenever).
+    """Return the outcome of the answer with HTTP *status* and *body*, received at *moment* (``None``: at any time).
 
-    The *labels* of its first series are kept where somebody wants them.
+    With *labels*, the labels of the first series are kept.
 
-    What makes it doubtful counts as a warning: that it says it is partial, or an error beside the result, that its
-    status is of a success other than 200, or that it was made at another time than it was received.
+    Doubts count as warnings: the answer says that it is partial, has an error beside the result, has a success status
+    other than 200, or was made at another time than it was received.
     """
     try:
         told = _bodies.decode(body)
@@ -125,7 +127,7 @@ def _with_targets(answer: Answer, told: _Body) -> Outcome:
 
 
 def _doubts(status: int, told: _Body) -> list[str]:
-    """Return what says of an answer that it may not be all."""
+    """Return why an answer may be incomplete."""
     found = [_cut(each) for each in (told.warnings or ())[:MOST_WARNINGS]]
     if told.is_partial:
         found.append("it says that it is partial (isPartial)")
@@ -137,7 +139,7 @@ def _doubts(status: int, told: _Body) -> list[str]:
 
 
 def _dated(times: list[float], moment: Moment | None) -> list[str]:
-    """Return what makes an answer doubtful whose values are said to be of *times*."""
+    """Return why an answer with values of *times* is doubtful."""
     if moment is None:
         return []
     if moment.date is not None:

@@ -1,4 +1,4 @@
-"""When a server that fails is left alone, so that one outage does not cost a timeout for each of its queries."""
+"""Leaves a failing server alone, so that one outage does not cost a timeout for each query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CircuitState = Literal["closed", "open", "half-open"]
 class Circuit:
     """The circuit to one server: open after *failures* in a row, for *pause* seconds; then one try decides.
 
-    Not for several threads. A success at any time closes it.
+    Not thread-safe. A success at any time closes it.
     """
 
     def __init__(self, failures: int, pause: float, clock: Callable[[], float] = monotonic) -> None:
@@ -27,14 +27,14 @@ class Circuit:
 
     @property
     def state(self) -> CircuitState:
-        """``half-open`` is when the pause is over, and nothing is known yet."""
+        """``half-open`` means that the pause is over and nothing is known yet."""
         if self._opened is None:
             return "closed"
         return "half-open" if self.left <= 0 else "open"
 
     @property
     def failing(self) -> bool:
-        """Whether the last thing that was noted is a failure."""
+        """Whether the last recorded result is a failure."""
         return self._failures > 0
 
     @property
@@ -43,13 +43,13 @@ class Circuit:
         return 0.0 if self._opened is None else self._opened + self._pause - self._clock()
 
     def succeeded(self) -> None:
-        """Take note of an answer, whatever it says."""
+        """Record an answer, whatever it says."""
         self._failures = 0
         self._opened = None
         self.why = ""
 
     def failed(self, why: str) -> None:
-        """Take note that there was none."""
+        """Record that there was no answer."""
         self._failures += 1
         self.why = why
         if self._failures >= self._most:

@@ -1,7 +1,7 @@
-"""Asks queries of Prometheus servers: many at once, each once, and none for longer than it may take.
+"""Sends queries to Prometheus servers: many at a time, each once, and none for longer than its share of time.
 
-Nothing here decides anything: whatever happens on the way is an outcome. A server that hangs holds up nobody who asks
-another.
+Nothing here decides anything: whatever happens on the way is an outcome. A server that hangs delays only those who
+query it.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from tightship.host import HOST, monotonic
 
 _IDLE = 75.0
 _LIVENESS = "1"
-"""The query that tells whether a server is back: a heavy one of an HPA must not decide that for all."""
+"""The query that tells whether a server is back; an HPA's heavy query must not decide that for all."""
 
 SHARE = 0.5
-"""The part of a cycle's time that the queries of one HPA may take."""
+"""The part of a cycle's time for the queries of one HPA."""
 _SOON = 3.0
-"""Seconds within which a server that answers at all answers that."""
+"""Seconds within which any live server answers the small query."""
 
 _BREATH = 0.1
-"""Seconds that pass after a failure of a server before the next query to it. Those on their way at the time fail at
-about the same moment; with their failures the circuit opens, and nothing waits for a second timeout."""
+"""Seconds between a server's failure and the next query to it. Queries that are then under way fail at about the same
+moment; their failures open the circuit, and nothing waits for a second timeout."""
 
 _OUTAGES = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.HTTP_ERROR, Reason.BAD_ANSWER})
-"""Failures that are the server's rather than the query's, unless the server itself has told them."""
+"""Failures that are the server's fault rather than the query's, unless the server itself reported them."""
 
 Observer: TypeAlias = Callable[[str, str, float], None]
-"""Told of each question: the server, ``answered`` or the reason of the failure, and the seconds it took."""
+"""Called for each query: the server, ``answered`` or the reason of the failure, and the seconds it took."""
 
 
 class Limits(Struct, frozen=True):
-    """How patient the client is. A circuit opens after *failures* in a row, for *pause* seconds."""
+    """The client's patience. A circuit opens after *failures* in a row, for *pause* seconds."""
 
     failures: int = 3
     pause: float = 30.0
 
 
 class PrometheusClient:
-    """Asks servers while the asynchronous context lasts; to be used by one task at a time.
+    """Queries servers while the asynchronous context lasts; for one task at a time.
 
-    *servers* are those of the configuration, *allowed* the addresses that HPAs may name besides; :meth:`configure`
+    *servers* are those of the configuration, *allowed* the addresses that HPAs may name in addition; :meth:`configure`
     changes both.
     """
 
@@ -101,7 +101,7 @@ class PrometheusClient:
             await self._session.close()
 
     def configure(self, servers: Mapping[str, Server], allowed: AllowList, limits: Limits) -> None:
-        """Ask these servers from now on. What is known of one that has not changed stays known."""
+        """Query these servers from now on. What is known of an unchanged server stays known."""
         self._directory = Directory(servers, allowed)
         if self._resolver is not None:
             self._resolver.directory = self._directory
@@ -110,14 +110,14 @@ class PrometheusClient:
             self._circuits.clear()
 
     def circuits(self) -> dict[str, CircuitState]:
-        """Return the state of the circuit to each server asked in the last cycle, by its name."""
+        """Return the state of the circuit to each server of the last cycle, by server name."""
         return {server.name: circuit.state for server, circuit in self._circuits.items()}
 
     async def ask(self, queries: Iterable[Query], deadline: float, asks: Asks = NOBODY) -> dict[Query, Outcome]:
-        """Return what comes of each of *queries* within *deadline* seconds.
+        """Return the outcome of each of *queries* within *deadline* seconds.
 
-        Equal questions to one server are asked once, under however many names it goes. *asks* has what each HPA asks:
-        that takes half of the *deadline* at most, and what each asks first comes first.
+        Equal queries to one server are sent once, whatever names the server has. *asks* lists the queries of each HPA:
+        one HPA's queries take half of the *deadline* at most, and the first of each HPA goes first.
         """
         turns = Turns(asks, SHARE * deadline, self._clock)
         outcomes: dict[Query, Outcome] = {}
@@ -148,7 +148,7 @@ class PrometheusClient:
         return outcomes
 
     def _forget_others(self, asked: Iterable[Server]) -> None:
-        """Drop what is known of servers that nobody asks any more, and of those that were configured anew."""
+        """Drop what is known of servers that nobody queries any more, and of those that were reconfigured."""
         circuits, credentials = self._circuits, self._credentials
         limits = self._limits
         self._circuits = {
@@ -159,7 +159,7 @@ class PrometheusClient:
     async def _ask_server(
         self, server: Server, texts: Mapping[str, list[Query]], turns: Turns, outcomes: dict[Query, Outcome]
     ) -> None:
-        """Ask one server all its questions, a few at a time, as long as it answers at all."""
+        """Send one server all of its queries, a few at a time, as long as it answers at all."""
 
         def tell(text: str, result: Outcome) -> None:
             outcomes.update(dict.fromkeys(texts[text], result))
@@ -202,7 +202,7 @@ class PrometheusClient:
     async def _in_turn(
         self, server: Server, access: Access, text: str, queries: Sequence[Query], turns: Turns
     ) -> Outcome:
-        """Ask *text* for as long as those may who ask it."""
+        """Send *text* for as long as its HPAs have time left."""
         left = turns.left(queries)
         late = Failure(Reason.TIMED_OUT, f"the queries of this HPA have had their {turns.share:g} s of the cycle")
         if left <= 0:
@@ -217,7 +217,7 @@ class PrometheusClient:
             turns.spend(queries, self._clock() - began)
 
     async def _decide(self, server: Server, access: Access) -> None:
-        """Have a small query decide whether the circuit stays open: heavy ones of an HPA must not open it for all."""
+        """Let a small query decide whether the circuit stays open: an HPA's heavy queries must not open it for all."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_SOON):
                 await self._ask_one(server, access, _LIVENESS)

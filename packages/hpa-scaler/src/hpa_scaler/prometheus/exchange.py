@@ -1,4 +1,4 @@
-"""One query to one server: sent, followed where it is sent on to, and read, all within its time."""
+"""One query to one server: sent, redirects followed, and the answer read, all within its time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 PATH = "/api/v1/query"
 LARGEST_BODY = 4 << 20
-"""Bytes of an answer: some 20,000 series, where one is asked for."""
+"""Bytes of an answer: some 20,000 series, where one is expected."""
 MOST_REDIRECTS = 5
 
 _CONNECT = 5.0
@@ -36,14 +36,14 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Told(Struct, frozen=True):
-    """What came of a query, and whether the server itself has said so and is able to answer: then it is no outage."""
+    """The outcome of a query, and whether the server itself reported it and can answer: then it is no outage."""
 
     outcome: Outcome
     by_server: bool = False
 
 
 class Asked(Struct, frozen=True):
-    """A query as it is sent; *labels* is whether those of its series are wanted."""
+    """A query as it is sent; *labels* says whether the labels of its series are wanted."""
 
     form: Mapping[str, str]
     labels: bool = False
@@ -69,7 +69,7 @@ class _Hop(Struct, frozen=True):
 async def exchange(
     session: aiohttp.ClientSession, directory: Directory, server: Server, access: Access, asked: Asked
 ) -> Told:
-    """Return what *server* answers to what is *asked*. Never raises what a server or a network may do."""
+    """Return what *server* answers to *asked*. Never raises errors of the server or the network."""
     limit = server.timeout + max(1.0, server.timeout / 5)
     try:
         async with asyncio.timeout(limit):
@@ -93,7 +93,7 @@ async def exchange(
 async def _followed(
     session: aiohttp.ClientSession, directory: Directory, server: Server, access: Access, asked: Asked
 ) -> Told:
-    """Send the query, and send it again where the server says that it should go."""
+    """Send the query, and send it again wherever the server redirects to."""
     root = msgspec.structs.replace(server.address, path="")
     hop = _Hop(root, server.address.path + PATH, "POST")
     for _ in range(MOST_REDIRECTS + 1):
@@ -145,7 +145,7 @@ async def _sent(
 
 
 def _date(response: aiohttp.ClientResponse) -> float | None:
-    """Return when *response* was sent by its own word, ``None`` where that can't be read."""
+    """Return when *response* was sent by its ``Date`` header, ``None`` if that is unreadable."""
     try:
         return parsedate_to_datetime(response.headers.get("Date", "")[:64]).timestamp()
     except (ValueError, OverflowError):
@@ -153,7 +153,7 @@ def _date(response: aiohttp.ClientResponse) -> float | None:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes | None:
-    """Return the body, ``None`` where it is too large; the rest of that one is not read."""
+    """Return the body, ``None`` if it is too large; then the rest is not read."""
     parts: list[bytes] = []
     size = 0
     async for part in response.content.iter_any():
@@ -166,9 +166,9 @@ async def _read(response: aiohttp.ClientResponse) -> bytes | None:
 
 
 def _next(hop: _Hop, redirect: _Redirect) -> _Hop:
-    """Return where *redirect* leads; our query goes along, not what was made of it.
+    """Return where *redirect* leads; our own query goes along, not what the redirect made of it.
 
-    Raises :class:`ValueError` where that is no address.
+    Raises :class:`ValueError` if the target is not an address.
     """
     parts = urlsplit(urljoin(hop.url, redirect.location))
     target = parse_address(parts._replace(query="", fragment="").geturl())

@@ -1,4 +1,6 @@
-"""Which server a query goes to, and which addresses no request reaches: asked before each hop and each connection."""
+"""Which server a query goes to, and which addresses no request may reach: checked before each hop and
+each connection.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from hpa_scaler.spec import ServerRef
 
 
 class GuardedAddressError(OSError):
-    """A name that leads to nothing but addresses that must not be asked."""
+    """A name that resolves only to addresses that are refused."""
 
 
 class Directory:
-    """The servers there are: those of the configuration by name, and addresses of HPAs within the allow-list."""
+    """The known servers: those of the configuration by name, and the addresses of HPAs within the allow-list."""
 
     def __init__(self, servers: Mapping[str, Server], allowed: AllowList) -> None:
         self.servers = servers
@@ -28,7 +30,7 @@ class Directory:
         self._by_address = {server.address: server for server in servers.values()}
 
     def find(self, ref: ServerRef) -> Server | Failure:
-        """Return the server that *ref* means, or why it may not be asked."""
+        """Return the server that *ref* means, or why it is refused."""
         if not ref.url:
             name = ref.name or DEFAULT
             server = self.servers.get(name)
@@ -48,7 +50,7 @@ class Directory:
         return Server(str(address), address) if why is None else Failure(Reason.SERVER_NOT_ALLOWED, why)
 
     def refuses(self, address: Address, server: Server | None = None) -> str | None:
-        """Return why *address* may not be asked, be it of an HPA or where *server* redirects to; ``None`` if it may.
+        """Return why *address*, named by an HPA or by a redirect of *server*, is refused; ``None`` if it is allowed.
 
         A configured server may redirect within its own scheme, host and port.
         """
@@ -60,12 +62,12 @@ class Directory:
         return None
 
     def lists(self, host: str) -> bool:
-        """Whether *host*, an IP address, is configured or listed as it stands."""
+        """Whether *host*, an IP address, is configured or listed literally."""
         return self._allowed.names(host) or any(server.address.host == host for server in self.servers.values())
 
 
 class GuardedResolver(AbstractResolver):
-    """Resolves names, without the addresses that must not be asked: what a name leads to is its owner's choice."""
+    """Resolves names to allowed addresses only: the owner of a name chooses what it resolves to."""
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory

@@ -1,7 +1,7 @@
-"""Servers as they are configured, and what a request to one of them needs: headers, certificates, both from files.
+"""The configured servers, and what a request to each needs: headers and certificates, both from files.
 
-Credentials are mounted as files and change there: they are looked at before each cycle, and read again where they have
-changed. What can't be read any more leaves the last good ones in use.
+Credentials are mounted files that change: the controller checks them before each cycle, and reads changed ones again.
+If a file becomes unreadable, the last good content stays in use.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ DEFAULT = "default"
 
 TIMEOUT = 10.0
 CONCURRENCY = 8
-"""Queries on the way to one server; Prometheus itself works on 20 at a time by default."""
+"""Concurrent queries to one server; Prometheus itself runs 20 at a time by default."""
 
 
 class Tls(Struct, frozen=True):
-    """Certificates by their files; *server_name* is the name that the server's must have, if not the host's."""
+    """Certificates by their files; *server_name* is the name expected in the server's certificate, if
+    not the host's.
+    """
 
     ca_file: str = ""
     cert_file: str = ""
@@ -40,7 +42,7 @@ class Tls(Struct, frozen=True):
 
 
 class Server(Struct, frozen=True):
-    """One server. *parameters* are sent along with each query, *timeout* is in seconds for each."""
+    """One server. *parameters* are sent with each query; *timeout* is in seconds for each query."""
 
     name: str
     address: Address
@@ -55,11 +57,11 @@ class Server(Struct, frozen=True):
 
 
 class CredentialsError(Exception):
-    """Credentials that can't be read; the text names the file."""
+    """Unreadable credentials; the text names the file."""
 
 
 class Access(Struct, frozen=True, eq=False):
-    """What a request needs besides its address; *proxy* is the one that the environment names, if any."""
+    """What a request needs besides its address; *proxy* is the environment's proxy, if any."""
 
     headers: Mapping[str, str]
     tls: ssl.SSLContext | bool = True
@@ -79,9 +81,9 @@ class Credentials:
         self._access: Access | None = None
 
     def access(self) -> Access:
-        """Return the access to use now. Reads files, so it is to be called in a thread.
+        """Return the access to use now. Reads files, so call it in a thread.
 
-        Raises :class:`CredentialsError` where there never was one that could be read.
+        Raises :class:`CredentialsError` if no readable one has ever existed.
         """
         try:
             signature = self._signed()
@@ -96,7 +98,7 @@ class Credentials:
         return self._access
 
     def _signed(self) -> _Signature:
-        """Return what changes with the files; a mounted Secret changes by a link, which is followed."""
+        """Return a value that changes with the files; a mounted Secret changes by a link, which is followed."""
         server = self._server
         names = (server.token_file, server.password_file, server.tls.ca_file, server.tls.cert_file, server.tls.key_file)
         found = []
@@ -120,7 +122,7 @@ class Credentials:
 
 
 def proxy_of(address: Address) -> str | None:
-    """Return the proxy that the environment names for *address*. It reads all of that: not for each query."""
+    """Return the environment's proxy for *address*. Reads the whole environment, so don't call it for each query."""
     return proxy_for(address.scheme, urlsplit(str(address)).netloc)
 
 

@@ -1,4 +1,4 @@
-"""Whose turn it is at a server: no HPA delays the others, for its queries take turns, and no more than their share."""
+"""Fair turns at a server: no HPA delays the others, because its queries take turns and get no more than their share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from types import MappingProxyType
 from hpa_scaler.queries import Query
 
 Asks = Mapping[str, Sequence[Query]]
-"""What each asks, in its own order."""
+"""The queries of each HPA, in its own order."""
 NOBODY: Asks = MappingProxyType({})
 
 
 class Turns:
-    """The turns of one cycle; each asker has *share* seconds for all it asks, a query of several costs each a part."""
+    """The turns of one cycle. Each HPA has *share* seconds for all its queries; a shared query costs each its part."""
 
     def __init__(self, asks: Asks, share: float, clock: Callable[[], float]) -> None:
         self.share = share
@@ -30,26 +30,26 @@ class Turns:
                 self._ranks[query] = min(rank, self._ranks.get(query, rank))
 
     def ordered(self, texts: Mapping[str, Sequence[Query]]) -> list[str]:
-        """Return *texts* in turns: what each asks first, then what each asks second, and so on.
+        """Return *texts* in turns: the first query of each HPA, then the second of each, and so on.
 
-        Within these in another order each time: what is slow must not always meet the same neighbours.
+        Within a turn the order changes each time, so that a slow query does not always delay the same neighbours.
         """
         mixed = random.sample(sorted(texts), len(texts))
         return sorted(mixed, key=lambda text: min(self._ranks.get(query, 0) for query in texts[text]))
 
     def who(self, queries: Iterable[Query]) -> set[str]:
-        """Return who asks *queries*."""
+        """Return the HPAs that ask *queries*."""
         return {each for query in queries for each in self._askers.get(query, ())}
 
     def left(self, queries: Iterable[Query]) -> float:
-        """Return how many seconds *queries*, which are one question, may take; 0 or less: none any more."""
+        """Return how many seconds *queries*, which are one question, may still take; 0 or less: none."""
         return max((self._left(query) for query in queries), default=math.inf)
 
     def _left(self, query: Query) -> float:
         return self.share - min((self._spent[each] for each in self._askers.get(query, ())), default=-math.inf)
 
     def spend(self, queries: Iterable[Query], seconds: float) -> None:
-        """Take note that *queries*, which are one question, have taken so long."""
+        """Record that *queries*, which are one question, took so many *seconds*."""
         who = self.who(queries)
         for each in who:
             self._spent[each] += seconds / len(who)

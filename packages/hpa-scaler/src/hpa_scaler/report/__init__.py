@@ -1,4 +1,4 @@
-"""What people see of floors: documents made from judgements, and their outputs. Nothing here does I/O."""
+"""Floors for people: documents made from judgements, and their output formats. Nothing here does I/O."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Floors as a page for people: each HPA's bounds, wishes and replicas on one scale, the troubled ones first."""
+"""Floors as a page for people: each HPA's bounds, wishes and replicas on one scale, HPAs in trouble first."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _PLAIN = Terminal()
 
 
 def render_html(plan: FloorPlan, terminal: Terminal) -> str:
-    """Return *plan* as an HTML document; the terminal makes no difference."""
+    """Return *plan* as an HTML document; the terminal does not matter."""
     del terminal
     return render_page(plan_page(plan))
 
 
 def plan_page(plan: FloorPlan, lately: Lately | None = None) -> Page:
-    """Return the page of *plan*, with what was *lately* where somebody remembers."""
+    """Return the page of *plan*, with what was *lately* if somebody remembers it."""
     summary = plan.summary
     moves = summary.actions.raised + summary.actions.lowered
     told = f"{counted(moves, 'floor')} of {counted(summary.hpas, 'HPA')} would move" if moves else "no floor would move"

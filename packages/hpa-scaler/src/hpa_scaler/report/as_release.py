@@ -1,4 +1,4 @@
-"""What was given back, as a table."""
+"""The result of a release, as a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STYLES = {"restored": "go", "would-restore": "go", "refused": "bad", "failed": 
 
 
 def render_release(release: FloorRelease, terminal: Terminal) -> str:
-    """Return a line for each HPA, with what was left to others, and a summary unless headers are off."""
+    """Return a line for each HPA, with the bounds left to others, and a summary unless headers are off."""
     hpas, arrow = release.hpas, terminal.sign("→", "->")
     body = lines(
         [

@@ -1,4 +1,4 @@
-"""A decision log made again, as a page: of each HPA traffic, floor and replicas over time, and every change."""
+"""A replayed decision log as a page: traffic, floor and replicas of each HPA over time, and every change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGES = 200
 
 
 class LogStory:
-    """The story of a whole log, and how often each HPA had each reason, and no usable answer."""
+    """The story of a whole log, and how often each HPA had each reason, or no usable answer."""
 
     def __init__(self) -> None:
         self.story = Story()
@@ -32,7 +32,7 @@ class LogStory:
         self.reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, line: DecisionLine, decision: Decision) -> None:
-        """Add the *decision* that was made again of *line*."""
+        """Add the *decision* that the replay made of *line*."""
         key = decision.key
         self.story.add(line.now, line.hpa, decision, "would" if decision.dry_run else "set")
         self.decisions[key] += 1
@@ -41,7 +41,7 @@ class LogStory:
 
 
 def replayed(found: Replay) -> str:
-    """Return in one line what a replay came to."""
+    """Return the result of a replay in one line."""
     unended = f", {found.unended} of them cut off" if found.unended else ""
     cycles = found.cycles + found.unended
     return f"{found.decisions:,} decisions of {cycles:,} cycles{unended}: {len(found.differences):,} differences"

@@ -1,4 +1,4 @@
-"""Floors as a table that fits its terminal: long names go first, then the age, the ratio floor, the formula."""
+"""Floors as a table that fits its terminal: it drops long names first, then the age, the ratio floor, the formula."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _columns(hpas: Sequence[HpaEntry], terminal: Terminal, shape: _Shape) -> lis
 
 
 def moves(hpas: Sequence[HpaEntry], terminal: Terminal) -> Column:
-    """Return the column of minima: ``5 → 8``, or ``5`` where it stays."""
+    """Return the column of minima: ``5 → 8``, or ``5`` if the minimum stays."""
     arrow = terminal.sign("→", "->")
     cells = []
     for hpa in hpas:
@@ -83,13 +83,13 @@ def moves(hpas: Sequence[HpaEntry], terminal: Terminal) -> Column:
 
 
 def deciding(hpa: HpaEntry) -> QueryEntry | None:
-    """Return the query that asks for the most replicas, the first where none answered, ``None`` without any."""
+    """Return the query that asks for the most replicas, the first if none answered, ``None`` if there is none."""
     answered = [query for query in hpa.queries if query.replicas is not None]
     return max(answered, key=lambda query: query.replicas or 0, default=next(iter(hpa.queries), None))
 
 
 def ratio_floor(hpa: HpaEntry) -> str:
-    """Return how the ratio floor comes about, ``-`` where the ratio is no limit."""
+    """Return how the ratio floor is computed, ``-`` if the ratio is no limit."""
     by_ratio = None if hpa.floors is None else hpa.floors.by_ratio
     if hpa.replicas is None or by_ratio is None or (hpa.ratio or 0.0) >= 1:
         return "-"
@@ -97,7 +97,7 @@ def ratio_floor(hpa: HpaEntry) -> str:
 
 
 def age(hpa: HpaEntry) -> str:
-    """Return for how long the data are known to be whole, ``-`` where no query looks back."""
+    """Return for how long the data are known to be complete, ``-`` if no query looks back."""
     seconds = hpa.data_age_seconds
     if seconds is None:
         return "-"
@@ -105,7 +105,7 @@ def age(hpa: HpaEntry) -> str:
 
 
 def query_formula(query: QueryEntry) -> str:
-    """Return the formula of one query filled in."""
+    """Return the formula of one query with its numbers."""
     return term_text(Term(query.value, query.per_replica, query.delta))
 
 

@@ -1,4 +1,4 @@
-"""Floors as a wide table: every query, every reason, with details. Nothing is cut; one line for each HPA."""
+"""Floors as a wide table: every query, every reason, with details. Nothing is truncated; one line for each HPA."""
 
 from __future__ import annotations
 

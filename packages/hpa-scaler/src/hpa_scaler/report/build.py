@@ -40,7 +40,7 @@ _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 
 
 class Sights(Struct, frozen=True):
-    """A cycle and what goes into the head of its document. *not_enabled* HPAs are not opted in."""
+    """A cycle, and the values for the head of its document. *not_enabled* HPAs are not opted in."""
 
     generator: Generator
     source: Source
@@ -53,7 +53,7 @@ class Sights(Struct, frozen=True):
 
 
 def plan_document(sights: Sights, order: Callable[[HpaEntry], object] | None = None) -> FloorPlan:
-    """Return the plan as a document, its HPAs by namespace and name unless there is another *order*."""
+    """Return the plan as a document, its HPAs by namespace and name or in another *order*."""
     entries = [_entry(judged) for judged in sights.cycle.judged]
     entries.sort(key=lambda entry: (entry.namespace, entry.name))
     if order is not None:

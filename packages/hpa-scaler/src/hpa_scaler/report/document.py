@@ -1,7 +1,7 @@
-"""Floors as a document: what ``-o json`` prints, and all that any other output is made from.
+"""Floors as a document: what ``-o json`` prints, and the source of every other output.
 
 Keys are camelCase on the wire and only ever added within one ``apiVersion``; see :mod:`tightship.report.document` for
-the house rules. Times are RFC 3339 in UTC, durations whole seconds with the unit in the key.
+the house rules. Times are RFC 3339 in UTC, durations are whole seconds with the unit in the key.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class Move(Struct, frozen=True, rename="camel"):
 
 
 class QueryEntry(Struct, frozen=True, rename="camel"):
-    """One query: what it answered, and the replicas that follow, ``ceil(delta + value / perReplica)``.
+    """One query: its answer, and the replicas that follow, ``ceil(delta + value / perReplica)``.
 
     *outcome* is ``answered``, or the reason why the answer can't be used as it is; then *value* and *replicas* may be
-    ``null``. *looks_back_seconds* is how far its data must reach, and *range_from* what says so.
+    ``null``. *looks_back_seconds* is how far back the data must reach, and *range_from* says where that number comes
+    from.
     """
 
     query: str
@@ -43,9 +44,9 @@ class QueryEntry(Struct, frozen=True, rename="camel"):
 
 
 class Floors(Struct, frozen=True, rename="camel"):
-    """Every floor that was compared. ``null``: there is none, or it can't be told.
+    """Every floor that was compared; ``null`` if there is none, or it is unknown.
 
-    *wanted* is where the floor should be within all caps; *window* and *raise_to* are how far one step may go.
+    *wanted* is where the floor should be within all caps; *window* and *raise_to* limit one step.
     """
 
     by_query: int | None
@@ -59,7 +60,7 @@ class Floors(Struct, frozen=True, rename="camel"):
 
 
 class CauseEntry(Struct, frozen=True, rename="camel"):
-    """One reason; *fix* is the smallest change that would make it go away, ``null`` where none is known."""
+    """One reason; *fix* is the smallest change that would remove it, ``null`` if none is known."""
 
     reason: str
     detail: str
@@ -67,11 +68,11 @@ class CauseEntry(Struct, frozen=True, rename="camel"):
 
 
 class HpaEntry(Struct, frozen=True, rename="camel"):
-    """One HPA: where its floor is and would be, what that follows from, and every reason, the most important first.
+    """One HPA: its floor now and after, the inputs, and every reason, the most important first.
 
-    *own_maximum* is its user's maxReplicas; *desired_replicas* is what the HPA itself wants by its status, ``null``
-    where that does not say; *floors* is ``null`` where it is skipped. It is lowered only to what was wanted throughout
-    the *lowering_window_seconds*, 0: by one answer.
+    *own_maximum* is the user's own maxReplicas. *desired_replicas* is what the HPA itself wants, ``null`` if its status
+    does not say. *floors* is ``null`` for a skipped HPA. The floor is lowered only to what was wanted throughout
+    *lowering_window_seconds*; with 0, one answer is enough.
     """
 
     namespace: str
@@ -95,7 +96,7 @@ class HpaEntry(Struct, frozen=True, rename="camel"):
 
 
 class Actions(Struct, frozen=True, rename="camel"):
-    """How many HPAs each action is for."""
+    """How many HPAs get each action."""
 
     raised: int
     lowered: int
@@ -111,7 +112,7 @@ class ReasonCount(Struct, frozen=True, rename="camel"):
 
 
 class Drops(Struct, frozen=True, rename="camel"):
-    """The breaker for correlated drops: what it counted, and whether it *held* all lowering."""
+    """The breaker for correlated drops: its counts, and whether it *held* all lowering."""
 
     counted: int
     dropping: int
@@ -121,7 +122,9 @@ class Drops(Struct, frozen=True, rename="camel"):
 
 
 class Summary(Struct, frozen=True, rename="camel"):
-    """The plan in numbers. *floor* is the sum of all floors; *not_enabled* HPAs are not opted in, and not listed."""
+    """The plan in numbers. *floor* is the sum of all floors; *not_enabled* HPAs are not opted in, and
+    are not listed.
+    """
 
     hpas: int
     not_enabled: int
@@ -164,7 +167,9 @@ class Remembered(Struct, frozen=True, rename="camel"):
 
 
 class HpaDetail(Struct, frozen=True, rename="camel"):
-    """Everything about one HPA. *gives_back* are the bounds that it would get on opt-out or release, ``null``: none."""
+    """Everything about one HPA. *gives_back* are the bounds that it would get on opt-out or release,
+    ``null`` if none.
+    """
 
     hpa: HpaEntry
     annotations: Mapping[str, str]
@@ -190,10 +195,10 @@ ReleaseOutcome = Literal["restored", "would-restore", "nothing-ours", "refused",
 
 
 class ReleaseEntry(Struct, frozen=True, rename="camel"):
-    """One HPA: its bounds before and after, and how it went.
+    """One HPA: its bounds before and after, and the outcome.
 
-    *left* says which bound was left to somebody else's newer value, and whose that is, empty where none was; *detail*
-    is the API server's word where it refused or failed. Where it does either the bounds after are those before.
+    *left* names the bound that stays because somebody else set a newer value, and whose value that is; empty if there
+    is none. *detail* quotes the API server if it refused or failed; then the bounds after equal those before.
     """
 
     namespace: str
@@ -207,7 +212,7 @@ class ReleaseEntry(Struct, frozen=True, rename="camel"):
 
 
 class FloorRelease(Struct, frozen=True, rename="camel", tag_field="kind", tag="FloorRelease"):
-    """What became of HPAs that were to be given back. *leaders* are controllers that run meanwhile."""
+    """The results of a release. *leaders* are controllers that run meanwhile."""
 
     api_version: Literal["tightship.dev/v1"]
     generator: Generator
@@ -219,7 +224,7 @@ class FloorRelease(Struct, frozen=True, rename="camel", tag_field="kind", tag="F
 
     @property
     def complete(self) -> bool:
-        """Whether nothing of ours is left on any of them."""
+        """Whether nothing of ours is left on any of the HPAs."""
         return all(each.outcome not in ("refused", "failed") for each in self.hpas)
 
 

@@ -46,12 +46,12 @@ def is_troubled(hpa: HpaEntry) -> bool:
 
 
 def troubled_first(plan: FloorPlan) -> list[HpaEntry]:
-    """Return the HPAs: those in trouble first, each part in the plan's own order."""
+    """Return the HPAs, those in trouble first, each part in the plan's own order."""
     return sorted(plan.hpas, key=lambda each: not is_troubled(each))
 
 
 def hpa_rows(plan: FloorPlan, lately: Lately | None = None) -> Iterator[Entry]:
-    """Return the rows, those in trouble first, with what was *lately* where somebody remembers."""
+    """Return the rows, HPAs in trouble first, with what was *lately* if somebody remembers it."""
     for number, hpa in enumerate(troubled_first(plan)):
         key = f"{hpa.namespace}/{hpa.name}"
         told = lately.told(key) if lately is not None and number < CHARTED else None

@@ -1,4 +1,4 @@
-"""One HPA over time, as people see it: traffic, floor and replicas in one picture, and every change of a bound."""
+"""One HPA over time, for people: traffic, floor and replicas in one picture, and every change of a bound."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FARTHEST = 3
 
 
 class Lately(Struct, frozen=True):
-    """What a running controller remembers: *told* returns the story of an HPA by its key. *dry* is a dry run's."""
+    """What a running controller remembers: *told* returns the story of an HPA by its key. *dry* marks a dry run."""
 
     since: float
     dry: bool
     told: Callable[[str], Told | None]
 
     def __str__(self) -> str:
-        """Say how far that goes, and how to have more."""
+        """Say how far back the story goes, and where to find more."""
         why = "it makes a dry run" if self.dry else "it leads"
         return (
             "An opened row has the HPA over time, a day back at most, as far as this process remembers: since "
@@ -32,7 +32,7 @@ class Lately(Struct, frozen=True):
 
 
 def over_time(told: Told, note: str = "") -> Iterator[Section]:
-    """Return the picture and the changes, the last first, with a *note* to those. One point alone is no picture."""
+    """Return the picture and the changes, the latest first, with a *note* below these. A single point is no picture."""
     if len(told.times) > 1:
         yield Section("Traffic, floor and replicas", chart=_chart(told))
     if told.changes:

@@ -1,4 +1,4 @@
-"""What became of each HPA over time, decision after decision: of a decision log, or as far as a process remembers."""
+"""What became of each HPA over time, decision by decision: from a decision log, or from a process's memory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from hpa_scaler.reasons import FAILURES, Reason
 from tightship.objects import HorizontalPodAutoscaler
 
 Fate: TypeAlias = Literal["set", "would", "left"]
-"""What became of bounds that were decided on: they were set; they would be, but for a dry run; the HPA was left with
-those it had, as a write did not come to pass, or as far as anybody knows.
-"""
+"""What became of a decision's bounds: they were set; they would be, but for a dry run; or the HPA kept its own, because
+a write failed, or as far as anybody knows."""
 
 _Columns: TypeAlias = "tuple[array[float], array[float], array[int], array[int], array[int]]"
 """Times, traffic, floors, maxima and replicas, all of the same length."""
@@ -27,7 +26,7 @@ _UNKNOWN = -1
 
 
 class Keep(Struct, frozen=True):
-    """How much of an HPA is kept: at most so many *points*, of the last *seconds*, and so many *changes*."""
+    """How much to keep of an HPA: at most so many *points*, of the last *seconds*, and so many *changes*."""
 
     points: int
     seconds: float
@@ -45,11 +44,11 @@ class Change(Struct, frozen=True, gc=False):
 
 
 class Told(Struct, frozen=True):
-    """The story of one HPA as it is told.
+    """The story of one HPA, ready to show.
 
     *times* are seconds since 1970, ascending. *traffic* is the replicas that the queries ask for, not rounded, ``None``
-    where one of them has no usable answer; *replicas* are ``None`` where they are not known. *dry* says that the bounds
-    are those that would be set.
+    if one of them has no usable answer. *replicas* are ``None`` if unknown. *dry* says that the bounds are those that
+    would be set.
     """
 
     key: str
@@ -64,9 +63,9 @@ class Told(Struct, frozen=True):
 
 
 class HpaStory:
-    """One HPA, decision after decision; of more than there is to *keep* the older points get farther apart.
+    """One HPA, decision by decision; beyond what there is to *keep*, older points lie farther apart.
 
-    A point takes 24 bytes. One that is like those before and after it is none: nothing is drawn otherwise without it.
+    A point takes 24 bytes. A point that equals its neighbours is not kept: the drawing is the same without it.
     """
 
     __slots__ = ("_changes", "_columns", "_dry", "_keep", "key", "target")
@@ -80,7 +79,7 @@ class HpaStory:
         self._columns: _Columns = (array("d"), array("f"), array("i"), array("i"), array("i"))
 
     def told(self, until: float = math.inf) -> Told:
-        """Return all of it that was not after *until*."""
+        """Return the story up to *until*."""
         times, traffic, floors, maxima, replicas = self._columns
         end = bisect_right(times, until)
         return Told(
@@ -96,8 +95,8 @@ class HpaStory:
         )
 
     def add(self, at: float, replicas: int | None, decision: Decision, fate: Fate) -> None:
-        """Add what *decision* came to. It takes the place of what was added of this time, or a later one: an HPA is
-        judged again where it has changed meanwhile, and a clock may have been set back.
+        """Add the result of *decision*, in place of any point of this time or later: an HPA that changed is judged
+        again, and a clock may have been set back.
         """
         self._take_back(at)
         kept = fate == "left"
@@ -117,7 +116,7 @@ class HpaStory:
             self._forget(self._keep, at)
 
     def _note(self, at: float, floor: int, maximum: int, decision: Decision, fate: Fate) -> None:
-        """Note the change, if this is one."""
+        """Note the change, if there is one."""
         _, _, floors, maxima, _ = self._columns
         last = (floors[-1], maxima[-1]) if floors else (decision.minimum, decision.maximum)
         reasons = reasons_of(decision)
@@ -145,8 +144,8 @@ class HpaStory:
         del self._changes[: -keep.changes]
 
     def _thin(self, most: int) -> None:
-        """Leave at most three quarters of *most* points: the last quarter of them as they are, of those before it as
-        few as fill the time; where there is room also those at which a bound moved, or answers ceased or came back.
+        """Keep at most three quarters of *most* points: the last quarter unchanged, and as few of the earlier ones as
+        span the time; if there is room, also those at which a bound moved, or answers ceased or returned.
         """
         times, traffic, floors, maxima, _ = self._columns
         recent = len(times) - most // 4
@@ -160,7 +159,7 @@ class HpaStory:
             self._drop(slice(number, number + 1))
 
     def _row(self, number: int) -> tuple[float | None, int, int, int]:
-        """Return a point but for its time."""
+        """Return a point without its time."""
         _, traffic, floors, maxima, replicas = self._columns
         value = traffic[number]
         return None if math.isnan(value) else value, floors[number], maxima[number], replicas[number]
@@ -180,7 +179,7 @@ def _spread(times: Sequence[float], apart: float, others: Collection[int]) -> li
 
 
 class Story:
-    """All HPAs, in the order in which they came."""
+    """All HPAs, in order of appearance."""
 
     def __init__(self, keep: Keep | None = None) -> None:
         self._keep = keep
@@ -198,7 +197,7 @@ class Story:
         self._hpas[hpa.key].add(at, hpa.current_replicas, decision, fate)
 
     def retain(self, keys: Collection[str]) -> None:
-        """Forget all HPAs but those called *keys*."""
+        """Forget all HPAs except those called *keys*."""
         self._hpas = {key: each for key, each in self._hpas.items() if key in keys}
 
 
@@ -213,7 +212,7 @@ def failed(decision: Decision) -> bool:
 
 
 def _traffic(decision: Decision) -> float:
-    """Return the most that a query asks for, in replicas; NaN where that is not known."""
+    """Return the most that a query asks for, in replicas; NaN if unknown."""
     terms = () if decision.inputs is None or failed(decision) else decision.inputs.terms
     return max((term.exact for term in terms if math.isfinite(term.exact)), default=math.nan)
 

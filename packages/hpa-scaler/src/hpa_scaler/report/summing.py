@@ -11,7 +11,7 @@ REASONS_SHOWN = 6
 
 
 def heading(document: FloorPlan | FloorExplanation, terminal: Terminal) -> list[str]:
-    """Return what was judged, and by which settings."""
+    """Return what was judged, and with which settings."""
     where = "standard input" if document.source.name == "-" else document.source.name
     first = f"{document.source.type} {clean(where)} at {document.evaluated_at}"
     return [

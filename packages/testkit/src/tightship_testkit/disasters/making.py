@@ -50,6 +50,8 @@ def _nodes(seed: int) -> Scenario:
     pools = [Pool(name=f"p{number}", cpu=rng.choice(("2", "4", "4"))) for number in range(rng.choice((2, 2, 3)))]
     nodes = [_node(rng, number, pools) for number in range(rng.randint(4, 7))]
     workloads = [_workload(rng, number, nodes) for number in range(rng.randint(3, 6))]
+    urgent = Random(f"urgent {seed}")  # noqa: S311
+    workloads = [_urgent(each) if urgent.random() < _URGENT else each for each in workloads]
     budgeted = [each for each in workloads if each.kind not in ("Pod", "DaemonSet") and rng.random() < 0.4]
     scenario = Scenario(
         seed=seed,
@@ -114,6 +116,15 @@ def _workload(rng: Random, number: int, nodes: list[Node]) -> Workload:
         spec=spec,
     )
 
+
+def _urgent(workload: Workload) -> Workload:
+    """Return *workload* with pods that go last in a drain, once the others have gone."""
+    spec = {**workload.spec, "priorityClassName": "system-cluster-critical"}
+    return msgspec.structs.replace(workload, spec=spec)
+
+
+_URGENT = 0.15
+"""The part of workloads whose pods are critical to the cluster."""
 
 HELD = "example.com/held"
 """A finalizer that its controller takes off after a while, or when the story is over."""

@@ -86,6 +86,9 @@ class PersonsCordonStays(Promise):
         if change.type == "DELETED":
             self._cordoned.pop(name, None)
             return
+        if author == "etcd" and owned(node):
+            # An etcd without its last second has brought our cordon back, and theirs is lost.
+            self._cordoned.pop(name, None)
         was, now = old is not None and cordoned(old), cordoned(node)
         if not was and now and (author == PERSON or (change.type == "ADDED" and not ours(author))):
             drained = "during a drain of ours" if drain_of(node).get("phase") in OWNING else "while no drain was on it"
