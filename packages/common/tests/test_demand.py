@@ -180,7 +180,7 @@ def test_room_is_kept_for_so_many_of_each_and_in_all_for_those_of_high_priority_
     assert [each.pod is None for each in starting(*hpas, *pods, most=100)] == [False, False], (
         "it is known what they need"
     )
-    assert str(found[1]).endswith("(minReplicas is 11, 1 exist, room is kept for 2 of them)")
+    assert str(found[1]).endswith("(minReplicas is 11, 1 exists, room is kept for 2 of them)")
 
 
 def test_nothing_is_asked_of_hpas_where_it_is_switched_off() -> None:

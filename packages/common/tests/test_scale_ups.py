@@ -60,7 +60,7 @@ def test_a_node_stays_whose_pods_would_take_the_room_of_replicas_to_come(placeme
     assert why(found) == [Reason.SCALE_UP_NEEDS_NODE]
     [refusal] = found.refusals["a"]
     assert refusal.subject == "a"
-    assert "HPA default/web is about to start 1 more replica (minReplicas is 2, 1 exist)" in refusal.detail
+    assert "HPA default/web is about to start 1 more replica (minReplicas is 2, 1 exists)" in refusal.detail
     assert refusal.fix
 
 

@@ -247,7 +247,7 @@ def test_a_decision_log_is_replayed_without_a_difference(cli: Any, tmp_path: Pat
     log = tmp_path / "log.jsonl"
     assert cli("plan", *FILE, *ANSWERS, "--decision-log", log).code == 0
     ended = cli("replay", log)
-    assert (ended.code, ended.out) == (0, "9 decisions of 1 cycles: 0 differences\n")
+    assert (ended.code, ended.out) == (0, "9 decisions of 1 cycle: 0 differences\n")
     packed = tmp_path / "log.jsonl.gz"
     packed.write_bytes(gzip.compress(log.read_bytes()))
     assert cli("replay", packed).out == ended.out
@@ -260,7 +260,7 @@ def test_a_difference_is_named_and_is_an_error(cli: Any, tmp_path: Path) -> None
     ended = cli("replay", log)
     assert ended.code == 1
     assert ended.out.startswith("line 1: HPA shop/checkout: logged lower to 7")
-    assert ended.out.endswith("1 decisions of 1 cycles: 1 differences\n")
+    assert ended.out.endswith("1 decision of 1 cycle: 1 difference\n")
 
 
 def test_what_is_no_log_is_an_error(cli: Any, tmp_path: Path) -> None:

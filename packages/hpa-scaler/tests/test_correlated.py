@@ -115,7 +115,7 @@ def test_it_holds_for_its_time_and_then_believes_it() -> None:
     first = judge_drops(MANY, DropState(), rules, NOW)
     assert first.cause is not None
     assert first.state == DropState(NOW)
-    assert "80 of 100 queries fell at once, by 800 of 1000 pods" in first.cause.detail
+    assert "80 of 100 queries fell at once, by 800 of 1,000 pods" in first.cause.detail
     assert judge_drops(MANY, first.state, rules, NOW + 3599).cause is not None
     believed = judge_drops(MANY, first.state, rules, NOW + 3600)
     assert believed.cause is None

@@ -50,7 +50,7 @@ def test_a_target_of_the_query_that_can_not_be_scraped_holds_the_floor() -> None
         decision = world.cycle(40, others={FAILED: failed(TARGET)})
     assert (decision.target, decision.reason) == (10, "FailedScrapes")
     assert decision.causes[0].detail == (
-        "of the targets of the query 1 could not always be scraped within 60s: pods 10.1.2.3:80"
+        "1 target of the query could not always be scraped within 60s: pods 10.1.2.3:80"
     )
     assert world.cycle(40, others={FAILED: failed()}).target == 4
     assert world.cycle(90, others={FAILED: failed(TARGET)}).target == 9, "it keeps none from rising"

@@ -29,15 +29,20 @@ def room(node: str, claimed: str = "", *, cluster: object = 8, **pool: object) -
     [
         ("a1", "", {}, ""),
         ("a1", "a2 b1", {}, ""),
-        ("a1", "b1", {"cluster": 1}, "BudgetExhausted a1: the cluster may have 1 nodes out at once (1), 1 are"),
-        ("a1", "b1", {"cluster": None}, "BudgetExhausted a1: the cluster may have 1 nodes out at once (1), 1 are"),
+        ("a1", "b1", {"cluster": 1}, "BudgetExhausted a1: the cluster may have 1 node out at once (1), 1 is out"),
+        (
+            "a1",
+            "b1",
+            {"cluster": None},
+            "BudgetExhausted a1: the cluster may have 1 node out at once (1), 1 is out",
+        ),
         ("a1", "a1", {}, "DrainInProgress a1: is claimed already"),
         ("a1", "b1 b2", {"maximumNodesInDrain": 1}, ""),
         (
             "a1",
             "a2",
             {"maximumNodesInDrain": "25%"},
-            "BudgetExhausted a1: pool a may have 1 nodes out at once (25%), 1 are",
+            "BudgetExhausted a1: pool a may have 1 node out at once (25%), 1 is out",
         ),
         ("b1", "a2", {"maximumNodesInDrain": 1}, ""),
         ("a1", "b1 b2", {"minimumNodeCount": 3}, ""),

@@ -351,5 +351,5 @@ def test_what_an_hpa_is_about_to_start_keeps_its_room_unless_that_is_switched_of
     if not gone:
         [refusal] = found.plan.refusals["n1"]
         assert refusal.reason is Reason.SCALE_UP_NEEDS_NODE
-        assert "HPA shop/web is about to start 1 more replica (minReplicas is 2, 1 exist)" in refusal.detail
+        assert "HPA shop/web is about to start 1 more replica (minReplicas is 2, 1 exists)" in refusal.detail
     assert bool(found.snapshot.starting) is not bool(gone)

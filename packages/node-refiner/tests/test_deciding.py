@@ -265,7 +265,7 @@ def test_the_minimum_that_refuses_is_named_with_what_would_be_left() -> None:
         Reason.MIN_NODES,
         "n1",
         "without n1, at its turn, 2 nodes would be left, minimum_nodes is 3; "
-        "1 untainted nodes would be left, minimum_non_tainted_nodes is 2",
+        "1 untainted node would be left, minimum_non_tainted_nodes is 2",
         "lower minimum_nodes to 2 (--min-nodes 2) and minimum_non_tainted_nodes to 1 (--min-non-tainted-nodes 1)",
     )
     assert reasons(found)["n2"] == [Reason.MIN_NODES]

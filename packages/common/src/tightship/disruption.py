@@ -18,6 +18,7 @@ from itertools import chain
 from msgspec import Struct
 
 from tightship.cluster import Snapshot
+from tightship.counting import counted
 from tightship.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
 from tightship.reasons import Reason, Refusal
 
@@ -130,14 +131,18 @@ class DisruptionLedger:
     def _exhausted(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal:
         health = f"{budget.current_healthy} healthy of {budget.expected_pods}, {budget.desired_healthy} wanted"
         if budget.disruptions_allowed > 0:
-            detail = f"PDB {budget.name} allows {budget.disruptions_allowed}, all taken by nodes planned before"
-            return Refusal(Reason.PDB_SPENT_BY_PLAN, pod.key, detail, "a later round, when the moved pods are Ready")
+            allowed = counted(budget.disruptions_allowed, "eviction")
+            detail = f"PDB {budget.name} allows {allowed} now, already spent on nodes planned before"
+            return Refusal(
+                Reason.PDB_SPENT_BY_PLAN, pod.key, detail, "wait for a later round, when the moved pods are Ready"
+            )
         if self._never_allows(budget):
             detail = f"PDB {budget.name} ({budget.rule}) can never allow an eviction: {health}"
             return Refusal(Reason.PDB_NEVER_ALLOWS, pod.key, detail, _loosen(budget, pod))
         detail = f"PDB {budget.name} ({budget.rule}) allows no eviction now: {health}"
         missing = max(1, budget.desired_healthy + 1 - budget.current_healthy)
-        return Refusal(Reason.PDB_EXHAUSTED, pod.key, detail, f"{missing} more healthy pod(s) under PDB {budget.key}")
+        fix = f"{counted(missing, 'more healthy pod')} under PDB {budget.key}"
+        return Refusal(Reason.PDB_EXHAUSTED, pod.key, detail, fix)
 
     def _never_allows(self, budget: PodDisruptionBudget) -> bool:
         """Whether waiting would not help, for there are never to be more pods than it wants.

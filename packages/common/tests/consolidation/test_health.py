@@ -129,5 +129,5 @@ def test_all_causes_are_told_at_once() -> None:
     assert (found.reason, found.subject) == (Reason.CLUSTER_UNHEALTHY, "cluster")
     assert found.detail == (
         "5 of 6 nodes are not Ready (x000, x001, x002 and 2 more), at most 1 or 10% may be; "
-        "the API server failed 9 passes in a row, at most 2 may be"
+        "the API server failed 9 passes in a row, and at most 2 may fail"
     )

@@ -34,16 +34,21 @@ def claim(name: str, controller: str = "node-sibling") -> Claim:
     ("known", "claims", "budget", "why"),
     [
         ({}, [], None, None),
-        ({}, ["n2"], None, "the cluster may have 1 nodes out at once (1), 1 are"),
-        ({"draining": ["n2"]}, [], None, "the cluster may have 1 nodes out at once (1), 1 are"),
+        ({}, ["n2"], None, "the cluster may have 1 node out at once (1), 1 is out"),
+        ({"draining": ["n2"]}, [], None, "the cluster may have 1 node out at once (1), 1 is out"),
         ({"draining": ["n2"]}, ["n2"], Budget(count=2), None),
-        ({"draining": ["n2"]}, ["n3"], Budget(count=2), "the cluster may have 2 nodes out at once (2), 2 are"),
-        ({"not_ready": ("n2",)}, [], None, "the cluster may have 1 nodes out at once (1), 1 are"),
+        ({"draining": ["n2"]}, ["n3"], Budget(count=2), "the cluster may have 2 nodes out at once (2), 2 are out"),
+        ({"not_ready": ("n2",)}, [], None, "the cluster may have 1 node out at once (1), 1 is out"),
         ({"not_ready": ("n1",)}, [], None, None),
         ({}, ["gone"], None, None),
         ({"nodes": 10}, ["n2"], Budget(percent=20), None),
-        ({"nodes": 10}, ["n2", "n3"], Budget(percent=20), "the cluster may have 2 nodes out at once (20%), 2 are"),
-        ({}, [], Budget(count=0), "the cluster may have 0 nodes out at once (0), 0 are"),
+        (
+            {"nodes": 10},
+            ["n2", "n3"],
+            Budget(percent=20),
+            "the cluster may have 2 nodes out at once (20%), 2 are out",
+        ),
+        ({}, [], Budget(count=0), "the cluster may have 0 nodes out at once (0), 0 are out"),
     ],
     ids=[
         "nothing is out",
@@ -81,7 +86,7 @@ def test_a_budget_of_a_part_names_it() -> None:
     assert within(Budget(count=2), "pool a", "n1", nodes=4, out=1) is None
     found = within(Budget(count=2), "pool a", "n1", nodes=4, out=2)
     assert found is not None
-    assert str(found.detail) == "pool a may have 2 nodes out at once (2), 2 are"
+    assert str(found.detail) == "pool a may have 2 nodes out at once (2), 2 are out"
 
 
 def test_a_node_that_others_took_and_never_finish_with_gives_its_place_back() -> None:

@@ -291,7 +291,7 @@ def test_nothing_is_evicted_while_pods_are_awaited_that_end_by_themselves() -> N
     look = seen(evict=(pod(),), next=(pod(),), awaits=(pod("job"),))
     made = step(Phase.EVICTING, look, deadline=NOW + 900)
     assert isinstance(made, Wait)
-    assert made.why == "waits for 1 pods to finish by themselves"
+    assert made.why == "waits for 1 pod to finish by itself"
     ended = msgspec.structs.replace(look, awaits=())
     assert step(Phase.EVICTING, ended, deadline=NOW + 900) == Evict((pod(),))
 

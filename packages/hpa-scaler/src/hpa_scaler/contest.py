@@ -12,6 +12,7 @@ from msgspec import Struct
 from hpa_scaler.history import History, with_floor
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rules import Rules
+from tightship.counting import counted
 from tightship.durations import format_duration
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.objects.autoscaling import FieldManager
@@ -78,7 +79,7 @@ def contested(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now:
     if left <= 0:
         return None
     detail = (
-        f"{_who(hpa, of_min=True)} has set the bounds back {history.resets} times, the last time "
+        f"{_who(hpa, of_min=True)} has set the bounds back {counted(history.resets, 'time')}, most recently "
         f"{format_duration(now - history.reset_at)} ago; next try in {format_duration(left)}"
     )
     return Cause(Reason.CONTESTED, detail, _advice(_manager(hpa, of_min=True)))

@@ -22,6 +22,7 @@ from hpa_scaler.policy import Decision
 from hpa_scaler.queries import Query
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rules import Rules
+from tightship.counting import counted
 from tightship.durations import format_duration
 
 
@@ -80,7 +81,8 @@ def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) ->
         return Verdict(None, DropState(), believed=True)
     left = f", for {format_duration(since + rules.drop_hold - now)} at most" if rules.drop_hold else ""
     detail = (
-        f"{count.dropping} of {count.counted} queries fell at once, by {count.lost} of {count.floor} pods: "
+        f"{count.dropping} of {counted(count.counted, 'query', 'queries')} fell at once, "
+        f"by {count.lost} of {counted(count.floor, 'pod')}: "
         f"nothing is lowered until they come back{left}"
     )
     return Verdict(

@@ -18,6 +18,7 @@ from hpa_scaler.queries import Answer, Outcome, Outcomes, Query, outcome_of, ran
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rules import Rules
 from hpa_scaler.spec import QuerySpec, Spec
+from tightship.counting import counted
 from tightship.durations import format_duration
 
 LATE = 1.5
@@ -99,7 +100,8 @@ def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> C
         return None
     seconds = format_duration(range_of(query, spec, rules.longest_guard))
     if told.series > len(told.targets):
-        detail = f"{told.series} targets of server {query.server} could not always be scraped within {seconds}"
+        targets = counted(told.series, "target")
+        detail = f"{targets} of server {query.server} could not always be scraped within {seconds}"
         return Cause(Reason.FAILED_SCRAPES, detail, _MEND)
     selectors = lookback(query.text).selectors
     mine = [target for target in told.targets if any(_concerns(target, selector) for selector in selectors)]
@@ -107,7 +109,8 @@ def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> C
         return None
     names = ", ".join(_shown(target) for target in mine[:_SHOWN])
     more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
-    detail = f"of the targets of the query {len(mine)} could not always be scraped within {seconds}: {names}{more}"
+    targets = counted(len(mine), "target")
+    detail = f"{targets} of the query could not always be scraped within {seconds}: {names}{more}"
     return Cause(Reason.FAILED_SCRAPES, detail, _MEND)
 
 

@@ -32,6 +32,7 @@ from hpa_scaler.targets import LONGEST, look_at
 from tightship.cli import CliError, UsageError
 from tightship.cli.basics import near
 from tightship.cli.source import file_of, file_source, reading
+from tightship.counting import counted
 from tightship.kube.connection import Connection, connect
 from tightship.objects import HorizontalPodAutoscaler
 from tightship.report.document import Generator, Source
@@ -125,7 +126,7 @@ async def _judged(
         outcomes = {query: known[query] for query in queries if query in known}
     else:
         outcomes = await asked_live(queries, configured.settings, configured.process, say)
-    say(f"judging {len(hpas):,} HPAs")
+    say(f"judging {counted(len(hpas), 'HPA')}")
     subjects = [
         subject_of(hpa, asked[hpa.key], outcomes=outcomes, rollout=rollouts.get(hpa.key), rules=rules, now=now)
         for hpa in hpas

@@ -18,6 +18,7 @@ from hpa_scaler.queries import range_of
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rules import Rules
 from hpa_scaler.spec import Spec
+from tightship.counting import counted
 from tightship.durations import format_duration
 from tightship.objects.autoscaling import ScalingPolicy, ScalingRules
 
@@ -145,7 +146,7 @@ def _by_behavior(behavior: ScalingRules, raises: tuple[Raise, ...], running: int
     allowed = {each: _by_policy(each, raises, running, now) for each in _policies(behavior)}
     choose = min if behavior.select_policy == "Min" else max
     policy = choose(allowed, key=lambda each: allowed[each])
-    value = f"{policy.value} %" if policy.type == "Percent" else f"{policy.value} pods"
+    value = f"{policy.value} %" if policy.type == "Percent" else counted(policy.value, "pod")
     detail = f"behavior.scaleUp allows {value} in {policy.period_seconds} s"
     return max(running, allowed[policy]), Cause(Reason.BEHAVIOR_LIMIT, detail)
 

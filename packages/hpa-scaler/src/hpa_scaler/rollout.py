@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from tightship.counting import counted
 from tightship.objects import ScaleTarget
 
 
@@ -30,7 +31,7 @@ def rollout_of(target: ScaleTarget) -> Rollout:
         if target.current_revision != target.update_revision:
             return Rollout("rolling", f"{what} goes from {target.current_revision} to {target.update_revision}")
     elif target.kind != "ReplicaSet" and target.replicas > target.updated:
-        return Rollout("rolling", f"{what} has {target.updated} new pods of {target.replicas}")
+        return Rollout("rolling", f"{what} has {counted(target.updated, 'new pod')} of {target.replicas}")
     if target.phase in ("Progressing", "Paused"):
         return Rollout("rolling", f"{what} is {target.phase}")
     return Rollout("steady")

@@ -17,6 +17,7 @@ from hpa_scaler.run_settings import RunSettings
 from hpa_scaler.settings import ScalerSettings
 from hpa_scaler.targets import unknown
 from tightship.cli.selector import parse_selector
+from tightship.counting import counted
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
 from tightship.kube.object_file import FileError, read_bytes, read_objects
@@ -122,7 +123,7 @@ async def asked_live(
     queries: Collection[Query], settings: ScalerSettings, run: RunSettings, say: Say
 ) -> dict[Query, Outcome]:
     """Return the servers' answers to *queries*."""
-    say(f"asking {len(queries):,} queries")
+    say(f"asking {counted(len(queries), 'query', 'queries')}")
     servers, allowed = servers_of(settings, run), allowed_of(settings)
     async with PrometheusClient(servers, allowed, limits=limits_of(settings)) as client:
         return await client.ask(queries, settings.query_deadline)

@@ -30,6 +30,7 @@ from hpa_scaler.queries import (
 from hpa_scaler.reasons import Cause, Reason
 from hpa_scaler.rules import Rules
 from hpa_scaler.spec import QuerySpec, Spec
+from tightship.counting import counted
 from tightship.durations import format_duration
 
 _KnownBy = Literal["server", "gap", "us"]
@@ -179,7 +180,7 @@ def _without_data(
     rule = spec.missing
     if rule.rule == "hold" or history.failures < rule.after:
         return Sources(_terms(spec, readings), causes, False, history)
-    after = f"after {history.failures} cycles"
+    after = f"after {counted(history.failures, 'cycle')}"
     if rule.rule == "zero":
         # An answer that is empty is the end of traffic; one that did not come is an outage.
         read_as = [Reading(reading.value or 0.0) if _empty(reading) else reading for reading in readings]

@@ -8,6 +8,7 @@ from hpa_scaler.arithmetic import Inputs, Solution, Term
 from hpa_scaler.golang import format_float
 from hpa_scaler.raising import Limit
 from hpa_scaler.reasons import Cause, Reason
+from tightship.counting import counted
 from tightship.durations import format_duration
 
 
@@ -49,7 +50,8 @@ def follows(inputs: Inputs, solution: Solution, told: Sequence[Cause] = ()) -> C
         word = next((cause for cause in told if cause.reason is Reason.MISSING_DATA_POLICY), None)
         return word if by_rule and word is not None else Cause(Reason.FOLLOWS_QUERY, formula(inputs))
     if solution.by_ratio == floor:
-        detail = f"a step down from {inputs.replicas} replicas by {short(inputs.ratio)} ends at {floor}"
+        replicas = counted(inputs.replicas or 0, "replica")
+        detail = f"a step down from {replicas} by {short(inputs.ratio)} ends at {floor}"
         return Cause(Reason.FOLLOWS_RATIO, detail)
     return Cause(Reason.FOLLOWS_LOWER_BOUND, f"the lower bound is {inputs.lower_bound}")
 

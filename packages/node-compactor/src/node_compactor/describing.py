@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
+from tightship.counting import counted
 from tightship.durations import format_duration
 from tightship.report.document import Plain, Setting
 from tightship.settings.loading import wire_keys
@@ -35,7 +36,7 @@ def summarize(settings: CompactorSettings, config: str | None) -> str:
     if settings.cluster_budget is not None:
         parts.append(f"at most {settings.cluster_budget} of all nodes at once")
     if settings.max_nodes is not None:
-        parts.append(f"at most {settings.max_nodes} removals")
+        parts.append(f"at most {counted(settings.max_nodes, 'removal')}")
     if settings.minimum_age:
         parts.append(f"nodes from an age of {format_duration(settings.minimum_age)} on")
     if settings.marked_for:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from node_compactor.policy import Marks, NodeFacts
 from node_compactor.settings import CompactorSettings, PoolSettings
+from tightship.counting import counted
 from tightship.durations import format_duration
 from tightship.pools import shown
 from tightship.reasons import Reason
@@ -84,7 +85,9 @@ class GateChecks:
         mates = self._mates(fact)
         have, draining = sum(1 for each in mates if each.underutilized), sum(1 for each in mates if each.draining)
         needed = settings.required_count + draining
-        detail = f"{have} of the pool's {len(mates)} nodes are underutilized, {needed} required"
+        of = f"of the pool's {counted(len(mates), 'node')}"
+        are = counted(have, f"{of} is", f"{of} are")
+        detail = f"{are} underutilized, {counted(needed, 'is', 'are')} required"
         fix = f"lower the required count of pool {shown(fact.pool)} to {max(0, have - draining)} (--required-count)"
         reason = Reason.REQUIRED_COUNT_NOT_REACHED
         # As the plan grows, fewer are left: then the plan's own refusal takes the place of this check.
@@ -95,7 +98,7 @@ class GateChecks:
             return ()
         mates = self._mates(fact)
         keeps = len(mates) - sum(1 for each in mates if each.draining) - 1
-        detail = f"the pool would keep {keeps} nodes, its minimum is {settings.minimum_nodes}"
+        detail = f"the pool would keep {counted(keeps, 'node')}, its minimum is {settings.minimum_nodes}"
         fix = f"lower the minimum of pool {shown(fact.pool)} (--min-nodes)"
         return (GateCheck("minimum size", Reason.POOL_MIN_SIZE, keeps >= settings.minimum_nodes, detail, fix),)
 
@@ -109,7 +112,8 @@ class GateChecks:
                 continue
             out = sum(1 for each in nodes if each.draining or not each.view.node.ready)
             allowed = budget.allows(len(nodes))
-            detail = f"{out} of {len(nodes)} nodes are out, {allowed} may be at once ({budget})"
+            of = f"of {counted(len(nodes), 'node')}"
+            detail = f"{counted(out, f'{of} is', f'{of} are')} out, {allowed} may be at once ({budget})"
             found.append(GateCheck(name, Reason.BUDGET_EXHAUSTED, out < allowed, detail, f"raise the budget ({flag})"))
         return tuple(found)
 
@@ -117,7 +121,7 @@ class GateChecks:
         allowed = self._settings.max_nodes
         if allowed is None:
             return ()
-        detail = f"the plan stops after {allowed} nodes"
+        detail = f"the plan stops after {counted(allowed, 'node')}"
         return (GateCheck("plan size", Reason.MAX_NODES_REACHED, True, detail, "raise --max-nodes"),)
 
     def _mates(self, fact: NodeFacts) -> list[NodeFacts]:

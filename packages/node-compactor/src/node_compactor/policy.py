@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.cluster import Snapshot
+from tightship.counting import counted
 from tightship.demand import Ahead
 from tightship.drain_record import Phase
 from tightship.durations import format_duration
@@ -90,7 +91,7 @@ def below_minimum(name: str, pool: str, left: int, settings: PoolSettings) -> li
     """Return why node *name* may not go, if *pool* then has so many nodes *left*."""
     if left >= settings.minimum_nodes:
         return []
-    detail = f"pool {shown(pool)} would keep {left} nodes, its minimum is {settings.minimum_nodes}"
+    detail = f"pool {shown(pool)} would keep {counted(left, 'node')}, its minimum is {settings.minimum_nodes}"
     return [Refusal(Reason.POOL_MIN_SIZE, name, detail)]
 
 
@@ -226,7 +227,7 @@ class CompactorGates:
         allowed = self._settings.max_nodes
         if allowed is None or progress.removed.total() < allowed:
             return []
-        return [Refusal(Reason.MAX_NODES_REACHED, candidate.name, f"the plan stops after {allowed} nodes")]
+        return [Refusal(Reason.MAX_NODES_REACHED, candidate.name, f"the plan stops after {counted(allowed, 'node')}")]
 
     def _required_count(self, candidate: Candidate, progress: _Progress, settings: PoolSettings) -> list[Refusal]:
         draining_now = self._in_drain[candidate.pool]
@@ -234,9 +235,8 @@ class CompactorGates:
         if have >= settings.required_count + draining_now:
             return []
         also = f" besides the {draining_now} in drain" if draining_now else ""
-        detail = (
-            f"pool {shown(candidate.pool)} has {have} underutilized nodes, {settings.required_count} are required{also}"
-        )
+        needed = counted(settings.required_count, "is", "are")
+        detail = f"pool {shown(candidate.pool)} has {counted(have, 'underutilized node')}, and {needed} required{also}"
         return [Refusal(Reason.REQUIRED_COUNT_NOT_REACHED, candidate.name, detail)]
 
     def _minimum(self, candidate: Candidate, progress: _Progress, settings: PoolSettings) -> list[Refusal]:
@@ -262,7 +262,8 @@ class CompactorGates:
             ),
         ):
             if budget is not None and out >= budget.allows(nodes):
-                detail = f"{what} may have {budget.allows(nodes)} nodes out at once ({budget}), {out} are"
+                allowed = counted(budget.allows(nodes), "node")
+                detail = f"{what} may have {allowed} out at once ({budget}), {counted(out, 'is', 'are')} out"
                 found.append(Refusal(Reason.BUDGET_EXHAUSTED, candidate.name, detail))
         return found
 

@@ -7,6 +7,7 @@ import math
 from node_refiner.configuration import DURATIONS, KEYS
 from node_refiner.outlook import Outlook
 from node_refiner.settings import RefinerSettings
+from tightship.counting import counted
 from tightship.report import ExcessSummary
 from tightship.report.document import Setting
 from tightship.report.inputs import share
@@ -29,14 +30,14 @@ def _setting(name: str, value: object) -> Setting:
 def summarize(settings: RefinerSettings, config: str | None) -> str:
     """Return the settings that shape a plan, in one line; *config* is the file they came from."""
     origin = "no configuration given" if config is None else f"from {config}"
-    minimums = f"{settings.minimum_nodes} nodes and {settings.minimum_non_tainted_nodes} untainted"
+    minimums = f"{counted(settings.minimum_nodes, 'node')} and {settings.minimum_non_tainted_nodes} untainted"
     parts = [f"threshold {settings.excess_nodes_threshold:g}, minimum {minimums} ({origin})"]
     if not settings.drainer_enabled:
         parts.append("drainer disabled")
     if settings.candidate_order == "score" and (settings.cpu_weight, settings.memory_weight) != (0.8, 0.2):
         parts.append(f"weights {settings.cpu_weight:g} CPU, {settings.memory_weight:g} memory")
     if settings.max_nodes is not None:
-        parts.append(f"at most {settings.max_nodes} removals")
+        parts.append(f"at most {counted(settings.max_nodes, 'removal')}")
     if settings.disabled_rules:
         parts.append(f"without {', '.join(sorted(settings.disabled_rules))}")
     return "; ".join(parts)

@@ -11,6 +11,7 @@ from node_refiner.policy import CONTROLLER
 from node_refiner.settings import RefinerSettings
 from tightship.cluster import Snapshot
 from tightship.consolidation.steering import CANDIDATE
+from tightship.counting import counted
 from tightship.disruption import DisruptionLedger
 from tightship.drain_record import Phase
 from tightship.durations import format_duration
@@ -87,8 +88,9 @@ class GateChecks:
         nodes, untainted = ahead.remaining - before - fact.remains, ahead.counted.many - before - fact.counted
         passed = below_minimums(name, nodes, untainted, settings) is None
         detail = (
-            f"{nodes} nodes would be left, at least {settings.minimum_nodes} must be; "
-            f"{untainted} untainted ones, at least {settings.minimum_non_tainted_nodes}"
+            f"{counted(nodes, 'node')} would be left, minimum_nodes is {settings.minimum_nodes}; "
+            f"{counted(untainted, 'untainted node')} would be left, "
+            f"minimum_non_tainted_nodes is {settings.minimum_non_tainted_nodes}"
         )
         return self._check("minimums", name, Reason.MIN_NODES, passed, detail)
 
@@ -96,7 +98,7 @@ class GateChecks:
         allowed = self._settings.max_nodes
         if allowed is None:
             return ()
-        passed, detail = self._before(name) < allowed, f"the plan stops after {allowed} nodes"
+        passed, detail = self._before(name) < allowed, f"the plan stops after {counted(allowed, 'node')}"
         return (self._check("plan size", name, Reason.MAX_NODES_REACHED, passed, detail),)
 
     def _before(self, name: str) -> int:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from node_refiner.excess import Counted, Excess, count
 from node_refiner.facts import NodeFacts
 from node_refiner.settings import RefinerSettings
+from tightship.counting import counted
 from tightship.plan import Removal
 from tightship.reasons import Reason, Refusal
 from tightship.resources import Resources
@@ -130,10 +131,10 @@ def below_threshold(excess: Excess, could_go: int, settings: RefinerSettings) ->
 def below_minimums(name: str, nodes: int, untainted: int, settings: RefinerSettings) -> Refusal | None:
     """Return what the minimums say to removing *name* next, after which so many nodes, and untainted ones, are left."""
     found = [
-        f"{left} {what} would be left, {key} is {minimum}"
+        f"{counted(left, what)} would be left, {key} is {minimum}"
         for left, minimum, what, key in (
-            (nodes, settings.minimum_nodes, "nodes", "minimum_nodes"),
-            (untainted, settings.minimum_non_tainted_nodes, "untainted nodes", "minimum_non_tainted_nodes"),
+            (nodes, settings.minimum_nodes, "node", "minimum_nodes"),
+            (untainted, settings.minimum_non_tainted_nodes, "untainted node", "minimum_non_tainted_nodes"),
         )
         if left < minimum
     ]
@@ -144,7 +145,7 @@ def _plan_size(name: str, planned: int, settings: RefinerSettings) -> Refusal | 
     allowed = settings.max_nodes
     if allowed is None or planned < allowed:
         return None
-    return Refusal(Reason.MAX_NODES_REACHED, name, f"the plan stops after {allowed} nodes")
+    return Refusal(Reason.MAX_NODES_REACHED, name, f"the plan stops after {counted(allowed, 'node')}")
 
 
 def refusals(name: str, ahead: Outlook, settings: RefinerSettings) -> list[Refusal]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from nights import DEADLINE, WITHOUT_SOCKETS, Night, pass_night
 
+from tightship.counting import counted
 from tightship_simulator.demo.running import settled
 from tightship_simulator.demo.sights import BudgetSeen, EventSeen, FloorSeen, Gone, NodeSeen, PodSeen, Told
 from tightship_simulator.demo.story import demand
@@ -96,7 +97,7 @@ def test_the_summary_has_the_figures_of_the_record(night: Night) -> None:
         f"{scene.saved:.1f} node-hours, ${scene.money:.2f} at $0.27 a node-hour",
         f"{sum(scene.drained.values())} nodes ({scene.drained['node-compactor']} by node-compactor and ",
         f"evicted    {sum(scene.evicted.values())} pods",
-        f"floors     raised {scene.raised} times, lowered {scene.lowered} times",
+        f"floors     raised {counted(scene.raised, 'time')}, lowered {counted(scene.lowered, 'time')}",
         f"{len(scene.pods)}, 0 of them not Ready; 0 nodes cordoned",
     ):
         assert figures in night.output

@@ -85,7 +85,7 @@ def test_the_summary_counts_the_moves_of_floors_that_are_looked_after() -> None:
     floors = [FloorSeen("shop/web", each, 20, guarded=True) for each in (2, 5, 4, 3)]
     other = [FloorSeen("shop/api", each, 20) for each in (2, 5)]
     told = words.summary(_scene((0, floors[0]), (0, other[0]), *((1, each) for each in (*floors[1:], *other[1:]))))
-    assert "  floors     raised 1 times, lowered 2 times" in told
+    assert "  floors     raised 1 time, lowered 2 times" in told
 
 
 def test_after_a_fast_night_the_picture_is_next() -> None:

@@ -23,6 +23,7 @@ from tightship.cli.basics import near, no_command, print_version, write_rendered
 from tightship.cli.progress import Progress
 from tightship.cli.source import load_snapshot
 from tightship.cluster import Snapshot
+from tightship.counting import counted
 from tightship.demand import Ahead, with_demand
 from tightship.facts import NodeFacts, candidates_of
 from tightship.host import wall
@@ -177,7 +178,7 @@ class Program(Struct, frozen=True):
             snapshot, source = load_snapshot(arguments, progress, configured.ahead)
             snapshot = with_demand(snapshot, configured.ahead)
             _check_names(named, snapshot)
-            progress.say(f"judging {len(snapshot.nodes):,} nodes")
+            progress.say(f"judging {counted(len(snapshot.nodes), 'node')}")
             judging = configured.judging(snapshot, now, None)
             selected = _selected(arguments, judging.facts)
             if selected is not None:
@@ -185,9 +186,9 @@ class Program(Struct, frozen=True):
             candidates = candidates_of(judging.facts)
 
             def tell(rounds: int, removed: int) -> None:
-                progress.say(f"planning: {removed:,} removals after round {rounds}")
+                progress.say(f"planning: {counted(removed, 'removal')} after round {rounds}")
 
-            progress.say(f"planning {len(candidates):,} candidates")
+            progress.say(f"planning {counted(len(candidates), 'candidate')}")
             plan = make_plan(
                 judging.ground,
                 judging.judge,

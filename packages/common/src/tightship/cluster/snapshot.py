@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.cluster.budgets import Budgets
+from tightship.counting import counted
 from tightship.objects import (
     CapacityBuffer,
     CSINode,
@@ -100,9 +101,9 @@ class Starting(Struct, frozen=True):
     pod: Pod | None
 
     def __str__(self) -> str:
-        replicas = "1 more replica" if self.more == 1 else f"{self.more:,} more replicas"
+        replicas = counted(self.more, "more replica")
         rest = f", room is kept for {self.count:,} of them" if 0 < self.count < self.more else ""
-        numbers = f"{self.because} is {self.wanted:,}, {self.existing:,} exist{rest}"
+        numbers = f"{self.because} is {self.wanted:,}, {counted(self.existing, 'exists', 'exist')}{rest}"
         return f"HPA {self.hpa} is about to start {replicas} ({numbers})"
 
 
@@ -119,7 +120,7 @@ class Headroom(Struct, frozen=True):
     pod: Pod | None
 
     def __str__(self) -> str:
-        pods = "1 pod" if self.replicas == 1 else f"{self.replicas:,} pods"
+        pods = counted(self.replicas, "pod")
         rest = f" (room is kept for {self.count:,} of them)" if 0 < self.count < self.replicas else ""
         return f"CapacityBuffer {self.buffer} keeps room for {pods} of PodTemplate {self.template}{rest}"
 

@@ -8,6 +8,7 @@ import msgspec
 
 from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.snapshot import Usage
+from tightship.counting import counted
 from tightship.drain.machine import owner_elsewhere
 from tightship.drain_record import Finished, owner_mark
 from tightship.durations import format_duration
@@ -27,7 +28,8 @@ def brake(
     """
     causes = [*_not_ready(snapshot, keys), *_stranded(snapshot, finished, keys, now)]
     if api_failures > keys.api_failures:
-        causes.append(f"the API server failed {api_failures} passes in a row, at most {keys.api_failures} may be")
+        failed = counted(api_failures, "pass", "passes")
+        causes.append(f"the API server failed {failed} in a row, and at most {keys.api_failures} may fail")
     return Refusal(Reason.CLUSTER_UNHEALTHY, "cluster", "; ".join(causes)) if causes else None
 
 
@@ -38,7 +40,8 @@ def _not_ready(snapshot: Snapshot, keys: HealthKeys) -> list[str]:
     if len(names) <= max(keys.not_ready_count, keys.not_ready_percent * len(nodes) / 100):
         return []
     limit = f"{keys.not_ready_count} or {keys.not_ready_percent:g}%"
-    return [f"{len(names)} of {len(nodes)} nodes are not Ready ({_some(names)}), at most {limit} may be"]
+    nodes_not = counted(len(names), f"of {counted(len(nodes), 'node')} is", f"of {counted(len(nodes), 'node')} are")
+    return [f"{nodes_not} not Ready ({_some(names)}), at most {limit} may be"]
 
 
 def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthKeys, now: float) -> list[str]:
@@ -68,7 +71,8 @@ def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthKeys
     if not names:
         return []
     since = format_duration(keys.stranded_after)
-    return [f"{len(names)} pods made since the last drain have had no node for {since} or more ({_some(names)})"]
+    pods = counted(len(names), "pod created since the last drain has", "pods created since the last drain have")
+    return [f"{pods} had no node for {since} or longer ({_some(names)})"]
 
 
 def _displaced(pod: Pod, drains: Sequence[Finished]) -> bool:

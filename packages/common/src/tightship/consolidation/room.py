@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tightship.consolidation.decision import NodeFacts
+from tightship.counting import counted
 from tightship.drain.claims import Claim
 from tightship.drain_record import Phase
 from tightship.nodes import drain_record
@@ -37,7 +38,7 @@ def within(budget: Budget, what: str, node: str, *, nodes: int, out: int) -> Ref
     allowed = budget.allows(nodes)
     if out < allowed:
         return None
-    detail = f"{what} may have {allowed} nodes out at once ({budget}), {out} are"
+    detail = f"{what} may have {counted(allowed, 'node')} out at once ({budget}), {counted(out, 'is', 'are')} out"
     return Refusal(Reason.BUDGET_EXHAUSTED, node, detail)
 
 

@@ -13,6 +13,7 @@ from enum import Enum
 import msgspec
 from msgspec import Struct
 
+from tightship.counting import counted
 from tightship.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
 from tightship.durations import format_duration
 from tightship.evictability import stuck
@@ -401,10 +402,10 @@ def _overdue(node: Node, seen: Seen) -> Refusal:
 
 def _waits_for(seen: Seen) -> str:
     if seen.awaits:
-        return f"waits for {len(seen.awaits)} pods to finish by themselves"
+        return f"waits for {counted(len(seen.awaits), 'pod to finish by itself', 'pods to finish by themselves')}"
     if seen.leaving:
-        return f"waits for {len(seen.leaving)} pods to go"
-    return f"waits until {len(seen.evict)} pods may be evicted"
+        return f"waits for {counted(len(seen.leaving), 'pod')} to go"
+    return f"waits until {counted(len(seen.evict), 'pod')} may be evicted"
 
 
 def _enter(record: DrainRecord, phase: Phase, now: float, **changes: object) -> DrainRecord:

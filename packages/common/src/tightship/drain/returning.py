@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from tightship.cluster import Snapshot
+from tightship.counting import counted
 from tightship.objects import Pod
 from tightship.reasons import Reason, Refusal
 
@@ -46,9 +47,9 @@ class Returning:
             gone = len(self._evicted[owner.uid] - here)
             late = self._since is not None and pod.created > self._since
             if pod.uid not in self._known and (gone or late):
-                detail = f"{owner} has put it on the node during the drain"
+                detail = f"{owner} put this pod on the node during the drain"
                 if gone:
-                    detail += f", after {gone} of its pods were evicted from there"
+                    detail += f", after {counted(gone, 'of its pods was', 'of its pods were')} evicted from there"
                 found.append(Refusal(Reason.RETURNS_TO_NODE, pod.key, detail, _FIX))
                 continue
             self._known.add(pod.uid)
@@ -57,6 +58,7 @@ class Returning:
                 continue
             most = self._replicas[owner.uid] = max(self._replicas[owner.uid], workload.replicas)
             if gone >= most > 0:
-                detail = f"{gone} pods of {owner} were evicted from the node, and it has {most} replicas"
+                evicted = counted(gone, f"pod of {owner} was", f"pods of {owner} were")
+                detail = f"{evicted} evicted from the node, and {owner} has {counted(most, 'replica')}"
                 found.append(Refusal(Reason.RETURNS_TO_NODE, pod.key, detail, _FIX))
         return found

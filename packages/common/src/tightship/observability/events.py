@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from tightship.counting import counted
 from tightship.host import monotonic, token, wall
 from tightship.kube.connection import Connection
 from tightship.kube.errors import Conflict, KubeError
@@ -293,7 +294,7 @@ class EventRecorder:
             for _ in range(unsent):
                 self._drop(CLOSED)
             if unsent:
-                _log.warning("%d Events were not recorded before the end", unsent)
+                _log.warning("%s not recorded before the end", counted(unsent, "Event was", "Events were"))
 
 
 def cut(text: str, longest: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tightship.counting import counted
 from tightship.objects.pod import PodSpec
 from tightship.placement.space import Ask, Space
 from tightship.quantity import humanize
@@ -49,7 +50,7 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
     count(_other_filters(spec), int(rest.sum()))
     total = len(space.nodes)
     parts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    detail = f"fits on 0 of {total} nodes: " + ", ".join(f"{number} {what}" for what, number in parts)
+    detail = f"fits on 0 of {counted(total, 'node')}: " + ", ".join(f"{number} {what}" for what, number in parts)
     if not len(near) or rest.any():
         return detail, ""
     best = int(near[np.argmin(share[near])])

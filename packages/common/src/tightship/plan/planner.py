@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from tightship.cluster import Snapshot
 from tightship.cluster.state import add
+from tightship.counting import counted
 from tightship.disruption import DisruptionLedger
 from tightship.objects import Pod
 from tightship.placement.explain import why_nowhere
@@ -290,10 +291,12 @@ class Planner:
                 detail = f"{what} could only run here"
                 found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, candidate.name, detail, fix))
             elif position not in fit.alone:
-                detail = f"there is room for it alone, not for all {len(everyone)} pods of the node together"
+                detail = (
+                    f"this pod alone would fit elsewhere, but not the node's {counted(len(everyone), 'pod')} together"
+                )
                 found.append(Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail))
             elif self.removals and self._fits_without_plan(guest, candidate.name):
-                detail = f"the {len(self.removals)} removals planned before leave no place; it {detail}"
+                detail = f"no place is left after {counted(len(self.removals), 'planned removal')}: the pod {detail}"
                 found.append(Refusal(Reason.NO_PLACE_AFTER_PLAN, guest.pod.key, detail, fix))
             else:
                 found.append(Refusal(Reason.NO_PLACE, guest.pod.key, detail, fix))

@@ -52,8 +52,3 @@ def moved(before: float | None, after: float | None) -> str:
 def age(seconds: int | None) -> str:
     """Return an age as kubectl writes it, ``-`` where the creation time is unknown."""
     return "-" if seconds is None else format_duration(seconds)
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """Return ``1 node``, ``2 nodes``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

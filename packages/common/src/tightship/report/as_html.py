@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from tightship.counting import counted
 from tightship.pools import shown
-from tightship.report.amounts import cores, counted, memory, moved, percent
+from tightship.report.amounts import cores, memory, moved, percent
 from tightship.report.arrivals import Arrival, arrivals_of
 from tightship.report.document import NodeEntry, NodePlan, RefusalEntry, Share, ShareTotals
 from tightship.report.html.model import Cell, Fact, Fleet, Group, Listing, Page, Part, Section, Slot, Table

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from tightship.report.amounts import age, cores, counted, memory, percent
+from tightship.counting import counted
+from tightship.report.amounts import age, cores, memory, percent
 from tightship.report.document import RefusalEntry, Share
 from tightship.report.explanation import NodeDetail, NodeExplanation, PodEntry
 from tightship.report.grid import Column, lines, total_width

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tightship.report.amounts import age, cores_pair, counted, memory_pair
+from tightship.counting import counted
+from tightship.report.amounts import age, cores_pair, memory_pair
 from tightship.report.as_table import decisions, shares
 from tightship.report.document import NodeEntry, NodePlan
 from tightship.report.grid import Column, lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tightship.cluster import Snapshot
+from tightship.counting import counted
 from tightship.demand import MOST_IN_BUFFERS
 from tightship.kube.object_file import NOT_IN_FILE
 from tightship.kube.resources import NOT_SERVED
@@ -53,23 +54,23 @@ def _missing(snapshot: Snapshot) -> Iterator[str]:
 def _unknown_demand(snapshot: Snapshot) -> Iterator[str]:
     unknown = [each for each in snapshot.starting if each.pod is None]
     for each in unknown[:UNKNOWN_DEMAND_SHOWN]:
-        yield f"{each}, and has no pod to tell by what they need: no room is kept for them"
+        yield f"{each}, but no existing pod shows what they need: no room is kept for them"
     more = len(unknown) - UNKNOWN_DEMAND_SHOWN
     if more > 0:
-        yield f"{more} more HPAs are about to start replicas of which nobody knows what they need"
+        yield f"{counted(more, 'more HPA is', 'more HPAs are')} about to start replicas whose needs are unknown"
 
 
 def _unknown_headroom(snapshot: Snapshot) -> Iterator[str]:
     unknown = [each for each in snapshot.headroom if each.pod is None]
     why = f", which is {snapshot.missing[POD_TEMPLATE]}" if POD_TEMPLATE in snapshot.missing else ""
     for each in unknown[:UNKNOWN_DEMAND_SHOWN]:
-        yield f"{each}{why or ', which is not there'}: none is kept"
+        yield f"{each}{why or ', which does not exist'}: no room is kept"
     more = len(unknown) - UNKNOWN_DEMAND_SHOWN
     if more > 0:
-        yield f"{more} more CapacityBuffers have no PodTemplate that could be read"
+        yield f"{counted(more, 'more CapacityBuffer has', 'more CapacityBuffers have')} no readable PodTemplate"
     for each in snapshot.headroom:
         if each.pod is not None and each.count < each.replicas:
-            yield f"{each}: for {MOST_IN_BUFFERS} pods of all buffers at most"
+            yield f"{each}: all buffers together get room for at most {counted(MOST_IN_BUFFERS, 'pod')}"
 
 
 def _are(kinds: list[str], snapshot: Snapshot) -> str:
@@ -100,4 +101,4 @@ def _unreadable(snapshot: Snapshot) -> Iterator[str]:
         yield f"{each.kind} {each.key}{where} can't be read, and what depends on it stays: {each.problem}"
     more = len(snapshot.unreadable) - UNREADABLE_SHOWN
     if more > 0:
-        yield f"{more} more objects can't be read"
+        yield f"{counted(more, 'more object')} can't be read"

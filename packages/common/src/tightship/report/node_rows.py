@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from tightship.counting import counted
 from tightship.pools import shown
-from tightship.report.amounts import age, cores, cores_pair, counted, memory, memory_pair, moved, percent
+from tightship.report.amounts import age, cores, cores_pair, memory, memory_pair, moved, percent
 from tightship.report.arrivals import Arrival
 from tightship.report.document import MoveEntry, NodeEntry, NodePlan, RefusalEntry, Share
 from tightship.report.html.model import Bar, Cell, Entry, Section, Table

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tightship.report.amounts import cores, counted, memory, percent
+from tightship.counting import counted
+from tightship.report.amounts import cores, memory, percent
 from tightship.report.document import ExcessSummary, NodePlan, Share, ShareTotals
 from tightship.report.explanation import NodeExplanation
 from tightship.report.terminal import Terminal, clean
@@ -119,7 +120,8 @@ def _scheduler(plan: NodePlan) -> Iterator[str]:
         return
     stuck = names(each.node for each in forecast.stuck)
     yield (
-        f"its own choice of nodes would reach {forecast.removed:,} of the {planned:,} removals of {which}, {done}; "
+        f"its own choice of nodes would reach {forecast.removed:,} of the {counted(planned, 'removal')} of {which}, "
+        f"{done}; "
         f"it would strand {stuck}"
     )
 

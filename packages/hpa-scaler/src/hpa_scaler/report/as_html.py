@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from hpa_scaler.report.document import FloorPlan
 from hpa_scaler.report.hpa_rows import CHARTED, COLUMNS, LEGEND, STATES, hpa_rows, is_troubled, troubled_first
 from hpa_scaler.report.over_time import Lately
-from hpa_scaler.report.summing import heading
-from tightship.report.amounts import counted
+from hpa_scaler.report.summing import dropping, heading
+from tightship.counting import counted
 from tightship.report.html.model import Cell, Fact, Listing, Page, Section, Table
 from tightship.report.html.page import render_page
 from tightship.report.terminal import Terminal
@@ -75,7 +75,7 @@ def _remembered(plan: FloorPlan, lately: Lately | None) -> str:
 def _drops(plan: FloorPlan) -> Iterator[str]:
     drops = plan.summary.drops
     if drops.held:
-        yield f"{drops.dropping:,} of {drops.counted:,} queries drop at once: nothing is lowered (CorrelatedDrop)"
+        yield f"{dropping(drops)}: nothing is lowered (CorrelatedDrop)"
 
 
 def _sections(plan: FloorPlan) -> Iterator[Section]:

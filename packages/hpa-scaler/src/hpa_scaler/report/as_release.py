@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from hpa_scaler.report.document import FloorRelease, Move, ReleaseEntry
-from tightship.report.amounts import counted
+from tightship.counting import counted
 from tightship.report.grid import Column, lines
 from tightship.report.terminal import Terminal, clean
 

@@ -11,7 +11,7 @@ from hpa_scaler.decision_log import DecisionLine, Replay
 from hpa_scaler.policy import Decision
 from hpa_scaler.report.over_time import over_time
 from hpa_scaler.report.story import Story, Told, failed, reasons_of
-from tightship.report.amounts import counted
+from tightship.counting import counted
 from tightship.report.html.model import Cell, Entry, Fact, Listing, Page, Section, Table
 from tightship.report.html.page import render_page
 from tightship.times import rfc3339
@@ -44,7 +44,8 @@ def replayed(found: Replay) -> str:
     """Return the result of a replay in one line."""
     unended = f", {found.unended} of them cut off" if found.unended else ""
     cycles = found.cycles + found.unended
-    return f"{found.decisions:,} decisions of {cycles:,} cycles{unended}: {len(found.differences):,} differences"
+    decisions, in_all = counted(found.decisions, "decision"), counted(cycles, "cycle")
+    return f"{decisions} of {in_all}{unended}: {counted(len(found.differences), 'difference')}"
 
 
 def render_replay(program: str, name: str, found: Replay, story: LogStory) -> str:

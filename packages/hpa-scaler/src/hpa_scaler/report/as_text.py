@@ -8,6 +8,7 @@ from hpa_scaler.annotations import STATE
 from hpa_scaler.report.as_table import age, query_formula, ratio_floor
 from hpa_scaler.report.document import FloorExplanation, HpaDetail, HpaEntry, Remembered
 from hpa_scaler.report.summing import heading
+from tightship.counting import counted
 from tightship.durations import format_duration
 from tightship.report.summary import warning_lines
 from tightship.report.terminal import Terminal, clean
@@ -70,7 +71,7 @@ def _decision(hpa: HpaEntry, terminal: Terminal) -> str:
 
 
 def _replicas(hpa: HpaEntry) -> str:
-    return "replicas unknown" if hpa.replicas is None else f"{hpa.replicas:,} replicas"
+    return "replicas unknown" if hpa.replicas is None else counted(hpa.replicas, "replica")
 
 
 def _maximum(hpa: HpaEntry, terminal: Terminal) -> str:
@@ -128,7 +129,7 @@ def _remembered(detail: HpaDetail, terminal: Terminal) -> Iterator[str]:
         ("failures", f"{known.failures} in a row" if known.failures else None),
         ("incident", known.incident_at),
         ("rolling out", None if known.rolling_since is None else f"since {known.rolling_since}"),
-        ("set back", f"{known.set_back_by_others} times by others" if known.set_back_by_others else None),
+        ("set back", f"{counted(known.set_back_by_others, 'time')} by others" if known.set_back_by_others else None),
         ("last change", _change(known)),
         ("last set", _pair(known.applied_minimum, known.applied_maximum)),
         ("user's own", _pair(known.original_minimum, known.original_maximum)),

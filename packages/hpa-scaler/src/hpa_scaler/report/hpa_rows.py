@@ -11,7 +11,7 @@ from hpa_scaler.report.document import FloorPlan, HpaEntry, Move
 from hpa_scaler.report.over_time import Lately, over_time
 from hpa_scaler.report.story import Told
 from hpa_scaler.telling import short
-from tightship.report.amounts import counted
+from tightship.counting import counted
 from tightship.report.html.model import Cell, Entry, Mark, MarkKind, Scale, Section, Table, Tone
 
 COLUMNS = ("HPA", "Bounds and replicas", "Decision", "Query", "Why, and what was compared")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from hpa_scaler.report.document import FloorExplanation, FloorPlan
-from tightship.report.amounts import counted
+from hpa_scaler.report.document import Drops, FloorExplanation, FloorPlan
+from tightship.counting import counted
 from tightship.report.summary import labelled
 from tightship.report.terminal import Terminal, clean
 
 REASONS_SHOWN = 6
+
+
+def dropping(drops: Drops) -> str:
+    """Return how many of the queries that count have dropped."""
+    queries = f"of {counted(drops.counted, 'query', 'queries')}"
+    return f"{counted(drops.dropping, f'{queries} drops', f'{queries} drop')} at once"
 
 
 def heading(document: FloorPlan | FloorExplanation, terminal: Terminal) -> list[str]:
@@ -35,7 +41,7 @@ def summary_lines(plan: FloorPlan, terminal: Terminal) -> list[str]:
         parts.append(("Maximum", f"maxReplicas goes up on {counted(summary.maxima_raised, 'HPA')}", ""))
     if summary.drops.held:
         drops = summary.drops
-        text = f"{drops.dropping:,} of {drops.counted:,} queries drop at once: nothing is lowered (CorrelatedDrop)"
+        text = f"{dropping(drops)}: nothing is lowered (CorrelatedDrop)"
         parts.append(("Breaker", text, "why"))
     widest = max((len(each.reason) for each in summary.reasons), default=0)
     for number, each in enumerate(summary.reasons[:REASONS_SHOWN]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tightship.counting import counted
 from tightship_simulator.demo.scene import FLOORS, Line, Scene
 from tightship_simulator.demo.story import clock
 
@@ -77,17 +78,18 @@ class Waiting:
 def summary(scene: Scene, *, fast: bool = False) -> list[str]:
     """Return what the night came to, and what to try next; *fast* is whether it was one on virtual time."""
     by = " and ".join(f"{count} by {name}" for name, count in sorted(scene.drained.items())) or "none"
+    drained = counted(sum(scene.drained.values()), "node")
     waiting = sum(1 for pod in scene.pods.values() if not pod.ready)
     cordoned = sum(1 for pool in scene.pools.values() for node in pool.nodes if node.cordoned)
     return [
         "",
-        f"One night: {scene.began} nodes became {scene.fewest}, and {scene.nodes} in the morning.",
+        f"One night: {counted(scene.began, 'node')} became {scene.fewest}, and {scene.nodes} in the morning.",
         f"  saved      {scene.saved:.1f} node-hours, ${scene.money:.2f} at ${scene.price:g} a node-hour",
-        f"  drained    {sum(scene.drained.values())} nodes ({by}); {scene.restored} drains given back",
-        f"  evicted    {sum(scene.evicted.values())} pods",
-        f"  floors     raised {scene.raised} times, lowered {scene.lowered} times",
-        f"  autoscaler deleted {scene.removed} nodes and added {scene.added}",
-        f"  pods       {len(scene.pods)}, {waiting} of them not Ready; {cordoned} nodes cordoned",
+        f"  drained    {drained} ({by}); {counted(scene.restored, 'drain')} given back",
+        f"  evicted    {counted(sum(scene.evicted.values()), 'pod')}",
+        f"  floors     raised {counted(scene.raised, 'time')}, lowered {counted(scene.lowered, 'time')}",
+        f"  autoscaler deleted {counted(scene.removed, 'node')} and added {scene.added}",
+        f"  pods       {len(scene.pods)}, {waiting} of them not Ready; {counted(cordoned, 'node')} cordoned",
         "",
         "Next:  .venv/bin/node-compactor plan            # your own cluster, read only",
         "       make plan-demo                           # a plan on a generated cluster, with every reason",
