@@ -27,11 +27,11 @@ import msgspec
 
 from node_compactor.policy import Policy
 from node_compactor.settings import load_settings
-from tightship.cluster import ClusterState, Snapshot
+from tightship.core.objects import KINDS, decode
+from tightship.core.reasons import Refusal
 from tightship.kube.files import read_file
-from tightship.objects import KINDS, decode
-from tightship.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, forecast, make_plan
-from tightship.reasons import Refusal
+from tightship.planning.cluster import ClusterState, Snapshot
+from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, forecast, make_plan
 from tightship_simulator.generate import NOW, objects
 
 PODS_PER_NODE = 30

@@ -11,17 +11,17 @@ import pytest
 from prometheus_client import CollectorRegistry
 from rendering import Json, Render, each_chart
 
-from hpa_scaler.metrics import ScalerMetrics
-from hpa_scaler.policy import Action
+from hpa_scaler.decide.policy import Action
 from hpa_scaler.prometheus.circuit import CircuitState
-from hpa_scaler.reasons import Reason as HpaReason
-from hpa_scaler.sending import ENDINGS
+from hpa_scaler.spec.reasons import Reason as HpaReason
+from hpa_scaler.write.metrics import ScalerMetrics
+from hpa_scaler.write.sending import ENDINGS
 from node_compactor.metrics import CompactorMetrics
 from node_refiner.metrics import RefinerMetrics
-from tightship.consolidation.metrics import ConsolidationMetrics
+from tightship.app.observability.metrics import RunMetrics, new_registry
 from tightship.drain.answers import Answer
 from tightship.drain.machine import Ending
-from tightship.observability.metrics import RunMetrics, new_registry
+from tightship.nodes.metrics import ConsolidationMetrics
 from tightship_charts.alerts import ALERTS
 from tightship_charts.dashboards import SOURCE, WIDTH, dashboard
 from tightship_charts.matrix import APIS

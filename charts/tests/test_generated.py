@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tightship.durations import DurationError, parse_duration
+from tightship.core.durations import DurationError, parse_duration
 from tightship_charts.__main__ import drifted, generated
 from tightship_charts.configuration import DURATION, config_keys
 from tightship_charts.places import CHARTS, CONTROLLERS, INSTALLABLE

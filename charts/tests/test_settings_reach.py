@@ -12,14 +12,14 @@ import pytest
 from pydantic import BaseModel
 from rendering import Json, Render, Rendered, each_chart
 
-import hpa_scaler.configuration
-import hpa_scaler.run_settings
+import hpa_scaler.app.configuration
+import hpa_scaler.app.run_settings
 import node_compactor.configuration
 import node_compactor.run_settings
 import node_refiner.configuration
 import node_refiner.run_settings
-from hpa_scaler.annotations import ANNOTATIONS
-from tightship.settings.process import ProcessSettings, load_process
+from hpa_scaler.spec.annotations import ANNOTATIONS
+from tightship.app.settings.process import ProcessSettings, load_process
 from tightship_charts.configuration import config_keys
 from tightship_charts.matrix import Values, merge
 from tightship_e2e.helm import Helm, objects
@@ -27,12 +27,12 @@ from tightship_e2e.helm import Helm, objects
 PROCESS: Mapping[str, type[ProcessSettings]] = {
     "node-compactor": node_compactor.run_settings.RunSettings,
     "node-refiner": node_refiner.run_settings.RunSettings,
-    "hpa-scaler": hpa_scaler.run_settings.RunSettings,
+    "hpa-scaler": hpa_scaler.app.run_settings.RunSettings,
 }
 PARSERS: Mapping[str, Callable[[Mapping[str, str]], BaseModel]] = {
     "node-compactor": lambda data: node_compactor.configuration.parse_config_map(data, {}),
     "node-refiner": lambda data: node_refiner.configuration.parse_config_map(data, {}),
-    "hpa-scaler": hpa_scaler.configuration.parse_config_map,
+    "hpa-scaler": hpa_scaler.app.configuration.parse_config_map,
 }
 
 OTHERWISE = {
@@ -182,7 +182,9 @@ def unchanged(found: object, plain: object, path: str = "") -> Iterator[tuple[st
 def test_a_bearer_token_goes_through_too(render: Render) -> None:
     config = {"prometheusServers": {"mimir": {"url": "http://mimir", "bearerTokenFile": "/secrets/mimir/token"}}}
     data = render("hpa-scaler", {"config": config}).one("ConfigMap")["data"]
-    assert hpa_scaler.configuration.parse_config_map(data).servers["mimir"].bearer_token_file == "/secrets/mimir/token"
+    assert (
+        hpa_scaler.app.configuration.parse_config_map(data).servers["mimir"].bearer_token_file == "/secrets/mimir/token"
+    )
 
 
 def test_every_annotation_may_have_a_default(render: Render) -> None:
@@ -209,7 +211,7 @@ def test_every_annotation_may_have_a_default(render: Render) -> None:
     values |= {"pausedScaleDown": True, "pausedScaleUp": False}
     del values["prometheusServerUrl"]  # one server, by name or by address
     data = render("hpa-scaler", {"config": {"defaults": values}}).one("ConfigMap")["data"]
-    read = hpa_scaler.configuration.parse_config_map(data).defaults
+    read = hpa_scaler.app.configuration.parse_config_map(data).defaults
     assert set(read) == {each.name for each in ANNOTATIONS} - {"prometheus-server-url"}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tightship.drain.claims import Claim, ClaimLedger
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain_io.claims import Claim, ClaimLedger
 from tightship.kube.connection import connect
 from tightship.kube.election import Elector, LeaseTiming
-from tightship.reasons import Reason, Refusal
 from tightship_e2e import ControlPlane
 from tightship_testkit.client import Client, Json
 

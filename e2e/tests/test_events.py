@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tightship.app.observability.events import CLUSTER_SCOPED_NAMESPACES, EventRecorder, ObjectRef, Pace
+from tightship.app.settings.live import LiveConfig, LiveConfigError
+from tightship.app.settings.sources import ConfigMapSource
 from tightship.kube.connection import connect
-from tightship.observability.events import CLUSTER_SCOPED_NAMESPACES, EventRecorder, ObjectRef, Pace
-from tightship.settings.live import LiveConfig, LiveConfigError
-from tightship.settings.sources import ConfigMapSource
 from tightship_e2e import ControlPlane, settle
 from tightship_testkit.client import Client, Items, Json
 

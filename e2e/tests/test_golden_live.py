@@ -15,14 +15,14 @@ from typing import Any
 
 from node_compactor.policy import Marks, Policy, demand_ahead
 from node_compactor.settings import load_settings
-from tightship.cluster import Snapshot
-from tightship.demand import with_demand
+from tightship.core.reasons import RUNNING_ONLY, Reason
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
 from tightship.kube.files import parse, read_file
 from tightship.kube.resources import RESOURCES
-from tightship.plan import STRATEGIES, Plan, make_plan
-from tightship.reasons import RUNNING_ONLY, Reason
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import with_demand
+from tightship.planning.plan import STRATEGIES, Plan, make_plan
 from tightship_e2e import ControlPlane, load, settle
 from tightship_e2e.source import clean_node, clean_pod
 from tightship_testkit.client import Client, Json, wait_for

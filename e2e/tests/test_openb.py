@@ -15,7 +15,7 @@ import pytest
 
 from node_refiner.deciding import Decider
 from node_refiner.settings import RefinerSettings
-from tightship.plan import STRATEGIES, Placement, Plan, make_plan
+from tightship.planning.plan import STRATEGIES, Placement, Plan, make_plan
 from tightship_simulator import check
 from tightship_testkit.client import Json
 from tightship_testkit.planning import NOW, judge, plain, snapshot_of

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import yaml
 
-from tightship.cluster import Budgets, Snapshot
+from tightship.core.api_errors import AccessDenied
 from tightship.kube.cache import ClusterCache, read_cluster
 from tightship.kube.connection import connect
-from tightship.kube.errors import AccessDenied
 from tightship.kube.files import parse
 from tightship.kube.resources import RESOURCES
+from tightship.planning.cluster import Budgets, Snapshot
 from tightship_e2e import ControlPlane, settle
 from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import Client, Json, wait_for

@@ -10,9 +10,9 @@ from fractions import Fraction
 
 import msgspec
 
-from tightship import quantity
-from tightship.objects import Pod, decode
-from tightship.quantity import QuantityError
+from tightship.core import quantity
+from tightship.core.objects import Pod, decode
+from tightship.core.quantity import QuantityError
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import DEADLINE, scheduler_rests
 from tightship_simulator import amounts

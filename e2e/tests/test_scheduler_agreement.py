@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tightship.cluster import Budgets
-from tightship.disruption import DisruptionLedger
-from tightship.plan import STRATEGIES, Planner, Removal, Strategy, make_plan
-from tightship.reasons import Reason
+from tightship.core.reasons import Reason
+from tightship.planning.cluster import Budgets
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.plan import STRATEGIES, Planner, Removal, Strategy, make_plan
 from tightship_e2e import ControlPlane
 from tightship_e2e.draining import (
     DEADLINE,

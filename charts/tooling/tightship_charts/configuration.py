@@ -10,13 +10,13 @@ from msgspec import Struct
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hpa_scaler.annotations import ANNOTATIONS
-from hpa_scaler.settings import ScalerSettings
+from hpa_scaler.app.settings import ScalerSettings
+from hpa_scaler.spec.annotations import ANNOTATIONS
 from node_compactor.settings import CompactorSettings
 from node_refiner.configuration import KEYS as REFINER_KEYS
 from node_refiner.settings import RefinerSettings
-from tightship.settings.fields import SWITCHABLE_RULES, Budget, is_duration
-from tightship.settings.loading import wire_keys
+from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, is_duration
+from tightship.app.settings.loading import wire_keys
 
 Json = dict[str, Any]
 

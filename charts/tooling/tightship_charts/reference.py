@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import hpa_scaler.app.run_settings
 import hpa_scaler.cli
-import hpa_scaler.run_settings
 import node_compactor.cli
 import node_compactor.options
 import node_compactor.run_settings
 import node_refiner.cli
 import node_refiner.options
 import node_refiner.run_settings
-from tightship.cli.options import Flag
-from tightship.observability.logging import FORMATS, LEVELS
-from tightship.settings.process import LogFormat, LogLevel, Name, Port, Ports, Positive, ProcessSettings, Switch
+from tightship.app.cli.options import Flag
+from tightship.app.observability.logging import FORMATS, LEVELS
+from tightship.app.settings.process import LogFormat, LogLevel, Name, Port, Ports, Positive, ProcessSettings, Switch
 from tightship_charts.configuration import Key, config_keys, shown
 from tightship_charts.places import CHARTS, CONTROLLERS
 from tightship_charts.readme import SETTINGS_PAGES, allowed
@@ -36,7 +36,7 @@ Flags come before the environment, that before the ConfigMap, that before defaul
 _PROCESS: Mapping[str, type[ProcessSettings]] = {
     "node-compactor": node_compactor.run_settings.RunSettings,
     "node-refiner": node_refiner.run_settings.RunSettings,
-    "hpa-scaler": hpa_scaler.run_settings.RunSettings,
+    "hpa-scaler": hpa_scaler.app.run_settings.RunSettings,
 }
 _PARSERS = {
     "node-compactor": node_compactor.cli.COMMAND.parser,

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tightship.cluster import Snapshot, from_objects
-from tightship.objects import KINDS, ApiObject, decode
+from tightship.core.objects import KINDS, ApiObject, decode
+from tightship.planning.cluster import Snapshot, from_objects
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.objects import (
+from tightship.core.objects import (
     AUTOSCALER,
     HorizontalPodAutoscaler,
     ObjectError,

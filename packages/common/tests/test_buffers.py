@@ -11,18 +11,18 @@ from cluster_builder import HOST, anti_affinity, node, pod, snapshot
 from hpas import hpa, replica
 from test_plans import in_drain, judge
 
-from tightship import demand
-from tightship.cluster import Headroom, Snapshot
-from tightship.demand import Ahead, with_demand
-from tightship.disruption import DisruptionLedger
+from tightship.core.objects import decode
+from tightship.core.objects.buffers import StoredTemplate
+from tightship.core.reasons import Reason
+from tightship.drain.assessment import Sight
 from tightship.drain.machine import DrainRules
-from tightship.drain.sight import Sight
-from tightship.evictability import EvictionRules
-from tightship.objects import decode
-from tightship.objects.buffers import StoredTemplate
-from tightship.plan import STRATEGIES, Placement, Plan, Planner, make_plan
-from tightship.reasons import Reason
-from tightship.report.gaps import warnings_of
+from tightship.planning import demand
+from tightship.planning.cluster import Headroom, Snapshot
+from tightship.planning.demand import Ahead, with_demand
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.evictability import EvictionRules
+from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
+from tightship.report.warnings import warnings_of
 
 Json = dict[str, Any]
 AHEAD = Ahead(100, buffers=True)

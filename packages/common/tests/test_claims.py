@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import Client, Direct, virtually
 
-from tightship.drain.claims import (
+from tightship.core.api_errors import ConnectionFailed, Forbidden, KubeError, Unavailable
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain_io.claims import (
     CLAIMS_ANNOTATION,
     Allows,
     Claim,
@@ -22,8 +24,6 @@ from tightship.drain.claims import (
     ClaimsUnreadable,
 )
 from tightship.kube.connection import Connection
-from tightship.kube.errors import ConnectionFailed, Forbidden, KubeError, Unavailable
-from tightship.reasons import Reason, Refusal
 from tightship_testkit.simulated import Simulated
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Which code may read the machine's clocks and take chance from it: :mod:`tightship.host`, and a few with a reason."""
+"""Which code may read the machine's clocks and its chance: :mod:`tightship.kube.host`, and a few with a reason."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ FORBIDDEN = {
 }  # fmt: skip
 
 ALLOWED = {
-    "tightship/host.py": "the one place: everybody else asks it",
-    "tightship/runtime/main.py": "the thread that ends a process whose event loop hangs",
-    "tightship/cli/progress.py": "a line in a terminal, drawn by a thread while people wait",
+    "tightship/kube/host.py": "the one place: everybody else asks it",
+    "tightship/app/runtime/main.py": "the thread that ends a process whose event loop hangs",
+    "tightship/app/cli/progress.py": "a line in a terminal, drawn by a thread while people wait",
     "tightship_simulator/api/store.py": "the default of a clock that is an argument",
     "tightship_simulator/ports.py": "real ports of loopback",
 }

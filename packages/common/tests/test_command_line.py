@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tightship.cli import Progress, SelectorError, parse_selector, terminal_of
+from tightship.app.cli import Progress, SelectorError, parse_selector, terminal_of
 
 LABELS = {"pool": "web", "zone": "a", "size": "4", "example.com/tier": "gold", "empty": ""}
 
@@ -56,7 +56,7 @@ class Screen(io.StringIO):
 
 
 def test_progress_is_silent_for_quick_work_and_off_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.cli.progress.PATIENCE", 60.0)  # quick, on a busy machine too
+    monkeypatch.setattr("tightship.app.cli.progress.PATIENCE", 60.0)  # quick, on a busy machine too
     quick, pipe = Screen(), io.StringIO()
     for stream in (quick, pipe):
         with Progress(stream) as progress:
@@ -65,7 +65,7 @@ def test_progress_is_silent_for_quick_work_and_off_a_terminal(monkeypatch: pytes
 
 
 def test_progress_shows_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.cli.progress.PATIENCE", 0.0)
+    monkeypatch.setattr("tightship.app.cli.progress.PATIENCE", 0.0)
     screen = Screen()
     deadline = time.monotonic() + 30
     with Progress(screen) as progress:

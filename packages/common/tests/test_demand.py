@@ -7,11 +7,11 @@ import pytest
 from cluster_builder import node, pod, snapshot
 from hpas import NEW, OLD, hpa, replica, replica_set
 
-from tightship import demand
-from tightship.cluster import Snapshot, Starting
-from tightship.demand import Ahead, with_starting
-from tightship.reasons import Reason
-from tightship.settings.sections import ScaleUpKeys
+from tightship.app.settings.sections import ScaleUpKeys
+from tightship.core.reasons import Reason
+from tightship.planning import demand
+from tightship.planning.cluster import Snapshot, Starting
+from tightship.planning.demand import Ahead, with_starting
 
 Json = dict[str, Any]
 MANY = 1000

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tightship.demand import SWITCHABLE as DEMAND_RULES
-from tightship.evictability import SWITCHABLE as POD_RULES
-from tightship.nodes import SWITCHABLE as NODE_RULES
-from tightship.reasons import Reason
+from tightship.core.reasons import Reason
+from tightship.planning.demand import SWITCHABLE as DEMAND_RULES
+from tightship.planning.evictability import SWITCHABLE as POD_RULES
+from tightship.planning.nodes import SWITCHABLE as NODE_RULES
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -44,7 +44,7 @@ def test_a_reason_says_whether_its_rule_can_be_switched_off(reason: Reason) -> N
 
 
 def test_the_groups_are_those_of_the_enum() -> None:
-    source = (ROOT / "packages/common/src/tightship/reasons.py").read_text()
+    source = (ROOT / "packages/common/src/tightship/core/reasons.py").read_text()
     groups = re.findall(r"^    # (.+)\.$", source, flags=re.MULTILINE)
     assert re.findall(r"^## (.+)$", REASONS, flags=re.MULTILINE) == groups
 

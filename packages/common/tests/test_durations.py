@@ -2,7 +2,7 @@
 
 import pytest
 
-from tightship.durations import DurationError, format_duration, parse_duration
+from tightship.core.durations import DurationError, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tightship.disruption import DisruptionLedger
-from tightship.evictability import SWITCHABLE, Evictability, EvictionRules, Fate, Verdict, stuck
-from tightship.reasons import Reason
+from tightship.core.reasons import Reason
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.evictability import SWITCHABLE, Evictability, EvictionRules, Fate, Verdict, stuck
 from tightship_testkit.builders import DAY, NOW, budget, controller, node, pod, pod_of, state_of, workload
 
 Json = dict[str, Any]

@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tightship.host import HOST, Host, monotonic, random_bits, token, wall
+from tightship.app.observability.metrics import new_registry, render
 from tightship.kube.connector import Connector, connector
-from tightship.observability.metrics import new_registry, render
+from tightship.kube.host import HOST, Host, monotonic, random_bits, token, wall
 
 
 def _on(host: Host, work: Callable[[], object]) -> object:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tightship.nodes import SWITCHABLE, NodeRules, SeedState, drain_record, draining, judge_node, seed_state
-from tightship.reasons import Reason
+from tightship.core.reasons import Reason
+from tightship.planning.nodes import SWITCHABLE, NodeRules, SeedState, drain_record, draining, judge_node, seed_state
 from tightship_testkit.builders import NOW, node, snapshot, when
 
 Json = dict[str, Any]

@@ -3,7 +3,7 @@
 import pytest
 from cluster_builder import node, one, pod, raw
 
-from tightship.objects import Node, ObjectError, Pod, decode
+from tightship.core.objects import Node, ObjectError, Pod, decode
 
 
 def test_replicas_share_their_template_and_differ_only_in_names() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from cluster_builder import HOST, ZONE, affinity, anti_affinity, node, one, pod, snapshot, spread
 
-from tightship.objects import Pod
-from tightship.placement import Space
+from tightship.core.objects import Pod
+from tightship.planning.placement import Space
 
 
 def open_to(newcomer: dict[str, Any], things: list[dict[str, Any]], have: tuple[str, ...] = ()) -> set[str]:
@@ -240,8 +240,8 @@ def test_namespaces_by_label_block_where_namespaces_are_unknown() -> None:
 
 
 def test_a_node_with_an_unreadable_pod_receives_nothing() -> None:
-    from tightship.cluster import ClusterState
-    from tightship.objects import ObjectError
+    from tightship.core.objects import ObjectError
+    from tightship.planning.cluster import ClusterState
 
     state = ClusterState()
     for each in TWO:

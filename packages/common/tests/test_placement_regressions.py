@@ -5,10 +5,10 @@ The same clusters are shown to the real scheduler in ``e2e/tests/test_scheduler_
 
 from __future__ import annotations
 
-from tightship.disruption import DisruptionLedger
-from tightship.placement import Space
-from tightship.plan import Placement, Planner
-from tightship.reasons import Reason, Refusal
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.placement import Space
+from tightship.planning.plan import Placement, Planner
 from tightship_simulator import small
 from tightship_simulator.small import Json
 from tightship_testkit.planning import judge, snapshot_of

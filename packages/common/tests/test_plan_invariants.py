@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightship.disruption import DisruptionLedger
-from tightship.placement import Space
-from tightship.plan import STRATEGIES, Candidate, Placement, Planner, make_plan
-from tightship.reasons import Reason, Refusal
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.placement import Space
+from tightship.planning.plan import STRATEGIES, Candidate, Placement, Planner, make_plan
 from tightship_simulator import World, check, random_cluster
 from tightship_testkit.planning import Json, judge, plain, snapshot_of
 

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from cluster_builder import HOST, affinity, anti_affinity, node, pod, snapshot
 
-from tightship.cluster import Snapshot
-from tightship.disruption import DisruptionLedger
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain.assessment import Sight
 from tightship.drain.machine import DrainRules
-from tightship.drain.sight import Sight
-from tightship.evictability import EvictionRules
-from tightship.plan import (
+from tightship.planning.cluster import Snapshot
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.evictability import EvictionRules
+from tightship.planning.plan import (
     STRATEGIES,
     Candidate,
     Judgement,
@@ -23,7 +24,6 @@ from tightship.plan import (
     forecast,
     make_plan,
 )
-from tightship.reasons import Reason, Refusal
 
 
 class NoGates:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightship import quantity
-from tightship.quantity import QuantityError
+from tightship.core import quantity
+from tightship.core.quantity import QuantityError
 
 
 @pytest.mark.parametrize(

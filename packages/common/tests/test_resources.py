@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cluster_builder import one, pod
 
-from tightship.objects import Pod
+from tightship.core.objects import Pod
 
 
 def requests(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:

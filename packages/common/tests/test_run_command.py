@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tightship.cli import CliError, Parser
-from tightship.cli.run_command import add_run
-from tightship.runtime.main import Runtime
-from tightship.settings.process import Name, Ports, Positive, ProcessSettings, variable
+from tightship.app.cli import CliError, Parser
+from tightship.app.cli.run_command import add_run
+from tightship.app.runtime.main import Runtime
+from tightship.app.settings.process import Name, Ports, Positive, ProcessSettings, variable
 
 
 class Own(ProcessSettings):

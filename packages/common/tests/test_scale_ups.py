@@ -8,17 +8,17 @@ from cluster_builder import HOST, anti_affinity, node, pod, snapshot
 from hpas import hpa, replica
 from test_plans import in_drain, judge
 
-from tightship.cluster import Snapshot
-from tightship.demand import Ahead, with_starting
-from tightship.disruption import DisruptionLedger
+from tightship.core.reasons import Reason
+from tightship.drain.assessment import Sight
 from tightship.drain.machine import DrainRules
-from tightship.drain.sight import Sight
-from tightship.evictability import EvictionRules
-from tightship.plan import STRATEGIES, Placement, Plan, Planner, make_plan
-from tightship.plan.scale_ups import MOST_IN_THE_WAY
-from tightship.reasons import Reason
-from tightship.report.alone import DrainAlone
-from tightship.report.gaps import warnings_of
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import Ahead, with_starting
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.evictability import EvictionRules
+from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
+from tightship.planning.plan.scale_ups import MOST_IN_THE_WAY
+from tightship.report.warnings import warnings_of
+from tightship.report.what_if import DrainAlone
 
 Json = dict[str, Any]
 PLACEMENTS: list[Placement] = ["possible", "likely", "certain"]

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tightship.selectors import HARD_EFFECTS, LabelSelector, NodeSelector, Taint, Toleration, untolerated
+from tightship.core.selectors import HARD_EFFECTS, LabelSelector, NodeSelector, Taint, Toleration, untolerated
 
 
 @pytest.mark.parametrize(

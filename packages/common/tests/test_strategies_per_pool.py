@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from cluster_builder import node, pod, snapshot
 
-from tightship.cluster import Snapshot
-from tightship.plan import STRATEGIES, Candidate, Judgement, PerPool, Plan, Planner, Strategy, make_plan
-from tightship.plan.model import Placement
-from tightship.reasons import Reason, Refusal
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.cluster import Snapshot
+from tightship.planning.plan import STRATEGIES, Candidate, Judgement, PerPool, Plan, Planner, Strategy, make_plan
+from tightship.planning.plan.model import Placement
 
 
 class _Open:

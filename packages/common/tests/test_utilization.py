@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tightship.utilization import Utilization, UtilizationRules, total, utilization
+from tightship.planning.utilization import Utilization, UtilizationRules, total, utilization
 from tightship_testkit.builders import NOW, controller, node, pod, snapshot
 
 Json = dict[str, Any]

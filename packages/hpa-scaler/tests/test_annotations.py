@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.annotations import ANNOTATIONS, BY_KEY, PREFIX, check_defaults, enabled, parse_spec
-from hpa_scaler.spec import Band, HoldSpec, MissingData, Pause, Problems, QuerySpec, ServerRef, Spec
+from hpa_scaler.spec.annotations import ANNOTATIONS, BY_KEY, PREFIX, check_defaults, enabled, parse_spec
+from hpa_scaler.spec.spec import Band, HoldSpec, MissingData, Pause, Problems, QuerySpec, ServerRef, Spec
 
 
 def annotations(prefix: str = PREFIX, /, **named: str) -> dict[str, str]:

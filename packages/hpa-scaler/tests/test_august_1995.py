@@ -13,8 +13,8 @@ import pytest
 from hpa_builder import World, answer, failure, hpa, spec
 from traffic import august_1995, longest_silence
 
-from hpa_scaler.queries import Query
-from hpa_scaler.rules import Rules
+from hpa_scaler.spec.queries import Query
+from hpa_scaler.spec.rules import Rules
 
 SCALE = 1000.0
 PER_REPLICA = 20.0

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from hpa_builder import CYCLE, NO_AGE, NOW, QUERY, World, answer, failure, hpa, judge, reasons, spec
 
-from hpa_scaler.correlated import DropCount, DropState, count_drops, hold_lowering, judge_drops
-from hpa_scaler.cycle import judge_cycle
-from hpa_scaler.history import Floor, History
-from hpa_scaler.policy import Decision, Subject
-from hpa_scaler.queries import Outcome, Query
-from hpa_scaler.rules import Rules
-from hpa_scaler.spec import Spec
-from hpa_scaler.state import State, decode_state, encode_state
+from hpa_scaler.decide.correlated import DropCount, DropState, count_drops, hold_lowering, judge_drops
+from hpa_scaler.decide.cycle import judge_cycle
+from hpa_scaler.decide.history import Floor, History
+from hpa_scaler.decide.policy import Decision, Subject
+from hpa_scaler.decide.state import State, decode_state, encode_state
+from hpa_scaler.spec.queries import Outcome, Query
+from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Spec
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 

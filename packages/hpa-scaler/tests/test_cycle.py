@@ -6,14 +6,14 @@ from typing import Any
 
 from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, hpa, spec
 
-from hpa_scaler.correlated import DropState
-from hpa_scaler.cycle import asked_of, judge_cycle, log_lines, questions, subject_of, wants_rollout
-from hpa_scaler.decision_log import replay
-from hpa_scaler.history import Floor, History
-from hpa_scaler.policy import Subject
-from hpa_scaler.queries import LATE_QUERY, Query
-from hpa_scaler.rules import Rules
-from hpa_scaler.spec import Problems, Spec
+from hpa_scaler.decide.correlated import DropState
+from hpa_scaler.decide.cycle import asked_of, judge_cycle, log_lines, questions, subject_of, wants_rollout
+from hpa_scaler.decide.decision_log import replay
+from hpa_scaler.decide.history import Floor, History
+from hpa_scaler.decide.policy import Subject
+from hpa_scaler.spec.queries import LATE_QUERY, Query
+from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Problems, Spec
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 

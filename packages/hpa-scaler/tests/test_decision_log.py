@@ -7,13 +7,13 @@ import json
 import pytest
 from hpa_builder import DISABLED, NO_AGE, NOW, QUERY, answer, failure, hpa, spec
 
-from hpa_scaler.correlated import DropState, count_drops, hold_lowering, judge_drops
-from hpa_scaler.decision_log import LogError, cycle_line, decision_line, replay
-from hpa_scaler.history import Floor, History
-from hpa_scaler.policy import Subject, decide
-from hpa_scaler.queries import Outcome, Query
-from hpa_scaler.rollout import Rollout
-from hpa_scaler.spec import Problems
+from hpa_scaler.decide.correlated import DropState, count_drops, hold_lowering, judge_drops
+from hpa_scaler.decide.decision_log import LogError, cycle_line, decision_line, replay
+from hpa_scaler.decide.history import Floor, History
+from hpa_scaler.decide.policy import Subject, decide
+from hpa_scaler.spec.queries import Outcome, Query
+from hpa_scaler.spec.rollout import Rollout
+from hpa_scaler.spec.spec import Problems
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="10m", hold_query="down")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hpa_scaler.annotations import ANNOTATIONS
-from hpa_scaler.reasons import FAILURES, Reason
-from hpa_scaler.run_settings import RunSettings
-from hpa_scaler.settings import BasicAuth, ScalerSettings, ServerSettings, TlsSettings
-from hpa_scaler.spec import MissingDataRule
-from tightship.settings.loading import wire_keys
+from hpa_scaler.app.run_settings import RunSettings
+from hpa_scaler.app.settings import BasicAuth, ScalerSettings, ServerSettings, TlsSettings
+from hpa_scaler.spec.annotations import ANNOTATIONS
+from hpa_scaler.spec.reasons import FAILURES, Reason
+from hpa_scaler.spec.spec import MissingDataRule
+from tightship.app.settings.loading import wire_keys
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -38,7 +38,7 @@ def test_a_reason_says_what_to_do(reason: Reason) -> None:
 
 
 def test_the_groups_are_those_of_the_enum() -> None:
-    source = (ROOT / "packages/hpa-scaler/src/hpa_scaler/reasons.py").read_text()
+    source = (ROOT / "packages/hpa-scaler/src/hpa_scaler/spec/reasons.py").read_text()
     groups = re.findall(r"^    # (.+)\.$", source, flags=re.MULTILINE)
     assert re.findall(r"^## (.+)$", REASONS, flags=re.MULTILINE) == groups
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from hpa_builder import NOW, World, answer, hpa, judge, reasons, spec
 
-from hpa_scaler.cycle import questions, subject_of
-from hpa_scaler.evidence import evidence_queries
-from hpa_scaler.policy import decide
-from hpa_scaler.queries import FAILED_QUERY, LATE_QUERY, Answer, Failure, Outcome, Query
-from hpa_scaler.reasons import Reason
-from hpa_scaler.rules import Rules
+from hpa_scaler.decide.cycle import questions, subject_of
+from hpa_scaler.decide.evidence import evidence_queries
+from hpa_scaler.decide.policy import decide
+from hpa_scaler.spec.queries import FAILED_QUERY, LATE_QUERY, Answer, Failure, Outcome, Query
+from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.spec.rules import Rules
 
 ASKED = 'sum(rate(requests_total{app="web", code!="500"}[1m]))'
 RULES = Rules(age_query="")

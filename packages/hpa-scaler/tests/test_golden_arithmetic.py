@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hpa_builder import NO_AGE, QUERY, hpa, judge, spec
 
-from hpa_scaler.arithmetic import Term, ratio_floor
-from hpa_scaler.policy import Decision
-from hpa_scaler.rules import Rules
-from hpa_scaler.spec import Spec
+from hpa_scaler.decide.arithmetic import Term, ratio_floor
+from hpa_scaler.decide.policy import Decision
+from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Spec
 
 LINES = (Path(__file__).parent / "data" / "go_results.txt").read_text().splitlines()
 

@@ -9,8 +9,8 @@ from hpa_builder import CYCLE, NOW, World, answer, hpa, judge, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.arithmetic import Inputs, Term, solve
-from hpa_scaler.history import (
+from hpa_scaler.decide.arithmetic import Inputs, Term, solve
+from hpa_scaler.decide.history import (
     BUCKETS,
     Floor,
     History,
@@ -22,9 +22,9 @@ from hpa_scaler.history import (
     with_floor,
     with_raise,
 )
-from hpa_scaler.queries import AGE_QUERY, queries_of
-from hpa_scaler.rules import Rules
-from hpa_scaler.state import LONGEST, State, StateError, decode_state, encode_state
+from hpa_scaler.decide.state import LONGEST, State, StateError, decode_state, encode_state
+from hpa_scaler.spec.queries import AGE_QUERY, queries_of
+from hpa_scaler.spec.rules import Rules
 
 WINDOW = 600.0
 

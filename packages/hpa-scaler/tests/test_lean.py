@@ -10,7 +10,8 @@ import importlib, pkgutil, sys
 import hpa_scaler
 for module in pkgutil.walk_packages(hpa_scaler.__path__, "hpa_scaler."):
     importlib.import_module(module.name)
-print(*sorted(name for name in sys.modules if name in ("numpy", "tightship.placement", "tightship.plan")))
+unwanted = {"numpy", "tightship.planning.placement", "tightship.planning.plan"}
+print(*sorted(unwanted & sys.modules.keys()))
 """
 
 

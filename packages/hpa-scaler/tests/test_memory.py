@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, answer, hpa, judge, manager, spec
 
-from hpa_scaler.annotations import PREFIX, STATE, name_of
-from hpa_scaler.contest import ownership
-from hpa_scaler.history import History
-from hpa_scaler.memory import Memory
-from hpa_scaler.writing import change, restoration, state_of
-from tightship.objects import HorizontalPodAutoscaler
-from tightship.objects.autoscaling import FieldManager
+from hpa_scaler.decide.history import History
+from hpa_scaler.decide.ownership import ownership
+from hpa_scaler.decide.writing import change, restoration, state_of
+from hpa_scaler.spec.annotations import PREFIX, STATE, name_of
+from hpa_scaler.write.memory import Memory
+from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.objects.autoscaling import FieldManager
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 NAME = name_of(PREFIX, STATE)

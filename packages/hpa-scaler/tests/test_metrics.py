@@ -11,12 +11,12 @@ import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, failure, hpa, spec
 from prometheus_client import CollectorRegistry
 
-from hpa_scaler.correlated import DropState
-from hpa_scaler.cycle import Cycle, judge_cycle, subject_of
-from hpa_scaler.metrics import BY_URL, Round, ScalerMetrics
-from hpa_scaler.queries import Outcome, Query
-from tightship.objects import HorizontalPodAutoscaler
-from tightship.observability.metrics import RunMetrics, new_registry, render
+from hpa_scaler.decide.correlated import DropState
+from hpa_scaler.decide.cycle import Cycle, judge_cycle, subject_of
+from hpa_scaler.spec.queries import Outcome, Query
+from hpa_scaler.write.metrics import BY_URL, Round, ScalerMetrics
+from tightship.app.observability.metrics import RunMetrics, new_registry, render
+from tightship.core.objects import HorizontalPodAutoscaler
 
 DOCS = Path(__file__).parents[3] / "docs" / "hpa-metrics.md"
 ASKING = annotated(prometheus_query=QUERY, requests_per_replica="10")

@@ -11,21 +11,21 @@ import pytest
 from hpa_builder import NOW, World, answer, failure, hpa, spec
 from playwright.async_api import Browser, expect
 
-from hpa_scaler.correlated import DropState
-from hpa_scaler.cycle import Cycle, judge_cycle
-from hpa_scaler.decision_log import cycle_line, decision_line, replay
-from hpa_scaler.past import Past
-from hpa_scaler.policy import Decision, Subject, decide
-from hpa_scaler.queries import Query
+from hpa_scaler.app.past import Past
+from hpa_scaler.app.status import Shown, Situation, nothing_yet, show, show_lately
+from hpa_scaler.decide.correlated import DropState
+from hpa_scaler.decide.cycle import Cycle, judge_cycle
+from hpa_scaler.decide.decision_log import cycle_line, decision_line, replay
+from hpa_scaler.decide.policy import Decision, Subject, decide
 from hpa_scaler.report import PLAN_OUTPUTS, FloorPlan, Sights, plan_page
 from hpa_scaler.report.as_replay import LogStory, render_replay
 from hpa_scaler.report.hpa_rows import CHARTED
-from hpa_scaler.rules import Rules
-from hpa_scaler.status import Shown, Situation, nothing_yet, show, show_lately
+from hpa_scaler.spec.queries import Query
+from hpa_scaler.spec.rules import Rules
+from tightship.app.settings.config_fallback import Standing, deleted, refused
 from tightship.report import Generator, SettingsView, Source, Terminal
 from tightship.report.html.model import Chart, Page, Scale
 from tightship.report.html.page import render_page
-from tightship.settings.standing import Standing, deleted, refused
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
 

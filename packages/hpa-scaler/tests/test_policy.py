@@ -24,18 +24,18 @@ from hpa_builder import (
     spec,
 )
 
-from hpa_scaler.annotations import parse_spec
-from hpa_scaler.history import History
-from hpa_scaler.policy import Subject, decide
-from hpa_scaler.queries import Answer, Failure, Outcome, Query, queries_of, range_of
-from hpa_scaler.reasons import FAILURES, Reason
-from hpa_scaler.rollout import Rollout
-from hpa_scaler.rules import Rules
-from hpa_scaler.sources import lowering_window
-from hpa_scaler.spec import Problems, QuerySpec, Spec
-from hpa_scaler.state import State, decode_state, encode_state
-from tightship.durations import format_duration
-from tightship.objects.node import Condition
+from hpa_scaler.decide.history import History
+from hpa_scaler.decide.policy import Subject, decide
+from hpa_scaler.decide.sources import lowering_window
+from hpa_scaler.decide.state import State, decode_state, encode_state
+from hpa_scaler.spec.annotations import parse_spec
+from hpa_scaler.spec.queries import Answer, Failure, Outcome, Query, queries_of, range_of
+from hpa_scaler.spec.reasons import FAILURES, Reason
+from hpa_scaler.spec.rollout import Rollout
+from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Problems, QuerySpec, Spec
+from tightship.core.durations import format_duration
+from tightship.core.objects.node import Condition
 
 PLAIN = spec(prometheus_query=QUERY, requests_per_replica="10")
 """100 a second make 10."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.promql import LONGEST_REMEMBERED, lookback
+from hpa_scaler.spec.promql import LONGEST_REMEMBERED, lookback
 
 M, H, D = 60, 3600, 86400
 

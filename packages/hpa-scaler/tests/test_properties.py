@@ -9,22 +9,22 @@ from hpa_builder import CYCLE, DISABLED, NOW, hpa, policies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpa_scaler.annotations import MOST_QUERIES
-from hpa_scaler.arithmetic import ratio_floor, solve
-from hpa_scaler.correlated import DropState
-from hpa_scaler.decision_log import cycle_line, decision_line, replay
-from hpa_scaler.golang import INT32_MAX
-from hpa_scaler.history import Floor, History
-from hpa_scaler.noting import Noted, is_due, noted_after
-from hpa_scaler.policy import Decision, Subject, decide
-from hpa_scaler.queries import Answer, Failure, Outcome, queries_of, value_query
-from hpa_scaler.reasons import FAILURES, Reason
-from hpa_scaler.rollout import Rollout
-from hpa_scaler.rules import Rules
-from hpa_scaler.spec import Band, HoldSpec, MissingData, Pause, QuerySpec, Spec
-from hpa_scaler.state import State, encode_state
-from hpa_scaler.writing import change, restoration, state_of
-from tightship.objects import HorizontalPodAutoscaler
+from hpa_scaler.decide.arithmetic import ratio_floor, solve
+from hpa_scaler.decide.correlated import DropState
+from hpa_scaler.decide.decision_log import cycle_line, decision_line, replay
+from hpa_scaler.decide.history import Floor, History
+from hpa_scaler.decide.policy import Decision, Subject, decide
+from hpa_scaler.decide.state import State, encode_state
+from hpa_scaler.decide.writing import change, restoration, state_of
+from hpa_scaler.spec.annotations import MOST_QUERIES
+from hpa_scaler.spec.golang import INT32_MAX
+from hpa_scaler.spec.queries import Answer, Failure, Outcome, queries_of, value_query
+from hpa_scaler.spec.reasons import FAILURES, Reason
+from hpa_scaler.spec.rollout import Rollout
+from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Band, HoldSpec, MissingData, Pause, QuerySpec, Spec
+from hpa_scaler.write.noting import Noted, is_due, noted_after
+from tightship.core.objects import HorizontalPodAutoscaler
 
 numbers = st.integers(0, 60)
 values = st.integers(0, 5000).map(float) | st.integers(0, 60).map(float) | st.floats(-1e13, 1e13)

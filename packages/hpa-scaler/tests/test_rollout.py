@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hpa_scaler.rollout import rollout_of
-from tightship.objects import ScaleTarget
+from hpa_scaler.spec.rollout import rollout_of
+from tightship.core.objects import ScaleTarget
 
 
 def target(kind: str = "Deployment", **more: Any) -> ScaleTarget:

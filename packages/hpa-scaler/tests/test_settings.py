@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from hpa_scaler.addresses import parse_address
-from hpa_scaler.configuration import (
+from hpa_scaler.app.configuration import (
     allowed_of,
     limits_of,
     parse_config_map,
@@ -16,13 +15,14 @@ from hpa_scaler.configuration import (
     rules_of,
     servers_of,
 )
+from hpa_scaler.app.run_settings import RunSettings
+from hpa_scaler.app.settings import ScalerSettings, load_settings
 from hpa_scaler.prometheus.client import Limits
 from hpa_scaler.prometheus.servers import Server, Tls
-from hpa_scaler.rules import Rules
-from hpa_scaler.run_settings import RunSettings
-from hpa_scaler.settings import ScalerSettings, load_settings
-from tightship.settings.loading import SettingsError
-from tightship.settings.process import load_process
+from hpa_scaler.spec.addresses import parse_address
+from hpa_scaler.spec.rules import Rules
+from tightship.app.settings.loading import SettingsError
+from tightship.app.settings.process import load_process
 
 Json = dict[str, Any]
 

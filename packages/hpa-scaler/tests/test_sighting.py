@@ -12,14 +12,14 @@ from aiohttp import web
 from hpa_builder import NOW, annotated, hpa
 from kube.conftest import api, connection, sleeper
 
+from hpa_scaler.app.looking import Configured, look
+from hpa_scaler.app.sighting import Selection, fleet_of_cluster, fleet_of_file
+from hpa_scaler.app.targets import look as look_at_target
 from hpa_scaler.cli import build_parser
-from hpa_scaler.looking import Configured, look
-from hpa_scaler.rollout import Rollout
-from hpa_scaler.sighting import Selection, fleet_of_cluster, fleet_of_file
-from hpa_scaler.targets import look as look_at_target
+from hpa_scaler.spec.rollout import Rollout
+from tightship.core.api_errors import Forbidden
+from tightship.core.objects.autoscaling import ScaleTargetRef
 from tightship.kube.connection import Connection
-from tightship.kube.errors import Forbidden
-from tightship.objects.autoscaling import ScaleTargetRef
 from tightship_testkit.scripted import Json, ScriptedApi, page, status
 
 pytestmark = pytest.mark.virtual_time

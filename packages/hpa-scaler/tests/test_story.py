@@ -11,9 +11,9 @@ from hpa_builder import CYCLE, NOW, World, hpa, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.policy import Decision
-from hpa_scaler.reasons import Cause, Reason
+from hpa_scaler.decide.policy import Decision
 from hpa_scaler.report.story import Fate, HpaStory, Keep, Story, Told
+from hpa_scaler.spec.reasons import Cause, Reason
 
 KEEP = Keep(points=24, seconds=3600.0, changes=5)
 DAY = Keep(points=240, seconds=86_400.0, changes=20)

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from hpa_builder import CYCLE, NO_AGE, World, answer, failure, hpa, judge, reasons, spec
 
-from hpa_scaler.history import History
-from hpa_scaler.rules import Rules
-from hpa_scaler.settings import load_settings
-from hpa_scaler.state import State, decode_state, encode_state
-from tightship.settings.loading import SettingsError
+from hpa_scaler.app.settings import load_settings
+from hpa_scaler.decide.history import History
+from hpa_scaler.decide.state import State, decode_state, encode_state
+from hpa_scaler.spec.rules import Rules
+from tightship.app.settings.loading import SettingsError
 
 LIMITED = Rules(age_query="")
 ASKED = spec(prometheus_query="sum(rate(requests_total[5m]))", requests_per_replica="10")
@@ -148,7 +148,7 @@ def test_a_look_that_fails_proves_nothing_and_breaks_nothing() -> None:
 def test_a_failure_of_another_query_does_not_begin_the_wait_anew() -> None:
     two = spec(prometheus_query="sum(rate(x[5m]))", prometheus_query_2="sum(rate(y[5m]))", requests_per_replica="10")
     world = World(hpa(20, 400, 20), two, LIMITED)
-    from hpa_scaler.queries import Query
+    from hpa_scaler.spec.queries import Query
 
     other = Query("sum(rate(y[5m]))")
     for number in range(7):

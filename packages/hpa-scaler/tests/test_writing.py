@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, World, annotated, answer, hpa, judge, spec
 
-from hpa_scaler.history import History
-from hpa_scaler.rules import Rules
-from hpa_scaler.state import State, decode_state, encode_state
-from hpa_scaler.writing import change, remember, restoration, state_of
-from tightship.objects import HorizontalPodAutoscaler
+from hpa_scaler.decide.history import History
+from hpa_scaler.decide.state import State, decode_state, encode_state
+from hpa_scaler.decide.writing import change, remember, restoration, state_of
+from hpa_scaler.spec.rules import Rules
+from tightship.core.objects import HorizontalPodAutoscaler
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 ANNOTATION = "/metadata/annotations/estafette.io~1hpa-scaler-state"

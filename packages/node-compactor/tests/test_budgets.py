@@ -8,8 +8,8 @@ import pytest
 
 from node_compactor.deciding import decide
 from node_compactor.settings import load_settings
-from tightship.drain.claims import Claim
-from tightship.reasons import Refusal
+from tightship.core.reasons import Refusal
+from tightship.drain_io.claims import Claim
 from tightship_testkit.builders import NOW, node, snapshot
 
 Json = dict[str, Any]

@@ -18,8 +18,8 @@ from node_compactor.configuration import Flags
 from node_compactor.cool_downs import CoolDownKeys
 from node_compactor.options import FLAGS
 from node_compactor.settings import CompactorSettings, PoolSettings
-from tightship.settings.loading import wire_keys
-from tightship.settings.sections import DrainKeys, NodeKeys, SteeringKeys
+from tightship.app.settings.loading import wire_keys
+from tightship.app.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "plan-output.md"
@@ -106,7 +106,7 @@ def test_an_unknown_node_is_named_with_near_ones(cli: Any, data: Path) -> None:
 
 
 def test_a_defect_is_one_line(cli: Any, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.cli.commands.make_plan", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("tightship.app.cli.commands.make_plan", lambda *_, **__: 1 / 0)
     outcome = cli("plan", "-f", data / "cluster.yaml")
     assert outcome.code == 1
     assert outcome.err == (

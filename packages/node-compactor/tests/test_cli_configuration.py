@@ -12,7 +12,7 @@ import yaml
 from node_compactor.configuration import Flags, configure
 from node_compactor.describing import summarize, wire
 from node_compactor.settings import load_settings
-from tightship.settings.loading import BadFlagsError, SettingsError
+from tightship.app.settings.loading import BadFlagsError, SettingsError
 
 SEED = {
     "nodePools": {

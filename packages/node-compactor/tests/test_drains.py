@@ -11,13 +11,13 @@ from node_compactor.policy import Marks, NodeFacts, Policy
 from node_compactor.running import drains_of
 from node_compactor.settings import load_settings
 from node_compactor.strategies import strategy_of
-from tightship.cluster import Snapshot
+from tightship.app.settings.loading import SettingsError
+from tightship.core.drain_record import DrainRecord, Phase, encode_record
+from tightship.core.reasons import Reason
 from tightship.drain.machine import DrainRules
-from tightship.drain_record import DrainRecord, Phase, encode_record
-from tightship.evictability import ENDS_BY_ITSELF
-from tightship.plan import STRATEGIES, PerPool, Plan, make_plan
-from tightship.reasons import Reason
-from tightship.settings.loading import SettingsError
+from tightship.planning.cluster import Snapshot
+from tightship.planning.evictability import ENDS_BY_ITSELF
+from tightship.planning.plan import STRATEGIES, PerPool, Plan, make_plan
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -10,12 +10,12 @@ import pytest
 from node_compactor.gates import GateChecks
 from node_compactor.policy import Marks, Policy, demand_ahead
 from node_compactor.settings import load_settings
-from tightship.cluster import Snapshot
-from tightship.demand import with_demand
-from tightship.disruption import DisruptionLedger
+from tightship.core.reasons import RUNNING_ONLY, Reason
 from tightship.kube.files import FileError, read_file
-from tightship.plan import STRATEGIES, Plan, Planner, make_plan
-from tightship.reasons import RUNNING_ONLY, Reason
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import with_demand
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.plan import STRATEGIES, Plan, Planner, make_plan
 from tightship.report import Generator, SettingsView, Source
 from tightship.report.build import plan_document
 from tightship.report.inputs import Inputs

@@ -11,8 +11,8 @@ import pytest
 from node_compactor.marking import STALE_MARK, MarkWrite, mark_writes
 from node_compactor.policy import Marks, Policy
 from node_compactor.settings import load_settings
-from tightship.cluster import Snapshot
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record, encode_record
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record, encode_record
+from tightship.planning.cluster import Snapshot
 from tightship_testkit.builders import NOW, node, pod, snapshot, when, workload
 
 Json = dict[str, Any]

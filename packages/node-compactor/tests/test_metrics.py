@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 from node_compactor.deciding import decide
 from node_compactor.metrics import CompactorMetrics
 from node_compactor.settings import load_settings
-from tightship.cluster import Snapshot
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.observability.metrics import render
+from tightship.app.observability.metrics import render
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.planning.cluster import Snapshot
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -9,9 +9,9 @@ import pytest
 from node_compactor.pacing import Cooling, cooling
 from node_compactor.policy import Marks, Policy
 from node_compactor.settings import load_settings
-from tightship.cluster import Snapshot
-from tightship.drain_record import Finished
-from tightship.reasons import Reason
+from tightship.core.drain_record import Finished
+from tightship.core.reasons import Reason
+from tightship.planning.cluster import Snapshot
 from tightship_testkit.builders import DAY, NOW, node, snapshot
 
 Json = dict[str, Any]

@@ -10,10 +10,10 @@ import pytest
 from node_compactor.deciding import decide
 from node_compactor.policy import Marks, Policy
 from node_compactor.settings import load_settings
-from tightship.cluster import Snapshot
-from tightship.objects import ObjectError
-from tightship.plan import STRATEGIES, Plan, make_plan
-from tightship.reasons import Reason
+from tightship.core.objects import ObjectError
+from tightship.core.reasons import Reason
+from tightship.planning.cluster import Snapshot
+from tightship.planning.plan import STRATEGIES, Plan, make_plan
 from tightship_testkit.builders import DAY, NOW, autoscaler, controller, node, pod, snapshot, state_of, when, workload
 
 Json = dict[str, Any]

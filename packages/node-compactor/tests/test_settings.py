@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from node_compactor.settings import CompactorSettings, load_settings
-from tightship.evictability import SWITCHABLE as POD_RULES
-from tightship.nodes import SWITCHABLE as NODE_RULES
-from tightship.pools import KNOWN_POOL_LABELS
-from tightship.reasons import Reason
-from tightship.settings.fields import SWITCHABLE_RULES, Budget, parse_budget
-from tightship.settings.loading import SettingsError
+from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, parse_budget
+from tightship.app.settings.loading import SettingsError
+from tightship.core.reasons import Reason
+from tightship.planning.evictability import SWITCHABLE as POD_RULES
+from tightship.planning.nodes import SWITCHABLE as NODE_RULES
+from tightship.planning.pools import KNOWN_POOL_LABELS
 
 Json = dict[str, Any]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from node_compactor.policy import CONTROLLER, Marks, Policy
 from node_compactor.settings import load_settings
-from tightship.consolidation.steering import CANDIDATE, EFFECT
-from tightship.plan import STRATEGIES, make_plan
+from tightship.nodes.soft_taints import CANDIDATE, EFFECT
+from tightship.planning.plan import STRATEGIES, make_plan
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]

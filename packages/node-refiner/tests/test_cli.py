@@ -16,7 +16,7 @@ from node_refiner.configuration import KEYS, configure, load_settings
 from node_refiner.describing import summarize, wire
 from node_refiner.options import FLAGS, flags_of
 from node_refiner.settings import RefinerSettings
-from tightship.settings.sections import DrainKeys, NodeKeys, SteeringKeys
+from tightship.app.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands
 from tightship_testkit.builders import budget, node, pod, workload
 

@@ -11,8 +11,8 @@ import pytest
 from node_refiner.configuration import parse_config_map
 from node_refiner.deciding import Decider, Decision
 from node_refiner.settings import RefinerSettings
-from tightship.objects import ObjectError
-from tightship.reasons import Reason, Refusal
+from tightship.core.objects import ObjectError
+from tightship.core.reasons import Reason, Refusal
 from tightship_testkit.builders import DAY, NOW, autoscaler, budget, controller, node, pod, snapshot, state_of, workload
 
 Json = dict[str, Any]

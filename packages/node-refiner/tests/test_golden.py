@@ -10,11 +10,11 @@ import pytest
 from node_refiner.configuration import parse_config_map
 from node_refiner.gates import GateChecks
 from node_refiner.policy import Policy, demand_ahead
-from tightship.cluster import Snapshot
-from tightship.demand import with_demand
+from tightship.core.reasons import RUNNING_ONLY, Reason
 from tightship.kube.files import read_file
-from tightship.plan import Plan, make_plan
-from tightship.reasons import RUNNING_ONLY, Reason
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import with_demand
+from tightship.planning.plan import Plan, make_plan
 from tightship_testkit.golden import COMPACTORS, ELSEWHERE, Folder, refusals_of, removals_of
 
 HERE = Path(__file__).parent

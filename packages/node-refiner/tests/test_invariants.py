@@ -13,8 +13,8 @@ from node_refiner.deciding import Decider, Decision
 from node_refiner.excess import is_counted, remains
 from node_refiner.policy import Policy
 from node_refiner.settings import RefinerSettings
-from tightship.cluster import Snapshot
-from tightship.plan import make_plan
+from tightship.planning.cluster import Snapshot
+from tightship.planning.plan import make_plan
 from tightship_simulator import check, random_cluster
 from tightship_testkit.builders import state_of
 from tightship_testkit.planning import NOW, plain, snapshot_of

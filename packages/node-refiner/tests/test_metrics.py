@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 from node_refiner.deciding import Decider
 from node_refiner.metrics import RefinerMetrics
 from node_refiner.settings import RefinerSettings
-from tightship.drain.news import News, Told
-from tightship.drain_record import DrainRecord, Phase
-from tightship.observability.metrics import render
+from tightship.app.observability.metrics import render
+from tightship.core.drain_record import DrainRecord, Phase
+from tightship.drain.events import News, Told
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 NAMES = {

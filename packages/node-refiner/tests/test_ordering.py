@@ -10,8 +10,8 @@ from node_refiner.deciding import Decider
 from node_refiner.ordering import Keys, single_replicas
 from node_refiner.policy import Policy
 from node_refiner.settings import RefinerSettings
-from tightship.disruption import DisruptionLedger
-from tightship.plan import Planner
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.plan import Planner
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

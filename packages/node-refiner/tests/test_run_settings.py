@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from node_refiner.run_settings import RunSettings
-from tightship.settings.loading import SettingsError
-from tightship.settings.process import load_process
+from tightship.app.settings.loading import SettingsError
+from tightship.app.settings.process import load_process
 
 SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 NOWHERE = Path("/nonexistent")

@@ -9,10 +9,10 @@ import msgspec
 from node_refiner.deciding import Decider, Decision
 from node_refiner.running import drains_of, refiner, remarks
 from node_refiner.settings import RefinerSettings
-from tightship.consolidation.status import Situation, show
-from tightship.drain.claims import Claim
-from tightship.drain_record import DrainRecord, Phase, encode_record
-from tightship.reasons import Reason
+from tightship.core.drain_record import DrainRecord, Phase, encode_record
+from tightship.core.reasons import Reason
+from tightship.drain_io.claims import Claim
+from tightship.nodes.status import Situation, show
 from tightship.report import Generator
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 

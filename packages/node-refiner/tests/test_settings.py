@@ -11,10 +11,10 @@ import yaml
 
 from node_refiner.configuration import KEYS, configure, load_settings, parse_config_map, snake
 from node_refiner.settings import RefinerSettings
-from tightship.reasons import Reason
-from tightship.settings.fields import SWITCHABLE_RULES, Budget
-from tightship.settings.loading import BadFlagsError, SettingsError
-from tightship.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
+from tightship.app.settings.fields import SWITCHABLE_RULES, Budget
+from tightship.app.settings.loading import BadFlagsError, SettingsError
+from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
+from tightship.core.reasons import Reason
 
 Json = dict[str, Any]
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import aiohttp
 from msgspec import Struct
 
-from tightship.host import wall
 from tightship.kube.connector import connector
+from tightship.kube.host import wall
 from tightship_simulator.life.prometheus import Outage, Prometheus
 from tightship_simulator.life.scraping import Exporter, Past, Places, growing
 from tightship_testkit.client import wait_for

@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tightship.host import monotonic
+from tightship.core.api_errors import Conflict, ConnectionFailed, Gone, TooManyRequests, Unavailable
 from tightship.kube.connection import NO_RETRY, Connection, connect
-from tightship.kube.errors import Conflict, ConnectionFailed, Gone, TooManyRequests, Unavailable
+from tightship.kube.host import monotonic
 from tightship_simulator.serve import EmbeddedCluster
 from tightship_simulator.virtual.simulation import Simulation
 from tightship_testkit.client import RESOURCES, Client, Json, wait_for

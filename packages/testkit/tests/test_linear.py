@@ -19,23 +19,23 @@ import hpa_scaler
 import node_compactor
 import node_refiner
 import tightship
-from hpa_scaler import values
-from hpa_scaler.addresses import parse_address
-from hpa_scaler.annotations import parse_spec
-from hpa_scaler.fallbacks import without_fallback
-from hpa_scaler.golang import parse_float, parse_int32
+from hpa_scaler.decide.state import StateError, decode_state
 from hpa_scaler.prometheus.answers import outcome
-from hpa_scaler.promql import lookback
-from hpa_scaler.state import StateError, decode_state
-from tightship import quantity
-from tightship.cli.selector import parse_selector
-from tightship.durations import parse_duration
+from hpa_scaler.spec import values
+from hpa_scaler.spec.addresses import parse_address
+from hpa_scaler.spec.annotations import parse_spec
+from hpa_scaler.spec.fallbacks import without_fallback
+from hpa_scaler.spec.golang import parse_float, parse_int32
+from hpa_scaler.spec.promql import lookback
+from tightship.app.cli.selector import parse_selector
+from tightship.app.settings.fields import parse_budget
+from tightship.app.settings.files import mapping_of
+from tightship.app.settings.loading import SettingsError
+from tightship.core import quantity
+from tightship.core.durations import parse_duration
+from tightship.core.selectors import Requirement
+from tightship.core.times import parse_rfc3339
 from tightship.kube.documents import DocumentError, documents, unpack
-from tightship.selectors import Requirement
-from tightship.settings.fields import parse_budget
-from tightship.settings.files import mapping_of
-from tightship.settings.loading import SettingsError
-from tightship.times import parse_rfc3339
 
 LENGTH = 200_000
 """Characters: what fits into the annotations of one object."""
@@ -60,7 +60,7 @@ def _raw(text: str) -> None:
 
 
 def _annotations(text: str) -> None:
-    start = f"{hpa_scaler.annotations.PREFIX}/hpa-scaler"
+    start = f"{hpa_scaler.spec.annotations.PREFIX}/hpa-scaler"
     names = ("prometheus-query", "hold-query", "delta", "lowering-window", "prometheus-server-url", "paused")
     parse_spec({start: "true", **{f"{start}-{name}": text for name in names}})
 

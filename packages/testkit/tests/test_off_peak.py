@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from node_compactor.cli import COMMAND
-from tightship.cluster import Snapshot
 from tightship.kube.files import parse
-from tightship.utilization import utilization
+from tightship.planning.cluster import Snapshot
+from tightship.planning.utilization import utilization
 from tightship_testkit.commands import call
 from tightship_testkit.off_peak import off_peak
 

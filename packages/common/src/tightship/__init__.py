@@ -1,14 +1,15 @@
 """Tightship: what its three controllers share.
 
-Four layers, each importing only from those above it (import-linter holds this):
+Each folder is a layer, and imports only from those before it (import-linter holds this):
 
-1. values: :mod:`~tightship.quantity`, :mod:`~tightship.resources`, :mod:`~tightship.selectors`,
-   :mod:`~tightship.objects`, :mod:`~tightship.reasons`
-2. judgement: :mod:`~tightship.cluster`, :mod:`~tightship.pools`, :mod:`~tightship.utilization`,
-   :mod:`~tightship.evictability`, :mod:`~tightship.disruption`, :mod:`~tightship.placement`, :mod:`~tightship.plan`,
-   :mod:`~tightship.facts`
-3. the cluster's edge: :mod:`~tightship.kube`
-4. running: :mod:`~tightship.report`, :mod:`~tightship.cli`
+* ``core``: values, objects decoded from the API's JSON, reasons. Pure.
+* ``planning``: the snapshot of a cluster, and what becomes of its nodes and pods. Pure; the time is an argument.
+* ``drain``: a drain's state machine, and its view of the node. Pure.
+* ``report``: documents, and the formats they are printed in. Pure.
+* ``kube``: the API server: connection, cache, Leases.
+* ``drain_io``: drains as they are carried out: claims, patches, evictions.
+* ``app``: settings, processes, logs, metrics, the command line.
+* ``nodes``: what both controllers of nodes share.
 """
 
 __version__ = "0.1.0"

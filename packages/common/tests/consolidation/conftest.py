@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from drain.conftest import small_cluster
 
-from tightship.settings.process import load_process
+from tightship.app.settings.process import load_process
 from tightship_testkit.simulated import simulated
 
 from .toy import Cluster, Process, ToyRun

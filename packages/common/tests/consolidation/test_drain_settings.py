@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tightship.cluster import Snapshot
-from tightship.consolidation.drains import drain_settings
-from tightship.demand import Ahead
+from tightship.app.settings.loading import load
+from tightship.app.settings.sections import DrainKeys
+from tightship.core.objects import Node
+from tightship.core.reasons import Refusal
 from tightship.drain.machine import DrainRules
-from tightship.evictability import ENDS_BY_ITSELF, EvictionRules
-from tightship.objects import Node
-from tightship.reasons import Refusal
-from tightship.settings.loading import load
-from tightship.settings.sections import DrainKeys
+from tightship.nodes.drains import drain_settings
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import Ahead
+from tightship.planning.evictability import ENDS_BY_ITSELF, EvictionRules
 
 Json = dict[str, Any]
 EVICTION = EvictionRules(awaited=ENDS_BY_ITSELF)

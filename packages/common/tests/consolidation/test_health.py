@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.cluster import Snapshot
-from tightship.consolidation.health import brake
-from tightship.drain_record import Finished, owner_mark
-from tightship.reasons import Reason, Refusal
-from tightship.settings.loading import load
-from tightship.settings.sections import HealthKeys
+from tightship.app.settings.loading import load
+from tightship.app.settings.sections import HealthKeys
+from tightship.core.drain_record import Finished, owner_mark
+from tightship.core.reasons import Reason, Refusal
+from tightship.nodes.health import brake
+from tightship.planning.cluster import Snapshot
 from tightship_testkit.builders import NOW, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tightship.cluster import Snapshot
-from tightship.consolidation.metrics import ConsolidationMetrics
+from tightship.app.observability.metrics import render
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import Answer
+from tightship.drain.events import News, Told
 from tightship.drain.machine import Ending
-from tightship.drain.news import News, Told
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.observability.metrics import render
-from tightship.plan import Move, Plan, Removal
-from tightship.reasons import Reason, Refusal
-from tightship.utilization import utilization
+from tightship.nodes.metrics import ConsolidationMetrics
+from tightship.planning.cluster import Snapshot
+from tightship.planning.plan import Move, Plan, Removal
+from tightship.planning.utilization import utilization
 from tightship_testkit.builders import NOW, node, pod, pod_of, snapshot
 
 from .toy import NAME, ToyFacts

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tightship.cluster import ClusterState
-from tightship.drain.history import DrainHistory
-from tightship.drain_record import Finished, Phase
+from tightship.core.drain_record import Finished, Phase
+from tightship.drain_io.history import DrainHistory
+from tightship.planning.cluster import ClusterState
 from tightship_simulator.virtual.process import PROCESS
 from tightship_testkit.simulated import BUDGET, until
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.consolidation.regret import learned, regretted
-from tightship.drain.history import History
-from tightship.drain_record import Finished, Regret
-from tightship.reasons import Reason
-from tightship.settings.sections import RegretKeys
+from tightship.app.settings.sections import RegretKeys
+from tightship.core.drain_record import Finished, Regret
+from tightship.core.reasons import Reason
+from tightship.drain_io.history import History
+from tightship.nodes.regret import learned, regretted
 
 HOUR = 3600.0
 NOW = 1_790_000_000.0

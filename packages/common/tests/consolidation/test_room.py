@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tightship.consolidation.room import cluster_room, nodes_out, within
-from tightship.drain.claims import Claim
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.facts import FactRules, gather
-from tightship.reasons import Reason
-from tightship.settings.fields import Budget
-from tightship.utilization import utilization
+from tightship.app.settings.fields import Budget
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.core.reasons import Reason
+from tightship.drain_io.claims import Claim
+from tightship.nodes.claim_budget import cluster_room, nodes_out, within
+from tightship.planning.facts import FactRules, gather
+from tightship.planning.utilization import utilization
 from tightship_testkit.builders import NOW, node, snapshot
 
 from .toy import ToyFacts

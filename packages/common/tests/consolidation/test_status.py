@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from playwright.async_api import Browser
 
-from tightship.consolidation.status import Remarks, Situation, Status, nothing_yet, show
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
-from tightship.reasons import Reason, Refusal
+from tightship.app.settings.config_fallback import Notice, Standing, deleted, refused
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
+from tightship.core.reasons import Reason, Refusal
+from tightship.nodes.status import Remarks, Situation, Status, nothing_yet, show
 from tightship.report import Generator
 from tightship.report.html.model import Cell, Fact, Page, Section
 from tightship.report.html.page import render_page
-from tightship.settings.standing import Notice, Standing, deleted, refused
 from tightship_testkit.accessibility import assert_accessible_in_every_way
 from tightship_testkit.builders import NOW, node, snapshot
 

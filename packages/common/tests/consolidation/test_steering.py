@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tightship.cluster import Snapshot
-from tightship.consolidation.steering import CANDIDATE, EFFECT, Steering, candidate_patch, steer, tainted
-from tightship.drain.writing import LiveNode
-from tightship.plan import Plan, Removal
+from tightship.drain_io.writing import LiveNode
+from tightship.nodes.soft_taints import CANDIDATE, EFFECT, Steering, candidate_patch, steer, tainted
+from tightship.planning.cluster import Snapshot
+from tightship.planning.plan import Plan, Removal
 from tightship_testkit.builders import node, snapshot
 
 Json = dict[str, Any]

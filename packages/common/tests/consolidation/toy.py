@@ -9,29 +9,29 @@ import msgspec
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Gauge
 
-from tightship.cluster import NodeView, Snapshot
-from tightship.consolidation.controller import NodeController
-from tightship.consolidation.drains import drain_settings
-from tightship.consolidation.room import cluster_room
-from tightship.consolidation.serving import serve_nodes
-from tightship.consolidation.status import Remarks
-from tightship.consolidation.steering import Steering, steer
-from tightship.drain.claims import Claim
-from tightship.drain.news import News
-from tightship.drain.writing import NodePatch
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
-from tightship.evictability import EvictionRules
-from tightship.nodes import opt_outs
-from tightship.objects import Pod
-from tightship.plan import Plan, Removal
-from tightship.reasons import Reason, Refusal
+from tightship.app.runtime.serving import Configuration
+from tightship.app.settings.loading import load
+from tightship.app.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
+from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
+from tightship.core.objects import Pod
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain.events import News
+from tightship.drain_io.claims import Claim
+from tightship.drain_io.writing import NodePatch
+from tightship.nodes.claim_budget import cluster_room
+from tightship.nodes.controller import NodeController
+from tightship.nodes.drains import drain_settings
+from tightship.nodes.serving import serve_nodes
+from tightship.nodes.soft_taints import Steering, steer
+from tightship.nodes.status import Remarks
+from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.evictability import EvictionRules
+from tightship.planning.nodes import opt_outs
+from tightship.planning.plan import Plan, Removal
+from tightship.planning.utilization import Utilization, utilization
 from tightship.report import Generator, SettingsView
 from tightship.report.html.model import Fact
-from tightship.runtime.serving import Configuration
-from tightship.settings.loading import load
-from tightship.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
-from tightship.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
-from tightship.utilization import Utilization, utilization
 from tightship_testkit.simulated import Controller, Simulated, until
 
 Json = dict[str, Any]

@@ -11,21 +11,21 @@ from typing import Any, TypeVar
 import msgspec
 import pytest_asyncio
 
-from tightship.drain.claims import CLAIMS_ANNOTATION, Claim, ClaimLedger
-from tightship.drain.drainer import Drainer
-from tightship.drain.driving import DrainSettings, Tools
-from tightship.drain.history import DrainHistory
+from tightship.app.runtime.loop import in_thread
+from tightship.core.api_errors import KubeError
+from tightship.core.drain_record import DrainRecord, Finished, Phase
+from tightship.core.objects import Node, decode
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain.events import News, Told
 from tightship.drain.machine import DrainRules
-from tightship.drain.news import News, Told
-from tightship.drain_record import DrainRecord, Finished, Phase
-from tightship.evictability import EvictionRules
+from tightship.drain_io.claims import CLAIMS_ANNOTATION, Claim, ClaimLedger
+from tightship.drain_io.drain_manager import Drainer
+from tightship.drain_io.drain_task import DrainSettings, Tools
+from tightship.drain_io.history import DrainHistory
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection, connect
-from tightship.kube.errors import KubeError
-from tightship.nodes import drain_record
-from tightship.objects import Node, decode
-from tightship.reasons import Reason, Refusal
-from tightship.runtime.loop import in_thread
+from tightship.planning.evictability import EvictionRules
+from tightship.planning.nodes import drain_record
 from tightship_simulator.virtual.process import Process
 from tightship_testkit.builders import controller, node, pod
 from tightship_testkit.fault_proxy import Record

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tightship.core.api_errors import BadAnswer, ConnectionFailed, api_error
 from tightship.drain.answers import FATAL, GOING, Answer, classify
-from tightship.kube.errors import BadAnswer, ConnectionFailed, api_error
 
 BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 MULTIPLE = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."

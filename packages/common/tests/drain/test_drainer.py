@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.drain import driving
-from tightship.drain.claims import Claim
-from tightship.drain.drainer import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
+from tightship.core.api_errors import KubeError
+from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, Finished, Phase, encode_record
+from tightship.core.objects.pod import DRAINING
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain.events import Told
 from tightship.drain.machine import Ending
-from tightship.drain.news import Told
-from tightship.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, Finished, Phase, encode_record
-from tightship.kube.errors import KubeError
-from tightship.nodes import TO_BE_DELETED
-from tightship.objects.pod import DRAINING
-from tightship.reasons import Reason, Refusal
+from tightship.drain_io import drain_task as driving
+from tightship.drain_io.claims import Claim
+from tightship.drain_io.drain_manager import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
+from tightship.planning.nodes import TO_BE_DELETED
 from tightship_testkit.builders import controller
 from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.simulated import BUDGET, LOST, UNHEARD, Simulated, until

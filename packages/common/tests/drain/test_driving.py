@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.drain import driving
-from tightship.drain.driving import Drive
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.core.objects.pod import DRAINING
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain.events import Told
 from tightship.drain.machine import Ending
-from tightship.drain.news import Told
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.nodes import TO_BE_DELETED
-from tightship.objects.pod import DRAINING
-from tightship.reasons import Reason, Refusal
+from tightship.drain_io import drain_task as driving
+from tightship.drain_io.drain_task import Drive
+from tightship.planning.nodes import TO_BE_DELETED
 from tightship_simulator.api.store import Change
 from tightship_testkit.builders import controller, pod, workload
 from tightship_testkit.faults import Answer, Call, Fault, Reset

@@ -9,6 +9,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tightship.core.drain_record import (
+    DRAIN_ANNOTATION,
+    FIELD_MANAGER,
+    DrainRecord,
+    Phase,
+    decode_record,
+    encode_record,
+)
+from tightship.core.objects import Node, Pod, decode
+from tightship.core.objects.pod import DRAINING
+from tightship.core.reasons import Reason, Refusal
 from tightship.drain.machine import (
     Change,
     DrainRules,
@@ -23,12 +34,8 @@ from tightship.drain.machine import (
     advance,
     claimed,
 )
-from tightship.drain.writing import LiveNode, NodePatch, claim_patch, record_patch
-from tightship.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, Phase, decode_record, encode_record
-from tightship.nodes import TO_BE_DELETED
-from tightship.objects import Node, Pod, decode
-from tightship.objects.pod import DRAINING
-from tightship.reasons import Reason, Refusal
+from tightship.drain_io.writing import LiveNode, NodePatch, claim_patch, record_patch
+from tightship.planning.nodes import TO_BE_DELETED
 from tightship_testkit import builders
 from tightship_testkit.builders import NOW
 

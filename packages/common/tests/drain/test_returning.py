@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from tightship.core.objects import Pod, decode
+from tightship.core.reasons import Reason
 from tightship.drain.returning import Returning
-from tightship.objects import Pod, decode
-from tightship.reasons import Reason
 from tightship_testkit import builders
 from tightship_testkit.builders import NOW, controller, snapshot, workload
 

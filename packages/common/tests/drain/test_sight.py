@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from tightship.core.drain_record import DrainRecord, Phase
+from tightship.core.objects import Pod, decode
+from tightship.core.objects.pod import DRAINING
+from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import Answer, Heard
+from tightship.drain.assessment import RETRY_FIRST, RETRY_LAST, Sight, Try, tried
 from tightship.drain.machine import DrainRules, Seen
-from tightship.drain.sight import RETRY_FIRST, RETRY_LAST, Sight, Try, tried
-from tightship.drain_record import DrainRecord, Phase
-from tightship.evictability import EvictionRules
-from tightship.objects import Pod, decode
-from tightship.objects.pod import DRAINING
-from tightship.reasons import Reason, Refusal
+from tightship.planning.evictability import EvictionRules
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from tightship import host
-from tightship.drain.claims import ClaimLedger
-from tightship.drain.drainer import Drainer
-from tightship.drain.driving import DrainSettings, Tools
-from tightship.drain.history import DrainHistory
+from tightship.app.runtime.loop import in_thread
+from tightship.core.api_errors import KubeError
+from tightship.drain.events import News, Told
 from tightship.drain.machine import DrainRules
-from tightship.drain.news import News, Told
+from tightship.drain_io.claims import ClaimLedger
+from tightship.drain_io.drain_manager import Drainer
+from tightship.drain_io.drain_task import DrainSettings, Tools
+from tightship.drain_io.history import DrainHistory
+from tightship.kube import host
 from tightship.kube.cache import ClusterCache, Timing
 from tightship.kube.connection import connect
-from tightship.kube.errors import KubeError
-from tightship.nodes import drain_record
-from tightship.runtime.loop import in_thread
+from tightship.planning.nodes import drain_record
 from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.remover import Remover

@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tightship.core.drain_record import FIELD_MANAGER, DrainRecord, Phase, decode_record, encode_record
+from tightship.core.objects import Node, Pod, decode
+from tightship.core.objects.pod import DRAINING
+from tightship.core.reasons import Reason, Refusal
 from tightship.drain.machine import (
     KEPT,
     Change,
@@ -24,11 +28,7 @@ from tightship.drain.machine import (
     advance,
     claimed,
 )
-from tightship.drain_record import FIELD_MANAGER, DrainRecord, Phase, decode_record, encode_record
-from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
-from tightship.objects import Node, Pod, decode
-from tightship.objects.pod import DRAINING
-from tightship.reasons import Reason, Refusal
+from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
 from tightship_testkit import builders
 from tightship_testkit.builders import NOW
 

@@ -8,13 +8,13 @@ import logging
 
 import pytest
 
+from tightship.core.api_errors import AccessDenied, NotSynced, Unavailable
+from tightship.core.objects import AUTOSCALER
 from tightship.kube.cache import CacheCrashed, ClusterCache, Timing, read_cluster
 from tightship.kube.connection import Connection
-from tightship.kube.errors import AccessDenied, NotSynced, Unavailable
 from tightship.kube.reflector import Backoff
 from tightship.kube.resources import BY_KIND, resources
-from tightship.objects import AUTOSCALER
-from tightship.report.gaps import warnings_of
+from tightship.report.warnings import warnings_of
 from tightship_testkit.scripted import Responder, ScriptedApi, bookmark, event, page, status, stream
 
 from .conftest import Sleeper, bad_pod, node, pod, until

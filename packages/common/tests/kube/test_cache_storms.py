@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tightship import host
+from tightship.kube import host
 from tightship.kube.cache import ClusterCache, Timing
 from tightship.kube.connection import connect
 from tightship_testkit.builders import node

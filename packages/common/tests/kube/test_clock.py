@@ -7,8 +7,8 @@ from email.utils import formatdate
 
 import pytest
 
-from tightship.host import HOST, Host, monotonic
 from tightship.kube.clock import TOLERATED, ServerClock
+from tightship.kube.host import HOST, Host, monotonic
 
 HERE = 1_800_000_000.25
 

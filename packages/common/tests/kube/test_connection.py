@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tightship.host import monotonic
-from tightship.kube import credentials
-from tightship.kube.connection import Connection, connect
-from tightship.kube.credentials import Access, Credentials, Loaded, find, in_cluster
-from tightship.kube.errors import (
+from tightship.core.api_errors import (
     ApiError,
     ConfigError,
     Conflict,
@@ -23,6 +19,10 @@ from tightship.kube.errors import (
     Unauthorized,
     Unavailable,
 )
+from tightship.kube import credentials
+from tightship.kube.connection import Connection, connect
+from tightship.kube.credentials import Access, Credentials, Loaded, find, in_cluster
+from tightship.kube.host import monotonic
 from tightship_testkit.scripted import Responder, ScriptedApi, page, status
 
 from .conftest import Sleeper, kubeconfig

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from tightship.core.api_errors import ConnectionFailed
 from tightship.kube.connection import NO_RETRY, Connection
 from tightship.kube.credentials import Access, Credentials, Loaded
-from tightship.kube.errors import ConnectionFailed
 from tightship_testkit.credentials import write_key, write_serving_certificate
 
 from .conftest import until

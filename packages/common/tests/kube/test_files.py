@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tightship.core.objects import KINDS
 from tightship.kube.files import FileError, load_file, parse, read_file
-from tightship.objects import KINDS
 
 from .conftest import Json, bad_pod, node, pod
 

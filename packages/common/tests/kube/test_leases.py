@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tightship.core.api_errors import ApiError, BadAnswer, Conflict, ConnectionFailed
 from tightship.kube.connection import Connection
 from tightship.kube.election import WRITER_ANNOTATION, Elector
-from tightship.kube.errors import ApiError, BadAnswer, Conflict, ConnectionFailed
 from tightship.kube.leases import LeaseStore, held_leases, micro_time
 from tightship_testkit.scripted import ScriptedApi, page, status
 

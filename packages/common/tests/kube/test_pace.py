@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tightship.kube.pace import TokenBucket
+from tightship.kube.rate_limit import TokenBucket
 
 
 class Time:

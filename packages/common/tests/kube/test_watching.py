@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightship.kube.errors import ApiError, BadAnswer
+from tightship.core.api_errors import ApiError, BadAnswer
 from tightship.kube.resources import BY_KIND
 from tightship.kube.watching import Applied, Bookmark, Expired, LineSplitter, Removed, WatchDriver
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
-from tightship.observability.metrics import NamedCounter, RunMetrics, SnapshotGauge, new_registry, render
+from tightship.app.observability.metrics import NamedCounter, RunMetrics, SnapshotGauge, new_registry, render
 
 
 class Health(Struct):

@@ -10,10 +10,10 @@ import sys
 from prometheus_client import Gauge
 from report.plans import node, plan
 
-from tightship.observability.logging import set_up
-from tightship.observability.metrics import new_registry
+from tightship.app.observability.logging import set_up
+from tightship.app.observability.metrics import new_registry
+from tightship.app.runtime.http import Content, HttpServer
 from tightship.report.as_html import plan_page
-from tightship.runtime.http import Content, HttpServer
 
 NODES = 2_000
 DESCRIPTORS = 1024

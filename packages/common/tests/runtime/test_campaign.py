@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from links import Client
 
+from tightship.app.runtime.election_loop import Campaign
 from tightship.kube.election import Elector
-from tightship.runtime.campaign import Campaign
 from tightship_testkit.simulated import Simulated, simulated
 
 pytestmark = pytest.mark.virtual_time

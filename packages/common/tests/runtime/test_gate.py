@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from tightship.runtime.gate import Gate, Limits
+from tightship.app.runtime.gate import Gate, Limits
 
 pytestmark = pytest.mark.virtual_time
 

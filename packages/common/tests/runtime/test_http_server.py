@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 from prometheus_client import Gauge
 
-from tightship.observability.metrics import new_registry
+from tightship.app.observability.metrics import new_registry
+from tightship.app.runtime.heartbeat import Heartbeat
+from tightship.app.runtime.http import Content, HttpServer
 from tightship.report.html.model import Page
 from tightship.report.html.page import render_page
-from tightship.runtime.heartbeat import Heartbeat
-from tightship.runtime.http import Content, HttpServer
 from tightship_testkit.ports import free_ports
 
 HOST = "127.0.0.1"

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from kube.conftest import until
 
-from tightship.kube.errors import KubeError
-from tightship.observability.metrics import RunMetrics, new_registry
-from tightship.runtime.heartbeat import Heartbeat
-from tightship.runtime.loop import a_few_at_a_time, any_of, every, in_thread, jittered, threads_at_work
+from tightship.app.observability.metrics import RunMetrics, new_registry
+from tightship.app.runtime.heartbeat import Heartbeat
+from tightship.app.runtime.loop import a_few_at_a_time, any_of, every, in_thread, jittered, threads_at_work
+from tightship.core.api_errors import KubeError
 
 HOURS = 10_000.0
 
@@ -117,7 +117,7 @@ async def test_failures_are_logged_counted_and_outlived(caplog: pytest.LogCaptur
         await Passes(KubeError("a 503"), KubeError("a 503"), ValueError("a defect"), None).run(
             metrics=metrics, name="planning"
         )
-    told = [(each.levelname, each.message) for each in caplog.records if each.name == "tightship.runtime.loop"]
+    told = [(each.levelname, each.message) for each in caplog.records if each.name == "tightship.app.runtime.loop"]
     assert told == [
         ("WARNING", "planning: failed, trying again: a 503"),
         ("ERROR", "planning: failed, trying again: a defect"),

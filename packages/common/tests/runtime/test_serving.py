@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tightship.app.runtime.serving import Configuration, Frame, serve
+from tightship.app.settings.loading import SettingsError
+from tightship.app.settings.process import Name, Ports, Positive, ProcessSettings, load_process, variable
 from tightship.kube.cache import CacheCrashed
 from tightship.report import Generator
 from tightship.report.html.model import Page
-from tightship.runtime.serving import Configuration, Frame, serve
-from tightship.settings.loading import SettingsError
-from tightship.settings.process import Name, Ports, Positive, ProcessSettings, load_process, variable
 from tightship_testkit.simulated import Controller, Simulated, simulated, until
 
 pytestmark = pytest.mark.virtual_time

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, Field
 
-from tightship.settings.fields import Budget, GoBool, Seconds, is_duration
-from tightship.settings.loading import SettingsError, load
-from tightship.settings.showing import plain
+from tightship.app.settings.fields import Budget, GoBool, Seconds, is_duration
+from tightship.app.settings.loading import SettingsError, load
+from tightship.app.settings.showing import plain
 
 
 class Model(BaseModel):

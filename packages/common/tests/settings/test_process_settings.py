@@ -7,8 +7,8 @@ from typing import Self
 
 import pytest
 
-from tightship.settings.loading import SettingsError
-from tightship.settings.process import (
+from tightship.app.settings.loading import SettingsError
+from tightship.app.settings.process import (
     LogFormat,
     Name,
     NodeProcessSettings,

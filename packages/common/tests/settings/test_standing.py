@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tightship.settings.standing import Standing, deleted, refused
+from tightship.app.settings.config_fallback import Standing, deleted, refused
 
 SOURCE = "ConfigMap here/ours"
 

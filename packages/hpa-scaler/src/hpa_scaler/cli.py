@@ -8,22 +8,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hpa_scaler
-from hpa_scaler.correlated import DropState
-from hpa_scaler.cycle import log_lines
-from hpa_scaler.decision_log import LogError, replay
-from hpa_scaler.looking import Configured, look
-from hpa_scaler.options import ORDERS, add_options
-from hpa_scaler.outcome_file import OutcomeFileError, encode_outcomes
-from hpa_scaler.release_command import add_release
+from hpa_scaler.app.looking import Configured, look
+from hpa_scaler.app.options import ORDERS, add_options
+from hpa_scaler.app.outcome_file import OutcomeFileError, encode_outcomes
+from hpa_scaler.app.release_command import add_release
+from hpa_scaler.app.run_command import add_run
+from hpa_scaler.app.run_settings import PROGRAM
+from hpa_scaler.decide.correlated import DropState
+from hpa_scaler.decide.cycle import log_lines
+from hpa_scaler.decide.decision_log import LogError, replay
 from hpa_scaler.report import EXPLANATION_OUTPUTS, PLAN_OUTPUTS, Sights, explanation_document, plan_document
 from hpa_scaler.report.as_replay import LogStory, render_replay, replayed
-from hpa_scaler.run_command import add_run
-from hpa_scaler.run_settings import PROGRAM
-from tightship import host
-from tightship.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
-from tightship.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
-from tightship.cli.basics import no_command, print_version, write_rendered
-from tightship.cli.output import write_document
+from tightship.app.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
+from tightship.app.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
+from tightship.app.cli.basics import no_command, print_version, write_rendered
+from tightship.app.cli.output import write_document
+from tightship.kube import host
 from tightship.kube.documents import DocumentError, unpack
 from tightship.kube.object_file import read_bytes
 

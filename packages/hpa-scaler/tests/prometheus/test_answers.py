@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpa_scaler.prometheus.answers import Moment, outcome
-from hpa_scaler.queries import Answer, Failure
+from hpa_scaler.spec.queries import Answer, Failure
 
 from .conftest import AT, body
 

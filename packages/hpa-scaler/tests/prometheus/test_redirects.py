@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from hpa_scaler.addresses import AllowList, parse_address
 from hpa_scaler.prometheus.exchange import MOST_REDIRECTS
 from hpa_scaler.prometheus.guard import Directory, GuardedResolver
-from hpa_scaler.queries import Answer, Failure
-from hpa_scaler.reasons import Reason
-from hpa_scaler.spec import ServerRef
+from hpa_scaler.spec.addresses import AllowList, parse_address
+from hpa_scaler.spec.queries import Answer, Failure
+from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.spec.spec import ServerRef
 
 from .conftest import Prometheus, answering_one, asking, body, one, redirects, says, server, serving
 

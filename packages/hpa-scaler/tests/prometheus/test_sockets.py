@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from hpa_scaler.prometheus import exchange
-from hpa_scaler.queries import Answer, Failure
-from hpa_scaler.reasons import Reason
+from hpa_scaler.spec.queries import Answer, Failure
+from hpa_scaler.spec.reasons import Reason
 from tightship_simulator.life.responders import redirects
 
 from .conftest import Prometheus, asking, body, one, says, server, tcp

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hpa_scaler.decision_log import replay
-from hpa_scaler.loop import CycleTooLongError
+from hpa_scaler.app.loop import CycleTooLongError
+from hpa_scaler.decide.decision_log import replay
 from tightship_simulator.life.prometheus import silent
 from tightship_testkit.faults import Answer, Hang
 from tightship_testkit.replica import NAMESPACE, Replica

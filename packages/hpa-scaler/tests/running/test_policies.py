@@ -7,7 +7,7 @@ import itertools
 import pytest
 from aiohttp import web
 
-from tightship.times import rfc3339
+from tightship.core.times import rfc3339
 from tightship_simulator.life.prometheus import Prometheus, body, says
 from tightship_simulator.small import node
 from tightship_testkit.client import Json

@@ -8,8 +8,8 @@ import json
 import pytest
 from aiohttp import web
 
-from hpa_scaler import watching
-from tightship.objects import ApiObject, HorizontalPodAutoscaler
+from hpa_scaler.app import watching
+from tightship.core.objects import ApiObject, HorizontalPodAutoscaler
 from tightship_simulator.life.prometheus import body, says
 from tightship_testkit.replica import SCALER
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpa_scaler.annotations import ENABLE, PREFIX
+from hpa_scaler.spec.annotations import ENABLE, PREFIX
 from tightship_testkit.client import Json
 
 from .world import STATE, Refused, World

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from node_compactor.policy import NodeFacts, below_minimum
 from node_compactor.settings import CompactorSettings
-from tightship.consolidation.room import cluster_room, nodes_out, within
-from tightship.drain.claims import Claim
+from tightship.core.reasons import Refusal
 from tightship.drain.machine import owner_elsewhere
-from tightship.pools import shown
-from tightship.reasons import Refusal
+from tightship.drain_io.claims import Claim
+from tightship.nodes.claim_budget import cluster_room, nodes_out, within
+from tightship.planning.pools import shown
 
 
 def without_budgets(settings: CompactorSettings) -> CompactorSettings:

@@ -15,18 +15,18 @@ from node_compactor.policy import Marks, Policy, demand_ahead
 from node_compactor.run_command import add_run
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
-from tightship.cli import run
-from tightship.cli.arguments import environment
-from tightship.cli.commands import Configured, Program
-from tightship.cluster import Snapshot
-from tightship.plan import Judgement
+from tightship.app.cli import run
+from tightship.app.cli.arguments import environment
+from tightship.app.cli.commands import Configured, Program
+from tightship.planning.cluster import Snapshot
+from tightship.planning.plan import Judgement
 from tightship.report import GateCheck, SettingsView
 
 PROGRAM = "node-compactor"
 
 
 class CompactorJudging:
-    """See :class:`tightship.cli.commands.Judging`."""
+    """See :class:`tightship.app.cli.commands.Judging`."""
 
     def __init__(
         self, settings: CompactorSettings, snapshot: Snapshot, now: float, only: Collection[str] | None

@@ -8,8 +8,8 @@ from msgspec import Struct
 from pydantic import AliasChoices, BaseModel
 
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings, load_settings
-from tightship.settings.config_maps import config_in, read_config
-from tightship.settings.loading import BadFlagsError, Location, SettingsError, dotted, wire_keys
+from tightship.app.settings.config_maps import config_in, read_config
+from tightship.app.settings.loading import BadFlagsError, Location, SettingsError, dotted, wire_keys
 
 CONFIG_MAP_KEYS = ("estafette-k8s-node-compactor-config.yaml", "config.yaml", "config.json")
 """Keys of a ConfigMap's data under which a configuration is looked for, in this order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tightship.settings.fields import Seconds
+from tightship.app.settings.fields import Seconds
 
 
 class CoolDownKeys(BaseModel):

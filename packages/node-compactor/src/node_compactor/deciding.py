@@ -13,13 +13,13 @@ from node_compactor.pacing import cooling
 from node_compactor.policy import CONTROLLER, Marks, NodeFacts, Policy, demand_ahead
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
-from tightship.cluster import Snapshot
-from tightship.consolidation.steering import Steering, steer
-from tightship.demand import with_demand
-from tightship.drain.claims import Claim
-from tightship.drain_record import Finished
-from tightship.plan import Plan, make_plan
-from tightship.reasons import Refusal
+from tightship.core.drain_record import Finished
+from tightship.core.reasons import Refusal
+from tightship.drain_io.claims import Claim
+from tightship.nodes.soft_taints import Steering, steer
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import with_demand
+from tightship.planning.plan import Plan, make_plan
 from tightship.report import SettingsView
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
-from tightship.counting import counted
-from tightship.durations import format_duration
+from tightship.app.settings.loading import wire_keys
+from tightship.app.settings.showing import plain, scalar
+from tightship.core.counting import counted
+from tightship.core.durations import format_duration
 from tightship.report.document import Plain, Setting
-from tightship.settings.loading import wire_keys
-from tightship.settings.showing import plain, scalar
 
 POOLS_NAMED = 4
 """Pools a summary names before it only counts them."""

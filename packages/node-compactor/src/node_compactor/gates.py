@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from node_compactor.policy import Marks, NodeFacts
 from node_compactor.settings import CompactorSettings, PoolSettings
-from tightship.counting import counted
-from tightship.durations import format_duration
-from tightship.pools import shown
-from tightship.reasons import Reason
+from tightship.core.counting import counted
+from tightship.core.durations import format_duration
+from tightship.core.reasons import Reason
+from tightship.planning.pools import shown
 from tightship.report import GateCheck
 
 

@@ -13,11 +13,11 @@ import msgspec
 from msgspec import Struct
 
 from node_compactor.policy import CONTROLLER, NodeFacts
-from tightship.drain.writing import NodePatch
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship.nodes import SEED_STATE, drain_record, seed_state
-from tightship.objects import Node
-from tightship.reasons import Reason
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.core.objects import Node
+from tightship.core.reasons import Reason
+from tightship.drain_io.writing import NodePatch
+from tightship.planning.nodes import SEED_STATE, drain_record, seed_state
 
 NOT_TOUCHED = frozenset(
     {

@@ -2,7 +2,7 @@
 
 Its units are kept: CPU in milli-CPU, memory in MiB, ratios between 0 and 1. Memory keeps its fraction, where the older
 one rounded down (and read some quantities as 0). The series are those of the last pass: what is gone from the cluster
-is gone from here. The metrics of plans and drains are :mod:`tightship.consolidation.metrics`.
+is gone from here. The metrics of plans and drains are :mod:`tightship.nodes.metrics`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from node_compactor.deciding import Decision
 from node_compactor.policy import Marks, NodeFacts
-from tightship.drain.news import News
-from tightship.observability.metrics import SnapshotGauge
+from tightship.app.observability.metrics import SnapshotGauge
+from tightship.drain.events import News
 
 OLD = "estafette_node_compactor_"
 MIB = 2**20

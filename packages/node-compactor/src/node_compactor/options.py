@@ -6,8 +6,8 @@ import argparse
 
 from node_compactor.configuration import Flags
 from node_compactor.settings import CompactorSettings, PoolSettings
-from tightship.cli import options
-from tightship.cli.options import (
+from tightship.app.cli import options
+from tightship.app.cli.options import (
     DISABLE_RULE,
     MAX_NODES,
     PLACEMENT,
@@ -18,8 +18,8 @@ from tightship.cli.options import (
     Flag,
     given,
 )
-from tightship.plan import STRATEGIES
-from tightship.settings.loading import wire_keys
+from tightship.app.settings.loading import wire_keys
+from tightship.planning.plan import STRATEGIES
 
 POOL_GATES = (
     Flag(

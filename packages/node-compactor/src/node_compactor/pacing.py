@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from node_compactor.policy import NodeFacts
 from node_compactor.settings import CompactorSettings, PoolSettings
-from tightship.cluster import NodeView, Snapshot
+from tightship.core.drain_record import Finished
+from tightship.core.durations import format_duration
+from tightship.core.reasons import Reason, Refusal
 from tightship.drain.machine import Ending
-from tightship.drain_record import Finished
-from tightship.durations import format_duration
-from tightship.pools import shown
-from tightship.reasons import Reason, Refusal
+from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.pools import shown
 
 EVERY_POOL = "every pool"
 """What a pause of the whole cluster is about."""

@@ -9,20 +9,20 @@ from itertools import islice
 from msgspec import Struct
 
 from node_compactor.settings import CompactorSettings, PoolSettings
-from tightship.cluster import Snapshot
-from tightship.counting import counted
-from tightship.demand import Ahead
-from tightship.drain_record import Phase
-from tightship.durations import format_duration
-from tightship.evictability import EvictionRules, awaited_for
-from tightship.facts import FactRules, gather, judgement, plannable
-from tightship.facts import NodeFacts as CommonFacts
-from tightship.nodes import NodeRules, drain_record, left_without, opt_outs, seed_state
-from tightship.objects import Node
-from tightship.plan import Candidate, Judgement, Planner
-from tightship.pools import pool_of, shown
-from tightship.reasons import Reason, Refusal
-from tightship.utilization import UtilizationRules
+from tightship.core.counting import counted
+from tightship.core.drain_record import Phase
+from tightship.core.durations import format_duration
+from tightship.core.objects import Node
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import Ahead
+from tightship.planning.evictability import EvictionRules, awaited_for
+from tightship.planning.facts import FactRules, gather, judgement, plannable
+from tightship.planning.facts import NodeFacts as CommonFacts
+from tightship.planning.nodes import NodeRules, drain_record, left_without, opt_outs, seed_state
+from tightship.planning.plan import Candidate, Judgement, Planner
+from tightship.planning.pools import pool_of, shown
+from tightship.planning.utilization import UtilizationRules
 
 CONTROLLER = "node-compactor"
 """Our name in annotations, taints, claims and metrics."""
@@ -143,7 +143,7 @@ class Policy:
         return judgement(snapshot, facts, CompactorGates(self.settings, facts))
 
     def plannable(self, snapshot: Snapshot) -> Snapshot:
-        """Return what a plan is made on; see :func:`tightship.facts.plannable`."""
+        """Return what a plan is made on; see :func:`tightship.planning.facts.plannable`."""
         return plannable(snapshot, self._rules)
 
     def facts(self, snapshot: Snapshot) -> dict[str, NodeFacts]:
@@ -192,7 +192,7 @@ class Policy:
 
 
 class CompactorGates:
-    """The gates that depend on what the plan has taken so far; see :class:`tightship.plan.Gates`."""
+    """The gates that depend on what the plan has taken so far; see :class:`tightship.planning.plan.Gates`."""
 
     def __init__(self, settings: CompactorSettings, facts: Mapping[str, NodeFacts]) -> None:
         self._settings = settings

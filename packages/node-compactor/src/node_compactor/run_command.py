@@ -7,8 +7,8 @@ import argparse
 import node_compactor
 from node_compactor.run_settings import RunSettings
 from node_compactor.running import serve
-from tightship.cli import Parser
-from tightship.cli.run_command import add_run as add
+from tightship.app.cli import Parser
+from tightship.app.cli.run_command import add_run as add
 
 
 def add_run(commands: argparse._SubParsersAction[Parser], program: str) -> None:

@@ -5,8 +5,8 @@ What may change (pools, gates, drains) comes from the ConfigMap: :mod:`node_comp
 
 from __future__ import annotations
 
-from tightship.observability.logging import FORMATS
-from tightship.settings.process import LogFormat, LogLevel, Name, NodeProcessSettings, Ports, Positive, variable
+from tightship.app.observability.logging import FORMATS
+from tightship.app.settings.process import LogFormat, LogLevel, Name, NodeProcessSettings, Ports, Positive, variable
 
 
 class RunSettings(NodeProcessSettings):

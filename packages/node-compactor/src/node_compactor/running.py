@@ -12,14 +12,14 @@ from node_compactor.metrics import CompactorMetrics
 from node_compactor.policy import CONTROLLER, demand_ahead, eviction_rules, keeps
 from node_compactor.run_settings import RunSettings
 from node_compactor.settings import CompactorSettings
-from tightship.consolidation.controller import NodeController
-from tightship.consolidation.drains import drain_settings
-from tightship.consolidation.serving import serve_nodes
-from tightship.drain.driving import DrainSettings
-from tightship.pools import pool_of
+from tightship.app.runtime.main import Runtime
+from tightship.app.runtime.serving import Configuration
+from tightship.drain_io.drain_task import DrainSettings
+from tightship.nodes.controller import NodeController
+from tightship.nodes.drains import drain_settings
+from tightship.nodes.serving import serve_nodes
+from tightship.planning.pools import pool_of
 from tightship.report import Generator
-from tightship.runtime.main import Runtime
-from tightship.runtime.serving import Configuration
 
 
 def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSettings, Decision]:

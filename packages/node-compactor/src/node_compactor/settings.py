@@ -13,10 +13,10 @@ from typing import Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from node_compactor.cool_downs import CoolDownKeys
-from tightship.pools import KNOWN_POOL_LABELS
-from tightship.settings.fields import BudgetField, Rules, Seconds
-from tightship.settings.loading import Location, dotted, load
-from tightship.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
+from tightship.app.settings.fields import BudgetField, Rules, Seconds
+from tightship.app.settings.loading import Location, dotted, load
+from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
+from tightship.planning.pools import KNOWN_POOL_LABELS
 
 EVERY_OTHER_POOL = "*"
 
@@ -81,8 +81,10 @@ class CompactorSettings(DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, Steering
 
 
 def load_settings(values: Mapping[str, object], named: Callable[[Location], str] = dotted) -> CompactorSettings:
-    """Return settings from plain values (keys on the wire or field names); see :func:`tightship.settings.loading.load`.
+    """Return settings from plain values (keys on the wire or field names).
 
-    Raises :class:`~tightship.settings.loading.SettingsError` with all problems.
+    See :func:`tightship.app.settings.loading.load`.
+
+    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems.
     """
     return load(CompactorSettings, values, named, inner=PoolSettings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from node_compactor.settings import CompactorSettings
-from tightship.plan import STRATEGIES, PerPool, Strategy
+from tightship.planning.plan import STRATEGIES, PerPool, Strategy
 
 
 def strategy_of(settings: CompactorSettings, pools: Mapping[str, str]) -> Strategy:

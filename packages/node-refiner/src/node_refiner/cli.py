@@ -14,18 +14,18 @@ from node_refiner.options import add_options, flags_of
 from node_refiner.policy import Policy, demand_ahead
 from node_refiner.run_command import add_run
 from node_refiner.settings import RefinerSettings
-from tightship.cli import run
-from tightship.cli.arguments import environment
-from tightship.cli.commands import Configured, Program
-from tightship.cluster import Snapshot
-from tightship.plan import Judgement
+from tightship.app.cli import run
+from tightship.app.cli.arguments import environment
+from tightship.app.cli.commands import Configured, Program
+from tightship.planning.cluster import Snapshot
+from tightship.planning.plan import Judgement
 from tightship.report import ExcessSummary, GateCheck, SettingsView
 
 PROGRAM = "node-refiner"
 
 
 class RefinerJudging:
-    """See :class:`tightship.cli.commands.Judging`."""
+    """See :class:`tightship.app.cli.commands.Judging`."""
 
     def __init__(self, settings: RefinerSettings, snapshot: Snapshot, now: float, only: Collection[str] | None) -> None:
         self._settings = settings

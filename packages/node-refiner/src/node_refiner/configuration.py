@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from node_refiner.settings import RefinerSettings
-from tightship.durations import DurationError, parse_duration
-from tightship.settings.fields import is_duration
-from tightship.settings.files import mapping_of, read_mapping
-from tightship.settings.loading import BadFlagsError, Location, SettingsError, load, wire_keys
+from tightship.app.settings.fields import is_duration
+from tightship.app.settings.files import mapping_of, read_mapping
+from tightship.app.settings.loading import BadFlagsError, Location, SettingsError, load, wire_keys
+from tightship.core.durations import DurationError, parse_duration
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

@@ -12,15 +12,15 @@ from node_refiner.outlook import Outlook, below_minimums
 from node_refiner.pacing import cooling
 from node_refiner.policy import CONTROLLER, Policy, demand_ahead
 from node_refiner.settings import RefinerSettings
-from tightship.cluster import Snapshot
-from tightship.consolidation.decision import NodeNote
-from tightship.consolidation.room import cluster_room
-from tightship.consolidation.steering import Steering, steer
-from tightship.demand import with_demand
-from tightship.drain.claims import Claim
-from tightship.drain_record import Finished
-from tightship.plan import Plan, make_plan
-from tightship.reasons import Refusal
+from tightship.core.drain_record import Finished
+from tightship.core.reasons import Refusal
+from tightship.drain_io.claims import Claim
+from tightship.nodes.claim_budget import cluster_room
+from tightship.nodes.decision import NodeNote
+from tightship.nodes.soft_taints import Steering, steer
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import with_demand
+from tightship.planning.plan import Plan, make_plan
 from tightship.report import SettingsView
 
 

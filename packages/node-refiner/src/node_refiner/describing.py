@@ -7,11 +7,11 @@ import math
 from node_refiner.configuration import DURATIONS, KEYS
 from node_refiner.outlook import Outlook
 from node_refiner.settings import RefinerSettings
-from tightship.counting import counted
+from tightship.app.settings.showing import plain
+from tightship.core.counting import counted
 from tightship.report import ExcessSummary
 from tightship.report.document import Setting
 from tightship.report.inputs import share
-from tightship.settings.showing import plain
 
 
 def wire(settings: RefinerSettings) -> dict[str, Setting]:

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from tightship.cluster.state import add
+from tightship.core.objects import Node
+from tightship.core.resources import Resources
+from tightship.core.selectors import Taint
 from tightship.drain.machine import owner_elsewhere
-from tightship.facts import NodeFacts
-from tightship.nodes import draining
-from tightship.objects import Node
-from tightship.resources import Resources
-from tightship.selectors import Taint
+from tightship.planning.cluster.state import add
+from tightship.planning.facts import NodeFacts
+from tightship.planning.nodes import draining
 
 SOFT = "PreferNoSchedule"
 """The effect of a taint that keeps no pod away, and so no node out of the count."""

@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 
 from node_refiner.excess import hard_taints, is_counted, remains
 from node_refiner.ordering import Scoring
-from tightship.facts import NodeFacts as CommonFacts
-from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
-from tightship.objects import Node
-from tightship.objects.pod import CORDON, DRAINING
-from tightship.reasons import Reason, Refusal
+from tightship.core.objects import Node
+from tightship.core.objects.pod import CORDON, DRAINING
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.facts import NodeFacts as CommonFacts
+from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
 
 _TOLD_ALREADY: Mapping[str, frozenset[Reason]] = {
     CORDON.key: frozenset({Reason.CORDONED, Reason.DRAIN_IN_PROGRESS}),

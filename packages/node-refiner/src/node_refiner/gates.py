@@ -9,19 +9,19 @@ from node_refiner.ordering import Keys
 from node_refiner.outlook import Outlook, below_minimums, below_threshold, figures
 from node_refiner.policy import CONTROLLER
 from node_refiner.settings import RefinerSettings
-from tightship.cluster import Snapshot
-from tightship.consolidation.steering import CANDIDATE
-from tightship.counting import counted
-from tightship.disruption import DisruptionLedger
-from tightship.drain_record import Phase
-from tightship.durations import format_duration
-from tightship.facts import candidates_of
-from tightship.nodes import drain_record
-from tightship.objects import Node
-from tightship.plan import Planner
-from tightship.reasons import Reason
+from tightship.core.counting import counted
+from tightship.core.drain_record import Phase
+from tightship.core.durations import format_duration
+from tightship.core.objects import Node
+from tightship.core.reasons import Reason
+from tightship.core.times import rfc3339
+from tightship.nodes.soft_taints import CANDIDATE
+from tightship.planning.cluster import Snapshot
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.facts import candidates_of
+from tightship.planning.nodes import drain_record
+from tightship.planning.plan import Planner
 from tightship.report import GateCheck
-from tightship.times import rfc3339
 
 
 class GateChecks:

@@ -2,7 +2,7 @@
 
 Utilization is in percent of what the counted nodes can allocate. The three counters count what was done, where the
 older controller counted what it was about to try. What is told of plans and drains besides is
-:mod:`tightship.consolidation.metrics`'s.
+:mod:`tightship.nodes.metrics`'s.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import math
 from prometheus_client import CollectorRegistry, Gauge
 
 from node_refiner.deciding import Decision
-from tightship.drain.news import News, Told
-from tightship.drain_record import Phase
-from tightship.observability.metrics import NamedCounter
+from tightship.app.observability.metrics import NamedCounter
+from tightship.core.drain_record import Phase
+from tightship.drain.events import News, Told
 
 OLD = "node_refiner_"
 

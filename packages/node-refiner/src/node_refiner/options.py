@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from node_refiner.configuration import KEYS, Flags
-from tightship.cli import options
-from tightship.cli.options import (
+from tightship.app.cli import options
+from tightship.app.cli.options import (
     DISABLE_RULE,
     MAX_NODES,
     PLACEMENT,

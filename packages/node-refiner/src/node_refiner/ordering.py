@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from node_refiner.settings import CandidateOrder, RefinerSettings
-from tightship.cluster import Snapshot
-from tightship.objects import Pod, PodDisruptionBudget
-from tightship.plan import Candidate, Ordered, Planner
+from tightship.core.objects import Pod, PodDisruptionBudget
+from tightship.planning.cluster import Snapshot
+from tightship.planning.plan import Candidate, Ordered, Planner
 
 _Owner = tuple[str, str, str]
 _Keys = tuple[float, ...]
@@ -57,7 +57,7 @@ def strategy_of(settings: RefinerSettings) -> Ordered:
 
 
 class Keys:
-    """The keys of candidates by one order; see :data:`tightship.plan.Key`."""
+    """The keys of candidates by one order; see :data:`tightship.planning.plan.Key`."""
 
     def __init__(self, settings: RefinerSettings) -> None:
         self._scoring = Scoring(settings)

@@ -15,10 +15,10 @@ from msgspec import Struct
 from node_refiner.excess import Counted, Excess, count
 from node_refiner.facts import NodeFacts
 from node_refiner.settings import RefinerSettings
-from tightship.counting import counted
-from tightship.plan import Removal
-from tightship.reasons import Reason, Refusal
-from tightship.resources import Resources
+from tightship.core.counting import counted
+from tightship.core.reasons import Reason, Refusal
+from tightship.core.resources import Resources
+from tightship.planning.plan import Removal
 
 
 class Turn(Struct, frozen=True):

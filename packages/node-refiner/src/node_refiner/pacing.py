@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from node_refiner.settings import RefinerSettings
-from tightship.cluster import Snapshot
-from tightship.drain_record import Finished, Phase
-from tightship.durations import format_duration
-from tightship.nodes import drain_record
-from tightship.reasons import Reason, Refusal
+from tightship.core.drain_record import Finished, Phase
+from tightship.core.durations import format_duration
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.cluster import Snapshot
+from tightship.planning.nodes import drain_record
 
 CLUSTER = "cluster"
 """What a pause is about."""

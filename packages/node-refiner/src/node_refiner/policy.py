@@ -14,16 +14,16 @@ from node_refiner.facts import NodeFacts, taint_of_others, with_score
 from node_refiner.ordering import Scoring, strategy_of
 from node_refiner.outlook import Outlook, below_minimums, outlook, refusals
 from node_refiner.settings import RefinerSettings
-from tightship.cluster import Snapshot
-from tightship.demand import Ahead
-from tightship.disruption import DisruptionLedger, RenewedLedger
-from tightship.evictability import EvictionRules, awaited_for
-from tightship.facts import FactRules, candidates_of, gather, judgement, plannable
-from tightship.nodes import NodeRules, left_without, opt_outs
-from tightship.objects import Node
-from tightship.placement.scoring import Choice
-from tightship.plan import Candidate, Judgement, Planner
-from tightship.reasons import Reason, Refusal
+from tightship.core.objects import Node
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import Ahead
+from tightship.planning.disruption import DisruptionLedger, RenewedLedger
+from tightship.planning.evictability import EvictionRules, awaited_for
+from tightship.planning.facts import FactRules, candidates_of, gather, judgement, plannable
+from tightship.planning.nodes import NodeRules, left_without, opt_outs
+from tightship.planning.placement.scoring import Choice
+from tightship.planning.plan import Candidate, Judgement, Planner
 
 CONTROLLER = "node-refiner"
 """Our name in annotations, taints, claims and metrics."""
@@ -81,7 +81,7 @@ class Policy:
         )
 
     def plannable(self, snapshot: Snapshot) -> Snapshot:
-        """Return what a plan is made on; see :func:`tightship.facts.plannable`."""
+        """Return what a plan is made on; see :func:`tightship.planning.facts.plannable`."""
         return plannable(snapshot, self._rules)
 
     def judge(self, snapshot: Snapshot) -> Judgement:
@@ -127,7 +127,7 @@ class _Free:
 
 
 class RefinerGates:
-    """Ends a plan where the outlook says; see :class:`tightship.plan.Gates`."""
+    """Ends a plan where the outlook says; see :class:`tightship.planning.plan.Gates`."""
 
     def __init__(self, ahead: Outlook, settings: RefinerSettings) -> None:
         self._ahead = ahead

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from tightship.settings.process import Name, NodeProcessSettings, Port, Ports, Positive, variable
+from tightship.app.settings.process import Name, NodeProcessSettings, Port, Ports, Positive, variable
 
 
 class RunSettings(NodeProcessSettings):
@@ -25,7 +25,7 @@ class RunSettings(NodeProcessSettings):
     lease_name: Name = variable("LEASE_NAME", default="node-refiner")
 
     def filled(self, namespace: str, unique: str) -> Self:
-        """See :meth:`tightship.settings.process.ProcessSettings.filled`."""
+        """See :meth:`tightship.app.settings.process.ProcessSettings.filled`."""
         found = super().filled(namespace, unique)
         if "ports" in self.model_fields_set:
             return found

@@ -13,16 +13,16 @@ from node_refiner.metrics import RefinerMetrics
 from node_refiner.policy import CONTROLLER, demand_ahead, eviction_rules, keeps
 from node_refiner.run_settings import RunSettings
 from node_refiner.settings import RefinerSettings
-from tightship.consolidation.controller import NodeController
-from tightship.consolidation.drains import drain_settings
-from tightship.consolidation.serving import serve_nodes
-from tightship.consolidation.status import Remarks
-from tightship.drain.driving import DrainSettings
-from tightship.pools import pool_of
+from tightship.app.runtime.main import Runtime
+from tightship.app.runtime.serving import Configuration
+from tightship.drain_io.drain_task import DrainSettings
+from tightship.nodes.controller import NodeController
+from tightship.nodes.drains import drain_settings
+from tightship.nodes.serving import serve_nodes
+from tightship.nodes.status import Remarks
+from tightship.planning.pools import pool_of
 from tightship.report import Generator
 from tightship.report.html.model import Fact
-from tightship.runtime.main import Runtime
-from tightship.runtime.serving import Configuration
 
 
 def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, Decision]:

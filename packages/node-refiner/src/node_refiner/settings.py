@@ -11,9 +11,9 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from tightship.pools import KNOWN_POOL_LABELS
-from tightship.settings.fields import Budget, BudgetField, GoBool, Rules, Seconds
-from tightship.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
+from tightship.app.settings.fields import Budget, BudgetField, GoBool, Rules, Seconds
+from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
+from tightship.planning.pools import KNOWN_POOL_LABELS
 
 CandidateOrder = Literal["score", "fewest_evictions", "pods_priority"]
 
@@ -59,9 +59,9 @@ class RefinerSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     backoff: Seconds = 600.0
     """Without a value of its own as long as ``time_gap``, after which the older controller tried again."""
     scale_up_veto: GoBool = Field(default=True, alias="scaleUpVeto")
-    """See :class:`~tightship.settings.sections.ScaleUpKeys`."""
+    """See :class:`~tightship.app.settings.sections.ScaleUpKeys`."""
     steering: GoBool = True
-    """See :class:`~tightship.settings.sections.SteeringKeys`."""
+    """See :class:`~tightship.app.settings.sections.SteeringKeys`."""
 
     @field_validator("memory_weight")
     @classmethod

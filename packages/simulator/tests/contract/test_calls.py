@@ -17,9 +17,9 @@ Site = tuple[str, str, str]
 """Module, verb, and the expression of the content type, empty where it is that of plain JSON."""
 
 CONTRACTS: dict[Site, tuple[str, ...]] = {
-    ("tightship/drain/driving.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
-    ("tightship/drain/evicting.py", "DELETE", ""): ("test_only_the_pod_of_the_uid_is_deleted",),
-    ("tightship/drain/evicting.py", "POST", ""): (
+    ("tightship/drain_io/drain_task.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
+    ("tightship/drain_io/evicting.py", "DELETE", ""): ("test_only_the_pod_of_the_uid_is_deleted",),
+    ("tightship/drain_io/evicting.py", "POST", ""): (
         "test_an_eviction_without_a_budget_is_granted_and_tells_why_on_the_pod",
         "test_a_budget_that_allows_none_refuses_with_its_counts_and_without_a_time",
         "test_a_budget_that_was_changed_asks_to_come_back",
@@ -30,8 +30,8 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_pod_that_is_gone_is_not_found",
         "test_in_a_namespace_that_is_going_nothing_is_evicted",
     ),
-    ("tightship/drain/writing.py", "GET", ""): ("test_of_several_that_race_one_wins",),
-    ("tightship/drain/writing.py", "PATCH", "'application/merge-patch+json'"): (
+    ("tightship/drain_io/writing.py", "GET", ""): ("test_of_several_that_race_one_wins",),
+    ("tightship/drain_io/writing.py", "PATCH", "'application/merge-patch+json'"): (
         "test_a_claim_is_one_merge_patch_of_annotation_taint_and_cordon",
         "test_null_takes_away_annotation_taints_and_cordon",
         "test_a_patch_of_an_older_version_is_a_conflict_and_changes_nothing",
@@ -58,25 +58,27 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_watch_from_a_version_that_is_forgotten_is_told_so_in_its_stream",
         "test_a_pod_that_finishes_is_told_as_deleted_to_those_who_look_at_unfinished_ones",
     ),
-    ("tightship/observability/events.py", "POST", ""): (
+    ("tightship/app/observability/events.py", "POST", ""): (
         "test_an_event_is_written_in_the_new_form_and_read_in_both",
         "test_an_event_of_a_name_that_is_taken_is_a_conflict",
         "test_a_text_of_an_event_has_a_longest_length",
         "test_an_event_about_what_has_no_namespace_is_in_one_of_two",
         "test_the_longest_words_and_oddest_names_of_the_recorder_are_accepted",
     ),
-    ("tightship/settings/sources.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
-    ("tightship/settings/sources.py", "WATCH", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
-    ("hpa_scaler/first_look.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
-    ("hpa_scaler/sending.py", "GET", ""): ("test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",),
-    ("hpa_scaler/sending.py", "PATCH", "CONTENT_TYPE"): (
+    ("tightship/app/settings/sources.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
+    ("tightship/app/settings/sources.py", "WATCH", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
+    ("hpa_scaler/app/first_look.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
+    ("hpa_scaler/write/sending.py", "GET", ""): (
+        "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",
+    ),
+    ("hpa_scaler/write/sending.py", "PATCH", "CONTENT_TYPE"): (
         "test_a_json_patch_that_tests_uid_and_bounds_is_carried_out",
         "test_no_json_patch_is_lost_to_status_updates_however_many_there_are",
         "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",
         "test_a_json_patch_in_a_dry_run_says_the_same_and_changes_nothing",
         "test_bounds_the_wrong_way_round_are_invalid",
     ),
-    ("hpa_scaler/targets.py", "GET", ""): ("test_the_target_of_an_hpa_that_is_not_there_is_not_found",),
+    ("hpa_scaler/app/targets.py", "GET", ""): ("test_the_target_of_an_hpa_that_is_not_there_is_not_found",),
 }
 
 

@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 from prometheus_contract import Real, RealOne, Source, real_one, stand_in
 
-from hpa_scaler.queries import AGE_QUERY
-from tightship.host import wall
+from hpa_scaler.spec.queries import AGE_QUERY
 from tightship.kube.connector import connector
+from tightship.kube.host import wall
 from tightship_simulator.life.evaluation import evaluate
 from tightship_simulator.life.promql import parse
 from tightship_simulator.life.samples import Samples

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from contract_api import DEADLINE, Api, Json, unique
 
-from tightship.drain.writing import NodePatch, patch_node, read_node
-from tightship.drain_record import FIELD_MANAGER
-from tightship.kube.errors import Conflict
+from tightship.app.observability.events import EventRecorder, ObjectRef
+from tightship.app.observability.events import Pace as EventPace
+from tightship.core.api_errors import Conflict
+from tightship.core.drain_record import FIELD_MANAGER
+from tightship.drain_io.writing import NodePatch, patch_node, read_node
 from tightship.kube.leases import LeaseStore, decode_lease
-from tightship.observability.events import EventRecorder, ObjectRef
-from tightship.observability.events import Pace as EventPace
 from tightship_testkit.client import RESOURCES, wait_for
 
 MERGE = "application/merge-patch+json"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from nights import DEADLINE, WITHOUT_SOCKETS, Night, pass_night
 
-from tightship.counting import counted
+from tightship.core.counting import counted
 from tightship_simulator.demo.running import settled
 from tightship_simulator.demo.sights import BudgetSeen, EventSeen, FloorSeen, Gone, NodeSeen, PodSeen, Told
 from tightship_simulator.demo.story import demand

@@ -6,7 +6,7 @@ import json
 
 from lively import node, pod, workload
 
-from tightship.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship_simulator.demo.sights import EventSeen, FloorSeen, NodeSeen, PodSeen, StatusSeen, seen, status_line
 
 

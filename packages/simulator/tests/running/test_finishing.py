@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tightship.drain_record import DRAIN_ANNOTATION
+from tightship.core.drain_record import DRAIN_ANNOTATION
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import SETTINGS, small
 from tightship_testkit.embedded import SHORT, Ground, ground

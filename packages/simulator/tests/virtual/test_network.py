@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tightship.host import Host
+from tightship.kube.host import Host
 from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_simulator.virtual.network import Network
 from tightship_simulator.virtual.process import Process

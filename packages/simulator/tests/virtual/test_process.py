@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tightship.host import Host, monotonic, wall
+from tightship.kube.host import Host, monotonic, wall
 from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_simulator.virtual.process import PROCESS, Process
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tightship.host import HOST, wall
+from tightship.kube.host import HOST, wall
 from tightship_simulator.demo.settings import config_maps
 from tightship_simulator.demo.town import objects
 from tightship_simulator.virtual.loop import StuckError

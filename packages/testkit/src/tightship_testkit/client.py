@@ -15,8 +15,8 @@ from typing import Any, Literal, Self, TypeVar
 import aiohttp
 import msgspec
 
-from tightship.host import monotonic
 from tightship.kube.connector import connector
+from tightship.kube.host import monotonic
 
 Json = dict[str, Any]
 Items = list[Json]

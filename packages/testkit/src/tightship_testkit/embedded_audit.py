@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from tightship.host import wall
+from tightship.kube.host import wall
 from tightship_simulator.api.errors import UnknownPath
 from tightship_simulator.api.requests import asked, target_of
 from tightship_simulator.api.store import Store

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from tightship.cluster import ClusterState, Snapshot
-from tightship.objects import ObjectError, decode
-from tightship.plan import Plan
-from tightship.reasons import Reason
+from tightship.core.objects import ObjectError, decode
+from tightship.core.reasons import Reason
+from tightship.planning.cluster import ClusterState, Snapshot
+from tightship.planning.plan import Plan
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 
-from tightship.host import monotonic
+from tightship.kube.host import monotonic
 from tightship_testkit.client import Client
 from tightship_testkit.looking import Looker
 from tightship_testkit.manifests import POOL

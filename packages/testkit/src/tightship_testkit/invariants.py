@@ -23,8 +23,8 @@ from typing import Protocol, Self
 
 import aiohttp
 
-from tightship.host import monotonic
 from tightship.kube.connector import connector
+from tightship.kube.host import monotonic
 from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import RESOURCES, Client, Json, break_off, wait_for
 from tightship_testkit.fault_proxy import Record

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from tightship.cluster import Snapshot, from_objects
-from tightship.disruption import DisruptionLedger
-from tightship.evictability import Evictability, EvictionRules, Fate
-from tightship.nodes import judge_node
-from tightship.objects import KINDS, decode
-from tightship.plan import Candidate, Judgement, Plan, Planner
-from tightship.reasons import Refusal
+from tightship.core.objects import KINDS, decode
+from tightship.core.reasons import Refusal
+from tightship.planning.cluster import Snapshot, from_objects
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.evictability import Evictability, EvictionRules, Fate
+from tightship.planning.nodes import judge_node
+from tightship.planning.plan import Candidate, Judgement, Plan, Planner
 from tightship_simulator import Move, Removal
 
 Json = dict[str, Any]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tightship.host import wall
+from tightship.kube.host import wall
 from tightship_testkit.client import ApiError, Client, Json, wait_for
 
 NAMESPACE = "default"

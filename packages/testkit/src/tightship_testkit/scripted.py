@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from tightship.host import HOST, Host
+from tightship.kube.host import HOST, Host
 from tightship_simulator.virtual.loop import VirtualLoop
 
 Json = dict[str, Any]

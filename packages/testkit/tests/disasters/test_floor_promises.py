@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tightship.host import HOST
+from tightship.kube.host import HOST
 from tightship_simulator.virtual.process import Process
 from tightship_testkit.disasters.floors.market import HPA, SHOP
 from tightship_testkit.disasters.floors.spec import PREFIX, STATE, App, Autoscaler, Floors, Source, text_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tightship.host import HOST
+from tightship.kube.host import HOST
 from tightship_simulator.virtual.process import Process
 from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.observer import Observer

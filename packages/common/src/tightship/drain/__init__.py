@@ -1,1 +1,1 @@
-"""Acting on nodes: who may drain which node, and the state machine that does it step by step."""
+"""A drain as a state machine: its events, its assessment of a node, the answers to evictions. Pure."""

@@ -13,14 +13,14 @@ from enum import Enum
 import msgspec
 from msgspec import Struct
 
-from tightship.counting import counted
-from tightship.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
-from tightship.durations import format_duration
-from tightship.evictability import stuck
-from tightship.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
-from tightship.objects import Node, Pod
-from tightship.objects.pod import DRAINING
-from tightship.reasons import Reason, Refusal
+from tightship.core.counting import counted
+from tightship.core.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
+from tightship.core.durations import format_duration
+from tightship.core.objects import Node, Pod
+from tightship.core.objects.pod import DRAINING
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.evictability import stuck
+from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
 
 
 class DrainRules(Struct, frozen=True, kw_only=True):

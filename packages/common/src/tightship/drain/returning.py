@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tightship.cluster import Snapshot
-from tightship.counting import counted
-from tightship.objects import Pod
-from tightship.reasons import Reason, Refusal
+from tightship.core.counting import counted
+from tightship.core.objects import Pod
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.cluster import Snapshot
 
 _FIX = "see why it is bound past the cordon: spec.nodeName in its template, or a scheduler of its own"
 

@@ -8,12 +8,12 @@ from types import TracebackType
 
 from msgspec import Struct
 
-from tightship.cluster import ClusterState, Snapshot
+from tightship.core.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
 from tightship.kube.connection import Connection
-from tightship.kube.errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
 from tightship.kube.listing import Listing, list_served
 from tightship.kube.reflector import Reflector, Timing
-from tightship.kube.resources import FORBIDDEN, NOT_SERVED, RESOURCES, Resource
+from tightship.kube.resources import RESOURCES, Resource
+from tightship.planning.cluster import FORBIDDEN, NOT_SERVED, ClusterState, Snapshot
 
 
 class KindStats(Struct, frozen=True):
@@ -45,7 +45,7 @@ async def read_cluster(
     """Return the cluster as it is now: all kinds are listed concurrently, none is watched.
 
     *progress* gets a kind and the number of its objects read so far, after each page. An optional kind that is
-    forbidden or not served is missing from the snapshot. Raises :class:`~tightship.kube.errors.AccessDenied` if a
+    forbidden or not served is missing from the snapshot. Raises :class:`~tightship.core.api_errors.AccessDenied` if a
     required kind is forbidden, naming all of them, else the first error of any list.
     """
     state = ClusterState()
@@ -127,8 +127,9 @@ class ClusterCache:
     async def synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - raises a typed error
         """Wait until :attr:`has_synced`.
 
-        Raises :class:`~tightship.kube.errors.AccessDenied` as soon as a required kind turns out to be forbidden, and
-        :class:`~tightship.kube.errors.NotSynced` after *timeout* seconds; the cache keeps trying in either case.
+        Raises :class:`~tightship.core.api_errors.AccessDenied` as soon as a required kind turns out to be forbidden,
+        and :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds; the cache keeps trying in
+        either case.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -153,8 +154,8 @@ class ClusterCache:
     async def follow(self, resource: Resource, *, wanted: bool, timeout: float) -> None:  # noqa: ASYNC109
         """Keep one more kind up to date from now on, or forget it if it is not *wanted* any more.
 
-        Returns once the kind is known, or known to be out of reach. Raises :class:`~tightship.kube.errors.NotSynced`
-        after *timeout* seconds; the cache keeps trying.
+        Returns once the kind is known, or known to be out of reach. Raises
+        :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds; the cache keeps trying.
         """
         kind = resource.kind
         known = next((each for each in self._reflectors if each.resource.kind == kind), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
 
-from tightship.host import monotonic, wall
+from tightship.kube.host import monotonic, wall
 
 TOLERATED = 2.0
 """Seconds by which our clock may differ from the server's: a host with synchronized time is never corrected."""

@@ -19,12 +19,7 @@ from multidict import CIMultiDict
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from tightship import __version__
-from tightship.host import monotonic
-from tightship.kube import credentials
-from tightship.kube.clock import ServerClock
-from tightship.kube.connector import connector
-from tightship.kube.credentials import Access, Credentials
-from tightship.kube.errors import (
+from tightship.core.api_errors import (
     ConnectionFailed,
     KubeError,
     TooManyRequests,
@@ -32,6 +27,11 @@ from tightship.kube.errors import (
     api_error,
     one_line,
 )
+from tightship.kube import credentials
+from tightship.kube.clock import ServerClock
+from tightship.kube.connector import connector
+from tightship.kube.credentials import Access, Credentials
+from tightship.kube.host import monotonic
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for the TCP and TLS handshakes."""
@@ -119,7 +119,7 @@ class Connection:
 
         *timeout* is in seconds for each attempt. With *retry* ``None`` only a GET is retried: a write whose answer was
         lost may have succeeded, and an eviction's 429 is a verdict. *on_head* gets the first bytes of the body as soon
-        as they arrive, again in each attempt. Raises :class:`~tightship.kube.errors.ApiError` by status, or
+        as they arrive, again in each attempt. Raises :class:`~tightship.core.api_errors.ApiError` by status, or
         :class:`ConnectionFailed`.
         """
         limits = aiohttp.ClientTimeout(total=timeout or self._timeout, sock_connect=CONNECT_TIMEOUT)
@@ -260,7 +260,8 @@ async def connect(
 ) -> Connection:
     """Return a connection for *kubeconfig* and *context*; see :func:`tightship.kube.credentials.find` for defaults.
 
-    *timeout* is in seconds for each request. Nothing is sent yet. Raises :class:`~tightship.kube.errors.ConfigError`.
+    *timeout* is in seconds for each request. Nothing is sent yet.
+    Raises :class:`~tightship.core.api_errors.ConfigError`.
     """
     source = credentials.find(kubeconfig, context)
     return Connection(source, await source.access(), retry=retry, timeout=timeout)

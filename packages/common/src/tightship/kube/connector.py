@@ -10,7 +10,7 @@ from weakref import WeakSet
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-from tightship.host import HOST
+from tightship.kube.host import HOST
 
 IDLE = 60.0
 """Seconds for which an idle connection waits for the next request."""

@@ -22,8 +22,8 @@ from urllib.request import getproxies, proxy_bypass
 import yaml
 from msgspec import Struct
 
-from tightship.host import monotonic, wall
-from tightship.kube.errors import ConfigError, one_line
+from tightship.core.api_errors import ConfigError, one_line
+from tightship.kube.host import monotonic, wall
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration

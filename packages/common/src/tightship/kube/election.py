@@ -23,9 +23,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from tightship.host import monotonic, token, wall
+from tightship.core.api_errors import Conflict, KubeError
 from tightship.kube.connection import Connection
-from tightship.kube.errors import Conflict, KubeError
+from tightship.kube.host import monotonic, token, wall
 from tightship.kube.leases import Lease, LeaseStore, micro_time
 
 _log = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from tightship.cluster import ClusterState, Snapshot
-from tightship.kube.object_file import NOT_IN_FILE, FileError, read_bytes, read_objects
+from tightship.core.objects import decode
+from tightship.kube.object_file import FileError, read_bytes, read_objects
 from tightship.kube.resources import BY_KIND, RESOURCES
-from tightship.objects import decode
+from tightship.planning.cluster import NOT_IN_FILE, ClusterState, Snapshot
 
 _HOW = f"kubectl get {','.join(resource.qualified for resource in RESOURCES)} -A -o json"
 
@@ -68,4 +68,4 @@ def _known(kind: str, api_version: str) -> bool:
     return not api_version or group == resource.group
 
 
-__all__ = ["NOT_IN_FILE", "FileContents", "FileError", "load_file", "parse", "read_file"]
+__all__ = ["FileContents", "FileError", "load_file", "parse", "read_file"]

@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec import Struct
 
+from tightship.core.api_errors import BadAnswer, ConnectionFailed, NotFound
 from tightship.kube.connection import Connection
-from tightship.kube.errors import BadAnswer, ConnectionFailed, NotFound
 
 _GROUP_VERSION = "coordination.k8s.io/v1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -111,8 +111,9 @@ class LeaseStore:
     """The Lease *name* in *namespace*. Nothing is retried here; each call ends within its timeout.
 
     Every method takes a *timeout* in seconds for the whole call, including loading credentials, and raises
-    :class:`~tightship.kube.errors.KubeError`. After :class:`~tightship.kube.errors.ConnectionFailed` or a 5xx a write
-    may have succeeded; so it may after a 409, because the transport repeats a PUT whose idle connection broke.
+    :class:`~tightship.core.api_errors.KubeError`. After
+    :class:`~tightship.core.api_errors.ConnectionFailed` or a 5xx a write may have succeeded; so it may after a 409,
+    because the transport repeats a PUT whose idle connection broke.
     """
 
     def __init__(self, connection: Connection, namespace: str, name: str) -> None:
@@ -133,13 +134,13 @@ class LeaseStore:
             return None
 
     async def create(self, lease: Lease, timeout: float) -> Lease:  # noqa: ASYNC109
-        """Create *lease* and return it as stored. Raises :class:`~tightship.kube.errors.Conflict` if it exists."""
+        """Create *lease* and return it as stored. Raises :class:`~tightship.core.api_errors.Conflict` if it exists."""
         return await self._send("POST", self._collection, encode_lease(lease), timeout)
 
     async def replace(self, lease: Lease, timeout: float) -> Lease:  # noqa: ASYNC109
         """Store *lease* over the version that it was read from, and return it as stored.
 
-        Raises :class:`~tightship.kube.errors.Conflict` if the version changed, or the Lease is gone.
+        Raises :class:`~tightship.core.api_errors.Conflict` if the version changed, or the Lease is gone.
         """
         if not lease.resource_version:
             raise ValueError(f"{self} was not read from the server: nothing to compare with")
@@ -175,7 +176,7 @@ class _List(Struct):
 async def held_leases(connection: Connection, name: str, now: float, namespace: str = "") -> list[Lease]:
     """Return the Leases called *name*, in all namespaces or in one, that somebody holds at *now* (seconds since 1970).
 
-    Raises :class:`~tightship.kube.errors.KubeError`.
+    Raises :class:`~tightship.core.api_errors.KubeError`.
     """
     where = f"namespaces/{namespace}/" if namespace else ""
     path = f"/apis/{_GROUP_VERSION}/{where}leases"

@@ -16,10 +16,10 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
+from tightship.core.api_errors import BadAnswer, Gone, NotFound
+from tightship.core.objects import ApiObject, ObjectError, decode
 from tightship.kube.connection import Connection
-from tightship.kube.errors import BadAnswer, Gone, NotFound
 from tightship.kube.resources import Resource
-from tightship.objects import ApiObject, ObjectError, decode
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ async def list_all(
 
     *progress* gets the kind and the number of objects read so far, after each page. A list whose continue token expires
     on the way (410) starts again. Raises what :meth:`Connection.request` raises, and
-    :class:`~tightship.kube.errors.BadAnswer`.
+    :class:`~tightship.core.api_errors.BadAnswer`.
     """
     restarts = 0
     while True:
@@ -116,7 +116,7 @@ async def list_served(
 ) -> tuple[Resource, Listing]:
     """Return everything of *resource* in the first of its versions that is served, and *resource* in that version.
 
-    Raises what :func:`list_all` raises; :class:`~tightship.kube.errors.NotFound` if no version is served.
+    Raises what :func:`list_all` raises; :class:`~tightship.core.api_errors.NotFound` if no version is served.
     """
     *better, last = resource.versions
     for each in better:

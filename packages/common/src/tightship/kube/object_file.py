@@ -16,18 +16,14 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from tightship.core.objects import ObjectError
 from tightship.kube.documents import DocumentError, documents, unpack
-from tightship.objects import ObjectError
 
 Known: TypeAlias = Callable[[str, str], bool]
 """Whether to take objects of a kind (and ``apiVersion``, perhaps empty); others are ignored."""
 
 Take: TypeAlias = Callable[[str, bytes | msgspec.Raw], None]
-"""Takes one object of a kind. May raise :class:`~tightship.objects.ObjectError`."""
-
-
-NOT_IN_FILE = "not in the file"
-"""Why a kind is missing if the file does not mention it."""
+"""Takes one object of a kind. May raise :class:`~tightship.core.objects.ObjectError`."""
 
 
 class FileError(Exception):
@@ -140,4 +136,4 @@ class _Reader:
             self.problem(f"{place}: {kind}: nested too deeply")
 
 
-__all__ = ["NOT_IN_FILE", "FileError", "Held", "read_bytes", "read_objects"]
+__all__ = ["FileError", "Held", "read_bytes", "read_objects"]

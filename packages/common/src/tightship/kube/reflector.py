@@ -10,13 +10,14 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from tightship.host import monotonic
+from tightship.core.api_errors import BadAnswer, Forbidden, Gone, KubeError, NotFound
+from tightship.core.objects import ApiObject, ObjectError, decode
 from tightship.kube.connection import Connection
-from tightship.kube.errors import BadAnswer, Forbidden, Gone, KubeError, NotFound
+from tightship.kube.host import monotonic
 from tightship.kube.listing import PAGE_SIZE, list_served, node_of
-from tightship.kube.resources import FORBIDDEN, NOT_SERVED, Resource
+from tightship.kube.resources import Resource
 from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver, WatchEvent
-from tightship.objects import ApiObject, ObjectError, decode
+from tightship.planning.cluster import FORBIDDEN, NOT_SERVED
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class Backoff:
 
 
 class Sink(Protocol):
-    """The receiver of a reflector; :class:`tightship.cluster.ClusterState` is one."""
+    """The receiver of a reflector; :class:`tightship.planning.cluster.ClusterState` is one."""
 
     def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
         """Take the result of a list: all objects of *kind*."""

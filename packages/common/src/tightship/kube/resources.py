@@ -5,15 +5,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from tightship.objects import AUTOSCALER, CAPACITY_BUFFER, KINDS, POD_TEMPLATE
+from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, KINDS, POD_TEMPLATE
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods hold nothing: the server leaves them out, and a watch reports a pod that finishes as deleted."""
-
-
-FORBIDDEN = "forbidden"
-NOT_SERVED = "not served"
-"""Why a kind is missing."""
 
 
 class Resource(Struct, frozen=True):
@@ -79,7 +74,7 @@ RESOURCES = (
     Resource(CAPACITY_BUFFER, "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", also=("v1alpha1",), extension=True),
     Resource(POD_TEMPLATE, "", "v1", "podtemplates"),
 )
-"""Every kind in a :class:`~tightship.cluster.Snapshot`."""
+"""Every kind in a :class:`~tightship.planning.cluster.Snapshot`."""
 
 BY_KIND = {resource.kind: resource for resource in RESOURCES}
 
@@ -97,4 +92,4 @@ def resources(*, autoscalers: bool, buffers: bool) -> tuple[Resource, ...]:
 
 _unlisted = KINDS ^ set(BY_KIND)
 if _unlisted:  # pragma: no cover - a kind was added to one table only
-    raise AssertionError(f"kinds known to one of tightship.objects and tightship.kube.resources only: {_unlisted}")
+    raise AssertionError(f"kinds known to one of tightship.core.objects and tightship.kube.resources only: {_unlisted}")

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from tightship.kube.errors import BadAnswer, Gone, api_error
+from tightship.core.api_errors import BadAnswer, Gone, api_error
 from tightship.kube.resources import Resource
 
 LONGEST_LINE = 64 << 20
@@ -130,8 +130,8 @@ class WatchDriver:
     def take(self, line: bytes) -> WatchEvent:
         """Return what one line says, and keep its version.
 
-        Raises :class:`~tightship.kube.errors.ApiError` for an ``ERROR`` event other than 410, and
-        :class:`~tightship.kube.errors.BadAnswer` for a line that is not an event.
+        Raises :class:`~tightship.core.api_errors.ApiError` for an ``ERROR`` event other than 410, and
+        :class:`~tightship.core.api_errors.BadAnswer` for a line that is not an event.
         """
         try:
             event = _lines.decode(line)

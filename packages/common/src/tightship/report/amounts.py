@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tightship.durations import format_duration
+from tightship.core.durations import format_duration
 from tightship.report.document import Share
 
 _STEPS = ("", "Ki", "Mi", "Gi", "Ti", "Pi")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tightship.counting import counted
-from tightship.pools import shown
+from tightship.core.counting import counted
+from tightship.planning.pools import shown
 from tightship.report.amounts import cores, memory, moved, percent
 from tightship.report.arrivals import Arrival, arrivals_of
 from tightship.report.document import NodeEntry, NodePlan, RefusalEntry, Share, ShareTotals

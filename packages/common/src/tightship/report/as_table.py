@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from tightship.report.amounts import age, cores_pair, memory_pair, percent
+from tightship.report.columns import Column, lines
 from tightship.report.document import NodeEntry, NodePlan
 from tightship.report.fitting import fitted
-from tightship.report.grid import Column, lines
 from tightship.report.summary import heading, summary_lines
 from tightship.report.terminal import Terminal, clean
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from tightship.counting import counted
+from tightship.core.counting import counted
 from tightship.report.amounts import age, cores, memory, percent
+from tightship.report.columns import Column, lines, total_width
 from tightship.report.document import RefusalEntry, Share
 from tightship.report.explanation import NodeDetail, NodeExplanation, PodEntry
-from tightship.report.grid import Column, lines, total_width
 from tightship.report.summary import heading, warning_lines
 from tightship.report.terminal import Terminal, clean
 

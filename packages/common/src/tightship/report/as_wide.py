@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tightship.counting import counted
+from tightship.core.counting import counted
 from tightship.report.amounts import age, cores_pair, memory_pair
 from tightship.report.as_table import decisions, shares
+from tightship.report.columns import Column, lines
 from tightship.report.document import NodeEntry, NodePlan
-from tightship.report.grid import Column, lines
 from tightship.report.summary import heading, summary_lines
 from tightship.report.terminal import Terminal, clean
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tightship.plan import Removal
-from tightship.reasons import Refusal
+from tightship.core.reasons import Refusal
+from tightship.core.times import rfc3339
+from tightship.planning.plan import Removal
 from tightship.report.document import (
     API_VERSION,
     KeptBy,
@@ -32,7 +33,6 @@ from tightship.report.inputs import (
     share_of,
 )
 from tightship.report.order import DEFAULT_ORDER, sorted_nodes
-from tightship.times import rfc3339
 
 
 def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:

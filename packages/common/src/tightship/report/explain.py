@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tightship.disruption import DisruptionLedger
-from tightship.objects import Pod
-from tightship.plan import Removal
-from tightship.pools import KNOWN_POOL_LABELS
-from tightship.reasons import Refusal
-from tightship.report.alone import Alone, DrainAlone
+from tightship.core.objects import Pod
+from tightship.core.reasons import Refusal
+from tightship.core.times import rfc3339
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.plan import Removal
+from tightship.planning.pools import KNOWN_POOL_LABELS
 from tightship.report.document import API_VERSION
 from tightship.report.explanation import BudgetEntry, Change, GateCheck, NodeDetail, NodeExplanation, PodEntry
 from tightship.report.inputs import (
@@ -22,7 +22,7 @@ from tightship.report.inputs import (
     share,
     share_of,
 )
-from tightship.times import rfc3339
+from tightship.report.what_if import Alone, DrainAlone
 
 TELLING_LABELS = (
     *KNOWN_POOL_LABELS,

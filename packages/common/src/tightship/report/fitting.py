@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tightship.report.grid import GAP, Column, total_width
+from tightship.report.columns import GAP, Column, total_width
 from tightship.report.terminal import Terminal, length
 
 WORDS_SHOWN = 3

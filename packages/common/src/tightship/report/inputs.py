@@ -7,14 +7,14 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from tightship.cluster import NodeView, Snapshot
-from tightship.objects import Pod
-from tightship.plan import Forecast, Plan
-from tightship.reasons import Reason, Refusal
+from tightship.core.objects import Pod
+from tightship.core.reasons import Reason, Refusal
+from tightship.core.resources import Resources
+from tightship.core.times import rfc3339
+from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.plan import Forecast, Plan
+from tightship.planning.utilization import Utilization
 from tightship.report.document import ExcessSummary, Generator, RefusalEntry, SettingsView, Share, Source
-from tightship.resources import Resources
-from tightship.times import rfc3339
-from tightship.utilization import Utilization
 
 
 class Facts(Protocol):

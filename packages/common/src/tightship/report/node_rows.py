@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from tightship.counting import counted
-from tightship.pools import shown
+from tightship.core.counting import counted
+from tightship.planning.pools import shown
 from tightship.report.amounts import age, cores, cores_pair, memory, memory_pair, moved, percent
 from tightship.report.arrivals import Arrival
 from tightship.report.document import MoveEntry, NodeEntry, NodePlan, RefusalEntry, Share

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tightship.counting import counted
+from tightship.core.counting import counted
 from tightship.report.amounts import cores, memory, percent
 from tightship.report.document import ExcessSummary, NodePlan, Share, ShareTotals
 from tightship.report.explanation import NodeExplanation

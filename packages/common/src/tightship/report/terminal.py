@@ -1,4 +1,4 @@
-"""What a terminal can show, and text made fit for it. Pure: who asks the operating system is :mod:`tightship.cli`."""
+"""What a terminal can show, and text made fit for it. Pure: :mod:`tightship.app.cli` asks the operating system."""
 
 from __future__ import annotations
 

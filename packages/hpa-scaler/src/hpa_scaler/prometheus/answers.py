@@ -11,9 +11,9 @@ from http import HTTPStatus
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.golang import parse_float
-from hpa_scaler.queries import Answer, Failure, Outcome, answer_of
-from hpa_scaler.reasons import Reason
+from hpa_scaler.spec.golang import parse_float
+from hpa_scaler.spec.queries import Answer, Failure, Outcome, answer_of
+from hpa_scaler.spec.reasons import Reason
 
 MOST_WARNINGS = 3
 """Warnings that are kept of an answer; one is enough to keep a floor."""

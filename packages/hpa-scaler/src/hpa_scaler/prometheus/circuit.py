@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from tightship.host import monotonic
+from tightship.kube.host import monotonic
 
 CircuitState = Literal["closed", "open", "half-open"]
 

@@ -17,16 +17,16 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.addresses import AllowList
 from hpa_scaler.prometheus.circuit import Circuit, CircuitState
 from hpa_scaler.prometheus.exchange import Asked, exchange
 from hpa_scaler.prometheus.guard import Directory, GuardedResolver
 from hpa_scaler.prometheus.servers import Access, Credentials, CredentialsError, Server
 from hpa_scaler.prometheus.turns import NOBODY, Asks, Turns
-from hpa_scaler.queries import Failure, Outcome, Query
-from hpa_scaler.reasons import Reason
+from hpa_scaler.spec.addresses import AllowList
+from hpa_scaler.spec.queries import Failure, Outcome, Query
+from hpa_scaler.spec.reasons import Reason
 from tightship import __version__
-from tightship.host import HOST, monotonic
+from tightship.kube.host import HOST, monotonic
 
 _IDLE = 75.0
 _LIVENESS = "1"

@@ -14,14 +14,14 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.addresses import Address, parse_address
 from hpa_scaler.prometheus.answers import Moment, outcome
 from hpa_scaler.prometheus.guard import Directory, GuardedAddressError
 from hpa_scaler.prometheus.servers import Access, Server, proxy_of
-from hpa_scaler.queries import Failure, Outcome
-from hpa_scaler.reasons import Reason
-from tightship.host import wall
-from tightship.kube.errors import one_line
+from hpa_scaler.spec.addresses import Address, parse_address
+from hpa_scaler.spec.queries import Failure, Outcome
+from hpa_scaler.spec.reasons import Reason
+from tightship.core.api_errors import one_line
+from tightship.kube.host import wall
 
 _log = logging.getLogger(__name__)
 

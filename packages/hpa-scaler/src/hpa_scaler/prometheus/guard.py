@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
-from hpa_scaler.addresses import Address, AddressError, AllowList, is_guarded, parse_address
 from hpa_scaler.prometheus.servers import DEFAULT, Server
-from hpa_scaler.queries import Failure
-from hpa_scaler.reasons import Reason
-from hpa_scaler.spec import ServerRef
+from hpa_scaler.spec.addresses import Address, AddressError, AllowList, is_guarded, parse_address
+from hpa_scaler.spec.queries import Failure
+from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.spec.spec import ServerRef
 
 
 class GuardedAddressError(OSError):

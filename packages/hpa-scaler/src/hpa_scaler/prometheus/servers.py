@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from hpa_scaler.addresses import Address
+from hpa_scaler.spec.addresses import Address
 from tightship.kube.credentials import proxy_for
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from hpa_scaler.queries import Query
+from hpa_scaler.spec.queries import Query
 
 Asks = Mapping[str, Sequence[Query]]
 """The queries of each HPA, in its own order."""

@@ -8,7 +8,7 @@ from hpa_scaler.report.document import FloorPlan
 from hpa_scaler.report.hpa_rows import CHARTED, COLUMNS, LEGEND, STATES, hpa_rows, is_troubled, troubled_first
 from hpa_scaler.report.over_time import Lately
 from hpa_scaler.report.summing import dropping, heading
-from tightship.counting import counted
+from tightship.core.counting import counted
 from tightship.report.html.model import Cell, Fact, Listing, Page, Section, Table
 from tightship.report.html.page import render_page
 from tightship.report.terminal import Terminal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from hpa_scaler.report.document import FloorRelease, Move, ReleaseEntry
-from tightship.counting import counted
-from tightship.report.grid import Column, lines
+from tightship.core.counting import counted
+from tightship.report.columns import Column, lines
 from tightship.report.terminal import Terminal, clean
 
 _STYLES = {"restored": "go", "would-restore": "go", "refused": "bad", "failed": "bad"}

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hpa_scaler.decision_log import DecisionLine, Replay
-from hpa_scaler.policy import Decision
+from hpa_scaler.decide.decision_log import DecisionLine, Replay
+from hpa_scaler.decide.policy import Decision
 from hpa_scaler.report.over_time import over_time
 from hpa_scaler.report.story import Story, Told, failed, reasons_of
-from tightship.counting import counted
+from tightship.core.counting import counted
+from tightship.core.times import rfc3339
 from tightship.report.html.model import Cell, Entry, Fact, Listing, Page, Section, Table
 from tightship.report.html.page import render_page
-from tightship.times import rfc3339
 
 OPENED = 12
 """HPAs up to which all charts are open from the beginning."""

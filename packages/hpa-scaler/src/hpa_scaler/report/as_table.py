@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hpa_scaler.arithmetic import Term
+from hpa_scaler.decide.arithmetic import Term
+from hpa_scaler.decide.explanations import short, term_text
 from hpa_scaler.report.document import FloorPlan, HpaEntry, QueryEntry
 from hpa_scaler.report.summing import heading, summary_lines
-from hpa_scaler.telling import short, term_text
-from tightship.durations import format_duration
+from tightship.core.durations import format_duration
+from tightship.report.columns import Column, lines
 from tightship.report.fitting import fitted
-from tightship.report.grid import Column, lines
 from tightship.report.terminal import Terminal, clean
 
 LONGEST_FORMULA = 40

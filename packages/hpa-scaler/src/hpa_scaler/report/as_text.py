@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpa_scaler.annotations import STATE
 from hpa_scaler.report.as_table import age, query_formula, ratio_floor
 from hpa_scaler.report.document import FloorExplanation, HpaDetail, HpaEntry, Remembered
 from hpa_scaler.report.summing import heading
-from tightship.counting import counted
-from tightship.durations import format_duration
+from hpa_scaler.spec.annotations import STATE
+from tightship.core.counting import counted
+from tightship.core.durations import format_duration
 from tightship.report.summary import warning_lines
 from tightship.report.terminal import Terminal, clean
 

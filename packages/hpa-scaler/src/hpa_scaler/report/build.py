@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from hpa_scaler.annotations import ENABLE
-from hpa_scaler.cycle import Cycle, Judged
-from hpa_scaler.history import highest_floor
-from hpa_scaler.policy import Decision
-from hpa_scaler.queries import outcome_of, range_from, range_of, read, value_query
-from hpa_scaler.reasons import Reason
+from hpa_scaler.decide.cycle import Cycle, Judged
+from hpa_scaler.decide.explanations import formula
+from hpa_scaler.decide.history import highest_floor
+from hpa_scaler.decide.policy import Decision
+from hpa_scaler.decide.sources import lowering_window
+from hpa_scaler.decide.writing import restoration, state_of
 from hpa_scaler.report.document import (
     Actions,
     CauseEntry,
@@ -28,13 +28,13 @@ from hpa_scaler.report.document import (
     Remembered,
     Summary,
 )
-from hpa_scaler.rules import Rules
-from hpa_scaler.sources import lowering_window
-from hpa_scaler.spec import Spec
-from hpa_scaler.telling import formula
-from hpa_scaler.writing import restoration, state_of
+from hpa_scaler.spec.annotations import ENABLE
+from hpa_scaler.spec.queries import outcome_of, range_from, range_of, read, value_query
+from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Spec
+from tightship.core.times import rfc3339
 from tightship.report.document import API_VERSION, Generator, SettingsView, Source
-from tightship.times import rfc3339
 
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 

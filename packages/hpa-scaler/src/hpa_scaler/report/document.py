@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hpa_scaler.queries import RangeFrom
+from hpa_scaler.spec.queries import RangeFrom
 from tightship.report.document import Generator, SettingsView, Source
 
 Action = Literal["raise", "lower", "hold", "skip"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpa_scaler.reasons import TROUBLE
+from hpa_scaler.decide.explanations import short
 from hpa_scaler.report.as_table import deciding, query_formula
 from hpa_scaler.report.as_text import floor_rows
 from hpa_scaler.report.document import FloorPlan, HpaEntry, Move
 from hpa_scaler.report.over_time import Lately, over_time
 from hpa_scaler.report.story import Told
-from hpa_scaler.telling import short
-from tightship.counting import counted
+from hpa_scaler.spec.reasons import TROUBLE
+from tightship.core.counting import counted
 from tightship.report.html.model import Cell, Entry, Mark, MarkKind, Scale, Section, Table, Tone
 
 COLUMNS = ("HPA", "Bounds and replicas", "Decision", "Query", "Why, and what was compared")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from hpa_scaler.report.story import Change, Told
+from tightship.core.times import rfc3339
 from tightship.report.html.model import Cell, Chart, Section, Series, Table
-from tightship.times import rfc3339
 
 _FARTHEST = 3
 """How many times the largest other number maxReplicas may be for the chart to reach it."""

@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from hpa_scaler.policy import Decision
-from hpa_scaler.reasons import FAILURES, Reason
-from tightship.objects import HorizontalPodAutoscaler
+from hpa_scaler.decide.policy import Decision
+from hpa_scaler.spec.reasons import FAILURES, Reason
+from tightship.core.objects import HorizontalPodAutoscaler
 
 Fate: TypeAlias = Literal["set", "would", "left"]
 """What became of a decision's bounds: they were set; they would be, but for a dry run; or the HPA kept its own, because

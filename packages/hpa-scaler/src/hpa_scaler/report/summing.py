@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpa_scaler.report.document import Drops, FloorExplanation, FloorPlan
-from tightship.counting import counted
+from tightship.core.counting import counted
 from tightship.report.summary import labelled
 from tightship.report.terminal import Terminal, clean
 

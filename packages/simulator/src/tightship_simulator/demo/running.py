@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 from msgspec import Struct
 
-from tightship.host import monotonic, wall
 from tightship.kube.connection import connect
+from tightship.kube.host import monotonic, wall
 from tightship_simulator.api.store import Store
 from tightship_simulator.demo import story
 from tightship_simulator.demo.backend import Backend, Controller, Setup

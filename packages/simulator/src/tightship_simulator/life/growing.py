@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tightship.cluster import NodeView, Snapshot
-from tightship.cluster.snapshot import Usage
-from tightship.objects import Node, Pod
-from tightship.placement import Space, best_fit
+from tightship.core.objects import Node, Pod
+from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.cluster.snapshot import Usage
+from tightship.planning.placement import Space, best_fit
 
 
 class Pool(Struct, frozen=True):

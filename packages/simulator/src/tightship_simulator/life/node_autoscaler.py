@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tightship.cluster import NodeView, Snapshot
-from tightship.demand import with_headroom
-from tightship.facts import FactRules, gather
-from tightship.objects import Node, Pod, decode
-from tightship.placement import Space, best_fit, fit_all
-from tightship.pools import pool_of
+from tightship.core.objects import Node, Pod, decode
+from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.demand import with_headroom
+from tightship.planning.facts import FactRules, gather
+from tightship.planning.placement import Space, best_fit, fit_all
+from tightship.planning.pools import pool_of
 from tightship_simulator.life.changes import (
     Change,
     Create,

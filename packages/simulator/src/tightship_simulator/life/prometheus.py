@@ -21,7 +21,7 @@ from enum import Enum
 from aiohttp import web
 from msgspec import Struct
 
-from tightship.host import monotonic, wall
+from tightship.kube.host import monotonic, wall
 from tightship_simulator.life.evaluation import ExecutionError, evaluate
 from tightship_simulator.life.promql import PromQLError
 from tightship_simulator.life.promql import parse as parse_promql

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 from aiohttp import web
 
-from tightship.host import wall
+from tightship.kube.host import wall
 
 Responder = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers a request."""

@@ -1,4 +1,4 @@
-"""kube-scheduler: every filter and the default scoring, as :mod:`tightship.placement` models them. Pure.
+"""kube-scheduler: every filter and the default scoring, as :mod:`tightship.planning.placement` models them. Pure.
 
 Without preemption, scheduling gates' removal and volume binding: pods that need those wait.
 """
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tightship.cluster import Snapshot
-from tightship.objects import Pod
-from tightship.objects.pod import DEFAULT_SCHEDULER
-from tightship.placement import Space, scheduler_choice
+from tightship.core.objects import Pod
+from tightship.core.objects.pod import DEFAULT_SCHEDULER
+from tightship.planning.cluster import Snapshot
+from tightship.planning.placement import Space, scheduler_choice
 from tightship_simulator.life.changes import Bind, Change, Json, Patch, condition, with_condition
 
 

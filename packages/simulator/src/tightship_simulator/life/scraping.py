@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from tightship.host import monotonic, wall
+from tightship.kube.host import monotonic, wall
 from tightship_simulator.life.samples import LOOKBACK, Labels, Samples
 
 Value: TypeAlias = float | Callable[[], float]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tightship.host import HOST, Host
+from tightship.kube.host import HOST, Host
 
 if TYPE_CHECKING:
     from tightship_simulator.virtual.loop import VirtualLoop

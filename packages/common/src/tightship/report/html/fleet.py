@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
-from tightship.counting import counted
+from tightship.core.counting import counted
 from tightship.report.html.bars import number, path, rectangle, within
 from tightship.report.html.markup import Markup, joined, tag
 from tightship.report.html.model import Bar, Fleet, Group, Slot

@@ -1,0 +1,154 @@
+"""Arguments that all commands spell alike."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from textwrap import wrap
+from typing import NoReturn, TypeVar
+
+from tightship.app.cli.app import EXIT_USAGE
+from tightship.app.cli.selector import parse_selector
+from tightship.core.times import parse_rfc3339
+from tightship.report import DEFAULT_ORDER, ORDERS
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+_T = TypeVar("_T")
+
+
+class _Help(argparse.HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=min(100, shutil.get_terminal_size().columns))
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, exit with 64, and which takes no abbreviations."""
+
+    def __init__(self, prog: str | None = None, description: str | None = None, epilog: str | None = None) -> None:
+        super().__init__(
+            prog=prog, description=description, epilog=epilog, formatter_class=_Help, allow_abbrev=False, add_help=False
+        )
+        if sys.version_info >= (3, 14):
+            self.color = False
+        self.add_argument("-h", "--help", action="help", help="print this and exit")
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the arguments, and exit."""
+        self.exit(EXIT_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def value_of(parse: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Return *parse* with its :class:`ValueError` worded as it stands, not as argparse would."""
+
+    def parsed(text: str) -> _T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parsed
+
+
+def add_cluster_arguments(
+    parser: argparse.ArgumentParser, kinds: str = "nodes,pods,pdb,..."
+) -> argparse._ArgumentGroup:
+    """Add where the cluster is read from; *kinds* are those that a file of it should hold."""
+    group = parser.add_argument_group("cluster")
+    group.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        help=f"read the cluster from FILE instead of an API server: what `kubectl get {kinds} -A -o json` "
+        "(or yaml) prints, .gz too; - for standard input",
+    )
+    group.add_argument(
+        "--kubeconfig", metavar="FILE", help="kubeconfig (default: $KUBECONFIG, ~/.kube/config, in-cluster)"
+    )
+    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+    return group
+
+
+def add_selector_argument(group: argparse._ArgumentGroup) -> None:
+    """Add the label selector."""
+    group.add_argument(
+        "-l",
+        "--selector",
+        metavar="SELECTOR",
+        type=value_of(parse_selector),
+        help="only nodes with these labels may be removed, as for kubectl: a=b, a!=b, a, !a, 'a in (b,c)', "
+        "'a notin (b,c)', joined by commas (default: all nodes)",
+    )
+
+
+def add_time_argument(group: argparse._ArgumentGroup) -> None:
+    """Add the time at which ages are judged."""
+    group.add_argument(
+        "--now",
+        metavar="TIME",
+        type=value_of(parse_rfc3339),
+        help="judge ages as if it were TIME, RFC 3339 such as 2026-03-01T04:00:00Z (default: now, for a file too)",
+    )
+
+
+def add_output_arguments(
+    parser: argparse.ArgumentParser, outputs: Iterable[str], *, table: bool
+) -> argparse._ArgumentGroup:
+    """Add the choice of output; with *table* what tables can be told besides."""
+    choices = tuple(outputs)
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "-o",
+        "--output",
+        choices=choices,
+        default=choices[0],
+        metavar="FORM",
+        help=f"one of {', '.join(choices)} (default: {choices[0]})",
+    )
+    if table:
+        group.add_argument(
+            "--sort-by",
+            choices=ORDERS,
+            default=DEFAULT_ORDER,
+            metavar="KEY",
+            help=f"order of the nodes in every output: one of {', '.join(ORDERS)} (default: {DEFAULT_ORDER}: removals "
+            "in their order, then the rest by pool and CPU ratio)",
+        )
+    group.add_argument(
+        "--no-headers",
+        action="store_true",
+        help="print no titles and no summary, just the rows (warnings go to stderr)",
+    )
+    return group
+
+
+def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add how much is logged to stderr."""
+    group = parser.add_argument_group("logging")
+    group.add_argument(
+        "--log-level", choices=LOG_LEVELS, metavar="LEVEL", help=f"one of {', '.join(LOG_LEVELS)} (default: warning)"
+    )
+    group.add_argument("-v", "--verbose", action="count", default=0, help="log more: -v as info, -vv as debug")
+
+
+def set_up_logging(level: str | None, verbose: int) -> None:
+    """Log to stderr, from *level* on or as many ``-v`` as were given."""
+    chosen = level or ("warning", "info", "debug")[min(verbose, 2)]
+    logging.basicConfig(
+        level=getattr(logging, chosen.upper()),
+        stream=sys.stderr,
+        format="%(levelname)s %(name)s: %(message)s",
+        force=True,
+    )
+
+
+def environment() -> dict[str, str]:
+    """Return the process's environment, empty values left out."""
+    return {name: text for name, text in os.environ.items() if text}

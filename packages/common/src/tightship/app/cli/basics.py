@@ -1,0 +1,62 @@
+"""What the command of every controller does alike: its version, its outputs, and names that were mistyped."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import platform
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import tightship
+from tightship.app.cli.app import EXIT_USAGE
+from tightship.app.cli.arguments import Parser, environment
+from tightship.app.cli.output import terminal_of, write_document
+from tightship.report import Terminal
+
+DATA_OUTPUTS = ("json", "yaml", "html")
+"""Outputs that are whole files: in UTF-8 whatever the locale, and never without what belongs to them."""
+
+_Document = TypeVar("_Document")
+
+
+def no_command(parser: Parser) -> int:
+    """Print the help to stderr, for a command that was called without any."""
+    sys.stderr.write(parser.format_help())
+    return EXIT_USAGE
+
+
+def print_version(program: str, version: str) -> int:
+    """Print the version of *program* and of what it runs on."""
+    python = platform.python_version()
+    write_document(f"{program} {version} (tightship {tightship.__version__}, Python {python})\n", always_utf8=False)
+    return 0
+
+
+def write_rendered(
+    program: str,
+    render: Callable[[_Document, Terminal], str],
+    document: _Document,
+    arguments: argparse.Namespace,
+    warnings: Sequence[str],
+) -> None:
+    """Write *document* to stdout as the arguments of ``add_output_arguments`` say.
+
+    Where a table leaves its summary out, *warnings* go to stderr.
+    """
+    data = arguments.output in DATA_OUTPUTS
+    if arguments.no_headers and not data:
+        sys.stderr.write("".join(f"{program}: warning: {text}\n" for text in warnings))
+    terminal = terminal_of(sys.stdout, environment(), headers=not arguments.no_headers)
+    write_document(render(document, terminal), always_utf8=data)
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return the names that *name* may have been meant for, as the end of a sentence; empty where there are none."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=3) or [each for each in names if name in each][:3]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+__all__ = ["DATA_OUTPUTS", "near", "no_command", "print_version", "write_rendered"]

@@ -1,0 +1,284 @@
+"""Log records as lines: one record is one line on stderr, whatever its values hold, in the format that is asked for.
+
+``log(logger, logging.INFO, "drained", node="n1", pods=12)`` gives a sentence and its values apart; the formats put them
+together. Their names are those of the older controllers' ``ESTAFETTE_LOG_FORMAT``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import re
+import socket
+import sys
+import traceback
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import PurePath
+from types import TracebackType
+from typing import TextIO
+
+import msgspec
+
+from tightship import __version__
+from tightship.kube.host import random_bits
+
+FORMATS = ("plaintext", "console", "json", "stackdriver", "v3")
+"""Names of the formats; the first is the default, as in the older controllers."""
+
+LEVELS: Mapping[str, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "fatal": logging.CRITICAL,
+    "critical": logging.CRITICAL,
+}
+"""Names of the levels, the older controllers' among them."""
+
+_SHORT = {"WARNING": "WARN", "CRITICAL": "FATAL"}
+_STYLES = {"DEBUG": "2", "INFO": "1;32", "WARN": "33", "ERROR": "1;31", "FATAL": "1;31"}
+_DIM = "2"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_BARE = re.compile(r"[^\s\"'=]+")
+_FRAMES = 4
+_AT_MOST, _WINDOW = 10, 60.0
+
+
+class LoggingError(ValueError):
+    """A format or a level that does not exist; the text names the value and what is allowed."""
+
+
+def log(
+    logger: logging.Logger,
+    level: int,
+    message: str,
+    /,
+    *,
+    exc_info: BaseException | bool | None = None,
+    **fields: object,
+) -> None:
+    """Log *message* with *fields* beside it; the message is taken as it is, without ``%`` formatting."""
+    logger.log(level, message, exc_info=exc_info, extra={"fields": fields}, stacklevel=2)
+
+
+def set_up(
+    format: str = FORMATS[0],  # noqa: A002 - as users call it
+    level: str = "info",
+    *,
+    controller: str = "tightship",
+    stream: TextIO | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> None:
+    """Send the process's log to *stream* (stderr by default) in *format*, from *level* on.
+
+    Replaces what was set up before. Raises :class:`LoggingError`.
+    """
+    stream = sys.stderr if stream is None else stream
+    colour = stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+    threshold = LEVELS.get(level.lower())
+    if threshold is None:
+        raise LoggingError(f"log level {level!r} does not exist; allowed are {', '.join(LEVELS)}")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter(format, controller=controller, colour=colour))
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(threshold)
+    # Where a process is out of file descriptors the event loop says so hundreds of times a second.
+    loops = logging.getLogger("asyncio")
+    for each in [each for each in loops.filters if isinstance(each, _AtMost)]:
+        loops.removeFilter(each)
+    loops.addFilter(_AtMost())
+
+
+def sparing(logger: logging.Logger) -> logging.Logger:
+    """Return a logger that passes on to *logger* ten records a minute, and says how many it has left out.
+
+    It is for what a stranger can bring about as often as they like.
+    """
+    own = logging.Logger(logger.name)  # noqa: LOG001 - one of the same name that others have must not be filtered
+    own.parent = logger
+    own.addFilter(_AtMost())
+    return own
+
+
+class _AtMost(logging.Filter):
+    """Lets ten records through within each minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._until = 0.0
+        self._passed = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not 0 <= self._until - record.created <= _WINDOW:
+            left_out = self._passed - _AT_MOST
+            self._until, self._passed = record.created + _WINDOW, 0
+            if left_out > 0:
+                record.fields = {**fields_of(record), "left_out_before": left_out}
+        self._passed += 1
+        return self._passed <= _AT_MOST
+
+
+def formatter(name: str, *, controller: str = "tightship", colour: bool = False) -> logging.Formatter:
+    """Return the formatter called *name*. Raises :class:`LoggingError`."""
+    match name:
+        case "plaintext":
+            return _Text(timestamp=True)
+        case "console":
+            return _Text(timestamp=False, colour=colour)
+        case "json":
+            return _Json()
+        case "stackdriver":
+            return _Stackdriver()
+        case "v3":
+            return _V3(controller)
+        case _:
+            raise LoggingError(f"log format {name!r} does not exist; allowed are {', '.join(FORMATS)}")
+
+
+def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    """Return the values that :func:`log` gave a record, none for a record of anybody else's."""
+    fields = getattr(record, "fields", None)
+    return fields if isinstance(fields, Mapping) else {}
+
+
+class _Text(logging.Formatter):
+    """For people: time, level, sentence, ``key=value``. ``console`` leaves the time to whoever looks."""
+
+    def __init__(self, *, timestamp: bool, colour: bool = False) -> None:
+        super().__init__()
+        self._timestamp = timestamp
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = _SHORT.get(record.levelname, record.levelname)
+        parts = [_time(record)] if self._timestamp else []
+        parts += [self._paint(f"{level:5}", _STYLES.get(level, "")), _clean(record.getMessage())]
+        values = dict(fields_of(record))
+        if error := _error(record):
+            values |= {"error": f"{type(error).__name__}: {error}", "at": _frames(error.__traceback__)}
+        parts += [self._paint(f"{_clean(str(key))}=", _DIM) + _value(value) for key, value in values.items()]
+        return " ".join(parts)
+
+    def _paint(self, text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self._colour and style else text
+
+
+class _Json(logging.Formatter):
+    """One object a line; the values stand beside the sentence."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        head: dict[str, object] = {
+            "time": _time(record),
+            "level": _SHORT.get(record.levelname, record.levelname).lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return _line(_beside(head | _trouble(record), fields_of(record)))
+
+
+class _Stackdriver(logging.Formatter):
+    """As Google Cloud's log agents read it: its names of the severities, the stack where Error Reporting looks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        head: dict[str, object] = {
+            "severity": record.levelname,
+            "time": _time(record),
+            "message": record.getMessage(),
+            "logger": record.name,
+        }
+        return _line(_beside(head | _trouble(record, "error", "stack_trace"), fields_of(record)))
+
+
+class _V3(logging.Formatter):
+    """The older controllers' nested format: where it comes from under ``source``, the values under ``payload``."""
+
+    def __init__(self, controller: str) -> None:
+        super().__init__()
+        self._numbers = itertools.count(1)
+        self._source = {
+            "appgroup": "tightship",
+            "appname": controller,
+            "appversion": __version__,
+            "hostname": socket.gethostname(),
+        }
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "timestamp": _time(record),
+            "loglevel": _SHORT.get(record.levelname, record.levelname),
+            "logformat": "v3",
+            "messagetype": "estafette",
+            "messagetypeversion": "0.0.0",
+            "messageuniqueid": str(uuid.UUID(int=random_bits(128), version=4)),
+            "sequenceid": next(self._numbers),
+            "source": self._source,
+            "message": record.getMessage(),
+        }
+        if fields := fields_of(record):
+            line["payload"] = dict(fields)
+        if error := _error(record):
+            line["error"] = {"message": f"{type(error).__name__}: {error}", "stack": _stack(error)}
+        return _line(line)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _clean(text: str) -> str:
+    """Write control characters out: a value neither breaks a line nor steers the terminal."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else _shown(value)
+    return text if _BARE.fullmatch(text) and _clean(text) == text else _clean(json.dumps(text, ensure_ascii=False))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__} that can't be shown>"
+
+
+def _beside(head: dict[str, object], fields: Mapping[str, object]) -> dict[str, object]:
+    """Put *fields* beside *head*, whose own keys no value may displace."""
+    return head | {f"field_{key}" if key in head else str(key): value for key, value in fields.items()}
+
+
+def _line(line: dict[str, object]) -> str:
+    try:
+        return msgspec.json.encode(line, enc_hook=str).decode()
+    except Exception:
+        return json.dumps({key: _shown(value) for key, value in line.items()})
+
+
+def _error(record: logging.LogRecord) -> BaseException | None:
+    return record.exc_info[1] if record.exc_info else None
+
+
+def _trouble(record: logging.LogRecord, name: str = "error", stack: str = "stack") -> dict[str, object]:
+    error = _error(record)
+    return {} if error is None else {name: f"{type(error).__name__}: {error}", stack: _stack(error)}
+
+
+def _stack(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def _frames(trace: TracebackType | None) -> str:
+    """Return the innermost frames on one line, the innermost first."""
+    frames = reversed(traceback.extract_tb(trace)[-_FRAMES:])
+    return " < ".join(f"{PurePath(each.filename).name}:{each.lineno} {each.name}" for each in frames)

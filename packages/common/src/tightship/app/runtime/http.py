@@ -1,0 +1,286 @@
+"""What a controller serves: metrics, probes, and its last plan as JSON and as a page. Nothing here changes anything.
+
+``/liveness``, ``/alive`` and ``/readiness`` are the older controllers' names of the probes. The probes have a port of
+their own, and are on all other ports too, so that metrics and probes can keep the ports of the older controllers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from email.utils import formatdate
+from types import TracebackType
+
+from aiohttp import web
+from msgspec import Struct
+from prometheus_client import CollectorRegistry
+
+from tightship.app.observability.logging import sparing
+from tightship.app.observability.metrics import content_type, render
+from tightship.app.runtime.gate import Gate, Limits
+from tightship.app.runtime.heartbeat import Heartbeat
+from tightship.core.api_errors import one_line
+from tightship.kube.host import wall
+from tightship.report.html.model import Page
+from tightship.report.html.page import CONTENT_SECURITY_POLICY, page_parts
+
+_log = logging.getLogger(__name__)
+
+_SHUTDOWN = 1.0
+_PIECE = 16 * 1024
+_FOR_ALL = Limits(connections=64)
+_FOR_PROBES = Limits(connections=32, answer_timeout=5.0)
+
+HEALTH = ("/healthz", "/liveness", "/alive")
+READY = ("/readyz", "/readiness")
+
+Draw = Callable[[], Page]
+"""Draws a page, in a thread: the same object always draws the same page."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Content(Struct, frozen=True):
+    """The sources of everything served. Each request calls the functions on the event loop, so they must be quick.
+
+    *heartbeats* are those of all loops that must run. *not_ready* returns why the replica is not ready, one line each,
+    empty if it is (a synced standby is). *status* returns JSON, *page* what draws it as a page for people.
+    """
+
+    registry: CollectorRegistry
+    heartbeats: Sequence[Heartbeat]
+    not_ready: Callable[[], Sequence[str]]
+    status: Callable[[], bytes]
+    page: Callable[[], Draw]
+
+
+class HttpServer:
+    """Serves *content* on each of *ports* while the asynchronous context lasts; port 0 takes a free one.
+
+    *probe_port* serves only the probes, with connections of its own, so that a client that uses up all other
+    connections does not keep the kubelet from an answer. If it is one of *ports*, or ``None``, the probes are only on
+    the shared ports. Entering raises :class:`OSError`, which names the address, if a port is taken. Afterwards *ports*
+    and *probe_port* are the real ones.
+    """
+
+    def __init__(self, content: Content, *, host: str, ports: Sequence[int], probe_port: int | None = None) -> None:
+        self.ports: tuple[int, ...] = tuple(ports)
+        # Twice the same number is one port; 0 is another one each time.
+        self.probe_port = probe_port if probe_port == 0 or probe_port not in self.ports else None
+        self._content = content
+        self._host = host
+        self._log = sparing(_log)
+        # Two scrapes at once would only slow each other, and the loop, down.
+        self._metrics_sent = _Shared()
+        self._scrape = _Scrape("")
+        self._page_sent = _Shared()
+        self._status_sent = _Shared()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> HttpServer:
+        probes = [(path, self._health) for path in HEALTH] + [(path, self._ready) for path in READY]
+        everything = [("/metrics", self._metrics), ("/status", self._status), ("/", self._page), *probes]
+        async with AsyncExitStack() as stack:
+            # dict: two equal numbers, as of settings that name one port twice, are one port.
+            ports = tuple(dict.fromkeys(self.ports)) if all(self.ports) else self.ports
+            self.ports = await self._listen(stack, everything, _FOR_ALL, ports)
+            if self.probe_port is not None:
+                [self.probe_port] = await self._listen(stack, probes, _FOR_PROBES, (self.probe_port,))
+            self._stack = stack.pop_all()
+        _log.info("serving on %s, port %s", self._host, ", ".join(map(str, self.ports)))
+        if self.probe_port is not None:
+            _log.info("serving probes on %s, port %d", self._host, self.probe_port)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def _listen(
+        self, stack: AsyncExitStack, routes: Sequence[tuple[str, Handler]], limits: Limits, ports: Sequence[int]
+    ) -> tuple[int, ...]:
+        app = web.Application(middlewares=[self._guarded])
+        app.on_response_prepare.append(_signed)
+        for path, handler in routes:
+            app.router.add_get(path, handler)
+        # No body is read, so that none is unpacked either, nor waited for.
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN,
+            logger=self._log,
+            auto_decompress=False,
+            lingering_time=0.0,
+            max_line_size=limits.head_bytes,
+            max_field_size=limits.head_bytes,
+        )
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        server = runner.server
+        assert server is not None
+        gate = Gate(server, limits, self._log)
+        # Half a request is waited for by nobody; whole ones are still answered.
+        stack.callback(gate.close_waiting)
+        loop, found = asyncio.get_running_loop(), []
+        for port in ports:
+            listener = await loop.create_server(gate, self._host, port)
+            stack.callback(listener.close)
+            found += [each.getsockname()[1] for each in listener.sockets]
+        return tuple(found)
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        accept = ",".join(request.headers.getall("Accept", ()))
+        registry, kind = self._content.registry, content_type(accept)
+        if self._scrape.content_type != kind:
+            self._scrape = _Scrape(kind)
+
+        def scraped() -> _Body:
+            # Who asks from now on wants newer values.
+            self._scrape = _Scrape(kind)
+            return _packed((render(registry, accept)[0],))
+
+        # Tens of thousands of series take a while, in which the Lease may have to be renewed.
+        body = await self._metrics_sent.get(self._scrape, scraped)
+        return await _send(request, body, {"Content-Type": kind})
+
+    async def _health(self, _: web.Request) -> web.Response:
+        beats = self._content.heartbeats
+        return _verdict(all(each.alive for each in beats), [str(each) for each in beats])
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        reasons = self._content.not_ready()
+        return _verdict(not reasons, reasons)
+
+    async def _status(self, request: web.Request) -> web.StreamResponse:
+        status = self._content.status()
+        body = await self._status_sent.get(status, lambda: _packed((status,)))
+        return await _send(request, body, {"Content-Type": "application/json"})
+
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        draw = self._content.page()
+        body = await self._page_sent.get(draw, lambda: _packed(part.encode() for part in page_parts(draw())))
+        headers = {
+            "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+            "Referrer-Policy": "no-referrer",
+            "ETag": f'"{body.version}"',
+        }
+        if any(each.value == body.version for each in request.if_none_match or ()):
+            return web.Response(status=304, headers={**headers, "Vary": "Accept-Encoding"})
+        return await _send(request, body, {**headers, "Content-Type": "text/html; charset=utf-8"})
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer for a handler that fails, and reveal nothing of our internals."""
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            response = web.Response(text=f"{error.status} {error.reason}\n", status=error.status)
+            if "Allow" in error.headers:
+                response.headers["Allow"] = error.headers["Allow"]
+            return response
+        except ConnectionError:
+            # Whoever asked is gone.
+            raise
+        except Exception as error:
+            self._log.exception("answering %s %s failed: %s", request.method, request.path, one_line(error))
+            return web.Response(text=f"500 {type(error).__name__}; the log says more\n", status=500)
+
+
+class _Scrape:
+    """Shared by all requests for metrics of one type that arrive before the metrics are rendered."""
+
+    def __init__(self, content_type: str) -> None:
+        self.content_type = content_type
+
+
+class _Body(Struct, frozen=True):
+    """A body for all clients. Only its compressed form is kept: a page of 5,000 nodes is 10 MB, compressed a tenth of
+    that.
+    """
+
+    packed: bytes
+    length: int
+    version: str
+
+
+class _Shared:
+    """A body that is made once for all who request the same."""
+
+    def __init__(self) -> None:
+        self._making = asyncio.Lock()
+        self._of: object = None
+        self._body: _Body | None = None
+
+    async def get(self, of: object, make: Callable[[], _Body]) -> _Body:
+        """Return what *make* makes of *of*, in a thread; that of the last time if it was of the same object."""
+        async with self._making:
+            if self._body is None or self._of is not of:
+                self._body = await asyncio.to_thread(make)
+                self._of = of
+            return self._body
+
+
+def _packed(parts: Iterable[bytes]) -> _Body:
+    # As gzip, part after part; no time is in it: the same page gives the same bytes.
+    packer, digest, length = zlib.compressobj(5, wbits=31), hashlib.sha256(), 0
+    packed = bytearray()
+    for content in parts:
+        length += len(content)
+        digest.update(content)
+        packed += packer.compress(content)
+    packed += packer.flush()
+    return _Body(bytes(packed), length, digest.hexdigest()[:32])
+
+
+async def _send(request: web.Request, body: _Body, headers: Mapping[str, str]) -> web.StreamResponse:
+    """Send *body* piece by piece: a client that reads slowly, or not at all, holds one piece of it and not a copy."""
+    response = web.StreamResponse(headers={**headers, "Vary": "Accept-Encoding"})
+    as_it_is = "gzip" in request.headers.get("Accept-Encoding", "")
+    if as_it_is:
+        response.headers["Content-Encoding"] = "gzip"
+    response.content_length = len(body.packed) if as_it_is else body.length
+    await response.prepare(request)
+    if request.method != "HEAD":
+        for piece in _pieces(body.packed) if as_it_is else _unpacked(body.packed):
+            await response.write(piece)
+    await response.write_eof()
+    return response
+
+
+def _pieces(packed: bytes) -> Iterator[bytes]:
+    for start in range(0, len(packed), _PIECE):
+        yield packed[start : start + _PIECE]
+
+
+def _unpacked(packed: bytes) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj(wbits=31)
+    for piece in _pieces(packed):
+        rest = piece
+        while rest:
+            yield unpacker.decompress(rest, _PIECE)
+            rest = unpacker.unconsumed_tail
+    yield unpacker.flush()
+
+
+async def _signed(_: web.Request, response: web.StreamResponse) -> None:
+    """Add the headers that every answer has."""
+    # By this host's clock; aiohttp goes by the machine's.
+    response.headers["Date"] = formatdate(wall(), usegmt=True)
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Server"] = "tightship"
+    # A connection that lives on would have to be watched, and nobody asks often. aiohttp has looked at it already.
+    response.force_close()
+    response.headers["Connection"] = "close"
+
+
+def _verdict(good: bool, lines: Sequence[str]) -> web.Response:
+    text = "".join(f"{' '.join(line.split())}\n" for line in ("ok" if good else "not ok", *lines))
+    return web.Response(text=text, status=200 if good else 503)
+
+
+__all__ = ["Content", "Draw", "HttpServer"]

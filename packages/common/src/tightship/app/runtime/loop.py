@@ -1,0 +1,166 @@
+"""The loop of a controller: regular passes, sooner when woken, whatever errors a pass meets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import count
+from typing import ParamSpec, TypeVar
+
+from tightship.app.observability.metrics import RunMetrics
+from tightship.app.runtime.heartbeat import Heartbeat
+from tightship.core.api_errors import KubeError, one_line
+from tightship.kube.host import monotonic
+from tightship.kube.reflector import Backoff
+
+_log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+JITTER = 0.25
+"""Part of the interval by which a wait varies, as in the older controllers."""
+
+_FIRST_RETRY = 5.0
+_LONGEST_RETRY = 60.0
+
+_numbers = count()
+_in_threads: dict[int, str] = {}
+
+
+def jittered(seconds: float, jitter: float, spread: Callable[[], float] = random.random) -> float:
+    """Return *seconds*, shortened or lengthened at random by up to *jitter* (a part of 1)."""
+    return seconds * (1 + jitter * (2 * spread() - 1))
+
+
+async def every(
+    interval: float | Callable[[], float],
+    work: Callable[[], Awaitable[object]],
+    *,
+    stop: asyncio.Event,
+    jitter: float = JITTER,
+    wake: asyncio.Event | None = None,
+    least: float = 0.0,
+    heartbeat: Heartbeat | None = None,
+    metrics: RunMetrics | None = None,
+    fatal: tuple[type[Exception], ...] = (),
+    name: str = "loop",
+    spread: Callable[[], float] = random.random,
+    clock: Callable[[], float] = monotonic,
+) -> None:
+    """Do *work* at once and then every *interval* seconds, more or less by *jitter*, until *stop* is set.
+
+    A variable interval is given as a function. *wake* ends a wait early, but not before *least* seconds; it is cleared
+    before the pass that it causes. A failed pass is logged and counted, and the next one follows after 5 s, doubling up
+    to 60 s, if that is sooner than the interval. Only an error of a *fatal* type ends the loop. *stop* never interrupts
+    a pass: the pass checks *stop* itself, or is cancelled.
+    """
+    retry = Backoff(_FIRST_RETRY, _LONGEST_RETRY, spread)
+    failed = False
+    while not stop.is_set():
+        if wake is not None:
+            wake.clear()
+        if heartbeat is not None:
+            heartbeat.beat()
+        began, before = clock(), failed
+        try:
+            await work()
+        except fatal:
+            raise
+        except Exception as error:  # the loop outlives every pass
+            failed = True
+            _complain(name, error, again=before)
+        else:
+            failed = False
+            retry.reset()
+            if before:
+                _log.info("%s: succeeded again", name)
+        if metrics is not None:
+            metrics.loop_done(clock() - began, succeeded=not failed)
+        seconds = jittered(interval() if callable(interval) else interval, jitter, spread)
+        if failed:
+            seconds = min(seconds, retry.next())
+        if heartbeat is not None:
+            heartbeat.beat(seconds)
+        await _pause(seconds, min(least, seconds), stop, wake)
+
+
+async def _pause(seconds: float, least: float, stop: asyncio.Event, wake: asyncio.Event | None) -> None:
+    """Wait *seconds*; until *stop*; or, once *least* seconds have passed, until *wake*."""
+    if wake is None:
+        await any_of(stop, timeout=seconds)
+        return
+    if not await any_of(stop, timeout=least):
+        await any_of(stop, wake, timeout=seconds - least)
+
+
+async def any_of(*events: asyncio.Event, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - its end is a value
+    """Wait until one of *events* is set: return true then, false after *timeout* seconds."""
+    if any(event.is_set() for event in events):
+        return True
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+    return bool(done)
+
+
+async def a_few_at_a_time(work: Callable[[Item], Awaitable[None]], items: Iterable[Item], at_once: int) -> None:
+    """Do *work* for each of *items*, *at_once* of them, in order. All get their turn; then the first error is raised.
+
+    If cancelled, nothing more begins.
+    """
+    waiting = iter(items)
+    errors: list[Exception] = []
+
+    async def worker() -> None:
+        for item in waiting:
+            try:
+                await work(item)
+            except Exception as error:  # raised at the end
+                errors.append(error)
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(at_once):
+            workers.create_task(worker())
+    if errors:
+        raise errors[0]
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what *function* returns, from a thread: for work that would keep the loop from renewing its Lease.
+
+    Nobody may change its arguments meanwhile. A thread can't be cancelled: the end of the process waits for it, within
+    the grace, and names it if it does not end.
+    """
+
+    def tracked() -> T:
+        number = next(_numbers)
+        _in_threads[number] = getattr(function, "__qualname__", repr(function))
+        try:
+            return function(*args, **kwargs)
+        finally:
+            del _in_threads[number]
+
+    return await asyncio.to_thread(tracked)
+
+
+def threads_at_work() -> list[str]:
+    """Return the names of unfinished calls of :func:`in_thread`."""
+    return list(_in_threads.values())
+
+
+def _complain(name: str, error: Exception, *, again: bool) -> None:
+    if isinstance(error, KubeError):
+        # Expected now and then. What goes on failing the same way is told by the metrics.
+        _log.log(logging.DEBUG if again else logging.WARNING, "%s: failed, trying again: %s", name, one_line(error))
+    else:
+        _log.error("%s: failed, trying again: %s", name, one_line(error), exc_info=error)
+
+
+__all__ = ["JITTER", "a_few_at_a_time", "any_of", "every", "in_thread", "jittered", "threads_at_work"]

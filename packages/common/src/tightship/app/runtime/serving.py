@@ -1,0 +1,276 @@
+"""The frame that every controller runs in: from the connection to the order of the shutdown.
+
+A controller fills the frame: its passes, its status, and what it must finish before the Lease is released. The live
+configuration may switch it off. Then it judges and shows, and changes nothing any more. It keeps the Lease until what
+it had begun is finished, releases the Lease, and runs for it again when it is switched on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
+from prometheus_client import CollectorRegistry
+
+from tightship.app.observability.events import EventRecorder, ObjectRef
+from tightship.app.observability.logging import log
+from tightship.app.observability.metrics import RunMetrics, new_registry
+from tightship.app.runtime.election_loop import Campaign
+from tightship.app.runtime.heartbeat import Heartbeat
+from tightship.app.runtime.http import Content, Draw, HttpServer
+from tightship.app.runtime.loop import every
+from tightship.app.runtime.main import Runtime
+from tightship.app.settings.live import LiveConfig, Report
+from tightship.app.settings.process import ProcessSettings
+from tightship.app.settings.sources import ConfigMapSource, FileSource, Source
+from tightship.kube.cache import CacheCrashed
+from tightship.kube.connection import Connection, connect
+from tightship.kube.election import Elector, LeaseTiming
+from tightship.report import Generator
+
+LEAST_PAUSE = 1.0
+"""Least seconds between two passes, however often the loop is woken."""
+FINISHING = 2.0
+"""Most seconds between two passes while remains are given back: somebody waits for the end of that."""
+PASS_DEADLINE = 600.0
+"""Seconds a pass may take before the process counts as hung."""
+RESIGNATION = 5.0
+"""Seconds for releasing the Lease at the end."""
+
+T = TypeVar("T")
+
+
+def always(settings: object) -> bool:
+    """Return true: a controller without a switch."""
+    del settings
+    return True
+
+
+class Configuration(Struct, Generic[T], frozen=True):
+    """How a controller's live configuration is read: see :class:`tightship.app.settings.live.LiveConfig`.
+
+    Until there is a configuration, and wherever there is none, the result of *parse* for no texts is in use. If the
+    configuration was deleted, or is invalid from the start, the result of *lost* for the one in use applies, if *lost*
+    is given. *acting* says whether a configuration has the controller switched on.
+    """
+
+    parse: Callable[[Mapping[str, str]], T]
+    acting: Callable[[T], bool] = always
+    lost: Callable[[T], T] | None = None
+
+
+class Frame(Struct, Generic[T], frozen=True, kw_only=True):
+    """What a controller finds in its frame. Setting *wake* causes a pass.
+
+    *finishing* is set while nobody will continue what the controller has begun, so that it is given back: in a dry run
+    that finds such remains, or at the final shutdown. A dry run leads for no other purpose.
+
+    *program* is the controller: its name in metrics, Events, annotations and the log, and its version.
+    """
+
+    program: Generator
+    run: ProcessSettings
+    configuration: Configuration[T]
+    runtime: Runtime
+    connection: Connection
+    events: EventRecorder
+    live: LiveConfig[T]
+    elector: Elector
+    registry: CollectorRegistry
+    metrics: RunMetrics
+    wake: asyncio.Event
+    finishing: asyncio.Event
+
+    @property
+    def logger(self) -> logging.Logger:
+        return logging.getLogger(self.program.name.replace("-", "_"))
+
+    def acting(self) -> bool:
+        """Whether the controller is switched on and may change things, if it leads."""
+        # Before the configuration was read nobody knows what is allowed.
+        return not self.run.dry_run and self.live.read and not self.switched_off()
+
+    def switched_off(self) -> bool:
+        """Whether the configuration, once it was read, has the controller switched off."""
+        return self.live.read and not self.configuration.acting(self.live.current)
+
+    def leading(self) -> bool:
+        """Whether this replica may change things: check this before every change.
+
+        A leader that is not :meth:`acting` may only finish what was begun.
+        """
+        if (self.run.dry_run and not self.finishing.is_set()) or not self.live.read:
+            return False
+        return self.elector.is_leader or not self.run.leader_elect
+
+
+class Controller(Protocol):
+    """The content of a frame. All methods are called on the event loop; those that are not
+    asynchronous must be quick.
+    """
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether work of this controller is under way that somebody has to finish, although it is switched off."""
+
+    def waits_for(self) -> Sequence[str]:
+        """Return why no pass can run yet, one line each. An exception ends the process."""
+
+    async def once(self) -> None:
+        """Run one pass."""
+
+    async def stop(self) -> None:
+        """Finish the writes, or leave them in good order: the Lease is released afterwards."""
+
+    def status(self) -> bytes:
+        """Return the last pass as JSON."""
+
+    def page(self) -> Draw:
+        """Return what draws the same as a page for people."""
+
+
+async def serve(
+    runtime: Runtime,
+    run: ProcessSettings,
+    program: Generator,
+    configuration: Configuration[T],
+    make: Callable[[Frame[T]], AbstractAsyncContextManager[Controller]],
+    *,
+    pass_deadline: float = PASS_DEADLINE,
+) -> None:
+    """Run what *make* puts into the frame until ``runtime.stop``: lead or stand by, pass after pass, and shut down
+    cleanly.
+
+    A pass of more than *pass_deadline* seconds counts as hung. A dry run begins nothing. Raises
+    :class:`~tightship.core.api_errors.KubeError` and :class:`OSError` if the process can't start.
+    """
+    registry = new_registry(program.name, program.version)
+    metrics = RunMetrics(registry)
+    wake = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(
+            await connect(run.kubeconfig, run.context, timeout=run.request_timeout)
+        )
+        events = await stack.enter_async_context(
+            EventRecorder(
+                connection,
+                controller=f"tightship.dev/{program.name}",
+                instance=run.identity,
+                dropped=metrics.event_dropped,
+                silent=run.dry_run,
+            )
+        )
+        live = LiveConfig(
+            _source(run, connection),
+            configuration.parse,
+            starting=configuration.parse({}),
+            lost=configuration.lost,
+            report=lambda report: _reported(report, frame),
+            changed=wake,
+        )
+        elector = Elector(
+            connection,
+            namespace=run.namespace,
+            name=run.lease_name,
+            identity=run.identity,
+            timing=LeaseTiming(
+                duration=run.lease_duration,
+                renew_deadline=run.lease_renew_deadline,
+                retry_period=run.lease_retry_period,
+            ),
+            on_change=lambda leads: _leads(leads, wake),
+        )
+        metrics.leader.set_function(lambda: float(elector.is_leader))
+        metrics.lease_epoch.set_function(lambda: float(elector.epoch))
+        frame = Frame(
+            program=program,
+            run=run,
+            configuration=configuration,
+            runtime=runtime,
+            connection=connection,
+            events=events,
+            live=live,
+            elector=elector,
+            registry=registry,
+            metrics=metrics,
+            wake=wake,
+            finishing=asyncio.Event(),
+        )
+        await stack.enter_async_context(live)
+        controller = await stack.enter_async_context(make(frame))
+        heartbeat = Heartbeat("loop", pass_deadline)
+        content = Content(
+            registry=registry,
+            heartbeats=(heartbeat,),
+            not_ready=lambda: [*controller.waits_for(), *_unread(live)],
+            status=controller.status,
+            page=controller.page,
+        )
+        server = HttpServer(content, host=run.host, ports=run.ports, probe_port=run.probe_port)
+        await stack.enter_async_context(server)
+        await _passes(frame, controller, heartbeat)
+
+
+async def _passes(frame: Frame[T], controller: Controller, heartbeat: Heartbeat) -> None:
+    runtime, run = frame.runtime, frame.run
+    resign = asyncio.Event()
+    election = None
+    try:
+        while not runtime.stop.is_set() and controller.waits_for():
+            heartbeat.beat()
+            await asyncio.sleep(0.1)
+        if run.leader_elect:
+            campaign = Campaign(frame.elector, lambda: frame.acting() or controller.unfinished)
+            election = runtime.spawn(campaign.run(resign), "leader election")
+        await every(
+            lambda: min(run.interval, FINISHING) if frame.finishing.is_set() else run.interval,
+            controller.once,
+            stop=runtime.stop,
+            wake=frame.wake,
+            least=LEAST_PAUSE,
+            heartbeat=heartbeat,
+            metrics=frame.metrics,
+            fatal=(CacheCrashed,),
+            name="pass",
+        )
+    except CacheCrashed as error:
+        # What is known of the cluster gets older and older: another process begins anew.
+        runtime.crash(frame.program.name, error)
+    # The order matters: nothing is written after the Lease is given up.
+    await controller.stop()
+    resign.set()
+    if election is not None:
+        await asyncio.wait((election,), timeout=RESIGNATION)
+
+
+def _source(run: ProcessSettings, connection: Connection) -> Source:
+    if run.config_path:
+        return FileSource(run.config_path)
+    return ConfigMapSource(connection, run.namespace, run.config_map)
+
+
+def _unread(live: LiveConfig[T]) -> list[str]:
+    return [] if live.read else [f"configuration not read yet: {live.trouble or 'no answer'}"]
+
+
+def _leads(leads: bool, wake: asyncio.Event) -> None:
+    if leads:
+        wake.set()
+
+
+def _reported(report: Report, frame: Frame[T]) -> None:
+    frame.metrics.config_valid.set(1 if report.valid else 0)
+    if report.valid:
+        log(frame.logger, logging.INFO, "configuration in use", source=report.source, absent=report.absent)
+        return
+    # Who is off writes nothing, but does where this is what has switched it off.
+    if report.notice is not None and (frame.acting() or report.changed):
+        regarding = ObjectRef(kind="ConfigMap", name=frame.run.config_map, namespace=frame.run.namespace)
+        frame.events.record(regarding, "Warning", "ConfigInvalid", str(report.notice), "Configure")
+
+
+__all__ = ["Configuration", "Controller", "Frame", "always", "serve"]

@@ -1,0 +1,240 @@
+"""What the process of a controller is told by flags and environment: what does not change while it runs.
+
+Flags come before the environment, that before defaults. A controller has its own subclass with its defaults, its names
+of the variables and perhaps more fields. What may change comes from the ConfigMap: :mod:`tightship.app.settings.live`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from tightship.app.observability.logging import FORMATS, LEVELS
+from tightship.app.settings.fields import Seconds
+from tightship.app.settings.loading import Location, SettingsError
+from tightship.drain_io.claims import CLAIMS_LEASE, CLAIMS_NAMESPACE
+from tightship.kube.host import token
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""Where a pod finds its own namespace."""
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod is probed and scraped from outside
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+_TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
+
+
+def _switch(value: object) -> object:
+    text = str(value).strip().lower()
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise ValueError("is no switch; allowed are true and false")
+
+
+def _name(value: object) -> object:
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise ValueError("is no name of a Kubernetes object; allowed are small letters, digits, '-' and '.'")
+
+
+def _ports(value: object) -> object:
+    given = value.split(",") if isinstance(value, str) else value
+    parts = [str(each).strip() for each in given] if isinstance(given, list | tuple) else [str(given)]
+    if not parts or not all(each.isascii() and each.isdigit() and int(each) <= 65535 for each in parts):
+        raise ValueError("allowed are port numbers up to 65535, separated by commas, such as 9101,9102; 0: a free one")
+    return tuple(int(each) for each in parts)
+
+
+def _port(value: object) -> object:
+    given = _ports(value)
+    if not isinstance(given, tuple) or len(given) != 1:
+        raise ValueError("allowed is one port number up to 65535; 0: a free one")
+    return given[0]
+
+
+def _one_of(allowed: tuple[str, ...]) -> Callable[[object], object]:
+    def check(value: object) -> object:
+        text = str(value).strip().lower()
+        if text not in allowed:
+            raise ValueError(f"allowed are {', '.join(allowed)}")
+        return text
+
+    return check
+
+
+Switch = Annotated[bool, BeforeValidator(_switch)]
+Name = Annotated[str, BeforeValidator(_name)]
+Ports = Annotated[tuple[int, ...], BeforeValidator(_ports)]
+Port = Annotated[int, BeforeValidator(_port)]
+LogFormat = Annotated[str, BeforeValidator(_one_of(FORMATS))]
+LogLevel = Annotated[str, BeforeValidator(_one_of(tuple(LEVELS)))]
+Positive = Annotated[Seconds, Field(gt=0, le=86400)]
+
+
+def variable(*names: str, default: object) -> Any:
+    """Return a field that the environment variables *names* set, the first found counts, else *default*."""
+    return Field(default=default, validation_alias=AliasChoices(*names))
+
+
+class ProcessSettings(BaseSettings):
+    """How a process runs. Durations are in seconds; in the environment ``90s`` and plain seconds are read.
+
+    A subclass gives ``interval``, ``config_map``, ``ports`` and ``lease_name`` their :func:`variable`.
+    """
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_default=True)
+
+    interval: Positive
+    """Between two passes, more or less by :data:`tightship.app.runtime.loop.JITTER`."""
+    log_format: LogFormat = variable("LOG_FORMAT", default=FORMATS[0])
+    log_level: LogLevel = variable("LOG_LEVEL", default="info")
+    kubeconfig: str | None = variable("TIGHTSHIP_KUBECONFIG", default=None)
+    """A kubeconfig by name. ``KUBECONFIG`` (which may name several) and a pod's own account are found without it."""
+    context: str | None = variable("KUBE_CONTEXT", default=None)
+    namespace: Name = variable("NAMESPACE", "POD_NAMESPACE", default="default")
+    """Where the ConfigMap and the Leases are; by default that of the pod's service account, else ``default``."""
+    identity: str = variable("POD_NAME", default="")
+    """This replica, unique to the process: the pod's name, else the host's, and a random part."""
+    config_map: Name
+    """The ConfigMap with the live configuration."""
+    config_path: Path | None = variable("CONFIG_PATH", default=None)
+    """A mounted file, or a folder of files, in place of the ConfigMap."""
+    dry_run: Switch = variable("DRY_RUN", default=False)
+    """Judge, plan and show everything; make no request that changes anything."""
+    host: str = variable("HTTP_HOST", default=EVERYWHERE)
+    ports: Ports
+    """Each serves all: metrics, status, page and probes."""
+    probe_port: Port = variable("HTTP_PROBE_PORT", default=5000)
+    """Serves the probes alone, on connections of its own; one that is among *ports* serves all. Where only *ports* are
+    given it is the first of them: who chose every port did not choose this one."""
+    request_timeout: Positive = variable("REQUEST_TIMEOUT_SECONDS", default=30.0)
+    leader_elect: Switch = variable("LEADER_ELECT", default=True)
+    lease_name: Name
+    lease_duration: Positive = variable("LEASE_DURATION_SECONDS", default=15.0)
+    lease_renew_deadline: Positive = variable("LEASE_RENEW_DEADLINE_SECONDS", default=10.0)
+    lease_retry_period: Positive = variable("LEASE_RETRY_PERIOD_SECONDS", default=2.0)
+    """The three times of the Lease are client-go's; see :class:`tightship.kube.election.LeaseTiming`."""
+    stop_timeout: Positive = variable("STOP_TIMEOUT_SECONDS", default=15.0)
+    """How long a stop waits for what is under way to end, or to be parked where it stands."""
+    grace: Positive = variable("STOP_GRACE_SECONDS", default=25.0)
+    """How long all of a stop may take: below the pod's ``terminationGracePeriodSeconds`` (Kubernetes' default: 30)."""
+
+    @field_validator("lease_renew_deadline", "lease_retry_period")
+    @classmethod
+    def _below(cls, value: float, info: ValidationInfo) -> float:
+        above = "lease_duration" if info.field_name == "lease_renew_deadline" else "lease_renew_deadline"
+        if value >= info.data.get(above, math.inf):
+            raise ValueError(f"must be below {cls.variables(above)[0]}, which is {info.data[above]:g}")
+        return value
+
+    @field_validator("grace")
+    @classmethod
+    def _long_enough(cls, value: float, info: ValidationInfo) -> float:
+        if value <= info.data.get("stop_timeout", 0.0):
+            least = f"{cls.variables('stop_timeout')[0]}, which is {info.data['stop_timeout']:g}"
+            raise ValueError(f"must be above {least}")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read nothing but what is given: :func:`load_process` has put flags over environment, by variable."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    @classmethod
+    def variables(cls, field: str) -> tuple[str, ...]:
+        """Return the names of the environment variables that set *field*, the first found counts."""
+        alias = cls.model_fields[field].validation_alias
+        return tuple(str(each) for each in alias.choices) if isinstance(alias, AliasChoices) else (field,)
+
+    def filled(self, namespace: str, unique: str) -> Self:
+        """Return the settings with what only this process knows in the place of what was not said."""
+        own = self.namespace if "namespace" in self.model_fields_set else namespace
+        name = self.identity or socket.gethostname()
+        probes = self.probe_port
+        if "ports" in self.model_fields_set and "probe_port" not in self.model_fields_set:
+            probes = self.ports[0]
+        return self.model_copy(update={"namespace": own, "identity": f"{name}_{unique}", "probe_port": probes})
+
+
+class NodeProcessSettings(ProcessSettings):
+    """How the process of a controller of nodes runs: it shares its claims with all others of the cluster."""
+
+    claims_lease: Name = variable("CLAIMS_LEASE_NAME", default=CLAIMS_LEASE)
+    claims_namespace: Name = variable("CLAIMS_LEASE_NAMESPACE", default=CLAIMS_NAMESPACE)
+    """Where the claims of **all** Tightship controllers are, in whatever namespaces these stand."""
+    release: Switch = variable("RELEASE", default=False)
+    """Give back what drains of this installation hold, begin nothing, and end."""
+
+    def filled(self, namespace: str, unique: str) -> Self:
+        """Return the settings with what only this process knows in the place of what was not said."""
+        found = super().filled(namespace, unique)
+        return found.model_copy(update={"dry_run": found.dry_run or found.release})
+
+
+_Settings = TypeVar("_Settings", bound=ProcessSettings)
+
+_FLAGS = {"config_path": "--config", "leader_elect": "--no-leader-elect", "ports": "--port"}
+
+
+def load_process(
+    model: type[_Settings],
+    environment: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+    *,
+    namespace_file: Path = NAMESPACE_FILE,
+    unique: Callable[[], str] = lambda: token(8),
+) -> _Settings:
+    """Return a *model* of *flags* (by field) over *environment* over defaults; an empty variable counts as not set.
+
+    Raises :class:`SettingsError` with all problems, each naming the variable or flag, the value and what is allowed.
+    """
+    given = flags or {}
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    for field in model.model_fields:
+        variables = model.variables(field)
+        found = next((each for each in variables if environment.get(each)), None)
+        # One name for each field: pydantic would prefer a variable to a flag, and name the first in every error.
+        if field in given:
+            values[variables[0]] = given[field]
+            origins[variables[0]] = _FLAGS.get(field, f"--{field.replace('_', '-')}")
+        elif found is not None:
+            values[variables[0]] = environment[found]
+            origins[variables[0]] = found
+
+    def line(location: Location, value: object, message: str) -> str:
+        name = str(location[0]) if location else ""
+        shown = origins.get(name, model.variables(name)[0] if name in model.model_fields else name)
+        return f"{shown}: {value!r}: {message.removeprefix('Value error, ')}"
+
+    try:
+        loaded = model.model_validate(values)
+    except ValidationError as error:
+        problems = {line(each["loc"], each.get("input"), each["msg"]) for each in error.errors()}
+        raise SettingsError(sorted(problems)) from error
+    return loaded.filled(_own_namespace(namespace_file), unique())
+
+
+def _own_namespace(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip() or "default"
+    except OSError:
+        return "default"
+
+
+__all__ = ["EVERYWHERE", "NodeProcessSettings", "ProcessSettings", "load_process", "variable"]

@@ -1,0 +1,218 @@
+"""Where configuration that may change comes from: one ConfigMap of the cluster, or mounted files.
+
+A source tells a sink what it holds (:class:`Found`, :class:`Absent` or :class:`Unusable`) whenever it has looked, and
+never ends by itself. It does not judge what it found: :mod:`tightship.app.settings.live` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.api_errors import BadAnswer, Forbidden, KubeError, one_line
+from tightship.kube.connection import Connection
+from tightship.kube.reflector import Backoff, Timing
+from tightship.kube.resources import Resource
+from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+POLL = 10.0
+"""Seconds between two looks at mounted files; the kubelet itself takes up to a minute to change them."""
+
+
+class Found(Struct, frozen=True):
+    """There is configuration: texts by key, as in a ConfigMap's ``data``; for files the key is the file's name."""
+
+    data: Mapping[str, str]
+
+
+class Absent(Struct, frozen=True):
+    """There is no such ConfigMap or file."""
+
+
+class Unusable(Struct, frozen=True):
+    """There may be configuration, but it can't be read as texts. *problems* are whole lines."""
+
+    problems: tuple[str, ...]
+
+
+Content: TypeAlias = Found | Absent | Unusable
+Sink: TypeAlias = Callable[[Content], None]
+
+
+class Source(Protocol):
+    """Anything that can be looked at again and again. *name* is for people; *trouble* is empty while all is well."""
+
+    name: str
+    trouble: str
+
+    async def run(self, sink: Sink) -> None:
+        """Tell *sink* what there is, at first and after each change (perhaps more often), until cancelled."""
+
+
+class _Meta(Struct):
+    name: str = ""
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _ConfigMap(Struct):
+    metadata: _Meta
+    data: dict[str, str] | None = None
+
+
+class _List(Struct):
+    metadata: _Meta
+    items: list[_ConfigMap] | None = None
+
+
+_lists = msgspec.json.Decoder(_List)
+_objects = msgspec.json.Decoder(_ConfigMap)
+
+
+class ConfigMapSource:
+    """One ConfigMap, listed and watched by its name.
+
+    Needs ``list`` and ``watch`` on ``configmaps`` in the namespace, which a Role can limit to the name by
+    ``resourceNames``. Each connection begins with a list of that one object, which also answers every kind of lost
+    place (410, a silent stream, a restarted API server).
+    """
+
+    def __init__(self, connection: Connection, namespace: str, name: str, *, timing: Timing = Timing()) -> None:
+        self.name = f"ConfigMap {namespace}/{name}"
+        self.trouble = ""
+        self._connection = connection
+        self._object = name
+        self._resource = Resource(
+            "ConfigMap", "", "v1", "configmaps", field_selector=f"metadata.name={name}", namespace=namespace
+        )
+        self._timing = timing
+        self._backoff = Backoff(timing.first, timing.longest)
+
+    async def run(self, sink: Sink) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                await self._watch(await self._list(sink), sink)
+            except KubeError as error:
+                self._failed(error)
+                if isinstance(error, Forbidden):
+                    # Nobody can know what it says: that is no outage, and waits for a person.
+                    sink(Unusable((f"{self.name} can't be read: {error.message or 'forbidden'}",)))
+            # Not at once even after a proper end: all clients of a restarted API server come back together.
+            await self._timing.sleep(self._backoff.next())
+
+    async def _list(self, sink: Sink) -> str:
+        resource = self._resource
+        body = await self._connection.request("GET", resource.path, params=resource.selectors)
+        try:
+            found = _lists.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadAnswer("GET", resource.path, self._connection.server, f"not a list: {error}") from error
+        held = next((each for each in found.items or () if each.metadata.name == self._object), None)
+        sink(Absent() if held is None else Found(held.data or {}))
+        self._well()
+        return found.metadata.resource_version
+
+    async def _watch(self, resource_version: str, sink: Sink) -> None:
+        """Follow one connection to its end."""
+        timing, server = self._timing, self._connection.server
+        driver = WatchDriver(self._resource, resource_version, server=server, server_timeout=timing.server_timeout)
+        request, splitter = driver.request(), LineSplitter()
+        async with self._connection.stream(request.path, params=request.params, silence=timing.silence) as chunks:
+            async for chunk in chunks:
+                try:
+                    lines = splitter.feed(chunk)
+                except ValueError as error:
+                    raise BadAnswer("WATCH", request.path, server, str(error)) from error
+                for line in lines:
+                    event = driver.take(line)
+                    if isinstance(event, Expired):
+                        return
+                    self._tell(event, sink)
+                if lines:
+                    self._backoff.reset()
+
+    def _tell(self, event: WatchEvent, sink: Sink) -> None:
+        match event:
+            case Applied(raw):
+                try:
+                    held = _objects.decode(raw)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    sink(Unusable((f"{self.name} can't be read: {error}",)))
+                    return
+                if held.metadata.name == self._object:
+                    sink(Found(held.data or {}))
+            case Removed(_, name) if name == self._object:
+                sink(Absent())
+            case _:
+                pass
+
+    def _well(self) -> None:
+        if self.trouble:
+            _log.info("%s can be read again", self.name)
+        self.trouble = ""
+
+    def _failed(self, error: KubeError) -> None:
+        _log.log(logging.DEBUG if self.trouble else logging.WARNING, "%s; trying again", error)
+        self.trouble = one_line(error)
+
+
+class FileSource:
+    """A file, or a folder of files, looked at every *interval* seconds.
+
+    A mounted ConfigMap is a folder whose ``..data`` link is swapped as a whole: its files are read through that link,
+    so that they are all of one version. Hidden files are left out. Once there, a file counts as absent only when it is
+    so at two looks: many editors replace a file by removing it first.
+    """
+
+    def __init__(
+        self, path: Path, *, interval: float = POLL, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self.name = f"file {path}"
+        self.trouble = ""
+        self._path = path
+        self._interval = interval
+        self._sleep = sleep
+
+    async def run(self, sink: Sink) -> None:
+        """Look until cancelled."""
+        last: Content | None = None
+        while True:
+            content = await asyncio.to_thread(self._read)
+            if not isinstance(content, Absent) or last is None or isinstance(last, Absent):
+                sink(content)
+            last = content
+            await self._sleep(self._interval)
+
+    def _read(self) -> Content:
+        try:
+            data = {each.name: each.read_text(encoding="utf-8-sig") for each in self._files()}
+        except FileNotFoundError:
+            return Absent()
+        except UnicodeDecodeError:
+            return self._unusable("is not UTF-8 text")
+        except OSError as error:
+            return self._unusable(error.strerror or str(error))
+        self.trouble = ""
+        return Found(data)
+
+    def _files(self) -> list[Path]:
+        if not self._path.is_dir():
+            return [self._path]
+        version = self._path / "..data"
+        root = version.resolve() if version.exists() else self._path
+        return sorted(each for each in root.iterdir() if each.is_file() and not each.name.startswith("."))
+
+    def _unusable(self, problem: str) -> Unusable:
+        self.trouble = f"{self._path}: {problem}"
+        return Unusable((self.trouble,))
+
+
+__all__ = ["Absent", "ConfigMapSource", "Content", "FileSource", "Found", "Source", "Unusable"]

@@ -1,1 +1,0 @@
-"""What the controllers of nodes share: they judge, show, steer, claim and drain. Import the modules themselves."""

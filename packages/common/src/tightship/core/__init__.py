@@ -1,0 +1,1 @@
+"""Values, and what decodes them from the API's JSON. Pure."""

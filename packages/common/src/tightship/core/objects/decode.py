@@ -1,0 +1,170 @@
+"""From the bytes of one API object to its judged form, or to an error that names the object and the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from tightship.core.objects.autoscaling import (
+    SCALE_TARGET_KINDS,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerWire,
+    ScaleTarget,
+    ScaleTargetWire,
+)
+from tightship.core.objects.buffers import CapacityBuffer, CapacityBufferWire, StoredTemplate, StoredTemplateWire
+from tightship.core.objects.disruption import PodDisruptionBudget, PodDisruptionBudgetWire
+from tightship.core.objects.node import Node, NodeWire
+from tightship.core.objects.pod import Pod
+from tightship.core.objects.pod_wire import PodWire
+from tightship.core.objects.storage import (
+    CSINode,
+    CSINodeWire,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimWire,
+    PersistentVolumeWire,
+    StorageClass,
+    StorageClassWire,
+)
+from tightship.core.objects.workloads import WORKLOAD_KINDS, Namespace, NamespaceWire, Workload, WorkloadWire
+from tightship.core.quantity import QuantityError
+
+ApiObject: TypeAlias = (
+    Node
+    | Pod
+    | PodDisruptionBudget
+    | PersistentVolumeClaim
+    | PersistentVolume
+    | StorageClass
+    | CSINode
+    | Namespace
+    | Workload
+    | HorizontalPodAutoscaler
+    | CapacityBuffer
+    | StoredTemplate
+)
+"""Any object the judgement knows."""
+
+
+class ObjectError(ValueError):
+    """An API object that can't be read: *kind*, *namespace*, *name* (as far as they can be told) and *problem*."""
+
+    def __init__(self, kind: str, namespace: str, name: str, problem: str) -> None:
+        where = "/".join(part for part in (namespace, name) if part) or "(no name)"
+        super().__init__(f"{kind} {where}: {problem}")
+        self.kind = kind
+        self.namespace = namespace
+        self.name = name
+        self.problem = problem
+
+
+AUTOSCALER = "HorizontalPodAutoscaler"
+CAPACITY_BUFFER = "CapacityBuffer"
+POD_TEMPLATE = "PodTemplate"
+
+_T = TypeVar("_T")
+_JSON = bytes | bytearray | memoryview | msgspec.Raw
+
+
+def _decoders() -> dict[str, Callable[[_JSON], ApiObject]]:
+    node = msgspec.json.Decoder(NodeWire)
+    pod = msgspec.json.Decoder(PodWire)
+    budget = msgspec.json.Decoder(PodDisruptionBudgetWire)
+    claim = msgspec.json.Decoder(PersistentVolumeClaimWire)
+    volume = msgspec.json.Decoder(PersistentVolumeWire)
+    storage_class = msgspec.json.Decoder(StorageClassWire)
+    csi_node = msgspec.json.Decoder(CSINodeWire)
+    namespace = msgspec.json.Decoder(NamespaceWire)
+    workload = msgspec.json.Decoder(WorkloadWire)
+    autoscaler = msgspec.json.Decoder(HorizontalPodAutoscalerWire)
+    buffer = msgspec.json.Decoder(CapacityBufferWire)
+    template = msgspec.json.Decoder(StoredTemplateWire)
+
+    def workload_of(kind: str) -> Callable[[_JSON], ApiObject]:
+        return lambda raw: workload.decode(raw).workload(kind)
+
+    return {
+        "Node": lambda raw: node.decode(raw).node(),
+        "Pod": lambda raw: pod.decode(raw).pod(),
+        "PodDisruptionBudget": lambda raw: budget.decode(raw).budget(),
+        "PersistentVolumeClaim": lambda raw: claim.decode(raw).claim(),
+        "PersistentVolume": lambda raw: volume.decode(raw).volume(),
+        "StorageClass": lambda raw: storage_class.decode(raw).storage_class(),
+        "CSINode": lambda raw: csi_node.decode(raw).csi_node(),
+        "Namespace": lambda raw: namespace.decode(raw).namespace(),
+        AUTOSCALER: lambda raw: autoscaler.decode(raw).autoscaler(),
+        CAPACITY_BUFFER: lambda raw: buffer.decode(raw).buffer(),
+        POD_TEMPLATE: lambda raw: template.decode(raw).stored(),
+        **{kind: workload_of(kind) for kind in sorted(WORKLOAD_KINDS)},
+    }
+
+
+_DECODERS = _decoders()
+
+KINDS = frozenset(_DECODERS)
+"""Kinds of which a cluster's snapshot is made; everything else in a file of one is passed over."""
+
+_targets = msgspec.json.Decoder(ScaleTargetWire)
+
+
+def decode(kind: str, raw: _JSON) -> ApiObject:
+    """Return the judged form of the object of *kind* in *raw* (JSON bytes).
+
+    Unknown fields are skipped. Raises :class:`ObjectError` where a known field has a value that can't be right.
+    """
+    return _read(kind, raw, _DECODERS[kind])
+
+
+def decode_scale_target(kind: str, raw: _JSON) -> ScaleTarget:
+    """Return what the object of *kind*, one of :data:`SCALE_TARGET_KINDS`, shows of its rollout.
+
+    Raises :class:`ObjectError` like :func:`decode`.
+    """
+    if kind not in SCALE_TARGET_KINDS:
+        raise KeyError(kind)
+    return _read(kind, raw, lambda given: _targets.decode(given).target(kind))
+
+
+def _read(kind: str, raw: _JSON, decoder: Callable[[_JSON], _T]) -> _T:
+    try:
+        return decoder(raw)
+    except (msgspec.DecodeError, QuantityError, UnicodeDecodeError) as error:
+        namespace, name = identity(raw)
+        problem = _locate(raw, error) if isinstance(error, QuantityError) else str(error)
+        raise ObjectError(kind, namespace, name, problem) from error
+
+
+def identity(raw: _JSON) -> tuple[str, str]:
+    """Return (namespace, name) of a possibly malformed object, empty where they can't be told."""
+    try:
+        found = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "", ""
+    meta = found.get("metadata") if isinstance(found, dict) else None
+    if not isinstance(meta, dict):
+        return "", ""
+    namespace, name = meta.get("namespace"), meta.get("name")
+    return namespace if isinstance(namespace, str) else "", name if isinstance(name, str) else ""
+
+
+def _locate(raw: _JSON, error: QuantityError) -> str:
+    """Add the path of the offending quantity: the parser itself has seen only the text."""
+
+    def walk(value: object, path: str) -> str | None:
+        if value == error.text and isinstance(value, str):
+            return path
+        if isinstance(value, dict):
+            parts = [(f"{path}.{key}", each) for key, each in value.items()]
+        elif isinstance(value, list):
+            parts = [(f"{path}[{index}]", each) for index, each in enumerate(value)]
+        else:
+            return None
+        return next((found for at, each in parts if (found := walk(each, at))), None)
+
+    document = msgspec.json.decode(raw)
+    places = [section for section in ("spec", "status") if isinstance(document, dict) and section in document]
+    path = next((found for section in places if (found := walk(document[section], section))), "")
+    return f"{path}: {error}" if path else str(error)

@@ -1,0 +1,89 @@
+"""Object metadata: what every API object carries, reduced to what is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+from tightship.core.selectors import Labels
+
+EMPTY: Mapping[str, str] = {}
+"""The one empty mapping all objects without labels or annotations share."""
+
+KEPT_ANNOTATIONS = (
+    "tightship.dev/",
+    "estafette.io/",
+    "cluster-autoscaler.kubernetes.io/",
+    "delay-deletion.cluster-autoscaler.kubernetes.io/",
+    "karpenter.sh/",
+    "descheduler.alpha.kubernetes.io/",
+    "kubernetes.io/config.mirror",
+    "cluster.x-k8s.io/owner-",
+    "machine.openshift.io/machine",
+)
+"""Prefixes of the annotations some rule reads; every other annotation is dropped when an object is decoded."""
+
+
+class OwnerReference(Struct, frozen=True, rename="camel", gc=False):
+    """An owner reference as the API writes it."""
+
+    kind: str
+    name: str
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+
+
+class Owner(Struct, frozen=True, gc=False):
+    """The controller of an object (the owner reference with ``controller: true``)."""
+
+    kind: str
+    name: str
+    uid: str
+    api_version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+class Metadata(Struct, frozen=True, rename="camel", gc=False):
+    """``metadata`` on the wire."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+    @property
+    def controller(self) -> Owner | None:
+        """The owner reference marked as controller, or ``None`` (``metav1.GetControllerOf``)."""
+        for reference in self.owner_references or ():
+            if reference.controller:
+                return Owner(reference.kind, reference.name, reference.uid, reference.api_version)
+        return None
+
+    @property
+    def created(self) -> int:
+        """Creation time in whole seconds since 1970, 0 where the object has none."""
+        return seconds(self.creation_timestamp) or 0
+
+    @property
+    def kept_annotations(self) -> Labels:
+        """The annotations some rule reads (:data:`KEPT_ANNOTATIONS`)."""
+        if not self.annotations:
+            return EMPTY
+        kept = {key: text for key, text in self.annotations.items() if key.startswith(KEPT_ANNOTATIONS)}
+        return kept or EMPTY
+
+
+def seconds(moment: datetime | None) -> int | None:
+    """Return *moment* in whole seconds since 1970 (UTC), ``None`` for ``None``."""
+    return None if moment is None else int(moment.timestamp())

@@ -1,0 +1,108 @@
+"""Nodes."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core import resources
+from tightship.core.objects.meta import EMPTY, Metadata, seconds
+from tightship.core.resources import Resources
+from tightship.core.selectors import Labels, Taint
+
+
+class Node(Struct, frozen=True, gc=False):
+    """A node as the judgement sees it.
+
+    *allocatable* holds amounts as in :mod:`tightship.core.resources`; *created* and *deletion* are seconds since 1970.
+    *ready* is the ``Ready`` condition being ``True``. *cordoned_by* are the field managers to whom the API server
+    attributes ``spec.unschedulable``: whoever last changed it, and whoever applies it. Empty where it attributes it to
+    nobody, as in what ``kubectl get`` prints.
+    """
+
+    name: str
+    uid: str
+    labels: Labels
+    annotations: Labels
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    allocatable: Resources
+    ready: bool
+    created: int
+    deletion: int | None
+    resource_version: str
+    cordoned_by: tuple[str, ...] = ()
+
+
+class Condition(Struct, frozen=True, gc=False):
+    """A status condition."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class _Spec(Struct, frozen=True, gc=False):
+    taints: tuple[Taint, ...] | None = None
+    unschedulable: bool = False
+
+
+class _Status(Struct, frozen=True, gc=False):
+    allocatable: dict[str, str] | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
+class _SpecFields(Struct, frozen=True, gc=False):
+    unschedulable: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:unschedulable")
+
+
+class _Fields(Struct, frozen=True, gc=False):
+    spec: _SpecFields | None = msgspec.field(default=None, name="f:spec")
+
+
+class _ManagedFields(Struct, frozen=True, rename="camel", gc=False):
+    """An entry of ``managedFields``, of which everything but the cordon is passed over: they are long."""
+
+    manager: str = ""
+    fields_v1: _Fields | None = None
+
+    @property
+    def cordons(self) -> bool:
+        spec = None if self.fields_v1 is None else self.fields_v1.spec
+        return spec is not None and spec.unschedulable is not msgspec.UNSET
+
+
+class _Metadata(Metadata, frozen=True, rename="camel", gc=False):
+    managed_fields: tuple[_ManagedFields, ...] | None = None
+
+
+class NodeWire(Struct, frozen=True, gc=False):
+    """A node on the wire."""
+
+    metadata: _Metadata
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    def node(self) -> Node:
+        """Return the judged form.
+
+        Raises :class:`~tightship.core.quantity.QuantityError` for a bad allocatable amount.
+        """
+        meta = self.metadata
+        return Node(
+            name=meta.name,
+            uid=meta.uid,
+            labels=meta.labels or EMPTY,
+            annotations=meta.kept_annotations,
+            taints=self.spec.taints or (),
+            unschedulable=self.spec.unschedulable,
+            allocatable=resources.parse(self.status.allocatable),
+            ready=any(each.type == "Ready" and each.status == "True" for each in self.status.conditions or ()),
+            created=meta.created,
+            deletion=seconds(meta.deletion_timestamp),
+            resource_version=meta.resource_version,
+            cordoned_by=tuple(each.manager for each in meta.managed_fields or () if each.cordons)
+            if self.spec.unschedulable
+            else (),
+        )

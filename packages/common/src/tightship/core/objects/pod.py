@@ -1,0 +1,163 @@
+"""Pods, held so that replicas share what they have in common.
+
+A fleet of 150,000 pods has a few thousand templates. :class:`PodSpec` and :class:`PodTemplate` are interned (see
+:mod:`~tightship.core.objects.pod_wire`): two pods whose specs decode alike hold the same object, so that a judgement
+about a spec is made once, and a pod costs little more than its names.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from tightship.core.objects.meta import Owner
+from tightship.core.objects.volume import Volume
+from tightship.core.resources import PodResources, Resources
+from tightship.core.selectors import Labels, LabelSelector, NodeSelector, NodeSelectorTerm, Taint, Toleration
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+DEFAULT_SCHEDULER = "default-scheduler"
+
+EXPENDABLE = -10
+"""Priority below which Cluster Autoscaler adds no node for a pod, and lets none keep one: the default of its
+``--expendable-pods-priority-cutoff``."""
+
+CORDON = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+"""What a cordon means to kube-scheduler."""
+
+DRAINING = Taint("tightship.dev/draining", "NoSchedule", "any")
+"""The taint of a drain, whose value is the drain's id."""
+
+HostPort = tuple[str, str, int]
+"""(host IP, protocol, port); an empty host IP stands for every address."""
+
+
+class PodAffinityTerm(Struct, frozen=True, rename="camel", gc=False):
+    """A required inter-pod affinity or anti-affinity term.
+
+    ``matchLabelKeys`` need no attention: the API server merges them into the selector when the pod is created.
+    """
+
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class PreferredNodeTerm(Struct, frozen=True, gc=False):
+    """A preferred node affinity term; it only raises a node's score."""
+
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class TopologySpreadConstraint(Struct, frozen=True, rename="camel", gc=False):
+    """A topology spread constraint (KEP-895, with KEP-3022, KEP-3094 and KEP-3243)."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] | None = None
+
+
+class PodSpec(Struct, frozen=True, eq=False, weakref=True):
+    """The interned part of a pod that decides where it can run. Identity is equality.
+
+    *requests* are :func:`~tightship.core.resources.effective_requests` without a resize; *scoring* is (milli-CPU,
+    bytes) as kube-scheduler's scoring assumes; *tolerates_drain* is whether it tolerates both the cordon and
+    our drain taint, and so could come back to the node it was evicted from; *grace* is in seconds.
+    """
+
+    requests: Resources
+    scoring: tuple[int, int]
+    tolerates_drain: bool
+    node_selector: Labels
+    node_affinity: NodeSelector | None
+    preferred_nodes: tuple[PreferredNodeTerm, ...]
+    affinity: tuple[PodAffinityTerm, ...]
+    anti_affinity: tuple[PodAffinityTerm, ...]
+    spread: tuple[TopologySpreadConstraint, ...]
+    tolerations: tuple[Toleration, ...]
+    host_ports: tuple[HostPort, ...]
+    volumes: tuple[Volume, ...]
+    priority: int
+    priority_class: str
+    scheduler: str
+    restart_policy: str
+    grace: int
+    claims_devices: bool
+    resources: PodResources
+
+
+class PodTemplate(Struct, frozen=True, eq=False, weakref=True):
+    """What replicas of one workload share: namespace, labels, spec and controller. Identity is equality."""
+
+    namespace: str
+    labels: Labels
+    spec: PodSpec
+    owner: Owner | None
+
+
+class Pod(Struct, frozen=True, gc=False):
+    """A pod as the judgement sees it; times are seconds since 1970.
+
+    *node* is empty while it is unscheduled. *requests* differ from ``template.spec.requests`` only during a resize.
+    *deletion* is the time at which its grace period ends (the API's ``deletionTimestamp``), or ``None``.
+    """
+
+    name: str
+    uid: str
+    template: PodTemplate
+    node: str
+    phase: str
+    ready: bool
+    created: int
+    started: int | None
+    deletion: int | None
+    annotations: Labels
+    requests: Resources
+    nominated_node: str
+    gated: bool
+
+    @property
+    def namespace(self) -> str:
+        return self.template.namespace
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.template.namespace}/{self.name}"
+
+    @property
+    def owner(self) -> Owner | None:
+        return self.template.owner
+
+    @property
+    def spec(self) -> PodSpec:
+        return self.template.spec
+
+    @property
+    def mirror(self) -> bool:
+        """Whether it stands for a static pod: the annotation **and** a Node as controller."""
+        owner = self.template.owner
+        return MIRROR_ANNOTATION in self.annotations and owner is not None and owner.kind == "Node"
+
+    @property
+    def daemon(self) -> bool:
+        """Whether a DaemonSet controls it."""
+        owner = self.template.owner
+        return owner is not None and owner.kind == "DaemonSet"
+
+    @property
+    def replaced(self) -> bool:
+        """Whether it is on its way out, and its replacement is made meanwhile: a StatefulSet's comes only after it."""
+        owner = self.template.owner
+        return self.deletion is not None and (owner is None or owner.kind != "StatefulSet")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has run to its end and holds nothing any more."""
+        return self.phase in ("Succeeded", "Failed")

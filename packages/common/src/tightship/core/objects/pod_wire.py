@@ -1,0 +1,237 @@
+"""Pods on the wire, and how equal specs and templates become one object."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.objects.meta import EMPTY, Metadata, Owner, seconds
+from tightship.core.objects.node import Condition
+from tightship.core.objects.pod import (
+    CORDON,
+    DEFAULT_SCHEDULER,
+    DRAINING,
+    Pod,
+    PodAffinityTerm,
+    PodSpec,
+    PodTemplate,
+    PreferredNodeTerm,
+    TopologySpreadConstraint,
+)
+from tightship.core.objects.volume import Volume
+from tightship.core.resources import (
+    Container,
+    ContainerStatus,
+    PodResources,
+    ResizeState,
+    Resources,
+    effective_requests,
+    scoring_requests,
+)
+from tightship.core.selectors import Labels, NodeSelector, Toleration
+
+
+class _RequiredTerms(Struct, frozen=True, gc=False):
+    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _NodeAffinity(Struct, frozen=True, gc=False):
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[PreferredNodeTerm, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _Affinity(Struct, frozen=True, rename="camel", gc=False):
+    node_affinity: _NodeAffinity | None = None
+    pod_affinity: _RequiredTerms | None = None
+    pod_anti_affinity: _RequiredTerms | None = None
+
+
+class _Present(Struct, frozen=True, gc=False):
+    """Something of which only the presence matters."""
+
+
+class _PodLevel(Struct, frozen=True, gc=False):
+    requests: dict[str, str] | None = None
+
+
+class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
+    """``spec`` on the wire. Mutable only so that what differs between replicas can be blanked before interning."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] | None = None
+    node_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: _Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
+    volumes: tuple[Volume, ...] | None = None
+    priority: int = 0
+    priority_class_name: str = ""
+    scheduler_name: str = DEFAULT_SCHEDULER
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int = 30
+    overhead: dict[str, str] | None = None
+    resources: _PodLevel | None = None
+    resource_claims: tuple[_Present, ...] | None = None
+    scheduling_gates: tuple[_Present, ...] | None = None
+    host_network: bool = False
+
+
+class _PodStatus(Struct, frozen=True, rename="camel", gc=False):
+    phase: str = "Pending"
+    start_time: datetime | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    nominated_node_name: str = ""
+    allocated_resources: dict[str, str] | None = None
+    resources: _PodLevel | None = None
+
+
+class PodWire(Struct, frozen=True, gc=False):
+    """A pod on the wire."""
+
+    metadata: Metadata
+    spec: SpecWire
+    status: _PodStatus = _PodStatus()
+
+    def pod(self) -> Pod:
+        """Return the judged, interned form. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
+        meta, spec, status = self.metadata, self.spec, self.status
+        node_name, spec.node_name = spec.node_name, ""
+        gated, spec.scheduling_gates = bool(spec.scheduling_gates), None
+        if spec.volumes:
+            spec.volumes = tuple(volume for volume in spec.volumes if volume.matters) or None
+        interned = _intern_spec(spec)
+        template = _intern_template(meta.namespace, meta.labels, interned, meta.controller)
+        ready = False
+        infeasible = False
+        for condition in status.conditions or ():
+            if condition.type == "Ready":
+                ready = condition.status == "True"
+            elif condition.type == "PodResizePending":
+                infeasible = condition.reason == "Infeasible"
+        return Pod(
+            name=meta.name,
+            uid=meta.uid,
+            template=template,
+            node=sys.intern(node_name),
+            phase=sys.intern(status.phase),
+            ready=ready,
+            created=meta.created,
+            started=seconds(status.start_time),
+            deletion=seconds(meta.deletion_timestamp),
+            annotations=_intern_map(meta.kept_annotations),
+            requests=_resized(interned, status, infeasible=infeasible),
+            nominated_node=status.nominated_node_name,
+            gated=gated,
+        )
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_specs: WeakValueDictionary[bytes, PodSpec] = WeakValueDictionary()
+_templates: WeakValueDictionary[tuple[object, ...], PodTemplate] = WeakValueDictionary()
+_maps: dict[tuple[tuple[str, str], ...], Labels] = {}
+_MAPS_KEPT = 100_000
+
+
+def _intern_spec(wire: SpecWire) -> PodSpec:
+    key = _encoder.encode(wire)
+    found = _specs.get(key)
+    if found is None:
+        found = _specs[key] = _judged_spec(wire)
+    return found
+
+
+def _judged_spec(wire: SpecWire) -> PodSpec:
+    affinity = wire.affinity or _Affinity()
+    node_affinity = affinity.node_affinity or _NodeAffinity()
+    asked = PodResources(
+        containers=wire.containers,
+        init_containers=wire.init_containers or (),
+        pod_level=wire.resources.requests if wire.resources else None,
+        overhead=wire.overhead,
+    )
+    return PodSpec(
+        requests=effective_requests(asked),
+        scoring=scoring_requests(asked),
+        tolerates_drain=all(
+            any(toleration.tolerates(taint) for toleration in wire.tolerations or ()) for taint in (CORDON, DRAINING)
+        ),
+        node_selector=wire.node_selector or EMPTY,
+        node_affinity=node_affinity.required,
+        preferred_nodes=node_affinity.preferred or (),
+        affinity=(affinity.pod_affinity and affinity.pod_affinity.required) or (),
+        anti_affinity=(affinity.pod_anti_affinity and affinity.pod_anti_affinity.required) or (),
+        spread=tuple(
+            each for each in wire.topology_spread_constraints or () if each.when_unsatisfiable == "DoNotSchedule"
+        ),
+        tolerations=wire.tolerations or (),
+        host_ports=tuple(
+            ("" if port.host_ip == "0.0.0.0" else port.host_ip, port.protocol, port.host_port)  # noqa: S104
+            for container in (*wire.containers, *(each for each in wire.init_containers or () if each.sidecar))
+            for port in container.ports or ()
+            if port.host_port
+        ),
+        volumes=wire.volumes or (),
+        priority=wire.priority,
+        priority_class=wire.priority_class_name,
+        scheduler=wire.scheduler_name or DEFAULT_SCHEDULER,
+        restart_policy=wire.restart_policy,
+        grace=wire.termination_grace_period_seconds,
+        claims_devices=bool(wire.resource_claims),
+        resources=asked,
+    )
+
+
+def _intern_template(namespace: str, labels: dict[str, str] | None, spec: PodSpec, owner: Owner | None) -> PodTemplate:
+    items = tuple(sorted(labels.items())) if labels else ()
+    key = (namespace, items, id(spec), owner)
+    found = _templates.get(key)
+    # The id of a collected spec may be reused, so the entry counts only while it holds that very spec.
+    if found is None or found.spec is not spec:
+        found = _templates[key] = PodTemplate(namespace, labels or EMPTY, spec, owner)
+    return found
+
+
+def _intern_map(mapping: Labels) -> Labels:
+    if not mapping:
+        return EMPTY
+    if len(_maps) > _MAPS_KEPT:
+        _maps.clear()
+    return _maps.setdefault(tuple(sorted(mapping.items())), mapping)
+
+
+def _resized(spec: PodSpec, status: _PodStatus, *, infeasible: bool) -> Resources:
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    if status.allocated_resources is None and not any(_differs(spec, each) for each in statuses):
+        return spec.requests
+    resize = ResizeState(
+        containers=statuses,
+        pod_allocated=status.allocated_resources,
+        pod_actuated=status.resources.requests if status.resources else None,
+        infeasible=infeasible,
+    )
+    requests = effective_requests(spec.resources, resize)
+    return spec.requests if requests == spec.requests else requests
+
+
+def _differs(spec: PodSpec, status: ContainerStatus) -> bool:
+    """Whether the kubelet reports other amounts than the spec asks: only then is the long computation needed."""
+    if status.allocated_resources is None and status.resources is None:
+        return False
+    asked: dict[str, str] = {}
+    for container in (*spec.resources.containers, *spec.resources.init_containers):
+        if container.name == status.name:
+            asked = (container.resources and container.resources.requests) or {}
+            break
+    actuated = status.resources.requests if status.resources else None
+    return (status.allocated_resources or asked) != asked or (actuated or asked) != asked

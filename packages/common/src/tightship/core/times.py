@@ -1,0 +1,23 @@
+"""Times as people and APIs write them: RFC 3339."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tightship.core.quoting import quoted
+
+
+def rfc3339(seconds: float) -> str:
+    """Return seconds since 1970 as RFC 3339 in UTC, to the second."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_rfc3339(text: str) -> float:
+    """Return the seconds since 1970 of an RFC 3339 time. Raises :class:`ValueError` with what is allowed."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or "T" not in text.upper():
+        raise ValueError(f"{quoted(text)} is no time; allowed is RFC 3339 such as 2026-03-01T04:00:00Z")
+    return moment.timestamp()

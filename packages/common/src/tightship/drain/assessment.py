@@ -1,0 +1,273 @@
+"""One look at a node in drain: what is left on it, what may be evicted now, and what waiting does not change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.drain_record import DrainRecord, Phase
+from tightship.core.objects import Node, Pod
+from tightship.core.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING, EXPENDABLE
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain.answers import FATAL, GOING, Answer, Heard
+from tightship.drain.machine import DrainRules, Seen
+from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.cluster.state import sum_up
+from tightship.planning.demand import Ahead, with_demand
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.evictability import Evictability, EvictionRules, Sorted
+from tightship.planning.nodes import drain_record
+from tightship.planning.placement.space import Space
+from tightship.planning.plan import Candidate, Planner
+from tightship.planning.plan.model import Placement
+from tightship.planning.plan.reserving import moving_nodes
+
+TRANSIENT = frozenset({Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN})
+"""Refusals that end by themselves: a drain under way waits for them."""
+
+SYSTEM_CRITICAL = 2_000_000_000
+"""The lower of the priorities of ``system-cluster-critical`` and ``system-node-critical``."""
+
+RETRY_FIRST, RETRY_LAST = 2.0, 30.0
+"""Seconds before an eviction is tried again: doubled from the first to the last."""
+
+_CONFLICT_TRIES = 2
+
+
+class Try(Struct, frozen=True):
+    """The result of evicting one pod: the last answer, when it came, how many like it in a row, when to try again."""
+
+    heard: Heard
+    at: float
+    count: int = 1
+    again: float = 0.0
+
+
+def tried(previous: Try | None, heard: Heard, now: float) -> Try:
+    """Return the record of a pod's evictions after one more answer."""
+    count = previous.count + 1 if previous is not None and previous.heard.answer is heard.answer else 1
+    pause = min(RETRY_LAST, RETRY_FIRST * 2 ** min(count - 1, 10))
+    if heard.retry_after is not None:
+        pause = max(heard.retry_after, RETRY_FIRST) if heard.answer is Answer.BUSY else heard.retry_after
+    return Try(heard, now, count, now + pause)
+
+
+class Sight:
+    """Looks at node *name* of *snapshot* as it is at *now*.
+
+    *node* and *pods* replace those of the snapshot, if they were read from the server since.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        name: str,
+        now: float,
+        rules: DrainRules,
+        eviction: EvictionRules,
+        *,
+        node: Node | None = None,
+        pods: Sequence[Pod] | None = None,
+    ) -> None:
+        view = snapshot.nodes.get(name)
+        at = node if node is not None else (view.node if view is not None else None)
+        found = pods if pods is not None else (view.pods if view is not None else ())
+        here = tuple(pod for pod in found if not pod.finished)
+        if at is not None and (node is not None or pods is not None):
+            view = NodeView(at, here, sum_up(here))
+            snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, name: view})
+        self.snapshot = snapshot
+        self.name = name
+        self.node = at
+        self._now = now
+        self._rules = rules
+        self.ledger = DisruptionLedger(snapshot)
+        self.sorted: Sorted = Evictability(snapshot, eviction, now, self.ledger.covers).sort(here)
+        unreadable = [each for each in snapshot.unreadable if each.kind == "Pod" and each.node == name]
+        self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"mend pod {e.key}") for e in unreadable]
+
+    def rest(self, placement: Placement, ahead: Ahead = Ahead()) -> list[Refusal]:
+        """Return what prevents emptying the node from here: opt-outs, budgets, and no place for the rest.
+
+        Room is kept for the demand without pods that *ahead* names. Until the drain begins to evict, the node is judged
+        as it was before its cordon: a pod, pending or still to come, that could run only there keeps the node.
+        """
+        if self.node is None:
+            return []
+        found = self.sorted
+        if found.refusals or self._unreadable:
+            return sorted([*found.refusals, *self._unreadable])
+        record = drain_record(self.node)
+        begun = record is None or record.phase is not Phase.CLAIMED
+        if begun and not found.evict:
+            return []
+        candidate = Candidate(self.name, "", 0.0, found.evict, found.stays)
+        snapshot = with_demand(self.snapshot, ahead)
+        if not begun:
+            snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, self.name: self._before(self.node)})
+        if self._rules.past_budgets:
+            snapshot = msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)())
+        before = self._in_drain_before()
+        return Planner(snapshot, DisruptionLedger(snapshot), (candidate,), placement, in_drain=before).attempt(
+            candidate
+        )
+
+    def _in_drain_before(self) -> list[str]:
+        """Of several nodes in drain the one claimed first has the first right to room; otherwise all would give up."""
+        nodes = moving_nodes(self.snapshot)
+        return nodes[: nodes.index(self.name)] if self.name in nodes else nodes
+
+    def seen(
+        self,
+        record: DrainRecord | None,
+        tries: Mapping[str, Try],
+        *,
+        fresh: bool = False,
+        rest: Sequence[Refusal] | None = None,
+        keeps: Sequence[Refusal] = (),
+        progress: float | None = None,
+        not_ready_since: float | None = None,
+        stopping: bool = False,
+        finalizers: Mapping[str, str] = {},
+    ) -> Seen:
+        """Return everything that the machine decides on. *rest* is the result of :meth:`rest`, if it was called;
+        *keeps* is what keeps the node as a whole; *progress* is when something last moved, or when no eviction could be
+        requested.
+        """
+        going = {uid for uid, each in tries.items() if each.heard.answer in GOING}
+        left = [pod for pod in self.sorted.evict if pod.uid not in going]
+        leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if pod.uid in going)]
+        against = [*self._unreadable, *self.sorted.refusals, *self._lasting(left), *_fatal(left, tries)]
+        if rest is not None:
+            started = record is not None and record.phase is not Phase.CLAIMED
+            against += [each for each in rest if not (started and each.reason in TRANSIENT)]
+        now_or_later = self._next(left, leaving, tries)
+        began = record.entered(Phase.CLAIMED) if record is not None else None
+        return Seen(
+            node=self.node,
+            evict=tuple(left),
+            awaits=self.sorted.awaits,
+            leaving=tuple(leaving),
+            keeps=tuple(sorted(keeps)),
+            next=now_or_later[0],
+            due=now_or_later[1],
+            against=tuple(sorted(set(against))),
+            late=tuple(self._late(record, left, leaving, tries, progress)),
+            pending=self._pending(began) if began is not None else (),
+            finalizers=finalizers,
+            fresh=fresh,
+            judged=rest is not None,
+            stopping=stopping,
+            not_ready_since=not_ready_since,
+        )
+
+    def _lasting(self, left: Sequence[Pod]) -> list[Refusal]:
+        if self._rules.past_budgets:
+            return []
+        return [each for each in self.ledger.charge(left)[1] if each.reason not in TRANSIENT]
+
+    def _next(
+        self, left: Sequence[Pod], leaving: Sequence[Pod], tries: Mapping[str, Try]
+    ) -> tuple[tuple[Pod, ...], float | None]:
+        """Return the pods to evict now, and when more could become due.
+
+        Critical pods wait until all others have gone. A PDB's allowance is spent pod by pod, so that no more evictions
+        are sent than it allows; the rest waits for a change of the PDB.
+        """
+        ordered = sorted(left, key=_order)
+        if any(not _critical(pod) for pod in (*left, *leaving)):
+            ordered = [pod for pod in ordered if not _critical(pod)]
+        room = self._rules.most_in_flight - len(leaving)
+        chosen: list[Pod] = []
+        due: list[float] = []
+        ledger = DisruptionLedger(self.snapshot)
+        for pod in ordered:
+            last = tries.get(pod.uid)
+            if last is not None and last.again > self._now:
+                due.append(last.again)
+                continue
+            if len(chosen) >= room:
+                break
+            if not self._rules.past_budgets:
+                charge, refusals = ledger.charge([pod])
+                if refusals:
+                    continue
+                ledger.take(charge)
+            chosen.append(pod)
+        return tuple(chosen), min(due, default=None)
+
+    def _late(
+        self,
+        record: DrainRecord | None,
+        left: Sequence[Pod],
+        leaving: Sequence[Pod],
+        tries: Mapping[str, Try],
+        progress: float | None,
+    ) -> list[Refusal]:
+        if record is None or not left or leaving or self.sorted.awaits:
+            return []
+        began = record.entered(Phase.EVICTING)
+        if began is None or self._now < max(began, progress or 0.0) + self._rules.pod_timeout:
+            return []
+        found: list[Refusal] = []
+        for pod in left:
+            budgets = [] if self._rules.past_budgets else self.ledger.charge([pod])[1]
+            if budgets:
+                found += budgets
+            else:
+                last = tries.get(pod.uid)
+                text = last.heard.text if last is not None else "was not asked"
+                found.append(Refusal(Reason.EVICTION_FAILED, pod.key, f"can't be evicted: {text}"))
+        return sorted(found)
+
+    def _pending(self, began: float) -> tuple[Pod, ...]:
+        """Pods without a node, created since *began*, that this node could run if it were not in drain."""
+        if self.node is None:
+            return ()
+        waiting = [
+            pod
+            for pod in self.snapshot.unscheduled
+            if pod.created >= int(began)
+            and not pod.gated
+            and not pod.daemon
+            and pod.spec.priority >= EXPENDABLE
+            and pod.deletion is None
+            and pod.spec.scheduler == DEFAULT_SCHEDULER
+            and self._now - pod.created >= self._rules.pending_timeout
+        ]
+        if not waiting:
+            return ()
+        alone = {self.name: self._before(self.node)}
+        space = Space(msgspec.structs.replace(self.snapshot, nodes=alone, unscheduled=()))
+        return tuple(pod for pod in waiting if space.feasible(space.ask(pod)).any())
+
+    def _before(self, node: Node) -> NodeView:
+        """Return the node as it would be without its drain."""
+        view = self.snapshot.nodes[self.name]
+        taints = tuple(each for each in node.taints if each.key not in (DRAINING.key, CORDON.key))
+        return NodeView(msgspec.structs.replace(node, taints=taints, unschedulable=False), view.pods, view.usage)
+
+
+def _fatal(left: Sequence[Pod], tries: Mapping[str, Try]) -> list[Refusal]:
+    found: list[Refusal] = []
+    for pod in left:
+        last = tries.get(pod.uid)
+        if last is None:
+            continue
+        reason = FATAL.get(last.heard.answer)
+        if last.heard.answer is Answer.CONFLICT and last.count > _CONFLICT_TRIES:
+            reason = Reason.EVICTION_FAILED
+        if reason is not None:
+            found.append(Refusal(reason, pod.key, last.heard.text))
+    return found
+
+
+def _critical(pod: Pod) -> bool:
+    return pod.spec.priority >= SYSTEM_CRITICAL
+
+
+def _order(pod: Pod) -> tuple[int, int, str]:
+    """Low priority first, then pods without requests (BestEffort), then by name so that a drain is repeatable."""
+    return pod.spec.priority, 1 if pod.requests.get("cpu") or pod.requests.get("memory") else 0, pod.key

@@ -1,0 +1,44 @@
+"""What a drain reports while it runs: for Events, metrics and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from msgspec import Struct
+
+from tightship.core.drain_record import DrainRecord, Phase
+from tightship.core.objects import Node, Pod
+from tightship.core.reasons import Refusal
+from tightship.drain.answers import Answer
+from tightship.drain.machine import Ending
+
+
+class Told(StrEnum):
+    """What happened."""
+
+    CLAIMED = "claimed"
+    TAKEN_OVER = "taken_over"
+    PHASE = "phase"
+    EVICTION = "eviction"
+    ENDED = "ended"
+    TROUBLE = "trouble"
+    """A request failed; it is retried."""
+
+
+class News(Struct, frozen=True, kw_only=True):
+    """One event of a node in drain. *text* is a sentence for people."""
+
+    told: Told
+    node: Node
+    record: DrainRecord | None
+    before: Phase | None = None
+    because: Refusal | None = None
+    ending: Ending | None = None
+    pod: Pod | None = None
+    answer: Answer | None = None
+    text: str = ""
+
+
+Tell = Callable[[News], None]
+"""Receives everything, in order. Must not block."""

@@ -1,0 +1,1 @@
+"""Drains carried out: claims, patches, evictions, tasks."""

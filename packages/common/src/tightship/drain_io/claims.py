@@ -1,0 +1,270 @@
+"""The cluster-wide ledger of drain claims: which nodes are in drain now, by which replica of which controller.
+
+One Lease object holds the list, so that all controllers share one budget. To claim a node, a replica reads the list,
+judges it, and writes it back with the version that it judged. Of any number of replicas that do so at once one
+succeeds, and the others judge again.
+
+A claim never expires. A replica that was stopped and wakes up must find that its claim still counts: otherwise the
+drain that it continues and one begun in its place would exceed the budget together. So before anybody drops a
+stranger's claim, they must write to the node itself (the ``holder`` and ``epoch`` of its drain annotation, by
+compare-and-swap), so that the stranger's next write fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.api_errors import Conflict, KubeError
+from tightship.core.reasons import Reason, Refusal
+from tightship.kube.connection import Connection, transient
+from tightship.kube.host import wall
+from tightship.kube.leases import Lease, LeaseStore, micro_time
+from tightship.kube.reflector import Backoff
+
+CLAIMS_LEASE = "tightship-claims"
+CLAIMS_NAMESPACE = "kube-system"
+"""The ledger's default namespace: every cluster has it, whatever is installed where."""
+
+CLAIMS_ANNOTATION = "tightship.dev/claims"
+
+REQUEST_TIMEOUT = 10.0
+"""Seconds for each request."""
+
+ATTEMPTS = 12
+"""Reads, each followed by a write, before a change is given up: the waits add up to seconds or half a minute."""
+
+_FIRST_WAIT, _LONGEST_WAIT, _LONGEST_RETRY_AFTER = 0.05, 4.0, 10.0
+_LONGEST_SHOWN = 300
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """One drain under way: *holder*, a replica of *controller*, drains *node* of *pool* in operation *op*.
+
+    *since* is in seconds since 1970; the ledger keeps whole seconds.
+    """
+
+    node: str
+    op: str
+    controller: str
+    holder: str
+    pool: str = ""
+    since: float
+
+
+Allows = Callable[[tuple[Claim, ...]], Refusal | None]
+
+
+class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tightship.kube
+    """Somebody edited the ledger into something that is no list of claims. Nothing is drained until they repair it."""
+
+    def __init__(self, store: LeaseStore, value: str, problem: str) -> None:
+        shown = value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "..."
+        super().__init__(
+            f"annotation {CLAIMS_ANNOTATION} of {store} is not a list of drain claims: {problem}; its value is "
+            f"{shown!r}. To mend it, write the claims of the nodes that have an annotation tightship.dev/drain, or the "
+            f"empty list if no node is being drained: kubectl -n {store.namespace} annotate --overwrite lease "
+            f"{store.name} {CLAIMS_ANNOTATION}='[]'"
+        )
+        self.value = value
+
+
+class ClaimsContended(KubeError):  # noqa: N818
+    """Others changed the ledger between every read and the following write; try again later."""
+
+    def __init__(self, store: LeaseStore, attempts: int) -> None:
+        super().__init__(f"{store} was changed by others in each of {attempts} tries to change it")
+
+
+class _Wire(Struct, omit_defaults=True, kw_only=True):
+    node: str
+    pool: str = ""
+    op: str
+    controller: str
+    holder: str
+    since: str
+
+
+class _Entry(Struct, frozen=True):
+    """A claim and its JSON: fields that a newer version wrote must survive a rewrite by this version."""
+
+    claim: Claim
+    raw: msgspec.Raw
+
+
+_entries = msgspec.json.Decoder(list[msgspec.Raw])
+_claims = msgspec.json.Decoder(_Wire)
+
+_Edit = Callable[[Sequence[_Entry]], Sequence[_Entry] | None]
+
+
+class ClaimLedger:
+    """The list of claims in the Lease *name* in *namespace*, which must be the same for all controllers.
+
+    The first claim creates the Lease. A Lease without the annotation holds no claims; an unreadable annotation is
+    :class:`ClaimsUnreadable`, never an empty list. Safe for any number of tasks of one event loop.
+    """
+
+    def __init__(self, connection: Connection, *, namespace: str, name: str = CLAIMS_LEASE) -> None:
+        self._store = LeaseStore(connection, namespace, name)
+        self._lock = asyncio.Lock()
+        # Versions on which a write was sent and not seen to arrive: it may still arrive while they are the present one.
+        self._unsettled: set[str] = set()
+
+    async def read(self) -> tuple[Claim, ...]:
+        """Return all claims, oldest first. Raises :class:`~tightship.core.api_errors.KubeError`; nothing is retried."""
+        return tuple(each.claim for each in self._decode(await self._store.get(REQUEST_TIMEOUT)))
+
+    async def take(self, claim: Claim, allows: Allows, held: Callable[[], Iterable[Claim]] = tuple) -> Refusal | None:
+        """Add *claim* unless *allows* refuses: ``None`` means that it is in the ledger.
+
+        *held* gives the claims whose drains the caller drives. If somebody has deleted the Lease, or etcd has lost its
+        last writes, these claims still count, and are entered again beside *claim*.
+
+        *allows* gets all claims, again in each try, and must be free of side effects. It is not called if this very
+        claim (node and op) exists already, nor if another operation claims the node, which is a refusal. Raises
+        :class:`ClaimsUnreadable`, :class:`ClaimsContended`, or the last :class:`~tightship.core.api_errors.KubeError`.
+        After an error that is no answer the claim may or may not exist, and the caller may call :meth:`take` or
+        :meth:`drop` again.
+        """
+        if not claim.node or not claim.op:
+            raise ValueError(f"a claim needs a node and an op: {claim}")
+        refusal: Refusal | None = None
+
+        def add(present: Sequence[_Entry]) -> Sequence[_Entry] | None:
+            nonlocal refusal
+            refusal = None
+            for each in present:
+                if each.claim.node == claim.node:
+                    refusal = None if each.claim.op == claim.op else _taken(each.claim)
+                    return None
+            known = {each.claim.op for each in present}
+            lost = (_Entry(each, _encode(each)) for each in held() if each.op not in known)
+            present = (*present, *lost)
+            refusal = allows(tuple(each.claim for each in present))
+            return [*present, _Entry(claim, _encode(claim))] if refusal is None else None
+
+        await self._change(add)
+        return refusal
+
+    async def drop(self, node: str, op: str) -> None:
+        """Remove the claim of *op* on *node*, if it exists. Raises as :meth:`take` does.
+
+        For the caller's own claim when its drain has ended, or for a stranger's after a write to the node, as the
+        module says.
+        """
+
+        def remove(present: Sequence[_Entry]) -> Sequence[_Entry] | None:
+            kept = [each for each in present if (each.claim.node, each.claim.op) != (node, op)]
+            return kept if len(kept) < len(present) else None
+
+        await self._change(remove)
+
+    async def _change(self, edit: _Edit) -> None:
+        """Read, *edit* and write until the write succeeds; *edit* returns ``None`` if nothing has to change."""
+        backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
+        failure: KubeError | None = None
+        async with self._lock:
+            for attempt in range(ATTEMPTS):
+                if attempt:
+                    asked = getattr(failure, "retry_after", None) or 0.0
+                    await asyncio.sleep(max(backoff.next(), min(asked, _LONGEST_RETRY_AFTER)))
+                try:
+                    return await self._try(edit)
+                except KubeError as error:
+                    if not (isinstance(error, Conflict) or transient(error)):
+                        raise
+                    failure = error
+        assert failure is not None
+        if isinstance(failure, Conflict):
+            raise ClaimsContended(self._store, ATTEMPTS) from failure
+        raise failure
+
+    async def _try(self, edit: _Edit) -> None:
+        lease = await self._store.get(REQUEST_TIMEOUT)
+        version = lease.resource_version if lease else ""
+        present = self._decode(lease)
+        self._unsettled &= {version}
+        wanted = edit(present)
+        if wanted is None:
+            if version not in self._unsettled:
+                return
+            # An earlier write of ours may still arrive and undo what is about to be reported. Writing makes its
+            # version one of the past.
+            wanted = present
+        self._unsettled.add(version)
+        changed = self._with(lease, wanted)
+        write = self._store.replace if lease else self._store.create
+        await write(changed, REQUEST_TIMEOUT)
+
+    def _with(self, lease: Lease | None, entries: Sequence[_Entry]) -> Lease:
+        base = lease or Lease(namespace=self._store.namespace, name=self._store.name)
+        value = msgspec.json.encode([each.raw for each in entries]).decode()
+        # The API server takes a write that changes nothing for none and keeps the version: each has another time.
+        now = int(wall() * 1_000_000)
+        stamp = micro_time(now if micro_time(now) != base.renewed else now + 1)
+        annotations: Mapping[str, str] = {**base.annotations, CLAIMS_ANNOTATION: value}
+        return msgspec.structs.replace(base, annotations=annotations, renewed=stamp)
+
+    def _decode(self, lease: Lease | None) -> Sequence[_Entry]:
+        value = lease.annotations.get(CLAIMS_ANNOTATION) if lease else None
+        if value is None:
+            return ()
+        try:
+            return [_Entry(_read(raw), raw) for raw in _entries.decode(value)]
+        except (msgspec.DecodeError, ValueError) as error:
+            raise ClaimsUnreadable(self._store, value, str(error)) from error
+
+
+def _taken(claim: Claim) -> Refusal:
+    detail = f"claimed by {claim.controller} ({claim.holder}) since {_written(claim.since)}, op {claim.op}"
+    return Refusal(Reason.DRAIN_IN_PROGRESS, claim.node, detail)
+
+
+def _encode(claim: Claim) -> msgspec.Raw:
+    wire = _Wire(
+        node=claim.node,
+        pool=claim.pool,
+        op=claim.op,
+        controller=claim.controller,
+        holder=claim.holder,
+        since=_written(claim.since),
+    )
+    return msgspec.Raw(msgspec.json.encode(wire))
+
+
+def _read(raw: msgspec.Raw) -> Claim:
+    wire = _claims.decode(raw)
+    if not wire.node or not wire.op:
+        raise ValueError("a claim without node or op")
+    since = datetime.fromisoformat(wire.since)
+    if since.tzinfo is None:
+        raise ValueError(f"since {wire.since!r} is not an RFC 3339 time")
+    return Claim(
+        node=wire.node,
+        op=wire.op,
+        controller=wire.controller,
+        holder=wire.holder,
+        pool=wire.pool,
+        since=since.timestamp(),
+    )
+
+
+def _written(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+__all__ = [
+    "CLAIMS_ANNOTATION",
+    "CLAIMS_LEASE",
+    "CLAIMS_NAMESPACE",
+    "Allows",
+    "Claim",
+    "ClaimLedger",
+    "ClaimsContended",
+    "ClaimsUnreadable",
+]

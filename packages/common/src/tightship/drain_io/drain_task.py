@@ -1,0 +1,380 @@
+"""One drain, driven from wherever its node stands to its end: look, ask the machine, do one step, repeat.
+
+All state is on the node, except the answers to evictions, which a successor would simply get again. Before anything is
+evicted, written, or given up, the node is read from the server and the machine is asked once more, because the cache
+may lag behind our own writes. Leases do not fence: a record that names another holder or a later epoch ends this drive,
+and a patch on its way then meets another version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.api_errors import Conflict, KubeError, one_line
+from tightship.core.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase, owner_mark
+from tightship.core.objects import Node, Pod
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain.answers import GOING, Answer, Heard
+from tightship.drain.assessment import Sight, Try, tried
+from tightship.drain.events import News, Tell, Told
+from tightship.drain.machine import DrainRules, Ending, Evict, Look, Over, Seen, Step, Wait, Write, advance
+from tightship.drain.returning import Returning
+from tightship.drain_io.evicting import send_away
+from tightship.drain_io.writing import LiveNode, patch_node, read_node, record_patch
+from tightship.kube.cache import ClusterCache
+from tightship.kube.connection import Connection
+from tightship.kube.listing import list_all
+from tightship.kube.resources import BY_KIND
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import Ahead
+from tightship.planning.evictability import EvictionRules
+from tightship.planning.nodes import drain_record, opt_outs
+from tightship.planning.plan.model import Placement
+
+SHORTEST_PAUSE = 0.2
+"""Least seconds between two looks: a busy cluster changes all the time."""
+
+REJUDGE = 15.0
+"""Seconds between two searches for places for the rest of a drain under way."""
+
+TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
+"""Seconds after a request that failed, or a write that came second: doubled from the first to the last."""
+
+
+Keeps = Callable[[Snapshot, Node], Sequence[Refusal]]
+"""Says what now keeps a node of a snapshot as a whole."""
+
+
+def _opt_outs(snapshot: Snapshot, node: Node) -> Sequence[Refusal]:
+    del snapshot
+    return opt_outs(node)
+
+
+class DrainSettings(Struct, frozen=True, kw_only=True):
+    """The settings of drains; they may be replaced while drains run.
+
+    *ahead* says for which demand without pods to keep room. *keeps* is called before a claim, and before each eviction:
+    something that keeps a node may appear during its drain.
+    """
+
+    rules: DrainRules = DrainRules()
+    eviction: EvictionRules = EvictionRules()
+    placement: Placement = "likely"
+    ahead: Ahead = Ahead()
+    keeps: Keeps = _opt_outs
+
+
+class _Metadata(Struct):
+    finalizers: list[str] = []
+    uid: str = ""
+
+
+class _PodWithFinalizers(Struct):
+    metadata: _Metadata
+
+
+class _PodsWithFinalizers(Struct):
+    items: list[_PodWithFinalizers] = []
+
+
+class Tools(Struct, frozen=True, kw_only=True):
+    """The tools of a drain. *leading* is called before every request that changes anything.
+
+    While *releasing* is true nodes are given back, whatever the phase of their drains.
+    """
+
+    connection: Connection
+    cache: ClusterCache
+    tell: Tell
+    leading: Callable[[], bool]
+    stopping: Callable[[], bool]
+    releasing: Callable[[], bool] = lambda: False
+    settings: Callable[[], DrainSettings]
+    clock: Callable[[], float]
+    in_thread: Callable[[Callable[[], list[Refusal]]], Awaitable[list[Refusal]]]
+
+
+class _Looked(Struct, frozen=True):
+    """What one look at the server found: valid for one step."""
+
+    pods: tuple[Pod, ...]
+    rest: tuple[Refusal, ...]
+
+
+class Drive:
+    """Drives the drain of *node* that *record*, just written on the node, describes. :attr:`wake` ends a wait early."""
+
+    def __init__(self, tools: Tools, node: Node, record: DrainRecord) -> None:
+        self.wake = asyncio.Event()
+        self._tools = tools
+        self._name = node.name
+        self._uid = node.uid
+        self._op = record.op
+        self._term = (record.holder, record.epoch)
+        self._tries: dict[str, Try] = {}
+        self._progress = tools.clock()
+        self._not_ready_since: float | None = None
+        self._rejudged: float | None = None
+        self._rest: tuple[Refusal, ...] | None = None
+        self._finalizers: dict[str, str] = {}
+        # The phase as it is, since when, and the latest deadline that it may have.
+        self._met = (record.phase, 0.0, 0.0)
+        self._returning = Returning(_began(record))
+        self._last = node
+        self._record: DrainRecord | None = record
+        # What one that was here before has evicted nobody knows.
+        self._displaced: set[str] | None = set() if record.phase is Phase.CLAIMED else None
+
+    @property
+    def displaced(self) -> frozenset[str] | None:
+        """The controllers of the pods that the drain has evicted, ``None`` if somebody else began the drain."""
+        return None if self._displaced is None else frozenset(self._displaced)
+
+    @property
+    def reason(self) -> str:
+        """The reason in the node's record, as far as this drive has seen it."""
+        return self._record.reason if self._record is not None else ""
+
+    async def run(self) -> Ending:
+        """Continue until the drain is over for us. Raises only cancellation and bugs."""
+        failures = 0
+        looked: _Looked | None = None
+        while self._tools.leading():
+            revision = self._tools.cache.revision
+            self.wake.clear()
+            try:
+                step, live = await self._decide(looked)
+                looked = None
+                match step:
+                    case Look():
+                        looked = await self._look()
+                        continue
+                    case Evict(pods=pods):
+                        await self._evict(pods)
+                    case Write():
+                        if live is not None and self._tools.leading():
+                            await self._write(live, step)
+                    case Over(ending=ending):
+                        self._say(Told.ENDED, ending=ending)
+                        return ending
+                    case Wait(until=until):
+                        await self._pause(revision, until)
+                failures = 0
+            except KubeError as error:
+                looked = None
+                if not isinstance(error, Conflict):
+                    self._say(Told.TROUBLE, text=one_line(error))
+                await self._pause_after_trouble(failures)
+                failures = min(failures + 1, 10)
+        return Ending.PARKED
+
+    async def _decide(self, looked: _Looked | None) -> tuple[Step, LiveNode | None]:
+        snapshot = self._tools.cache.snapshot()
+        view = snapshot.nodes.get(self._name)
+        node = view.node if view is not None and view.node.uid == self._uid else None
+        step = await self._ask(snapshot, node, looked)
+        if isinstance(step, (Wait, Look)) and node is not None and self._current(node):
+            return step, None
+        live = await read_node(self._tools.connection, self._name)
+        if live is not None and live.node.uid != self._uid:
+            live = None
+        if live is not None:
+            self._last, self._record = live.node, drain_record(live.node)
+        return await self._ask(snapshot, live.node if live is not None else None, looked), live
+
+    async def _ask(self, snapshot: Snapshot, node: Node | None, looked: _Looked | None) -> Step:
+        now = self._tools.clock()
+        settings = self._tools.settings()
+        if node is None:
+            return advance(self._op, self._record, Seen(node=None), settings.rules, now)
+        record = drain_record(node)
+        if record is not None and record.op == self._op and (record.holder, record.epoch) != self._term:
+            return Over(Ending.PARKED)
+        if record is not None:
+            record = self._believed(record, settings.rules, now)
+        pods = looked.pods if looked is not None else None
+        sight = Sight(snapshot, self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
+        rest: Sequence[Refusal] | None = looked.rest if looked is not None else None
+        if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
+            rest = await self._judged(sight, settings, now)
+        under_way = record is not None and record.phase in UNDER_WAY
+        keeps = settings.keeps(snapshot, node) if under_way else ()
+        self._not_ready_since = None if node.ready else (self._not_ready_since or now)
+        await self._find_finalizers(sight.sorted.leaving, now)
+        seen = sight.seen(
+            record,
+            self._tries,
+            fresh=looked is not None,
+            rest=rest,
+            keeps=keeps,
+            progress=self._progress,
+            not_ready_since=self._not_ready_since,
+            stopping=self._tools.stopping(),
+            finalizers=self._finalizers,
+        )
+        back = self._returning.refuses(seen.evict, snapshot)
+        if back:
+            seen = msgspec.structs.replace(seen, against=tuple(sorted({*seen.against, *back})))
+        if seen.awaits or seen.leaving or not node.ready:
+            self._progress = now
+        if self._tools.releasing():
+            seen = msgspec.structs.replace(seen, releasing=True)
+        return advance(self._op, record, seen, settings.rules, now)
+
+    def _believed(self, record: DrainRecord, rules: DrainRules, now: float) -> DrainRecord:
+        """Return *record* with no time in it later than possible: its writer may have had another clock.
+
+        No phase began after this drive met the record, and no deadline is further away than it could be then.
+        """
+        if self._met[0] is not record.phase or not self._met[1]:
+            self._met = (record.phase, now, now + rules.node_timeout + rules.await_timeout)
+        _, met, latest = self._met
+        since = {phase: min(at, met) for phase, at in record.since.items()}
+        deadline = record.deadline
+        if deadline is not None and record.phase is Phase.EVICTING:
+            deadline = min(deadline, latest)
+        if deadline == record.deadline and since == record.since:
+            return record
+        return msgspec.structs.replace(record, since=since, deadline=deadline)
+
+    async def _judged(self, sight: Sight, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
+        """Search places for the rest now and then while pods are left, and first of all after a takeover.
+
+        In between the last verdict holds. A verdict that would give the drain up is computed a second time.
+        """
+        going = {uid for uid, each in self._tries.items() if each.heard.answer in GOING}
+        if all(pod.uid in going for pod in sight.sorted.evict):
+            return None
+        if self._rejudged is None or now >= self._rejudged + REJUDGE:
+            self._rejudged = now
+            self._rest = tuple(await self._tools.in_thread(partial(_rest, sight, settings)))
+        return self._rest
+
+    def _current(self, node: Node) -> bool:
+        """Whether *node* carries what was last seen or written on the server."""
+        return node.annotations.get(DRAIN_ANNOTATION) == self._last.annotations.get(DRAIN_ANNOTATION)
+
+    async def _look(self) -> _Looked:
+        tools, settings = self._tools, self._tools.settings()
+        here = msgspec.structs.replace(BY_KIND["Pod"], field_selector=f"spec.nodeName={self._name}")
+        listing = await list_all(tools.connection, here)
+        pods = tuple(thing for thing in listing.things if isinstance(thing, Pod))
+        live = await read_node(tools.connection, self._name)
+        now = tools.clock()
+        node = live.node if live is not None else None
+        await self._find_finalizers(pods, now)
+        sight = Sight(tools.cache.snapshot(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
+        rest = await tools.in_thread(partial(_rest, sight, settings))
+        broken = [
+            Refusal(Reason.POD_UNREADABLE, f"{error.namespace}/{error.name}", error.problem)
+            for error, _ in listing.problems
+        ]
+        self._rejudged, self._rest = now, tuple(sorted([*rest, *broken]))
+        return _Looked(pods, self._rest)
+
+    async def _find_finalizers(self, pods: Sequence[Pod], now: float) -> None:
+        """Ask once why pods still exist after their grace period."""
+        for pod in pods:
+            if pod.deletion is None or pod.deletion >= now or pod.uid in self._finalizers:
+                continue
+            # A list of one: the right to list pods is there anyway, a right to get them would be one more.
+            path, only = f"/api/v1/namespaces/{pod.namespace}/pods", {"fieldSelector": f"metadata.name={pod.name}"}
+            try:
+                raw = await self._tools.connection.request("GET", path, params=only)
+                found = msgspec.json.decode(raw, type=_PodsWithFinalizers)
+            except (KubeError, msgspec.DecodeError):
+                continue  # without its finalizers it is still stuck
+            for each in found.items:
+                if each.metadata.uid == pod.uid:
+                    self._finalizers[pod.uid] = ", ".join(each.metadata.finalizers)
+
+    async def _evict(self, pods: Sequence[Pod]) -> None:
+        past = self._tools.settings().rules.past_budgets
+
+        async def one(pod: Pod) -> None:
+            if not self._tools.leading():
+                return
+            heard = await send_away(self._tools.connection, pod, past_budgets=past)
+            now = self._tools.clock()
+            self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
+            if heard.answer in GOING or heard.answer is Answer.GONE:
+                self._progress = now
+            if heard.answer in GOING or heard.answer is Answer.NO_ANSWER:
+                self._returning.evicted(pod)
+                if self._displaced is not None and pod.owner is not None:
+                    self._displaced.add(owner_mark(pod.owner.uid))
+            self._said(pod, heard)
+
+        await asyncio.gather(*(one(pod) for pod in pods))
+
+    async def _write(self, live: LiveNode, step: Write) -> None:
+        before = drain_record(live.node)
+        after = await patch_node(self._tools.connection, live, record_patch(live, step.record, step.change))
+        self._last, self._record = after.node, step.record
+        phase = before.phase if before is not None else None
+        if step.because is not None or step.record is None or step.record.phase is not phase:
+            self._say(Told.PHASE, before=phase, because=step.because)
+
+    async def _pause(self, revision: int, until: float) -> None:
+        await asyncio.sleep(SHORTEST_PAUSE)
+        left = until - self._tools.clock()
+        if left <= 0 or self.wake.is_set():
+            return
+        changed = asyncio.ensure_future(self._tools.cache.changed(revision, left))
+        woken = asyncio.ensure_future(self.wake.wait())
+        try:
+            await asyncio.wait((changed, woken), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+            woken.cancel()
+            await asyncio.gather(changed, woken, return_exceptions=True)
+
+    async def _pause_after_trouble(self, failures: int) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(TROUBLE_LAST, TROUBLE_FIRST * 2**failures)):
+                await self.wake.wait()
+
+    def _said(self, pod: Pod, heard: Heard) -> None:
+        self._say(Told.EVICTION, pod=pod, answer=heard.answer, text=heard.text)
+
+    def _say(
+        self,
+        told: Told,
+        *,
+        before: Phase | None = None,
+        because: Refusal | None = None,
+        ending: Ending | None = None,
+        pod: Pod | None = None,
+        answer: Answer | None = None,
+        text: str = "",
+    ) -> None:
+        self._tools.tell(
+            News(
+                told=told,
+                node=self._last,
+                record=self._record,
+                before=before,
+                because=because,
+                ending=ending,
+                pod=pod,
+                answer=answer,
+                text=text,
+            )
+        )
+
+
+def _rest(sight: Sight, settings: DrainSettings) -> list[Refusal]:
+    return sight.rest(settings.placement, settings.ahead)
+
+
+def _began(record: DrainRecord) -> float | None:
+    """Return when another drive began the evictions of this drain; pods created since got past the cordon."""
+    if record.phase is Phase.CLAIMED:
+        return None
+    return min((at for at in map(record.entered, (Phase.EVICTING, Phase.DRAINED)) if at is not None), default=None)

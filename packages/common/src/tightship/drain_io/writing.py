@@ -1,0 +1,129 @@
+"""Reads a node and writes it by compare-and-swap: one merge patch against the version that was read.
+
+``spec.taints`` is one atomic list. It is sent only if it changes, as the server had it (including fields we don't know,
+such as ``timeAdded``), and never without the resource version. Of several writers one wins, and the others get
+:class:`~tightship.core.api_errors.Conflict`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.api_errors import BadAnswer, NotFound
+from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, encode_record
+from tightship.core.objects import Node, ObjectError, decode
+from tightship.core.objects.pod import DRAINING
+from tightship.drain.machine import Change
+from tightship.kube.connection import Connection
+
+Taint = dict[str, object]
+"""A taint as it is on the wire."""
+
+WRITE_TIMEOUT = 15.0
+"""Seconds for one read or write of a node."""
+
+
+class _Meta(Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Spec(Struct, frozen=True):
+    taints: list[Taint] | None = None
+
+
+class _Wire(Struct, frozen=True):
+    metadata: _Meta
+    spec: _Spec = _Spec()
+
+
+class LiveNode(Struct, frozen=True):
+    """A node as the server has it: judged, with the taints as they were on the wire."""
+
+    node: Node
+    version: str
+    taints: tuple[Taint, ...]
+
+
+def _live(raw: bytes, verb: str, name: str, connection: Connection) -> LiveNode:
+    try:
+        node, wire = decode("Node", raw), msgspec.json.decode(raw, type=_Wire)
+    except (ObjectError, msgspec.DecodeError) as error:
+        raise BadAnswer(verb, _path(name), connection.server, f"not a node: {error}") from error
+    if not isinstance(node, Node):  # pragma: no cover - decode() answers by kind
+        raise TypeError(f"a node was asked for, not {type(node).__name__}")
+    return LiveNode(node, wire.metadata.resource_version, tuple(wire.spec.taints or ()))
+
+
+def _path(name: str) -> str:
+    return f"/api/v1/nodes/{name}"
+
+
+async def read_node(connection: Connection, name: str) -> LiveNode | None:
+    """Return node *name* from the server, ``None`` if it does not exist. Raises the connection's errors."""
+    try:
+        raw = await connection.request("GET", _path(name), timeout=WRITE_TIMEOUT)
+    except NotFound:
+        return None
+    return _live(raw, "GET", name, connection)
+
+
+class NodePatch(Struct, kw_only=True, frozen=True):
+    """The changes: annotations (``None`` removes one), all taints, and the cordon; what is absent stays as it is."""
+
+    annotations: dict[str, str | None] = {}
+    taints: tuple[Taint, ...] | None = None
+    unschedulable: bool | None = None
+
+
+async def patch_node(connection: Connection, live: LiveNode, patch: NodePatch) -> LiveNode:
+    """Write *patch* on *live*, and return the changed node.
+
+    Raises :class:`~tightship.core.api_errors.Conflict` if the node has changed since the read,
+    :class:`~tightship.core.api_errors.NotFound` if it is gone, and the connection's other errors.
+    """
+    spec: dict[str, object] = {}
+    if patch.taints is not None:
+        spec["taints"] = list(patch.taints) or None
+    if patch.unschedulable is not None:
+        spec["unschedulable"] = True if patch.unschedulable else None
+    body: dict[str, object] = {"metadata": {"resourceVersion": live.version, "annotations": patch.annotations}}
+    if spec:
+        body["spec"] = spec
+    raw = await connection.request(
+        "PATCH",
+        _path(live.node.name),
+        params={"fieldManager": FIELD_MANAGER},
+        body=msgspec.json.encode(body),
+        content_type="application/merge-patch+json",
+        timeout=WRITE_TIMEOUT,
+    )
+    return _live(raw, "PATCH", live.node.name, connection)
+
+
+def claim_patch(live: LiveNode, record: DrainRecord) -> NodePatch:
+    """Return annotation, taint and cordon of a new drain, in one."""
+    ours: Taint = {"key": DRAINING.key, "value": record.op, "effect": DRAINING.effect}
+    return NodePatch(
+        annotations={DRAIN_ANNOTATION: encode_record(record)},
+        taints=(*_others(live), ours),
+        unschedulable=True,
+    )
+
+
+def record_patch(live: LiveNode, record: DrainRecord | None, change: Change) -> NodePatch:
+    """Return the patch that writes *record* (``None`` removes it) and undoes what *change* says, and nothing else."""
+    annotations = {DRAIN_ANNOTATION: None if record is None else encode_record(record)}
+    if change is Change.NOTHING:
+        return NodePatch(annotations=annotations)
+    others = _others(live)
+    prior = record.prior_unschedulable if record is not None else False
+    return NodePatch(
+        annotations=annotations,
+        taints=others if len(others) != len(live.taints) else None,
+        unschedulable=prior if change is Change.RESTORE and live.node.unschedulable != prior else None,
+    )
+
+
+def _others(live: LiveNode) -> tuple[Taint, ...]:
+    return tuple(taint for taint in live.taints if taint.get("key") != DRAINING.key)

@@ -1,0 +1,1 @@
+"""What both controllers of nodes share."""

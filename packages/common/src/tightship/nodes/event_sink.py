@@ -1,0 +1,90 @@
+"""Passes on what drains report: Events on the node and on evicted pods, and one log line each, in the same words."""
+
+from __future__ import annotations
+
+import logging
+
+from tightship.app.observability.events import EventRecorder, ObjectRef
+from tightship.app.observability.logging import log
+from tightship.core.drain_record import Phase
+from tightship.drain.answers import FATAL, GOING, Answer
+from tightship.drain.events import News, Told
+from tightship.drain.machine import Ending
+
+_log = logging.getLogger("tightship.drain")
+
+_PHASES = {
+    Phase.EVICTING: "NodeEvicting",
+    Phase.DRAINED: "NodeDrained",
+    Phase.RESTORING: "NodeRestoring",
+    Phase.BACKOFF: "NodeRestored",
+    Phase.YIELDED: "NodeYielded",
+}
+
+
+class Herald:
+    """Sends Events and log lines; see :data:`tightship.drain.events.Tell`."""
+
+    def __init__(self, events: EventRecorder) -> None:
+        self._events = events
+
+    def __call__(self, news: News) -> None:
+        """Pass *news* on."""
+        match news.told:
+            case Told.CLAIMED:
+                self._node(news, "NodeClaimed", "cordoned and tainted: it is going to be drained")
+            case Told.TAKEN_OVER:
+                at = f" in phase {news.before}" if news.before is not None else ""
+                self._node(news, "DrainTakenOver", f"its drain goes on from here{at}")
+            case Told.PHASE:
+                self._phase(news)
+            case Told.EVICTION:
+                self._eviction(news)
+            case Told.ENDED:
+                ending = news.ending or Ending.NOT_OURS
+                log(_log, logging.INFO, "drain ended", node=news.node.name, op=_op(news), ending=ending.value)
+            case Told.TROUBLE:
+                log(_log, logging.WARNING, "drain: request failed, trying again", node=news.node.name, error=news.text)
+
+    def _phase(self, news: News) -> None:
+        phase = news.record.phase if news.record is not None else Phase.BACKOFF
+        reason = news.because.reason.value if news.because is not None else _PHASES.get(phase, phase.value)
+        note = f"{_PHASES.get(phase, phase.value)}"
+        if news.because is not None:
+            note += f": {news.because.subject}: {news.because.detail}"
+        self._node(news, reason, note, warning=news.because is not None)
+
+    def _node(self, news: News, reason: str, note: str, *, warning: bool = False) -> None:
+        node = news.node
+        phase = news.record.phase.value if news.record is not None else ""
+        log(
+            _log,
+            logging.WARNING if warning else logging.INFO,
+            note,
+            node=node.name,
+            op=_op(news),
+            phase=phase,
+            reason=reason,
+        )
+        regarding = ObjectRef(kind="Node", name=node.name, uid=node.uid)
+        self._events.record(regarding, "Warning" if warning else "Normal", reason, note, "Drain")
+
+    def _eviction(self, news: News) -> None:
+        pod, answer = news.pod, news.answer
+        if pod is None or answer is None:
+            return
+        going = answer in GOING or answer is Answer.GONE
+        level = logging.INFO if going else logging.WARNING if answer in FATAL else logging.DEBUG
+        log(
+            _log, level, "eviction", node=news.node.name, pod=pod.key, op=_op(news), answer=answer.value, text=news.text
+        )
+        regarding = ObjectRef(kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace)
+        if answer is Answer.ACCEPTED:
+            note = f"evicted from node {news.node.name}, which is being drained"
+            self._events.record(regarding, "Normal", "Evicted", note, "Evict")
+        elif answer in FATAL:
+            self._events.record(regarding, "Warning", FATAL[answer].value, f"can't be evicted: {news.text}", "Evict")
+
+
+def _op(news: News) -> str:
+    return news.record.op if news.record is not None else ""

@@ -1,0 +1,167 @@
+"""The metrics of plans and drains, under the same names for every controller of nodes.
+
+Each pass replaces all series of the last plan: what is gone from the cluster is gone from the metrics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Count
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from tightship.app.observability.metrics import SnapshotGauge
+from tightship.core.drain_record import IDLE_PHASES, DrainRecord, Phase
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain.answers import Answer
+from tightship.drain.events import News, Told
+from tightship.planning.cluster import Snapshot
+from tightship.planning.nodes import drain_record
+from tightship.planning.plan import Plan
+from tightship.report.inputs import Facts
+
+PHASE_BUCKETS = (1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21600.0)
+"""Seconds: from settling after a claim to an empty node that waits for the autoscaler."""
+
+CLAIMED, TAKEN_OVER = "claimed", "taken_over"
+
+
+class ConsolidationMetrics:
+    """The metrics of one *controller* of nodes; create them once for a *registry*. Not thread-safe."""
+
+    def __init__(self, registry: CollectorRegistry, controller: str) -> None:
+        self._controller = controller
+        self._refused = SnapshotGauge(
+            "tightship_nodes_refused",
+            "Nodes that stay, by reason; a node counts under each of its reasons.",
+            ("controller", "reason", "pool"),
+            registry=registry,
+        )
+        self._planned = SnapshotGauge(
+            "tightship_nodes_planned", "Nodes that the last plan would remove.", ("pool",), registry=registry
+        )
+        self._evictions_planned = Gauge(
+            "tightship_evictions_planned", "Evictions that the last plan would take.", registry=registry
+        )
+        self._in_phase = SnapshotGauge(
+            "tightship_drains_in_phase", "Nodes in drain by this controller, by phase.", ("phase",), registry=registry
+        )
+        self._oldest = Gauge(
+            "tightship_drain_oldest_seconds",
+            "Seconds since the oldest drain of this controller that is under way began; 0 without one.",
+            registry=registry,
+        )
+        self._unhealthy = Gauge(
+            "tightship_cluster_unhealthy",
+            "Whether the health brake holds everything back (1): ClusterUnhealthy.",
+            registry=registry,
+        )
+        self._phase_seconds = Histogram(
+            "tightship_drain_phase_seconds",
+            "Seconds that drains spent in a phase, observed when they leave it.",
+            ("phase",),
+            buckets=PHASE_BUCKETS,
+            registry=registry,
+        )
+        self._evictions = Counter(
+            "tightship_evictions", "Answers to evictions, by what they mean.", ("answer",), registry=registry
+        )
+        self._drains = Counter(
+            "tightship_drains", "Drains that ended, by how and why.", ("ending", "reason"), registry=registry
+        )
+        self._claims = Counter(
+            "tightship_claims",
+            "Nodes claimed or taken over, and claims refused, by reason.",
+            ("result",),
+            registry=registry,
+        )
+        self._elsewhere = Gauge(
+            "tightship_drains_claimed_elsewhere",
+            "Drains of other controllers that keep their claims in another Lease: they share no budget with this one.",
+            registry=registry,
+        )
+        # A series that appears with its first count hides that count from rate().
+        for answer in Answer:
+            self._evictions.labels(answer.value)
+        for result in (CLAIMED, TAKEN_OVER):
+            self._claims.labels(result)
+
+    def update(
+        self,
+        facts: Mapping[str, Facts],
+        plan: Plan,
+        snapshot: Snapshot,
+        now: float,
+        unhealthy: Refusal | None = None,
+    ) -> None:
+        """Replace everything of the last pass; *unhealthy* is the health brake's refusal, if it holds."""
+        refused: Count[tuple[str, ...]] = Count()
+        for name, refusals in plan.refusals.items():
+            pool = facts[name].pool if name in facts else ""
+            refused.update(
+                (self._controller, reason.value, pool) for reason in dict.fromkeys(each.reason for each in refusals)
+            )
+        self._refused.replace(refused)
+        planned = Count(facts[each.node].pool for each in plan.removals if each.node in facts)
+        pools = dict.fromkeys(fact.pool for fact in facts.values())
+        self._planned.replace({(pool,): float(planned[pool]) for pool in pools})
+        self._evictions_planned.set(plan.evictions)
+        self._tell_drains(snapshot, now)
+        self._unhealthy.set(unhealthy is not None)
+
+    def news(self, news: News) -> None:
+        """Count what a drain reports."""
+        match news.told:
+            case Told.EVICTION if news.answer is not None:
+                self._evictions.labels(news.answer.value).inc()
+            case Told.ENDED if news.ending is not None:
+                self._drains.labels(news.ending.value, _reason(news.record)).inc()
+            case Told.CLAIMED:
+                self._claims.labels(CLAIMED).inc()
+            case Told.TAKEN_OVER:
+                self._claims.labels(TAKEN_OVER).inc()
+            case Told.PHASE:
+                self._left(news.before, news.record)
+            case _:
+                pass
+
+    def claimed(self, refusal: Refusal | None) -> None:
+        """Count a refused claim; the drain itself reports a successful one."""
+        if refusal is not None:
+            self._claims.labels(refusal.reason.value).inc()
+
+    def claimed_elsewhere(self, drains: int) -> None:
+        """Set how many drains of other controllers have no claim in this controller's ledger."""
+        self._elsewhere.set(drains)
+
+    def _left(self, before: Phase | None, record: DrainRecord | None) -> None:
+        if before is None or before in IDLE_PHASES or record is None or record.phase is before:
+            return
+        since, until = record.entered(before), record.entered(record.phase)
+        if since is not None and until is not None:
+            self._phase_seconds.labels(before.value).observe(max(0.0, until - since))
+
+    def _tell_drains(self, snapshot: Snapshot, now: float) -> None:
+        phases: dict[tuple[str, ...], float] = {(phase.value,): 0.0 for phase in Phase if phase not in IDLE_PHASES}
+        began: list[float] = []
+        for view in snapshot.nodes.values():
+            record = drain_record(view.node)
+            if record is None or not record.owns_node:
+                continue
+            # What can't be read names no controller, and is everybody's concern.
+            if record.controller != self._controller and record.phase is not Phase.UNKNOWN:
+                continue
+            phases[record.phase.value,] += 1
+            since = record.entered(Phase.CLAIMED)
+            began += [since] if since is not None else []
+        self._in_phase.replace(phases)
+        self._oldest.set(max(0.0, now - min(began, default=now)))
+
+
+_REASONS = frozenset(reason.value for reason in Reason)
+
+
+def _reason(record: DrainRecord | None) -> str:
+    """The first word of a record's reason, if it is one of ours: each other text would be a series of its own."""
+    word = record.reason.partition(" ")[0] if record is not None else ""
+    return word if word in _REASONS else ""

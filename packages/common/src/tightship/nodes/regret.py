@@ -1,0 +1,100 @@
+"""What a pool learns from drains: a drain was not worth it if a node was added again afterwards. Pure.
+
+The history that all controllers share keeps the result of each drain and the regret of each pool. So a restart or a
+takeover forgets nothing, and each controller learns from the other's drains too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tightship.app.settings.sections import RegretKeys
+from tightship.core.drain_record import Finished, Regret
+from tightship.core.durations import format_duration
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain.machine import Ending
+from tightship.drain_io.history import History
+from tightship.planning.pools import shown
+
+_REMOVED = frozenset({Ending.HANDED_OVER.value, Ending.NODE_GONE.value})
+_NO_DRAINS = frozenset({Ending.NOT_OURS.value})
+
+Added = tuple[float, str, str]
+"""When a node was added (seconds since 1970), its pool and its name."""
+
+
+def learned(history: History, nodes: Sequence[Added], keys: RegretKeys, now: float) -> History:
+    """Return *history* with the results of its drains, as far as the *nodes* that exist at *now* show them.
+
+    An added node regrets at most one drain of its pool: the last earlier one without a known result. A drain that
+    removed its node was worth it if no node was added until the window is over.
+    """
+    if keys.regret_window <= 0:
+        return history
+    finished, regrets = list(history.finished), dict(history.regrets)
+    for at, pool, name in sorted(nodes):
+        of_pool = [(place, each) for place, each in enumerate(finished) if each.pool == pool]
+        before_it = [(place, each) for place, each in of_pool if _regrets(at, each, keys.regret_window)]
+        if any(each.came == name for _, each in before_it):
+            continue
+        open_ones = [place for place, each in before_it if not (each.came or each.stayed)]
+        for place in open_ones[-1:]:
+            finished[place] = msgspec.structs.replace(finished[place], came=name)
+            before = regrets.get(pool)
+            regrets[pool] = Regret(1 if before is None else before.level + 1, at, name)
+    for place, each in enumerate(finished):
+        if each.came or each.stayed or each.ending not in _REMOVED or now <= each.at + keys.regret_window:
+            continue
+        finished[place] = msgspec.structs.replace(each, stayed=True)
+        before = regrets.pop(each.pool, None)
+        if before is not None and before.level > 1:
+            regrets[each.pool] = msgspec.structs.replace(before, level=before.level - 1)
+    return History(tuple(finished), regrets)
+
+
+def _regrets(at: float, drain: Finished, window: float) -> bool:
+    """Whether a node added *at* that time regrets *drain*: it came after the drain began, and soon enough after its
+    end.
+    """
+    began = drain.at if drain.began is None else drain.began
+    return drain.ending not in _NO_DRAINS and began <= at <= drain.at + window
+
+
+def regretted(history: History, keys: RegretKeys, now: float) -> dict[str, Refusal]:
+    """Return by pool why nothing in it is drained at *now*: its pause doubles with each regret, and then halves again.
+
+    After the pause one drain at a time shows whether draining is worth it now.
+    """
+    found: dict[str, Refusal] = {}
+    for pool, regret in history.regrets.items() if keys.regret_window > 0 else ():
+        length = min(keys.regret_limit, keys.regret_window * 2.0 ** min(regret.level - 1, 30))
+        # A node's clock may be ahead of ours: what has not happened yet happens now.
+        left = min(regret.at, now) + length - now
+        if left > 0:
+            ago = format_duration(now - min(regret.at, now))
+            times = "" if regret.level == 1 else f", {regret.level} times in a row"
+            detail = (
+                f"node {regret.node} was added to pool {shown(pool)} {ago} ago, within "
+                f"{format_duration(keys.regret_window)} of a drain{times}: the pool pauses for "
+                f"{format_duration(length)}, {format_duration(left)} left"
+            )
+            found[pool] = Refusal(Reason.RECENT_REGRET, shown(pool), detail)
+            continue
+        last = next((each for each in reversed(history.finished) if each.pool == pool and _removed(each)), None)
+        if last is not None and not (last.came or last.stayed) and now <= last.at + keys.regret_window:
+            shows = format_duration(last.at + keys.regret_window - now)
+            detail = (
+                f"node {regret.node} was added to pool {shown(pool)} soon after a drain: whether that of node "
+                f"{last.node} stays shows in {shows}"
+            )
+            found[pool] = Refusal(Reason.RECENT_REGRET, shown(pool), detail)
+    return found
+
+
+def _removed(drain: Finished) -> bool:
+    return drain.ending in _REMOVED
+
+
+__all__ = ["Added", "learned", "regretted"]

@@ -1,0 +1,98 @@
+"""A controller of nodes, put together in one process: the frame that all controllers share, the cluster, and drains."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from tightship.app.runtime.loop import in_thread
+from tightship.app.runtime.main import Runtime
+from tightship.app.runtime.serving import Frame, serve
+from tightship.app.settings.process import NodeProcessSettings
+from tightship.app.settings.sections import NodeKeys
+from tightship.drain.events import News
+from tightship.drain_io.claims import ClaimLedger
+from tightship.drain_io.drain_manager import Drainer
+from tightship.drain_io.drain_task import Tools
+from tightship.drain_io.history import DrainHistory
+from tightship.kube.cache import ClusterCache
+from tightship.kube.resources import resources
+from tightship.nodes.controller import NodeController
+from tightship.nodes.decision import Decision
+from tightship.nodes.event_sink import Herald
+from tightship.nodes.loop import ConsolidationLoop
+from tightship.nodes.metrics import ConsolidationMetrics
+
+S = TypeVar("S", bound=NodeKeys)
+D = TypeVar("D", bound=Decision)
+
+
+async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: NodeController[S, D]) -> None:
+    """Run *controller* until ``runtime.stop``: watch, lead or stand by, pass after pass, and shut down cleanly."""
+
+    @asynccontextmanager
+    async def make(frame: Frame[S]) -> AsyncIterator[ConsolidationLoop[S, D]]:
+        # Buffers are followed from the first pass on, with their templates where there are any.
+        read = resources(autoscalers=controller.ahead(frame.live.current).replicas > 0, buffers=False)
+        async with ClusterCache(frame.connection, resources=read, crashed=frame.wake.set) as cache:
+            yield _loop(frame, run, controller, cache)
+
+    await serve(runtime, run, controller.program, controller.configuration, make)
+
+
+def _loop(
+    frame: Frame[S], run: NodeProcessSettings, controller: NodeController[S, D], cache: ClusterCache
+) -> ConsolidationLoop[S, D]:
+    live, name = frame.live, controller.program.name
+    metrics = ConsolidationMetrics(frame.registry, name)
+    frame.metrics.watch_cache(cache.stats)
+    own = controller.metrics(frame.registry)
+    herald = Herald(frame.events)
+
+    def tell(news: News) -> None:
+        herald(news)
+        metrics.news(news)
+        own.news(news)
+
+    # Drives park when it is known whether somebody goes on with them, not at once.
+    parting = asyncio.Event()
+    tools = Tools(
+        connection=frame.connection,
+        cache=cache,
+        tell=tell,
+        leading=frame.leading,
+        stopping=parting.is_set,
+        releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
+        settings=lambda: controller.drain_settings(live.current),
+        clock=frame.connection.clock.now,
+        in_thread=in_thread,
+    )
+    history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
+    drainer = Drainer(
+        tools,
+        ClaimLedger(frame.connection, namespace=run.claims_namespace, name=run.claims_lease),
+        history,
+        controller=name,
+        holder=run.identity,
+        epoch=lambda: frame.elector.epoch,
+        pool_of=lambda node: controller.pool_of(node, live.current),
+        lease=f"{run.namespace}/{run.lease_name}",
+        unnamed=run.release,
+    )
+    return ConsolidationLoop(
+        frame,
+        run,
+        controller,
+        cache=cache,
+        drainer=drainer,
+        history=history,
+        metrics=metrics,
+        own=own,
+        parting=parting,
+        clock=frame.connection.clock.now,
+    )
+
+
+__all__ = ["serve_nodes"]

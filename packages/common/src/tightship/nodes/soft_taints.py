@@ -1,0 +1,93 @@
+"""Where evicted pods should not land: the nodes that go next carry a soft taint, and no others do. Pure.
+
+kube-scheduler's ``TaintToleration`` score (weight 3, the largest of the default profile) then prefers nodes that stay,
+and so does our model of it (:mod:`tightship.planning.placement.scoring`). ``PreferNoSchedule`` keeps no pod
+away for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from msgspec import Struct
+
+from tightship.core.objects import Node
+from tightship.core.selectors import Taint
+from tightship.drain.machine import owner_elsewhere
+from tightship.drain_io.writing import LiveNode, NodePatch
+from tightship.planning.cluster import Snapshot
+from tightship.planning.nodes import draining
+from tightship.planning.plan import Plan
+
+CANDIDATE = "tightship.dev/candidate"
+EFFECT = "PreferNoSchedule"
+
+
+class Steering(Struct, frozen=True):
+    """Nodes that get the soft taint, in the plan's order, and nodes that lose it, by name."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+def steer(
+    snapshot: Snapshot, plan: Plan, limit: int, enabled: bool, controller: str, *, spared: Collection[str] = ()
+) -> Steering:
+    """Return the changes after which exactly the first *limit* nodes of *plan* carry the soft taint.
+
+    A node in drain no longer needs it: the node is cordoned. Nodes that somebody else is deleting stay as they are.
+    *spared* nodes are to stay for a while: if pods kept away from them, the autoscaler would remove them all the
+    sooner. Unless *enabled*, every node with a taint of ours, *controller*'s, loses it.
+    """
+    if not enabled:
+        return Steering(remove=tainted(snapshot, controller))
+    wanted: dict[str, None] = {}
+    kept = frozenset(spared)
+    for removal in plan.removals:
+        view = snapshot.nodes.get(removal.node)
+        if len(wanted) >= limit:
+            break
+        if view is not None and removal.node not in kept and _may_carry(view.node):
+            wanted[removal.node] = None
+    add = [name for name in wanted if not _carries_any(snapshot.nodes[name].node.taints)]
+    remove = [
+        name
+        for name in tainted(snapshot, controller)
+        if name not in wanted and owner_elsewhere(snapshot.nodes[name].node) is None
+    ]
+    return Steering(tuple(add), tuple(remove))
+
+
+def tainted(snapshot: Snapshot, controller: str) -> tuple[str, ...]:
+    """Return the nodes that carry our soft taint, by name."""
+    return tuple(sorted(name for name, view in snapshot.nodes.items() if _carries(view.node.taints, controller)))
+
+
+def candidate_patch(live: LiveNode, on: bool, controller: str) -> NodePatch | None:
+    """Return the patch that puts the soft taint on *live*, or removes ours; ``None`` if nothing changes.
+
+    All other taints stay as the server has them. A node that somebody took since it was judged gets none.
+    """
+    if on:
+        if not _may_carry(live.node) or _carries_any(live.node.taints):
+            return None
+        return NodePatch(taints=(*live.taints, {"key": CANDIDATE, "value": controller, "effect": EFFECT}))
+    kept = tuple(
+        taint
+        for taint in live.taints
+        if (taint.get("key"), taint.get("value", ""), taint.get("effect")) != (CANDIDATE, controller, EFFECT)
+    )
+    return NodePatch(taints=kept) if len(kept) != len(live.taints) else None
+
+
+def _may_carry(node: Node) -> bool:
+    return not node.unschedulable and not draining(node) and owner_elsewhere(node) is None
+
+
+def _carries(taints: Iterable[Taint], controller: str) -> bool:
+    return any((each.key, each.value, each.effect) == (CANDIDATE, controller, EFFECT) for each in taints)
+
+
+def _carries_any(taints: Iterable[Taint]) -> bool:
+    """Whoever set it: the API server allows one taint of a key and effect, and one steers as well as two."""
+    return any((each.key, each.effect) == (CANDIDATE, EFFECT) for each in taints)

@@ -1,0 +1,254 @@
+"""The last pass of a controller of nodes for display: the plan with all reasons as JSON, and the same as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.drain_record import Finished
+from tightship.core.times import rfc3339
+from tightship.nodes.decision import Decision
+from tightship.planning.nodes import drain_record
+from tightship.planning.pools import shown
+from tightship.report import ExcessSummary, Generator
+from tightship.report.as_html import plan_page
+from tightship.report.build import plan_document
+from tightship.report.document import API_VERSION, NodePlan, RefusalEntry, Source
+from tightship.report.html.model import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
+from tightship.report.inputs import Inputs, refusal_entry
+from tightship.report.warnings import warnings_of
+
+PODS_SHOWN, ENDED_SHOWN = 5, 10
+"""Pods that the page names of a drain, and drains that have ended; /status has all."""
+
+
+class DrainEntry(Struct, frozen=True, rename="camel"):
+    """A node in drain, from its annotation. *pods_left* are those that have yet to leave it."""
+
+    node: str
+    pool: str
+    controller: str
+    phase: str
+    since: str | None
+    deadline: str | None
+    reason: str
+    pods_left: tuple[str, ...]
+
+
+class EndedEntry(Struct, frozen=True, rename="camel"):
+    """A drain that ended: how, when, and why if it did not end as planned."""
+
+    node: str
+    pool: str
+    controller: str
+    ending: str
+    at: str
+    reason: str
+
+
+class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """The answer of ``/status``; *kind* is the controller's.
+
+    *held* says what planned nodes wait for, *unhealthy* why nothing is drained at all. *ended* are recent drains, the
+    newest first, as far as a leader knows them. *problems* say why the configuration was refused. *plan* is what the
+    command ``plan -o json`` prints, without budgets: these limit the pace, not the direction. *finishing* are nodes
+    that a dry run gives back because drains of this controller hold them; *hindrance* is why it can't. *switched_off*
+    is absent while the controller is on, as are the others while they are empty.
+    """
+
+    api_version: str
+    kind: str
+    dry_run: bool
+    switched_off: bool = False
+    finishing: tuple[str, ...] = ()
+    hindrance: str = ""
+    leader: str
+    judged_at: str
+    unhealthy: RefusalEntry | None
+    in_drain: tuple[DrainEntry, ...]
+    ended: tuple[EndedEntry, ...] = ()
+    problems: tuple[str, ...] = ()
+    held: dict[str, RefusalEntry]
+    plan: NodePlan
+
+
+class Remarks(Struct, frozen=True):
+    """What a controller adds: to the page, figures after the common ones and alerts after the brake's; to the plan, the
+    figures of an excess.
+    """
+
+    facts: tuple[Fact, ...] = ()
+    alerts: tuple[str, ...] = ()
+    excess: ExcessSummary | None = None
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """What is shown besides a decision: who made it (*generator*), and in what role. *cluster* names the API server.
+
+    *finished* are recent drains, the oldest first. *problems* are whole sentences about the configuration: why it was
+    refused, or that it was deleted, and what is in force.
+    """
+
+    generator: Generator
+    kind: str
+    cluster: str
+    leader: str
+    dry_run: bool
+    switched_off: bool
+    finishing: tuple[str, ...] = ()
+    hindrance: str = ""
+    finished: Sequence[Finished] = ()
+    problems: Sequence[str] = ()
+
+
+class Shown(Struct, frozen=True):
+    """One pass, ready to be served. Few people open the *page*, so it is drawn from the *json* on request."""
+
+    json: bytes
+    page: Callable[[], Page]
+
+
+def nothing_yet(name: str, kind: str) -> Shown:
+    """Return what the controller *name* serves before the first pass."""
+    status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": kind, "plan": None})
+    return Shown(
+        status + b"\n", lambda: Page(name, alerts=("No pass has been made yet.",), links=SERVED_LINKS, refresh=5)
+    )
+
+
+def show(decision: Decision, situation: Situation, remarks: Remarks = Remarks()) -> Shown:
+    """Return the status of *decision*. Takes as long as ``plan -o json``: call it in a thread."""
+    inputs = Inputs(
+        generator=situation.generator,
+        source=Source("cluster", situation.cluster),
+        settings=decision.settings_view,
+        snapshot=decision.snapshot,
+        facts=decision.facts,
+        plan=decision.plan,
+        now=decision.now,
+        warnings=warnings_of(decision.snapshot),
+        excess=remarks.excess,
+    )
+    status = Status(
+        api_version=API_VERSION,
+        kind=situation.kind,
+        dry_run=situation.dry_run,
+        switched_off=situation.switched_off,
+        finishing=situation.finishing,
+        hindrance=situation.hindrance if situation.finishing else "",
+        leader=situation.leader,
+        judged_at=rfc3339(decision.now),
+        unhealthy=None if decision.unhealthy is None else refusal_entry(decision.unhealthy),
+        in_drain=_drains(decision),
+        ended=tuple(
+            EndedEntry(each.node, each.pool, each.controller, each.ending, rfc3339(each.at), each.reason)
+            for each in reversed(situation.finished)
+        ),
+        problems=tuple(situation.problems),
+        held={name: refusal_entry(refusal) for name, refusal in sorted(decision.held.items())},
+        plan=plan_document(inputs),
+    )
+    written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
+    return Shown(written, partial(_page, written, remarks))
+
+
+def _drains(decision: Decision) -> tuple[DrainEntry, ...]:
+    found = []
+    for name, fact in decision.facts.items():
+        record = drain_record(fact.view.node)
+        if record is None or not record.owns_node:
+            continue
+        since = record.entered(record.phase)
+        found.append(
+            DrainEntry(
+                node=name,
+                pool=fact.pool,
+                controller=record.controller,
+                phase=record.phase.value,
+                since=None if since is None else rfc3339(since),
+                deadline=None if record.deadline is None else rfc3339(record.deadline),
+                reason=record.reason,
+                pods_left=tuple(pod.key for pod in fact.evict),
+            )
+        )
+    return tuple(found)
+
+
+def _page(written: bytes, remarks: Remarks) -> Page:
+    status = msgspec.json.decode(written, type=Status)
+    page = plan_page(status.plan, status.held)
+    leader = f"judged at {status.judged_at}; leader {status.leader or 'none'}"
+    return msgspec.structs.replace(
+        page,
+        subtitle=(leader, *page.subtitle[1:]),
+        alerts=(*_alerts(status), *remarks.alerts, *page.alerts),
+        facts=(
+            Fact("in drain", f"{len(status.in_drain):,}", detail="of all controllers"),
+            Fact("held back", f"{len(status.held):,}", "warn" if status.held else "", "planned, and waiting"),
+            *remarks.facts,
+            *page.facts,
+        ),
+        sections=(*_lately(status), *page.sections),
+        links=SERVED_LINKS,
+        refresh=REFRESH,
+    )
+
+
+def _alerts(status: Status) -> Sequence[str]:
+    alerts = list(status.problems)
+    if status.unhealthy is not None:
+        alerts.append(f"{status.unhealthy.reason}: {status.unhealthy.detail}")
+    if status.dry_run and not status.finishing:
+        alerts.append("Dry run: nothing is changed.")
+    if status.finishing:
+        what = f"Dry run, finishing: drains of this controller hold {', '.join(status.finishing)}"
+        hindered = f"; they can't be given back: {status.hindrance}" if status.hindrance else "; they are given back."
+        alerts.append(what + hindered)
+    if status.switched_off:
+        alerts.append("Switched off: what is under way is finished, nothing new is begun.")
+    return alerts
+
+
+def _lately(status: Status) -> Sequence[Section]:
+    drains = tuple(
+        (
+            Cell(each.node, to=each.node),
+            shown(each.pool),
+            each.phase,
+            Cell(f"{len(each.pods_left):,}", number=True),
+            Cell(", ".join(each.pods_left[:PODS_SHOWN]) or "-"),
+            each.controller,
+            each.since or "-",
+            each.deadline or "-",
+            each.reason or "-",
+        )
+        for each in status.in_drain
+    )
+    columns = ("Node", "Pool", "Phase", "Pods left", "Which", "Controller", "Since", "Deadline", "Reason")
+    held = tuple(
+        (Cell(node, to=node), Cell(each.reason, "warn"), each.detail, each.fix or "none is known")
+        for node, each in status.held.items()
+    )
+    ended = tuple(
+        (
+            Cell(each.node, to=each.node),
+            shown(each.pool),
+            each.ending.replace("_", " "),
+            each.controller,
+            each.at,
+            each.reason or "-",
+        )
+        for each in status.ended[:ENDED_SHOWN]
+    )
+    sections = [Section("In drain", table=Table(columns, drains, "No node is in drain."))]
+    if held:
+        sections.append(Section("Held back", table=Table(("Node", "Reason", "Detail", "Smallest change"), held)))
+    if ended:
+        names = ("Node", "Pool", "Ending", "Controller", "At", "Reason")
+        more = len(status.ended) - len(ended)
+        note = f"The newest; /status has {more:,} more." if more else ""
+        sections.append(Section("Drains that ended lately", note, Table(names, ended)))
+    return sections

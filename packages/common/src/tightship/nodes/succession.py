@@ -1,0 +1,54 @@
+"""Whether another replica comes after this one: a leader that stops for good gives back its nodes; otherwise the
+successor continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tightship.core.objects import ApiObject, Owner, Workload
+from tightship.planning.cluster import Snapshot
+
+_KIND = "ReplicaSet"
+
+
+class Succession:
+    """What the Deployment of the pod *name* says of the pods that come after it."""
+
+    def __init__(self, namespace: str, name: str) -> None:
+        self._namespace = namespace
+        self._name = name
+        self._set: Owner | None = None
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Find the pod's ReplicaSet now; at the end the pod's own object may already be gone."""
+        if self._set is not None:
+            return
+        for view in snapshot.nodes.values():
+            for pod in view.pods:
+                if pod.name == self._name and pod.namespace == self._namespace:
+                    if pod.owner is not None and pod.owner.kind == _KIND:
+                        self._set = pod.owner
+                    return
+
+    def expected(self, snapshot: Snapshot, listed: Iterable[ApiObject] | None = None) -> bool:
+        """Return whether another pod exists, or will exist; *listed* are ReplicaSets newer than the snapshot's.
+
+        True if that is unknown: outside of a cluster, or in a pod of another kind.
+        """
+        self.look(snapshot)
+        if self._set is None or (listed is None and _KIND in snapshot.missing):
+            return True
+        sets = snapshot.workloads.get(_KIND, {})
+        if listed is not None:
+            sets = {f"{each.namespace}/{each.name}": each for each in listed if isinstance(each, Workload)}
+        own = sets.get(f"{self._namespace}/{self._set.name}")
+        if own is None or own.uid != self._set.uid:
+            return False
+        if own.owner is None:
+            return own.replicas != 0
+        # In a rollout the next one is of another ReplicaSet of the same Deployment.
+        return any(each.replicas != 0 for each in sets.values() if each.owner == own.owner)
+
+
+__all__ = ["Succession"]

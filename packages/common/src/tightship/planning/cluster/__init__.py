@@ -1,0 +1,32 @@
+"""A cluster as the judgement sees it: the snapshot, and the state it is cut from."""
+
+from tightship.planning.cluster.budgets import Budgets
+from tightship.planning.cluster.snapshot import (
+    FORBIDDEN,
+    NOT_IN_FILE,
+    NOT_SERVED,
+    OPTIONAL_KINDS,
+    Headroom,
+    NodeView,
+    Snapshot,
+    Starting,
+    Unreadable,
+    Usage,
+)
+from tightship.planning.cluster.state import ClusterState, from_objects
+
+__all__ = [
+    "FORBIDDEN",
+    "NOT_IN_FILE",
+    "NOT_SERVED",
+    "OPTIONAL_KINDS",
+    "Budgets",
+    "ClusterState",
+    "Headroom",
+    "NodeView",
+    "Snapshot",
+    "Starting",
+    "Unreadable",
+    "Usage",
+    "from_objects",
+]

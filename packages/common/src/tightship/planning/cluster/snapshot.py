@@ -1,0 +1,161 @@
+"""One moment of a cluster, immutable: what every judgement starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.counting import counted
+from tightship.core.objects import (
+    CapacityBuffer,
+    CSINode,
+    HorizontalPodAutoscaler,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+    StoredTemplate,
+    Workload,
+)
+from tightship.core.resources import NOTHING, Resources
+from tightship.planning.cluster.budgets import Budgets
+
+FORBIDDEN = "forbidden"
+NOT_SERVED = "not served"
+NOT_IN_FILE = "not in the file"
+"""Why a kind is missing from a snapshot: the API server forbids or lacks it, or the file does not mention it."""
+
+OPTIONAL_KINDS = (
+    "PodDisruptionBudget",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "StorageClass",
+    "CSINode",
+    "Namespace",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+    "DaemonSet",
+    "Job",
+    "HorizontalPodAutoscaler",
+    "CapacityBuffer",
+    "PodTemplate",
+)
+"""Kinds a snapshot can do without; what depends on an absent one is not judged, or blocks."""
+
+
+class Usage(Struct, frozen=True, gc=False):
+    """Sums over the pods bound to one node, finished pods left out; amounts as in :mod:`tightship.core.resources`.
+
+    *daemon* and *mirror* are the parts of *requested* that DaemonSet and mirror pods take. *terminating* are the pods
+    being deleted: they count until their grace period has ended, which only the judgement, given a time, can tell.
+    *scoring* is (milli-CPU, bytes) as kube-scheduler's scoring assumes them.
+    """
+
+    requested: Resources = NOTHING
+    daemon: Resources = NOTHING
+    mirror: Resources = NOTHING
+    terminating: tuple[Pod, ...] = ()
+    scoring: tuple[int, int] = (0, 0)
+
+
+class NodeView(Struct, frozen=True, gc=False):
+    """A node with the pods bound to it (finished ones left out, ordered by namespace and name)."""
+
+    node: Node
+    pods: tuple[Pod, ...]
+    usage: Usage
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+class Unreadable(Struct, frozen=True, order=True, gc=False):
+    """An object whose JSON can't be right: what depends on it is blocked. *node* is where an unreadable pod runs."""
+
+    kind: str
+    namespace: str
+    name: str
+    problem: str
+    node: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or just the name of a cluster-wide object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Starting(Struct, frozen=True):
+    """Replicas that an HPA (``namespace/name``) is about to start: *more* beyond the *existing* ones, to have *wanted*.
+
+    *because* is the field that asks for so many. *pod* stands for each of the first *count* of them, for which room is
+    kept; it is ``None`` where nothing tells what they will need.
+    """
+
+    hpa: str
+    because: str
+    wanted: int
+    existing: int
+    more: int
+    count: int
+    pod: Pod | None
+
+    def __str__(self) -> str:
+        replicas = counted(self.more, "more replica")
+        rest = f", room is kept for {self.count:,} of them" if 0 < self.count < self.more else ""
+        numbers = f"{self.because} is {self.wanted:,}, {counted(self.existing, 'exists', 'exist')}{rest}"
+        return f"HPA {self.hpa} is about to start {replicas} ({numbers})"
+
+
+class Headroom(Struct, frozen=True):
+    """Room that a CapacityBuffer (``namespace/name``) keeps free: for *replicas* pods of PodTemplate *template*.
+
+    *pod* stands for each of the first *count* of them; it is ``None`` where the template can't be read.
+    """
+
+    buffer: str
+    template: str
+    replicas: int
+    count: int
+    pod: Pod | None
+
+    def __str__(self) -> str:
+        pods = counted(self.replicas, "pod")
+        rest = f" (room is kept for {self.count:,} of them)" if 0 < self.count < self.replicas else ""
+        return f"CapacityBuffer {self.buffer} keeps room for {pods} of PodTemplate {self.template}{rest}"
+
+
+class Snapshot(Struct, frozen=True):
+    """A cluster at one moment. Mappings are ordered by key, so that equal clusters iterate equally.
+
+    Keys are ``namespace/name``, or the name of cluster-wide objects; *workloads* are by kind first.
+    *missing* names each kind that could not be read, with why ("forbidden", "not in the file"). *starting* and
+    *headroom* are what :func:`tightship.planning.demand.with_demand` has made of autoscalers and buffers.
+    """
+
+    nodes: Mapping[str, NodeView]
+    unscheduled: tuple[Pod, ...] = ()
+    budgets: Budgets = msgspec.field(default_factory=Budgets)
+    claims: Mapping[str, PersistentVolumeClaim] = {}
+    volumes: Mapping[str, PersistentVolume] = {}
+    storage_classes: Mapping[str, StorageClass] = {}
+    csi_nodes: Mapping[str, CSINode] = {}
+    namespaces: Mapping[str, Namespace] = {}
+    workloads: Mapping[str, Mapping[str, Workload]] = {}
+    autoscalers: Mapping[str, HorizontalPodAutoscaler] = {}
+    buffers: Mapping[str, CapacityBuffer] = {}
+    templates: Mapping[str, StoredTemplate] = {}
+    starting: tuple[Starting, ...] = ()
+    headroom: tuple[Headroom, ...] = ()
+    missing: Mapping[str, str] = {}
+    unreadable: tuple[Unreadable, ...] = ()
+
+    @property
+    def pod_count(self) -> int:
+        """Pods bound to nodes, finished ones left out."""
+        return sum(len(view.pods) for view in self.nodes.values())

@@ -1,0 +1,222 @@
+"""Demand that has no pods yet: replicas that HorizontalPodAutoscalers are about to start, and room that CapacityBuffers
+keep. Pure.
+
+An HPA wants the larger of ``status.desiredReplicas`` and ``spec.minReplicas``, at most ``spec.maxReplicas``; a floor
+counts from the moment it is raised, as the HPA controller acts on it even while metrics fail (``reconcileAutoscaler``
+in pkg/controller/podautoscaler compares it with the scale before it asks for any). What the wanted number has beyond
+the pods there are will need room soon. Pending pods are pods: they hold room by themselves.
+
+A CapacityBuffer wants room for as many pods as its status says, all the time: an autoscaler that provisions it adds
+nodes until so many more would fit (``CapacityBufferPodListProcessor`` of Cluster Autoscaler, Karpenter's virtual pods).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.objects import HorizontalPodAutoscaler, Pod, PodSpec, PodTemplate, Workload
+from tightship.core.objects.autoscaling import SCALE_TARGET_KINDS
+from tightship.core.reasons import Reason
+from tightship.core.resources import Resources
+from tightship.planning.cluster import Headroom, Snapshot, Starting
+
+SWITCHABLE = frozenset({Reason.SCALE_UP_NEEDS_NODE, Reason.BUFFER_NEEDS_NODE})
+"""Reasons whose rules can be switched off: then nothing is asked of HPAs, or of CapacityBuffers."""
+
+MOST_IN_ALL = 500
+"""Replicas for which room is kept together, those of high priority first. A node that goes gives back the room of a few
+hundred pods at most, and what is not reckoned with now is when these have started."""
+
+MOST_IN_BUFFERS = 500
+"""Pods for which room is kept together because of CapacityBuffers."""
+
+_TEMPLATE_HASH = "pod-template-hash"
+_REPLICAS_ARE_PODS = SCALE_TARGET_KINDS | {"ReplicationController"}
+"""Kinds of targets of which each replica is one pod. What one of another kind is nobody can tell."""
+
+_Target = tuple[str, str, str]
+"""(namespace, kind, name) of what an HPA scales."""
+
+
+class Ahead(Struct, frozen=True):
+    """For which demand without pods room is kept: so many *replicas* of each HPA, and *buffers*, if any."""
+
+    replicas: int = 0
+    buffers: bool = False
+
+
+def with_demand(snapshot: Snapshot, ahead: Ahead) -> Snapshot:
+    """Return *snapshot* with the demand of which *ahead* speaks."""
+    return with_headroom(with_starting(snapshot, ahead.replicas), ahead.buffers)
+
+
+def with_headroom(snapshot: Snapshot, wanted: bool = True) -> Snapshot:
+    """Return *snapshot* with the room that its CapacityBuffers keep, if it is *wanted*."""
+    if not wanted or not snapshot.buffers:
+        return snapshot
+    left = MOST_IN_BUFFERS
+    found: list[Headroom] = []
+    for buffer in snapshot.buffers.values():
+        if not buffer.active or not buffer.replicas or not buffer.template:
+            continue
+        template = snapshot.templates.get(f"{buffer.namespace}/{buffer.template}")
+        pod = None if template is None else template.pod
+        count = 0 if pod is None else min(buffer.replicas, left)
+        left -= count
+        found.append(Headroom(buffer.key, buffer.template, buffer.replicas, count, pod))
+    return msgspec.structs.replace(snapshot, headroom=tuple(found))
+
+
+def with_starting(snapshot: Snapshot, most: int) -> Snapshot:
+    """Return *snapshot* with the replicas that its HPAs are about to start, at most *most* of each; 0 for none."""
+    if most <= 0 or not snapshot.autoscalers:
+        return snapshot
+    wanting = [(hpa, asked) for hpa in snapshot.autoscalers.values() if (asked := _wanted(hpa)) is not None]
+    pods = _pods_of({_target(hpa) for hpa, _ in wanting}, snapshot)
+    found: dict[_Target, tuple[Starting, Sequence[Pod]]] = {}
+    for hpa, (wanted, because) in wanting:
+        target = _target(hpa)
+        own = pods[target]
+        existing = _existing(hpa, own)
+        more = wanted - existing
+        # Two HPAs of one target fight over it; its replicas start once.
+        if more > 0 and (target not in found or more > found[target][0].more):
+            found[target] = Starting(hpa.key, because, wanted, existing, more, 0, None), own
+    return msgspec.structs.replace(snapshot, starting=_limited(found.values(), most))
+
+
+def _target(hpa: HorizontalPodAutoscaler) -> _Target:
+    return hpa.namespace, hpa.target.kind, hpa.target.name
+
+
+def _wanted(hpa: HorizontalPodAutoscaler) -> tuple[int, str] | None:
+    """Return how many replicas *hpa* will see to, and the field that asks for them; ``None`` if it scales nothing."""
+    false = {each.type: each.reason for each in hpa.conditions if each.status == "False"}
+    # A target that was scaled to 0 by someone else is left there (``ScalingDisabled``).
+    disabled = hpa.current_replicas == 0 and hpa.min_replicas > 0
+    if hpa.deletion is not None or disabled or false.get("AbleToScale") == "FailedGetScale":
+        return None
+    wanted, because = hpa.min_replicas, "minReplicas"
+    # While metrics fail the status keeps what it once was, be it 0.
+    if hpa.desired_replicas > wanted and "ScalingActive" not in false:
+        wanted, because = hpa.desired_replicas, "desiredReplicas"
+    return (wanted, because) if wanted <= hpa.max_replicas else (hpa.max_replicas, "maxReplicas")
+
+
+def _existing(hpa: HorizontalPodAutoscaler, pods: Sequence[Pod]) -> int:
+    """Return how many replicas *hpa* has: its *pods*, as far as these are known to be all."""
+    if pods and hpa.target.kind in _REPLICAS_ARE_PODS:
+        return len(pods)
+    # What the HPA itself says it has yet to do is then what can be told.
+    return max(len(pods), hpa.current_replicas or 0)
+
+
+def _limited(found: Iterable[tuple[Starting, Sequence[Pod]]], most: int) -> tuple[Starting, ...]:
+    """Return what is *found*, each with the pods of its target, with so many replicas of each as room is kept for."""
+
+    def order(each: tuple[Starting, Sequence[Pod]]) -> tuple[int, str]:
+        starting, pods = each
+        return -(pods[0].spec.priority if pods else 0), starting.hpa
+
+    left = MOST_IN_ALL
+    kept: list[Starting] = []
+    for starting, pods in sorted(found, key=order):
+        count = min(starting.more, most, left) if pods else 0
+        left -= count
+        pod = None if not pods else _template(pods) if count else pods[0]
+        kept.append(msgspec.structs.replace(starting, count=count, pod=pod))
+    return tuple(kept)
+
+
+def _pods_of(targets: set[_Target], snapshot: Snapshot) -> Mapping[_Target, Sequence[Pod]]:
+    """Return the pods of each of *targets*, those left out whose replacements are made already."""
+    found: dict[_Target, list[Pod]] = {target: [] for target in targets}
+    known: dict[PodTemplate, list[list[Pod]]] = {}
+    views = (view.pods for view in snapshot.nodes.values())
+    for pods in (*views, snapshot.unscheduled):
+        for pod in pods:
+            lists = known.get(pod.template)
+            if lists is None:
+                above = _owners(pod.template, snapshot.workloads)
+                lists = known[pod.template] = [found[target] for target in above if target in found]
+            for each in lists:
+                if pod.deletion is None or not pod.replaced:
+                    each.append(pod)
+    return found
+
+
+def _owners(template: PodTemplate, workloads: Mapping[str, Mapping[str, Workload]]) -> list[_Target]:
+    """Return what is above pods of *template*: their controller, and that one's.
+
+    A ReplicaSet that was not read tells its Deployment by its name, which ends in the hash that its pods carry.
+    """
+    owner, namespace = template.owner, template.namespace
+    if owner is None:
+        return []
+    found = [(namespace, owner.kind, owner.name)]
+    workload = workloads.get(owner.kind, {}).get(f"{namespace}/{owner.name}")
+    if workload is not None:
+        if workload.owner is not None:
+            found.append((namespace, workload.owner.kind, workload.owner.name))
+    elif owner.kind == "ReplicaSet":
+        ending = f"-{template.labels.get(_TEMPLATE_HASH, '')}"
+        if len(ending) > 1 and owner.name.endswith(ending):
+            found.append((namespace, "Deployment", owner.name.removesuffix(ending)))
+    return found
+
+
+def _template(pods: Sequence[Pod]) -> Pod:
+    """Return what stands for a replica that is about to start: as the newest of *pods*.
+
+    While a rollout is under way it may be of either revision, and so asks for the largest amounts of all of them.
+    """
+    newest = max(pods, key=lambda pod: (pod.created, pod.name))
+    template = _without_own_claims(newest)
+    by_spec = {pod.spec: pod.spec.requests for pod in pods}
+    requests = _largest(by_spec.values()) if len(by_spec) > 1 else template.spec.requests
+    return msgspec.structs.replace(
+        newest,
+        name=f"{newest.name} (to come)",
+        uid="",
+        template=template,
+        node="",
+        phase="Pending",
+        ready=False,
+        started=None,
+        deletion=None,
+        requests=requests,
+        nominated_node="",
+        gated=False,
+    )
+
+
+def _without_own_claims(pod: Pod) -> PodTemplate:
+    """Return the template of *pod* without volumes that were made for it alone, as a StatefulSet's claims are.
+
+    Those of a new replica are taken to be made where it lands.
+    """
+    spec = pod.spec
+    volumes = tuple(
+        volume
+        for volume in spec.volumes
+        if volume.persistent_volume_claim is None
+        or not volume.persistent_volume_claim.claim_name.endswith(f"-{pod.name}")
+    )
+    if len(volumes) == len(spec.volumes):
+        return pod.template
+    own: PodSpec = msgspec.structs.replace(spec, volumes=volumes)
+    return msgspec.structs.replace(pod.template, spec=own)
+
+
+def _largest(amounts: Iterable[Resources]) -> Resources:
+    largest: dict[str, int] = {}
+    for each in amounts:
+        for name, amount in each.items():
+            largest[name] = max(largest.get(name, 0), amount)
+    return largest
+
+
+__all__ = ["MOST_IN_ALL", "MOST_IN_BUFFERS", "SWITCHABLE", "Ahead", "with_demand", "with_headroom", "with_starting"]

@@ -1,0 +1,202 @@
+"""PodDisruptionBudgets as a ledger: what each still allows, spent as a plan grows.
+
+The verdicts are those of the eviction subresource (``pkg/registry/core/pod/storage/eviction.go``): a pod that is
+Pending needs no budget, an unhealthy one needs none where its PDB's policy or health says so, two PDBs on one pod are
+never evictable, and a status that is older than its spec allows nothing.
+
+One allowance is enough to start on a node: when a node holds more pods of a budget than it allows at once, the drain
+waits for replacements to become Ready between them. Such a node takes all that is left of the budget, so that the next
+node of the same plan has to wait for a later round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from msgspec import Struct
+
+from tightship.core.counting import counted
+from tightship.core.objects import Owner, Pod, PodDisruptionBudget, PodTemplate
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.cluster import Snapshot
+
+
+class Charge(Struct, frozen=True):
+    """What draining a node takes: *taken* by budget key, and budgets whose pods have to leave one after another."""
+
+    taken: dict[str, int] = {}
+    waits: tuple[str, ...] = ()
+
+
+class DisruptionLedger:
+    """Allowances of all budgets of a snapshot. :meth:`charge` judges a node's pods together, :meth:`take` spends."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._budgets = snapshot.budgets
+        self._to_be: dict[str, int] | None = None
+        self._matches: dict[PodTemplate, tuple[PodDisruptionBudget, ...]] = {}
+        self._unreadable: dict[str, str] = {
+            each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
+        }
+        self._left: dict[str, int] = {}
+
+    def budgets_of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
+        """Return the budgets whose selector matches pods of *template*."""
+        found = self._matches.get(template)
+        if found is None:
+            found = self._matches[template] = self._budgets.of(template)
+        return found
+
+    def covers(self, pod: Pod) -> bool:
+        """Whether any budget speaks of *pod*."""
+        return bool(self.budgets_of(pod.template))
+
+    def left(self, budget: PodDisruptionBudget) -> int:
+        """Disruptions *budget* still allows after what has been taken."""
+        return self._left.get(budget.key, budget.disruptions_allowed)
+
+    def charge(self, pods: Sequence[Pod]) -> tuple[Charge, list[Refusal]]:
+        """Judge evicting all of *pods* from one node: what it takes, and **all** refusals."""
+        need: dict[str, int] = {}
+        left: dict[str, int] = {}
+        refusals: list[Refusal] = []
+        for pod, budget in self._asking(pods, refusals):
+            key = budget.key
+            if key not in left:
+                left[key] = self.left(budget)
+            need[key] = need.get(key, 0) + 1
+            if left[key] < 1:
+                refusals.append(self._exhausted(budget, pod))
+        taken = {key: min(count, max(0, left[key])) for key, count in sorted(need.items())}
+        waits = tuple(key for key, count in sorted(need.items()) if count > taken[key])
+        return Charge(taken, waits), refusals
+
+    def needs(self, pods: Sequence[Pod]) -> dict[str, tuple[PodDisruptionBudget, int]]:
+        """Return by key the budgets that evicting *pods* would need allowances of, and how many of each.
+
+        It is the same whatever has been taken. A budget has nothing to spare where it has no more left than that.
+        """
+        found: dict[str, tuple[PodDisruptionBudget, int]] = {}
+        for _, budget in self._asking(pods, []):
+            found[budget.key] = (budget, found.get(budget.key, (budget, 0))[1] + 1)
+        return found
+
+    def _asking(self, pods: Sequence[Pod], refusals: list[Refusal]) -> Iterator[tuple[Pod, PodDisruptionBudget]]:
+        """Yield the pods that need an allowance; what no allowance would help is added to *refusals*."""
+        for pod in pods:
+            if pod.phase == "Pending":
+                continue
+            if pod.namespace in self._unreadable:
+                unreadable = self._unreadable[pod.namespace]
+                detail = f"PodDisruptionBudget {unreadable} can't be read and may cover it"
+                refusals.append(Refusal(Reason.PDB_UNREADABLE, pod.key, detail, f"mend {unreadable}"))
+                continue
+            matching = self.budgets_of(pod.template)
+            if not matching:
+                continue
+            if len(matching) > 1:
+                names = ", ".join(budget.name for budget in matching)
+                detail = f"{len(matching)} PodDisruptionBudgets match it ({names}), which the eviction API refuses"
+                refusals.append(Refusal(Reason.MULTIPLE_PDBS, pod.key, detail, f"make only one of {names} select it"))
+                continue
+            budget = matching[0]
+            if budget.always_allow_unhealthy and not pod.ready:
+                continue  # asked before anything else of the budget, its status included
+            refusal = self._standing(budget, pod)
+            if refusal is not None:
+                refusals.append(refusal)
+            elif not _needs_no_allowance(budget, pod):
+                yield pod, budget
+
+    def take(self, charge: Charge) -> None:
+        """Spend what *charge* takes."""
+        for key, count in charge.taken.items():
+            self._left[key] = self.left(self._budgets.by_key[key]) - count
+
+    def _standing(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal | None:
+        if budget.sync_failed:
+            detail = f"PDB {budget.name} can't be computed: {budget.sync_failed}"
+            return Refusal(Reason.PDB_SYNC_FAILED, pod.key, detail, f"mend what PDB {budget.key} selects")
+        if budget.observed_generation < budget.generation:
+            detail = (
+                f"the status of PDB {budget.name} is of generation {budget.observed_generation}, "
+                f"its spec of {budget.generation}"
+            )
+            return Refusal(Reason.PDB_NOT_CURRENT, pod.key, detail, "wait for the disruption controller")
+        return None
+
+    def _exhausted(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal:
+        health = f"{budget.current_healthy} healthy of {budget.expected_pods}, {budget.desired_healthy} wanted"
+        if budget.disruptions_allowed > 0:
+            allowed = counted(budget.disruptions_allowed, "eviction")
+            detail = f"PDB {budget.name} allows {allowed} now, already spent on nodes planned before"
+            return Refusal(
+                Reason.PDB_SPENT_BY_PLAN, pod.key, detail, "wait for a later round, when the moved pods are Ready"
+            )
+        if self._never_allows(budget):
+            detail = f"PDB {budget.name} ({budget.rule}) can never allow an eviction: {health}"
+            return Refusal(Reason.PDB_NEVER_ALLOWS, pod.key, detail, _loosen(budget, pod))
+        detail = f"PDB {budget.name} ({budget.rule}) allows no eviction now: {health}"
+        missing = max(1, budget.desired_healthy + 1 - budget.current_healthy)
+        fix = f"{counted(missing, 'more healthy pod')} under PDB {budget.key}"
+        return Refusal(Reason.PDB_EXHAUSTED, pod.key, detail, fix)
+
+    def _never_allows(self, budget: PodDisruptionBudget) -> bool:
+        """Whether waiting would not help, for there are never to be more pods than it wants.
+
+        A ``minAvailable`` that is a number is held against the pods that exist: one less between an eviction and the
+        creation of its replacement. A share is held against the replicas.
+        """
+        if not budget.never_allows:
+            return False
+        of_replicas = budget.max_unavailable is not None or isinstance(budget.min_available, str)
+        return of_replicas or budget.desired_healthy >= self._pods_to_be(budget)
+
+    def _pods_to_be(self, budget: PodDisruptionBudget) -> int:
+        """Return how many pods of *budget* there are to be: the replicas of those that own the pods there are."""
+        if self._to_be is None:
+            self._to_be = self._count_replicas()
+        return self._to_be.get(budget.key, 0)
+
+    def _count_replicas(self) -> dict[str, int]:
+        nodes = self._snapshot.nodes.values()
+        pods = chain(self._snapshot.unscheduled, chain.from_iterable(view.pods for view in nodes))
+        found: Counter[str] = Counter()
+        counted: set[tuple[str, Owner]] = set()
+        for template, present in Counter(pod.template for pod in pods).items():
+            owner = template.owner
+            named = owner and self._snapshot.workloads.get(owner.kind, {}).get(f"{template.namespace}/{owner.name}")
+            for budget in self.budgets_of(template):
+                if owner is None or not named or named.replicas is None:
+                    found[budget.key] += present
+                elif (budget.key, owner) not in counted:
+                    counted.add((budget.key, owner))
+                    found[budget.key] += named.replicas
+        return dict(found)
+
+
+class RenewedLedger(DisruptionLedger):
+    """A ledger from which nothing is spent: every node finds what the budgets allow now.
+
+    So it is for nodes that are drained one after the other, the pods of each Ready again before the next one begins.
+    """
+
+    def take(self, charge: Charge) -> None:
+        """Spend nothing."""
+
+
+def _needs_no_allowance(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """An unhealthy pod may go without spending while enough others are healthy (KEP-3017, ``IfHealthyBudget``)."""
+    return not pod.ready and 0 < budget.desired_healthy <= budget.current_healthy
+
+
+def _loosen(budget: PodDisruptionBudget, pod: Pod) -> str:
+    if budget.max_unavailable is not None:
+        return f"set maxUnavailable of PDB {budget.key} to 1 or more"
+    lower = f"lower minAvailable of PDB {budget.key}"
+    if isinstance(budget.min_available, str):
+        return lower
+    return f"raise the replicas of {pod.owner or pod.key} to {budget.desired_healthy + 1} or more, or {lower}"

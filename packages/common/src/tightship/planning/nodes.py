@@ -1,0 +1,206 @@
+"""May this node be drained at all? The rules that need no controller's settings.
+
+Opt-outs of Cluster Autoscaler, Karpenter and our own, the marks of others that own the node, and the node's state. Each
+rule has its own :class:`~tightship.core.reasons.Reason`; who reacts to what is in ``docs/how-it-decides.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase, decode_record
+from tightship.core.durations import format_duration
+from tightship.core.objects import Node
+from tightship.core.objects.pod import CORDON, DRAINING
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.evictability import DO_NOT_DISRUPT, DO_NOT_DRAIN
+
+SEED_STATE = "estafette.io/node-compactor-state"
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+KARPENTER_DISRUPTED = "karpenter.sh/disrupted"
+KARPENTER_POOL = "karpenter.sh/nodepool"
+CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+
+
+class NodeRules(Struct, frozen=True):
+    """Which rules apply; *disabled* holds the reasons of rules switched off."""
+
+    disabled: frozenset[Reason] = frozenset()
+
+
+SWITCHABLE = frozenset(
+    {
+        Reason.CONTROL_PLANE,
+        Reason.NODE_DO_NOT_DRAIN,
+        Reason.SCALE_DOWN_DISABLED,
+        Reason.NODE_DO_NOT_DISRUPT,
+        Reason.KARPENTER_MANAGED,
+    }
+)
+"""Reasons that :class:`NodeRules` can disable. What others are doing to the node right now is never overruled."""
+
+
+class SeedState(Struct, frozen=True):
+    """What ``estafette.io/node-compactor-state`` of the older controller says; *marked_since* in seconds since 1970."""
+
+    scale_down_in_progress: bool = False
+    marked_since: float | None = None
+
+
+def drain_record(node: Node) -> DrainRecord | None:
+    """Return the node's drain annotation; one that can't be read counts as a drain in an unknown phase."""
+    text = node.annotations.get(DRAIN_ANNOTATION)
+    return None if text is None else decode_record(text)
+
+
+def seed_state(node: Node) -> SeedState | None:
+    """Return the older controller's state annotation, ``None`` where it is absent or can't be read.
+
+    The older controller writes it when it marks a node and when it starts a removal, each time with ``lastUpdated``; a
+    flag about marking that is false takes the mark back.
+    """
+    text = node.annotations.get(SEED_STATE)
+    if text is None:
+        return None
+    try:
+        state = msgspec.json.decode(text, type=dict[str, bool | str | None])
+    except msgspec.DecodeError:
+        return None
+    if state.get("scaleDownInProgress") is True:
+        return SeedState(scale_down_in_progress=True)
+    if any(value is False and "mark" in name.lower() for name, value in state.items()):
+        return SeedState()
+    updated = state.get("lastUpdated")
+    try:
+        since = datetime.fromisoformat(updated).timestamp() if isinstance(updated, str) else None
+    except ValueError:
+        since = None
+    return SeedState(marked_since=since)
+
+
+YIELDS = 3600.0
+"""Seconds that a node taken by others counts as out where its record does not say."""
+
+
+def draining(node: Node) -> bool:
+    """Whether a drain of ours, or of the older controller, is under way or done and waiting for the autoscaler."""
+    record = drain_record(node)
+    if record is not None and record.owns_node:
+        return True
+    if any(taint.key == DRAINING.key for taint in node.taints):
+        return True
+    state = seed_state(node)
+    return state is not None and state.scale_down_in_progress
+
+
+def yielded_for_good(node: Node, now: float) -> bool:
+    """Whether whoever took *node* from a drain of ours has been given the time for it: it holds no place any more.
+
+    It stays ours to restore, should they let go of it.
+    """
+    record = drain_record(node)
+    if record is None or record.phase is not Phase.YIELDED:
+        return False
+    since = record.entered(Phase.YIELDED)
+    until = record.deadline if record.deadline is not None else None if since is None else since + YIELDS
+    return until is not None and now >= until
+
+
+def judge_node(view: NodeView, now: float, rules: NodeRules = NodeRules()) -> list[Refusal]:
+    """Return everything about the node itself that stands against draining it at *now* (seconds since 1970)."""
+    node = view.node
+    found = [*_taken_by_others(node), *_state(node, now)]
+    return [*opt_outs(node, rules), *(refusal for refusal in found if refusal.reason not in rules.disabled)]
+
+
+def opt_outs(node: Node, rules: NodeRules = NodeRules()) -> list[Refusal]:
+    """Return what on the node says that it is not to be drained.
+
+    It may appear at any time: plan, claim and each eviction ask for it.
+    """
+    found: list[Refusal] = []
+    role = next((label for label in CONTROL_PLANE_LABELS if label in node.labels), None)
+    if role is not None:
+        found.append(Refusal(Reason.CONTROL_PLANE, node.name, f"carries the label {role}"))
+    for annotation, reason, says_no in (
+        (DO_NOT_DRAIN, Reason.NODE_DO_NOT_DRAIN, node.annotations.get(DO_NOT_DRAIN, "false") != "false"),
+        (SCALE_DOWN_DISABLED, Reason.SCALE_DOWN_DISABLED, node.annotations.get(SCALE_DOWN_DISABLED) == "true"),
+        (DO_NOT_DISRUPT, Reason.NODE_DO_NOT_DISRUPT, node.annotations.get(DO_NOT_DISRUPT, "false") != "false"),
+    ):
+        if says_no:
+            detail = f"annotation {annotation}={node.annotations[annotation]}"
+            fix = f"kubectl annotate node {node.name} {annotation}-"
+            found.append(Refusal(reason, node.name, detail, fix))
+    if KARPENTER_POOL in node.labels:
+        detail = f"belongs to Karpenter's NodePool {node.labels[KARPENTER_POOL]}, which consolidates it itself"
+        found.append(Refusal(Reason.KARPENTER_MANAGED, node.name, detail))
+    return [refusal for refusal in found if refusal.reason not in rules.disabled]
+
+
+def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
+    """Yield the nodes of *snapshot* that are left when node *name* has gone, and all that go before it.
+
+    Those are the nodes that others take away, and of those in drain the ones that were claimed before it: for a minimum
+    the last one has to stay, not all of them. The others are as they were before their drains.
+    """
+    at = snapshot.nodes.get(name)
+    mine = None if at is None else drain_record(at.node)
+    turn = (mine.entered(Phase.CLAIMED) or 0.0, name) if mine is not None and mine.owns_node else (math.inf, name)
+    for other, view in snapshot.nodes.items():
+        node, record = view.node, drain_record(view.node)
+        if other == name or node.deletion is not None:
+            continue
+        if any(taint.key in (TO_BE_DELETED, KARPENTER_DISRUPTED) for taint in node.taints):
+            continue
+        if record is None or not record.owns_node:
+            if not draining(node):
+                yield node
+            continue
+        later = record.phase in UNDER_WAY and (record.entered(Phase.CLAIMED) or 0.0, other) > turn
+        if later or record.phase is Phase.RESTORING:
+            taints = tuple(each for each in node.taints if each.key not in (DRAINING.key, CORDON.key))
+            bare = {key: text for key, text in node.annotations.items() if key != DRAIN_ANNOTATION}
+            yield msgspec.structs.replace(node, taints=taints, annotations=bare, unschedulable=False)
+
+
+def _taken_by_others(node: Node) -> list[Refusal]:
+    found: list[Refusal] = []
+    keys = {taint.key for taint in node.taints}
+    if TO_BE_DELETED in keys:
+        found.append(Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting it"))
+    if KARPENTER_DISRUPTED in keys:
+        found.append(Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting it"))
+    if node.deletion is not None:
+        found.append(Refusal(Reason.NODE_TERMINATING, node.name, "its Node object is being deleted"))
+    if draining(node):
+        record = drain_record(node)
+        detail = "a drain is under way"
+        if record is not None:
+            by = f" by {record.controller}" if record.controller else ""
+            detail = f"a drain{by} is in phase {record.phase}" + (f": {record.reason}" if record.reason else "")
+        found.append(Refusal(Reason.DRAIN_IN_PROGRESS, node.name, detail))
+    elif node.unschedulable:
+        detail = "cordoned by someone else, and so never touched"
+        found.append(Refusal(Reason.CORDONED, node.name, detail, f"kubectl uncordon {node.name}"))
+    return found
+
+
+def _state(node: Node, now: float) -> list[Refusal]:
+    found: list[Refusal] = []
+    if not node.ready:
+        found.append(Refusal(Reason.NOT_READY, node.name, "its Ready condition is not True"))
+    if node.allocatable.get("cpu", 0) <= 0:
+        found.append(Refusal(Reason.NO_ALLOCATABLE, node.name, "its status names no allocatable CPU"))
+    record = drain_record(node)
+    if record is not None and record.phase is Phase.BACKOFF and record.next_try is not None and record.next_try > now:
+        why = f" ({record.reason})" if record.reason else ""
+        detail = f"the last drain failed{why}; next try in {format_duration(record.next_try - now)}"
+        found.append(Refusal(Reason.BACKOFF, node.name, detail))
+    return found

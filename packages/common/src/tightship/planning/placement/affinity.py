@@ -1,0 +1,212 @@
+"""Required inter-pod affinity and anti-affinity, both ways, as kube-scheduler's ``InterPodAffinity`` filters.
+
+* A pod's own anti-affinity terms keep it from domains that hold a pod they match.
+* Anti-affinity terms of pods already placed keep it from their domains where they match it.
+* Its affinity terms want, in each term's domain, a pod that matches **all** of them; while no pod in the cluster does,
+  a pod that matches its own terms may start the group on any node that has all the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from tightship.core.objects import Namespace, PodAffinityTerm, PodTemplate
+from tightship.core.selectors import LabelSelector, SelectorIndex
+from tightship.planning.placement.topology import DomainCounter, NodeMask, Topology
+
+
+class Term(Struct, frozen=True):
+    """A term with its namespaces resolved; ``None`` stands for all namespaces."""
+
+    topology_key: str
+    selector: LabelSelector | None
+    namespaces: frozenset[str] | None
+
+    def matches(self, template: PodTemplate) -> bool:
+        """Whether pods of *template* are among those the term speaks of; an absent selector matches none."""
+        if self.namespaces is not None and template.namespace not in self.namespaces:
+            return False
+        return self.selector is not None and self.selector.matches(template.labels)
+
+
+class NamespacesUnknownError(Exception):
+    """A term selects namespaces by label, and namespaces could not be read."""
+
+
+def resolve(term: PodAffinityTerm, own: str, namespaces: Mapping[str, Namespace] | None) -> Term:
+    """Return *term* of a pod in namespace *own* with its namespaces as a set.
+
+    Raises :class:`NamespacesUnknownError` where it selects by namespace labels and *namespaces* is ``None``.
+    """
+    selector = term.namespace_selector
+    names = frozenset(term.namespaces or ())
+    if selector is None:
+        return Term(term.topology_key, term.label_selector, names or frozenset({own}))
+    if selector.empty:
+        return Term(term.topology_key, term.label_selector, None)
+    if namespaces is None:
+        raise NamespacesUnknownError
+    selected = {name for name, namespace in namespaces.items() if selector.matches(namespace.labels)}
+    return Term(term.topology_key, term.label_selector, names | selected)
+
+
+class Group(Struct, eq=False):
+    """All affinity terms of one pod: counted are pods that match every one of them."""
+
+    terms: tuple[Term, ...]
+    counters: tuple[DomainCounter, ...]
+
+    def counts(self, template: PodTemplate) -> bool:
+        """Whether pods of *template* are counted."""
+        return all(term.matches(template) for term in self.terms)
+
+    def add(self, node: int, step: int) -> None:
+        for counter in self.counters:
+            counter.add(node, step)
+
+    @property
+    def nowhere(self) -> bool:
+        """Whether no domain of any term holds a counted pod."""
+        return not any(counter.counts for counter in self.counters)
+
+
+class AntiTerm(Struct, eq=False):
+    """One anti-affinity term: where pods it matches are, and where pods that hold it are."""
+
+    term: Term
+    matching: DomainCounter
+    holding: DomainCounter
+
+
+class AffinityRules(Struct, frozen=True):
+    """What one template has to do with affinity."""
+
+    own: tuple[AntiTerm, ...] = ()
+    """Terms it holds."""
+    against: tuple[AntiTerm, ...] = ()
+    """Terms, its own or others', that match it."""
+    group: Group | None = None
+    joins: tuple[Group, ...] = ()
+    """Groups its pods are counted in."""
+    starts_group: bool = False
+
+    def restrict(self, mask: NodeMask) -> None:
+        """Clear *mask* where a pod of the template may not go."""
+        for anti in self.own:
+            anti.matching.topology.forbid(mask, list(anti.matching.counts))
+        for anti in self.against:
+            anti.holding.topology.forbid(mask, list(anti.holding.counts))
+        group = self.group
+        if group is None:
+            return
+        anywhere = self.starts_group and group.nowhere
+        for counter in group.counters:
+            topology = counter.topology
+            mask &= topology.labelled if anywhere else topology.union(list(counter.counts), len(mask))
+
+    def add(self, node: int, step: int) -> None:
+        """Count *step* pods of the template on *node*."""
+        for anti in self.own:
+            anti.holding.add(node, step)
+        for anti in self.against:
+            anti.matching.add(node, step)
+        for group in self.joins:
+            group.add(node, step)
+
+
+_NO_RULES = AffinityRules()
+
+
+class AffinityIndex:
+    """All terms held by any template of a space, with their counters."""
+
+    def __init__(
+        self,
+        templates: Iterable[PodTemplate],
+        namespaces: Mapping[str, Namespace] | None,
+        topologies: Mapping[str, Topology],
+    ) -> None:
+        self._topologies = topologies
+        self._anti: dict[Term, AntiTerm] = {}
+        self._groups: dict[tuple[Term, ...], Group] = {}
+        self._own: dict[PodTemplate, tuple[AntiTerm, ...]] = {}
+        self._group_of: dict[PodTemplate, Group] = {}
+        self.unknown: set[PodTemplate] = set()
+        for template in templates:
+            self._register(template, namespaces)
+        self._anti_by: SelectorIndex[AntiTerm] = SelectorIndex()
+        for anti in self._anti.values():
+            for name in _namespaces(anti.term):
+                self._anti_by.add(name, anti.term.selector, anti)
+        self._group_by: SelectorIndex[Group] = SelectorIndex()
+        for group in self._groups.values():
+            for name in _namespaces(group.terms[0]):
+                self._group_by.add(name, group.terms[0].selector, group)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no pod holds any term, so that nobody needs counting."""
+        return not self._anti and not self._groups
+
+    def rules(self, template: PodTemplate) -> AffinityRules:
+        """Return what *template* has to do with the terms registered."""
+        if self.empty:
+            return _NO_RULES
+        against = self._anti_by.find(template.namespace, template.labels)
+        joins = [each for each in self._group_by.find(template.namespace, template.labels) if each.counts(template)]
+        own, group = self._own.get(template, ()), self._group_of.get(template)
+        if not (against or joins or own or group):
+            return _NO_RULES
+        return AffinityRules(own, tuple(against), group, tuple(joins), group is not None and group.counts(template))
+
+    def _register(self, template: PodTemplate, namespaces: Mapping[str, Namespace] | None) -> None:
+        spec = template.spec
+        if not spec.anti_affinity and not spec.affinity:
+            return
+        if spec.anti_affinity:
+            self._own[template] = tuple(
+                self._anti_term(self._resolved(term, template, namespaces)) for term in spec.anti_affinity
+            )
+        if spec.affinity:
+            terms = tuple(self._resolved(term, template, namespaces) for term in spec.affinity)
+            self._group_of[template] = self._group(terms)
+
+    def _resolved(
+        self, term: PodAffinityTerm, template: PodTemplate, namespaces: Mapping[str, Namespace] | None
+    ) -> Term:
+        try:
+            return resolve(term, template.namespace, namespaces)
+        except NamespacesUnknownError:
+            # The pod itself is refused by name; what it holds against others is taken to reach every namespace.
+            self.unknown.add(template)
+            return Term(term.topology_key, term.label_selector, None)
+
+    def _anti_term(self, term: Term) -> AntiTerm:
+        found = self._anti.get(term)
+        if found is None:
+            topology = self._topologies[term.topology_key]
+            found = self._anti[term] = AntiTerm(term, DomainCounter(topology), DomainCounter(topology))
+        return found
+
+    def _group(self, terms: tuple[Term, ...]) -> Group:
+        found = self._groups.get(terms)
+        if found is None:
+            counters = tuple(DomainCounter(self._topologies[term.topology_key]) for term in terms)
+            found = self._groups[terms] = Group(terms, counters)
+        return found
+
+
+def _namespaces(term: Term) -> Iterable[str | None]:
+    return (None,) if term.namespaces is None else sorted(term.namespaces)
+
+
+def topology_keys(templates: Sequence[PodTemplate]) -> set[str]:
+    """Return every topology key some template's constraints name."""
+    keys: set[str] = set()
+    for template in templates:
+        spec = template.spec
+        keys.update(term.topology_key for term in (*spec.affinity, *spec.anti_affinity))
+        keys.update(constraint.topology_key for constraint in spec.spread)
+    return keys

@@ -1,0 +1,71 @@
+"""Why a pod fits nowhere: every node under the first filter that excludes it, and how near the nearest node came."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tightship.core.counting import counted
+from tightship.core.objects.pod import PodSpec
+from tightship.core.quantity import humanize
+from tightship.core.selectors import HARD_EFFECTS, untolerated
+from tightship.planning.placement.space import Ask, Space
+
+
+def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
+    """Return (detail, fix): nodes counted by what excludes them, and the smallest change that would make room.
+
+    The counts are those of kube-scheduler's own message. The fix is empty where no single shortage is to blame.
+    """
+    spec = ask.template.spec
+    names = space.resource_names()
+    counts: dict[str, int] = {}
+
+    def count(what: str, how_many: int) -> None:
+        if how_many:
+            counts[what] = counts.get(what, 0) + how_many
+
+    left = space.open.copy()
+    count("not receiving pods", len(space.nodes) - int(left.sum()))
+    tolerated, selected = space.filters.tolerated(spec), space.filters.selected(spec)
+    for column in np.flatnonzero(left & ~tolerated).tolist():
+        taint = untolerated(space.nodes[column].taints, spec.tolerations, HARD_EFFECTS)
+        count(f"untolerated taint {taint}", 1)
+    left &= tolerated
+    count("not matching node selector or affinity", int((left & ~selected).sum()))
+    left &= selected
+    count("out of the volumes' reach", int((left & ~ask.static).sum()))
+    left &= ask.static
+    lacking = np.zeros(len(space.nodes), dtype=np.int64)
+    share = np.zeros(len(space.nodes))
+    for row, amount in ask.rows:
+        missing = np.maximum(amount - space.free[row], 0)
+        count(f"insufficient {names[row]}", int((left & (missing > 0) & (lacking == 0)).sum()))
+        lacking += missing > 0
+        share += missing * space.scale[row]
+    enough = left & (lacking == 0)
+    # Making room helps only where the pod would fit on the empty node.
+    large_enough = np.logical_and.reduce([space.capacity[row] >= amount for row, amount in ask.rows])
+    near = np.flatnonzero(left & (lacking == 1) & large_enough)
+    rest = enough & ~space.feasible(ask)
+    count(_other_filters(spec), int(rest.sum()))
+    total = len(space.nodes)
+    parts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    detail = f"fits on 0 of {counted(total, 'node')}: " + ", ".join(f"{number} {what}" for what, number in parts)
+    if not len(near) or rest.any():
+        return detail, ""
+    best = int(near[np.argmin(share[near])])
+    row, short = next(
+        (row, amount - int(space.free[row, best])) for row, amount in ask.rows if space.free[row, best] < amount
+    )
+    return detail, f"free {humanize(names[row], short)} more {names[row]} on {space.names[best]}"
+
+
+def _other_filters(spec: PodSpec) -> str:
+    parts = [
+        ("pod affinity or anti-affinity", bool(spec.affinity or spec.anti_affinity)),
+        ("topology spread", bool(spec.spread)),
+        ("host port taken", bool(spec.host_ports)),
+        ("volume attach limit", any(volume.persistent_volume_claim is not None for volume in spec.volumes)),
+    ]
+    held = [name for name, has in parts if has]
+    return " or ".join(held) if held else "anti-affinity of pods there"

@@ -1,0 +1,319 @@
+"""Finding a place for all pods of a node together.
+
+Greedy first, the hardest pods before the easy ones; a pod that found no place goes to the front and the rest is tried
+again; what is still open and small is searched exhaustively, so that for small cases "no place" is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from tightship.planning.placement.scoring import Choice, best_fit
+from tightship.planning.placement.space import Ask, Space
+from tightship.planning.placement.topology import NodeMask, Topology
+
+RETRIES = 8
+"""How often a pod that found no place is moved to the front before the search gives up being greedy."""
+
+SEARCH_WORK = 400_000
+"""Node checks (pods left times nodes, for each step) an exhaustive search may spend: deep in small clusters, where a
+clever placement matters, and next to nothing in large ones, where a pod more or less decides nothing."""
+
+
+class Fit(Struct, frozen=True):
+    """The outcome: a node index for each ask in the order given, or the positions of asks that found none.
+
+    *alone* are those that fit nowhere even with all others left out, and that no other of them could help to a place
+    (as a companion, or by raising a spread's minimum): for them the answer is exact.
+    """
+
+    nodes: tuple[int, ...] = ()
+    unplaced: tuple[int, ...] = ()
+    alone: tuple[int, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not self.unplaced
+
+
+def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retries: int = RETRIES) -> Fit:
+    """Place every one of *asks*, and leave the space changed only if all of them found a node."""
+    if not asks:
+        return Fit()
+    start = space.mark()
+    # One that fits nowhere by itself is the end of it, before anything is tried. Where there is but one try, that finds
+    # it as soon; and the scheduler's model remembers what it has looked at.
+    alone = _alone(space, asks) if retries else ()
+    if alone:
+        return Fit(unplaced=alone, alone=alone)
+    hardness = {id(ask): _hardness(space, ask) for ask in asks}
+    order = sorted(range(len(asks)), key=lambda position: hardness[id(asks[position])])
+    for _ in range(retries + 1):
+        failed, nodes = _greedy(space, asks, order, choose)
+        if failed is None:
+            return Fit(nodes=tuple(nodes[position] for position in range(len(asks))))
+        space.rollback(start)
+        if order[0] == failed:
+            break
+        order.remove(failed)
+        order.insert(0, failed)
+    alone = _alone(space, asks)
+    if alone:
+        return Fit(unplaced=alone, alone=alone)
+    if retries:
+        found = _search(space, asks, order)
+        if found is not None:
+            for position, node in enumerate(found):
+                space.place(asks[position], node)
+            return Fit(nodes=found)
+    return Fit(unplaced=(order[0],))
+
+
+def _alone(space: Space, asks: Sequence[Ask]) -> tuple[int, ...]:
+    """Return the positions of asks that fit nowhere, whatever becomes of the others."""
+    fits: dict[int, bool] = {}
+    for ask in asks:
+        if id(ask) not in fits:
+            fits[id(ask)] = bool(space.feasible(ask).any())
+    if all(fits.values()):
+        return ()
+    everyone = range(len(asks))
+    return tuple(
+        position for position, ask in enumerate(asks) if not fits[id(ask)] and not _helped(asks, position, everyone)
+    )
+
+
+def _hardness(space: Space, ask: Ask) -> tuple[int, float]:
+    """Order: pods few nodes allow, then pods tied to others, then the rest; the largest request first in each."""
+    largest = max((amount * float(space.scale[row]) for row, amount in ask.rows), default=0.0)
+    if ask.static_count * 4 <= len(space.nodes):
+        return 0, -largest
+    return 2 if ask.plain else 1, -largest
+
+
+def _greedy(
+    space: Space, asks: Sequence[Ask], order: Sequence[int], choose: Choice
+) -> tuple[int | None, dict[int, int]]:
+    nodes: dict[int, int] = {}
+    queue = list(order)
+    while queue:
+        postponed: list[int] = []
+        for number, position in enumerate(queue):
+            ask = asks[position]
+            feasible = np.flatnonzero(space.feasible(ask))
+            if not len(feasible):
+                if not _helped(asks, position, queue[number + 1 :]):
+                    return position, nodes
+                postponed.append(position)
+                continue
+            node = int(feasible[0]) if len(feasible) == 1 else choose(space, ask, feasible)
+            space.place(ask, node)
+            nodes[position] = node
+        queue = postponed
+    return None, nodes
+
+
+def _helped(asks: Sequence[Ask], position: int, others: Iterable[int]) -> bool:
+    """Whether placing one of *others* can open a node to the pod: as a companion, or by raising a spread's minimum."""
+    ask = asks[position]
+    if ask.plain or (ask.affinity.group is None and not ask.spread.own):
+        return False
+    own = {id(counter) for counter in ask.spread.own}
+    group = ask.affinity.group
+    for other in others:
+        if other == position:
+            continue
+        if group is not None and any(joined is group for joined in asks[other].affinity.joins):
+            return True
+        if any(id(counter) in own for counter in asks[other].spread.joins):
+            return True
+    return False
+
+
+def _search(space: Space, asks: Sequence[Ask], order: Sequence[int]) -> tuple[int, ...] | None:
+    """Depth first over all placements, the pod with the fewest nodes left next; ``None`` if none was found in time.
+
+    Where a pod may open nodes to another the order matters as well, so there every pod is tried next.
+    """
+    work = SEARCH_WORK
+    kinds = _kinds(asks)
+    chosen: dict[int, int] = {}
+    hopeless: set[_Placed] = set()
+    ordered = any(_helped(asks, position, order) for position in order)
+
+    def descend(left: frozenset[int], placed: _Placed) -> bool:
+        nonlocal work
+        if not left:
+            return True
+        if placed in hopeless:
+            return False
+        work -= len(left) * len(space.nodes)
+        if work <= 0:
+            return False
+        options = {position: np.flatnonzero(space.feasible(asks[position])) for position in left}
+        nearest = sorted(left, key=lambda each: (len(options[each]), order.index(each)))
+        for position in _one_of_each(nearest, kinds) if ordered else nearest[:1]:
+            for node in options[position].tolist():
+                mark = space.mark()
+                space.place(asks[position], node)
+                if descend(left - {position}, _with(placed, kinds[position], node)):
+                    chosen[position] = node
+                    return True
+                space.rollback(mark)
+        hopeless.add(placed)
+        return False
+
+    start = space.mark()
+    found = descend(frozenset(range(len(asks))), ())
+    space.rollback(start)
+    return tuple(chosen[position] for position in range(len(asks))) if found else None
+
+
+class Leaving(Struct, frozen=True):
+    """A pod on its way to the node *target*; with *waits* its budget lets it go only when others are Ready again."""
+
+    ask: Ask
+    target: int
+    waits: bool
+
+
+def stuck_in_turn(space: Space, origin: int, leaving: Sequence[Leaving]) -> tuple[int, ...]:
+    """Return the positions of pods that could never land, though each has its place once all have: empty is good.
+
+    Pods that wait leave node *origin* one after another, each only when the one before runs. While some are still
+    there they count for affinity, anti-affinity and spread: a pod that has to be beside one of them can't start
+    elsewhere, and the other may not leave before it has. The space has every pod at its target, and is left so.
+    """
+    if not any(each.waits and not each.ask.plain for each in leaving):
+        return ()
+    mark = space.mark()
+    for each in leaving:
+        space.lift(each.ask, each.target)
+        if each.waits:
+            space.place(each.ask, origin)
+    left = list(range(len(leaving)))
+    while left:
+        landed = next((position for position in left if _lands(space, origin, leaving[position])), None)
+        if landed is None:
+            break
+        left.remove(landed)
+    space.rollback(mark)
+    return tuple(left)
+
+
+def _lands(space: Space, origin: int, pod: Leaving) -> bool:
+    if pod.waits:
+        space.lift(pod.ask, origin)
+    if space.accepts(pod.ask, pod.target):
+        space.place(pod.ask, pod.target)
+        return True
+    if pod.waits:
+        space.place(pod.ask, origin)
+    return False
+
+
+def certain(space: Space, asks: Sequence[Ask]) -> bool:
+    """Whether every pod finds a place **whatever** feasible node kube-scheduler picks for each, in whatever order.
+
+    Cheap where room is ample (:func:`_ample`); otherwise all choices are played through, and running out of
+    :data:`SEARCH_WORK` counts as no.
+    """
+    if any(ask.affinity.group is not None and ask.affinity.group.nowhere for ask in asks):
+        # The last pods of an affinity group leave with this node. A replacement tried while one of them still
+        # terminates finds its companion only on the cordoned node, and kube-scheduler does not try it again when that
+        # pod has gone (``isSchedulableAfterAssignedPodChange`` skips deletions), but only minutes later.
+        return False
+    work = SEARCH_WORK
+    kinds = _kinds(asks)
+    safe_states: set[_Placed] = set()
+
+    def safe(left: tuple[int, ...], placed: _Placed) -> bool:
+        nonlocal work
+        if not left or placed in safe_states:
+            return True
+        work -= len(left) * len(space.nodes)
+        if work <= 0:
+            return False
+        masks = {position: space.feasible(asks[position]) for position in left}
+        if not all(mask.any() for mask in masks.values()):
+            return False
+        if _ample(asks, left, masks):
+            return True
+        for position in _one_of_each(left, kinds):
+            rest = tuple(each for each in left if each != position)
+            for node in np.flatnonzero(masks[position]).tolist():
+                mark = space.mark()
+                space.place(asks[position], node)
+                fine = safe(rest, _with(placed, kinds[position], node))
+                space.rollback(mark)
+                if not fine:
+                    return False
+        safe_states.add(placed)
+        return True
+
+    return safe(tuple(range(len(asks))), ())
+
+
+_Placed = tuple[tuple[int, int], ...]
+"""Which kind of pod has been placed on which node, sorted: what a space is like, in whatever order they came."""
+
+
+def _kinds(asks: Sequence[Ask]) -> list[int]:
+    """Return for each ask the position of the first that is the same: replicas can stand in for one another."""
+    first: dict[int, int] = {}
+    return [first.setdefault(id(ask), position) for position, ask in enumerate(asks)]
+
+
+def _one_of_each(left: Iterable[int], kinds: Sequence[int]) -> list[int]:
+    """Return the first position of each kind, in the order of *left*."""
+    first: dict[int, int] = {}
+    for position in left:
+        first.setdefault(kinds[position], position)
+    return list(first.values())
+
+
+def _with(placed: _Placed, kind: int, node: int) -> _Placed:
+    """Return *placed* with one more pod."""
+    return tuple(sorted((*placed, (kind, node))))
+
+
+def _ample(asks: Sequence[Ask], left: Sequence[int], masks: Mapping[int, NodeMask]) -> bool:
+    """Whether no pod can be shut out of all its feasible nodes by the others, however they are placed.
+
+    Another pod takes away at most the node it lands on, or, where constraints tie the two together by a topology key,
+    that node's whole domain. A group of required affinity that has no member yet is tied down by its first one to a
+    single domain, so there nothing is ample.
+    """
+    for position in left:
+        ask = asks[position]
+        if ask.affinity.group is not None and ask.affinity.group.nowhere and len(left) > 1:
+            return False
+        mask = masks[position]
+        at_stake = 0
+        largest: dict[Topology, int] = {}
+        for other in left:
+            if other == position:
+                continue
+            loss = 1
+            for topology in _tied_by(ask, asks[other]):
+                if topology not in largest:
+                    largest[topology] = int(topology.nodes_in(mask).max(initial=1))
+                loss = max(loss, largest[topology])
+            at_stake += loss
+        if at_stake >= int(np.count_nonzero(mask)):
+            return False
+    return True
+
+
+def _tied_by(ask: Ask, other: Ask) -> set[Topology]:
+    """Topologies over which a pod with *other* can shut one with *ask* out of a whole domain."""
+    if ask.plain or other.plain:
+        return set()
+    holding, matching = {id(anti) for anti in other.affinity.own}, {id(anti) for anti in other.affinity.against}
+    tied = {anti.matching.topology for anti in ask.affinity.own if id(anti) in matching}
+    tied |= {anti.holding.topology for anti in ask.affinity.against if id(anti) in holding}
+    joined = {id(counter) for counter in other.spread.joins}
+    return tied | {counter.topology for counter in ask.spread.own if id(counter) in joined}

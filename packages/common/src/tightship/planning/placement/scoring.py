@@ -1,0 +1,128 @@
+"""Which of the feasible nodes to take: our own choices, and a model of kube-scheduler's.
+
+The model scores as the default profile of kube-scheduler 1.37 does with ``NodeResourcesFit`` (LeastAllocated),
+``NodeResourcesBalancedAllocation``, ``TaintToleration`` and preferred ``NodeAffinity``, at their default weights. It
+leaves out image locality and the soft spreading and soft pod-affinity scores. Among equals the scheduler picks at
+random; the model takes the first by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightship.planning.placement.space import CPU, MEMORY, Ask, Space
+
+Indices = NDArray[np.intp]
+Choice = Callable[[Space, Ask, Indices], int]
+"""Picks one of the given feasible nodes (never empty) for a pod."""
+
+_MAX = 100
+_TAINT_WEIGHT = 3
+_MIN_NODES_TO_FIND = 100
+_AFFINITY_WEIGHT = 2
+
+
+def best_fit(space: Space, ask: Ask, nodes: Indices) -> int:
+    """Pick the node on which the scarcer of CPU and memory is left the least, relative to the node's size."""
+    cpu, memory = _amounts(ask)
+    left_cpu = (space.free[CPU, nodes] - cpu) / np.maximum(space.capacity[CPU, nodes], 1)
+    left_memory = (space.free[MEMORY, nodes] - memory) / np.maximum(space.capacity[MEMORY, nodes], 1)
+    return int(nodes[np.argmin(np.minimum(left_cpu, left_memory))])
+
+
+def aligned(space: Space, ask: Ask, nodes: Indices) -> int:
+    """Pick the node whose free resources are nearest to the request's proportions; the fuller one among equals.
+
+    Extended resources take part, so that a pod without a GPU prefers a node without free ones.
+    """
+    # Over all nodes rather than the feasible ones: plain rows of the matrix are faster than picking columns out of it.
+    along = np.zeros(len(space.nodes))
+    for row, amount in ask.rows:
+        along += space.free[row] * (amount * float(space.scale[row]) ** 2)
+    length = space.free_lengths()
+    score = along / np.maximum(length, 1e-12) / max(float(np.linalg.norm(_scaled(space, ask))), 1e-12) - 1e-3 * length
+    return int(nodes[np.argmax(score[nodes])])
+
+
+def _scaled(space: Space, ask: Ask) -> list[float]:
+    return [amount * float(space.scale[row]) for row, amount in ask.rows]
+
+
+def scheduler_choice(space: Space, ask: Ask, nodes: Indices) -> int:
+    """Pick the node kube-scheduler's default scoring would (see the module's text for what is modelled).
+
+    In a cluster of more than 100 nodes the scheduler stops filtering when it has found enough of them, and goes on
+    from there with the next pod: so does this, from the node after the last one looked at.
+    """
+    enough = nodes_to_find(len(space.nodes))
+    if len(nodes) > enough:
+        start = int(np.searchsorted(nodes, space.next_start))
+        nodes = np.concatenate((nodes[start : start + enough], nodes[: max(0, start + enough - len(nodes))]))
+        space.next_start = int(nodes[-1]) + 1
+    return int(nodes[np.argmax(scheduler_scores(space, ask, nodes))])
+
+
+def nodes_to_find(nodes: int) -> int:
+    """Return how many feasible nodes are enough (``numFeasibleNodesToFind``, ``percentageOfNodesToScore`` unset)."""
+    if nodes < _MIN_NODES_TO_FIND:
+        return nodes
+    return max(_MIN_NODES_TO_FIND, nodes * max(5, 50 - nodes // 125) // 100)
+
+
+def scheduler_scores(space: Space, ask: Ask, nodes: Indices) -> NDArray[np.int64]:
+    """Return the modelled score of each of *nodes*; whole numbers, as the scheduler's are."""
+    capacity = space.capacity[:2, nodes]
+    room = capacity - space.assumed[:, nodes]
+    room -= np.array(ask.scoring, dtype=np.int64)[:, None]
+    np.maximum(room, 0, out=room)
+    # Memory amounts times 100 stay far below 2**63: 100 * 2**56 bytes is 7 exabytes of one node.
+    room *= _MAX
+    known = np.maximum(capacity, 1)
+    room //= known
+    counted = (capacity > 0).sum(axis=0)
+    score: NDArray[np.int64] = room.sum(axis=0) // np.maximum(counted, 1)
+    score += _balanced(space, ask, nodes, known)
+    soft = space.filters.soft_taints(ask.template.spec)
+    if soft is not None:
+        score += _TAINT_WEIGHT * _normalized(soft[nodes], reverse=True)
+    preferred = space.filters.preferences(ask.template.spec)
+    if preferred is not None:
+        score += _AFFINITY_WEIGHT * _normalized(preferred[nodes], reverse=False)
+    return score
+
+
+def _balanced(space: Space, ask: Ask, nodes: Indices, capacity: NDArray[np.int64]) -> NDArray[np.int64]:
+    cpu, memory = _amounts(ask)
+    if not cpu and not memory:
+        return np.zeros(len(nodes), dtype=np.int64)
+    used = (capacity - space.free[:2, nodes]) / capacity
+    more = used + np.array([[cpu], [memory]]) / capacity
+    np.minimum(used, 1.0, out=used)
+    np.minimum(more, 1.0, out=more)
+    score_before = (_MAX - np.abs(used[0] - used[1]) * (_MAX / 2)).astype(np.int64)
+    score_after = (_MAX - np.abs(more[0] - more[1]) * (_MAX / 2)).astype(np.int64)
+    # Go's integer division truncates towards zero; the sum is never negative here.
+    result: NDArray[np.int64] = _MAX // 2 + (_MAX // 2 + score_after - score_before) // 2
+    return result
+
+
+def _normalized(raw: NDArray[np.int64], *, reverse: bool) -> NDArray[np.int64]:
+    """``DefaultNormalizeScore``: the largest becomes 100 (or, reversed, 0)."""
+    highest = int(raw.max())
+    if highest == 0:
+        return np.full(len(raw), _MAX if reverse else 0, dtype=np.int64)
+    scaled: NDArray[np.int64] = raw * _MAX // highest
+    return _MAX - scaled if reverse else scaled
+
+
+def _amounts(ask: Ask) -> tuple[int, int]:
+    cpu = memory = 0
+    for row, amount in ask.rows:
+        if row == CPU:
+            cpu = amount
+        elif row == MEMORY:
+            memory = amount
+    return cpu, memory

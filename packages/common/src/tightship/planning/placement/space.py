@@ -1,0 +1,363 @@
+"""A what-if copy of a cluster's scheduling state, on which moves are tried, taken back and kept.
+
+The filters are kube-scheduler's default ones. A node is one column of the resource matrix; masks are numpy arrays in
+node-name order. Every change is journalled, so that a failed attempt costs only its own undoing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from tightship.core.objects import Node, Pod, PodSpec, PodTemplate
+from tightship.core.reasons import Reason
+from tightship.core.resources import POD_COUNT, Resources
+from tightship.core.selectors import SelectorIndex
+from tightship.planning.cluster import Snapshot
+from tightship.planning.placement.affinity import AffinityIndex, AffinityRules, topology_keys
+from tightship.planning.placement.spread import SpreadCounter, SpreadRules, eligible_nodes
+from tightship.planning.placement.static import NodeFilters
+from tightship.planning.placement.topology import NodeMask, Topology
+from tightship.planning.placement.volumes import Attachments, VolumeIndex, VolumeUnknownError
+
+CPU, MEMORY, PODS = 0, 1, 2
+"""Rows of the resource matrix that every space has; other resources follow in name order."""
+
+UNLIMITED = 2**62
+
+
+class Ask(Struct, frozen=True, eq=False):
+    """What one pod asks of a node, compiled for a space: shared by the replicas of a template."""
+
+    template: PodTemplate
+    rows: tuple[tuple[int, int], ...]
+    """(row of the matrix, amount) of every resource it requests."""
+    scoring: tuple[int, int]
+    static: NodeMask
+    """Nodes whose labels and taints allow it, the volumes' reach included."""
+    static_count: int
+    affinity: AffinityRules
+    spread: SpreadRules
+    attachments: Attachments
+    plain: bool
+    """Whether resources and *static* are all there is to it."""
+    unknown: tuple[Reason, str] | None
+    """Why it can't be judged at all."""
+
+
+class Space:
+    """The scheduling state of a snapshot. ``open[i]`` says whether node *i* may receive pods."""
+
+    def __init__(self, snapshot: Snapshot, keep_out: Collection[str] = ()) -> None:
+        """Take *snapshot* as it is; nodes named in *keep_out* receive nothing, and so do those that are not fit to."""
+        self.snapshot = snapshot
+        self.nodes: list[Node] = [view.node for view in snapshot.nodes.values()]
+        self.names = [node.name for node in self.nodes]
+        self.index = {name: number for number, name in enumerate(self.names)}
+        # An unreadable pod takes an unknown amount of its node.
+        shut = {*keep_out, *(each.node for each in snapshot.unreadable)}
+        self.open: NodeMask = np.array(
+            [fit_to_receive(node) and node.name not in shut for node in self.nodes], dtype=np.bool_
+        )
+        templates = self._templates()
+        self._rows = self._resource_rows(templates)
+        self.capacity: NDArray[np.int64] = np.zeros((len(self._rows), len(self.nodes)), dtype=np.int64)
+        for column, node in enumerate(self.nodes):
+            for name, amount in node.allocatable.items():
+                self.capacity[self._rows[name], column] = min(amount, UNLIMITED)
+        self.free = self.capacity.copy()
+        self.assumed: NDArray[np.int64] = np.zeros((2, len(self.nodes)), dtype=np.int64)
+        """milli-CPU and bytes requested as kube-scheduler's scoring assumes them."""
+        self.next_start = 0
+        """Where the modelled scheduler goes on looking for feasible nodes."""
+        self._asks: dict[tuple[PodTemplate, int], Ask] = {}
+        self.filters = NodeFilters(self.nodes)
+        self._journal: list[tuple[Ask | None, int, int]] = []
+        self._lengths: NDArray[np.float64] | None = None
+        self._changed: set[int] = set()
+        self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
+        self._volumes = VolumeIndex(snapshot, self.nodes)
+        self._sum_up()
+        self._index_constraints(templates)
+        self._count_constraints()
+
+    # Building
+
+    def _templates(self) -> list[PodTemplate]:
+        bound = (pod for view in self.snapshot.nodes.values() for pod in view.pods)
+        seen = self.snapshot
+        to_come = (*(each.pod for each in seen.starting), *(each.pod for each in seen.headroom))
+        pods = (*bound, *seen.unscheduled, *(pod for pod in to_come if pod is not None))
+        return list(dict.fromkeys(pod.template for pod in pods))
+
+    def _resource_rows(self, templates: list[PodTemplate]) -> dict[str, int]:
+        names = {name for node in self.nodes for name in node.allocatable}
+        for view in self.snapshot.nodes.values():
+            names.update(view.usage.requested)
+        for template in templates:
+            names.update(template.spec.requests)
+        for pod in self.snapshot.unscheduled:
+            names.update(pod.requests)
+        rows = {"cpu": CPU, "memory": MEMORY, POD_COUNT: PODS}
+        for name in sorted(names - rows.keys()):
+            rows[name] = len(rows)
+        return rows
+
+    def _sum_up(self) -> None:
+        """Take what bound pods request."""
+        for column, view in enumerate(self.snapshot.nodes.values()):
+            for name, amount in view.usage.requested.items():
+                self.free[self._rows[name], column] -= amount
+            self.assumed[:, column] = view.usage.scoring
+
+    def _index_constraints(self, templates: list[PodTemplate]) -> None:
+        """Set up a counter for every constraint some pod holds."""
+        self._topologies = {key: Topology(key, self.nodes) for key in sorted(topology_keys(templates))}
+        known = None if "Namespace" in self.snapshot.missing else self.snapshot.namespaces
+        self._affinity = AffinityIndex(templates, known, self._topologies)
+        self._spread_own = {template: self._spread_counters(template) for template in templates if template.spec.spread}
+        self._spread: SelectorIndex[SpreadCounter] = SelectorIndex()
+        for template, counters in self._spread_own.items():
+            for counter, constraint in zip(counters, template.spec.spread, strict=True):
+                self._spread.add(template.namespace, constraint.label_selector, counter)
+        self._ghostless = [
+            counter for counters in self._spread_own.values() for counter in counters if not counter.ghosts_count
+        ]
+        self._counted = {template: self._count_rules(template) for template in templates}
+
+    def _count_constraints(self) -> None:
+        """Count bound pods wherever a constraint speaks of them."""
+        tied: dict[PodTemplate, tuple[AffinityRules | None, tuple[SpreadCounter, ...], Attachments]] = {}
+        for template, (affinity, spread) in self._counted.items():
+            attachments = self._volumes.attachments(template) if template.spec.volumes else Attachments()
+            if affinity is not None or spread or attachments.handles or template.spec.host_ports:
+                tied[template] = (affinity, spread, attachments)
+        if not tied:
+            return
+        for column, view in enumerate(self.snapshot.nodes.values()):
+            for pod in view.pods:
+                rules = tied.get(pod.template)
+                if rules is None:
+                    continue
+                affinity, spread, attachments = rules
+                if affinity is not None:
+                    affinity.add(column, 1)
+                if pod.deletion is None:
+                    for counter in spread:
+                        counter.add(column, 1)
+                self._use_ports(pod.template.spec, column, 1)
+                self._volumes.add(column, attachments, 1)
+
+    def _count_rules(self, template: PodTemplate) -> tuple[AffinityRules | None, tuple[SpreadCounter, ...]]:
+        rules = self._affinity.rules(template)
+        idle = not (rules.own or rules.against or rules.joins)
+        near = self._spread.find(template.namespace, template.labels)
+        spread = tuple(counter for counter in near if counter.matches(template))
+        return (None if idle else rules), spread
+
+    def _spread_counters(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:
+        keyed = np.ones(len(self.nodes), dtype=np.bool_)
+        for constraint in template.spec.spread:
+            keyed &= self._topologies[constraint.topology_key].labelled
+        selected = self.filters.selected(template.spec)
+        return tuple(
+            SpreadCounter(
+                template,
+                constraint,
+                self._topologies[constraint.topology_key],
+                eligible_nodes(template, constraint, self.nodes, keyed, selected),
+            )
+            for constraint in template.spec.spread
+        )
+
+    # What a pod asks
+
+    def ask(self, pod: Pod) -> Ask:
+        """Return what *pod* asks of a node.
+
+        Of a pod in the middle of a resize the larger amounts count: its replacement may ask for either.
+        """
+        key = (pod.template, 0 if pod.requests is pod.template.spec.requests else id(pod.requests))
+        found = self._asks.get(key)
+        if found is None:
+            found = self._asks[key] = self._compile(pod)
+        return found
+
+    def _compile(self, pod: Pod) -> Ask:
+        template, spec = pod.template, pod.template.spec
+        unknown = self._unknown(template)
+        static = self.filters.static(spec)
+        attachments = Attachments()
+        if spec.volumes:
+            try:
+                reach, attachments = self._volumes.reach(template)
+                if reach is not None:
+                    static = static & reach
+            except VolumeUnknownError as error:
+                unknown = unknown or (Reason.UNKNOWN_VOLUME, str(error))
+        rules, joins = self._counted.get(template) or self._count_rules(template)
+        affinity = rules or self._affinity.rules(template)
+        spread = SpreadRules(self._spread_own.get(template, ()), joins)
+        idle = not (affinity.own or affinity.against or affinity.joins or affinity.group)
+        return Ask(
+            template=template,
+            rows=tuple(
+                (self._rows[name], amount)
+                for name, amount in _larger(pod.requests, spec.requests).items()
+                if amount > 0
+            ),
+            scoring=spec.scoring,
+            static=static,
+            static_count=int(np.count_nonzero(static)),
+            affinity=affinity,
+            spread=spread,
+            attachments=attachments,
+            plain=idle and not (spread.own or spread.joins or spec.host_ports or attachments.handles),
+            unknown=unknown,
+        )
+
+    def _unknown(self, template: PodTemplate) -> tuple[Reason, str] | None:
+        if template.spec.claims_devices:
+            return Reason.RESOURCE_CLAIMS, "asks for devices by resource claims, which we can't judge"
+        if template in self._affinity.unknown:
+            why = self.snapshot.missing.get("Namespace", "not read")
+            return Reason.UNKNOWN_NAMESPACE_LABELS, f"selects namespaces by label, and namespaces are unknown ({why})"
+        return None
+
+    # Judging
+
+    def feasible(self, ask: Ask) -> NodeMask:
+        """Return the open nodes on which one more pod with *ask* would pass every filter now."""
+        mask = self.open & ask.static
+        for row, amount in ask.rows:
+            mask &= self.free[row] >= amount
+        if not ask.plain:
+            self._restrict(mask, ask)
+        return mask
+
+    def accepts(self, ask: Ask, node: int) -> bool:
+        """Whether the one open node *node* passes every filter."""
+        if not (self.open[node] and ask.static[node]):
+            return False
+        if any(self.free[row, node] < amount for row, amount in ask.rows):
+            return False
+        return ask.plain or bool(self.feasible(ask)[node])
+
+    def _restrict(self, mask: NodeMask, ask: Ask) -> None:
+        ask.affinity.restrict(mask)
+        for counter in ask.spread.own:
+            counter.restrict(mask)
+        for ip, protocol, port in ask.template.spec.host_ports:
+            for node, used in self._ports.get((protocol, port), {}).items():
+                if any(not ip or not other or ip == other for other in used):
+                    mask[node] = False
+        if ask.attachments.handles:
+            self._volumes.restrict(mask, ask.attachments)
+
+    @cached_property
+    def scale(self) -> NDArray[np.float64]:
+        """One over the largest amount any node has, by row: makes unlike resources comparable."""
+        scale: NDArray[np.float64] = 1.0 / np.maximum(self.capacity.max(axis=1, initial=1), 1)
+        return scale
+
+    def free_lengths(self) -> NDArray[np.float64]:
+        """Return the Euclidean length of each node's free amounts, each in shares of the largest node."""
+        if self._lengths is None:
+            self._lengths = np.sqrt(((self.free * self.scale[:, None]) ** 2).sum(axis=0))
+        elif self._changed:
+            columns = sorted(self._changed)
+            self._lengths[columns] = np.sqrt(((self.free[:, columns] * self.scale[:, None]) ** 2).sum(axis=0))
+        self._changed.clear()
+        return self._lengths
+
+    def sizes(self) -> list[float]:
+        """Return each node's share of the cluster's capacity, summed over CPU, memory and extended resources."""
+        rows = [row for name, row in self._rows.items() if name not in (POD_COUNT, "ephemeral-storage")]
+        whole = np.maximum(self.capacity[rows].sum(axis=1, dtype=np.float64), 1.0)
+        shares: list[float] = (self.capacity[rows] / whole[:, None]).sum(axis=0).tolist()
+        return shares
+
+    # Changing
+
+    def place(self, ask: Ask, node: int) -> None:
+        """Bind one pod with *ask* to *node*."""
+        self._change(ask, node, 1)
+        self._journal.append((ask, node, 1))
+
+    def lift(self, ask: Ask, node: int) -> None:
+        """Take one pod with *ask* off *node*."""
+        self._change(ask, node, -1)
+        self._journal.append((ask, node, -1))
+
+    def close(self, node: int) -> None:
+        """Cordon *node*: it receives nothing any more, but stays a topology domain as far as the scheduler sees it."""
+        if self.open[node]:
+            self.open[node] = False
+            self._close_spread(node, 1)
+            self._journal.append((None, node, 1))
+
+    def mark(self) -> int:
+        """Return a point to :meth:`rollback` to."""
+        return len(self._journal)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since *mark*."""
+        while len(self._journal) > mark:
+            ask, node, step = self._journal.pop()
+            if ask is None:
+                self.open[node] = True
+                self._close_spread(node, -1)
+            else:
+                self._change(ask, node, -step)
+
+    def _change(self, ask: Ask, node: int, step: int) -> None:
+        for row, amount in ask.rows:
+            self.free[row, node] -= step * amount
+        self.assumed[0, node] += step * ask.scoring[0]
+        self.assumed[1, node] += step * ask.scoring[1]
+        self._changed.add(node)
+        if ask.plain:
+            return
+        ask.affinity.add(node, step)
+        for counter in ask.spread.joins:
+            counter.add(node, step)
+        if ask.template.spec.host_ports:
+            self._use_ports(ask.template.spec, node, step)
+        if ask.attachments.handles:
+            self._volumes.add(node, ask.attachments, step)
+
+    def _close_spread(self, node: int, sign: int) -> None:
+        for counter in self._ghostless:
+            counter.close(node, sign)
+
+    def _use_ports(self, spec: PodSpec, node: int, step: int) -> None:
+        for ip, protocol, port in spec.host_ports:
+            used = self._ports.setdefault((protocol, port), {}).setdefault(node, [])
+            if step > 0:
+                used.append(ip)
+            elif ip in used:
+                used.remove(ip)
+
+    # Explaining
+
+    def resource_names(self) -> list[str]:
+        """Names of the matrix' rows, in row order."""
+        return sorted(self._rows, key=self._rows.__getitem__)
+
+
+def fit_to_receive(node: Node) -> bool:
+    """Whether we count on *node* for pods: Ready, not cordoned, not being deleted.
+
+    kube-scheduler itself looks only at the cordon and taints; the rest errs to the safe side.
+    """
+    return node.ready and not node.unschedulable and node.deletion is None
+
+
+def _larger(left: Resources, right: Resources) -> Resources:
+    if left is right:
+        return left
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}

@@ -1,0 +1,136 @@
+"""Topology spread constraints (``DoNotSchedule``), as kube-scheduler's ``PodTopologySpread`` filters.
+
+The drained node stays in the cluster, cordoned and soon empty, until the autoscaler deletes it: it remains a domain
+(a *ghost*) unless the constraint honours taints that the pod does not tolerate (autoscaler#9287).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from tightship.core.objects import Node, PodTemplate, TopologySpreadConstraint
+from tightship.core.objects.pod import CORDON, DRAINING
+from tightship.core.selectors import HARD_EFFECTS, Labels, LabelSelector, untolerated
+from tightship.planning.placement.topology import NodeMask, Topology
+
+
+class SpreadCounter:
+    """Pods of one constraint per domain, over the nodes the constraint looks at.
+
+    A domain counts as soon as one eligible node lies in it, however many pods it holds: the global minimum is taken
+    over all of them.
+    """
+
+    def __init__(
+        self, template: PodTemplate, constraint: TopologySpreadConstraint, topology: Topology, eligible: NodeMask
+    ) -> None:
+        self.topology = topology
+        self._namespace = template.namespace
+        self._selector = constraint.label_selector
+        self._also = _match_labels(constraint, template.labels)
+        self._max_skew = constraint.max_skew
+        self._min_domains = constraint.min_domains or 1
+        self._self = 1 if self._selects(template.labels) else 0
+        self.ghosts_count = constraint.node_taints_policy != "Honor" or all(
+            untolerated((taint,), template.spec.tolerations, HARD_EFFECTS) is None for taint in (CORDON, DRAINING)
+        )
+        self._eligible = eligible
+        self._shut: set[int] = set()
+        self._on_node: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
+        self._nodes_in: list[int] = topology.nodes_in(eligible).tolist()
+        self._domains = sum(1 for nodes in self._nodes_in if nodes)
+
+    def matches(self, template: PodTemplate) -> bool:
+        """Whether pods of *template* are counted; a selector without requirements counts none in the scheduler."""
+        if template.namespace != self._namespace or self._selector is None:
+            return False
+        if self._selector.empty and not self._also:
+            return False
+        return self._selects(template.labels)
+
+    def add(self, node: int, step: int) -> None:
+        """Count *step* more pods on *node*."""
+        self._on_node[node] = self._on_node.get(node, 0) + step
+        if self._eligible[node]:
+            self._count(self.topology.domain_of[node], step)
+
+    def close(self, node: int, sign: int = 1) -> None:
+        """Cordon *node* (or, with *sign* -1, take that back)."""
+        if self.ghosts_count or not self.topology.labelled[node]:
+            return
+        domain = self.topology.domain_of[node]
+        if sign > 0 and self._eligible[node]:
+            self._shut.add(node)
+            self._eligible[node] = False
+            self._nodes_in[domain] -= 1
+            self._domains -= self._nodes_in[domain] == 0
+            self._count(domain, -self._on_node.get(node, 0))
+        elif sign < 0 and node in self._shut:
+            # Only what a cordon took away comes back: other nodes are none of this constraint's business.
+            self._shut.remove(node)
+            self._eligible[node] = True
+            self._domains += self._nodes_in[domain] == 0
+            self._nodes_in[domain] += 1
+            self._count(domain, self._on_node.get(node, 0))
+
+    def restrict(self, mask: NodeMask) -> None:
+        """Clear *mask* where one more pod of the template would exceed the skew."""
+        mask &= self.topology.labelled
+        ceiling = self._max_skew - self._self + self._minimum()
+        if ceiling < 0:
+            mask[:] = False
+            return
+        self.topology.forbid(mask, [domain for domain, count in self._counts.items() if count > ceiling])
+
+    def _minimum(self) -> int:
+        # Domains without any counted pod are not in _counts, so a shorter _counts means that the minimum is zero.
+        if self._domains < self._min_domains or len(self._counts) < self._domains:
+            return 0
+        return min(self._counts.values(), default=0)
+
+    def _count(self, domain: int, step: int) -> None:
+        count = self._counts.get(domain, 0) + step
+        if count:
+            self._counts[domain] = count
+        else:
+            self._counts.pop(domain, None)
+
+    def _selects(self, labels: Labels) -> bool:
+        selector: LabelSelector | None = self._selector
+        if selector is None or not selector.matches(labels):
+            return False
+        return all(labels.get(key) == value for key, value in self._also.items())
+
+
+class SpreadRules(Struct, frozen=True):
+    """What one template has to do with spreading: its own constraints, and the counters its pods are counted in."""
+
+    own: tuple[SpreadCounter, ...] = ()
+    joins: tuple[SpreadCounter, ...] = ()
+
+
+def eligible_nodes(
+    template: PodTemplate,
+    constraint: TopologySpreadConstraint,
+    nodes: list[Node],
+    keyed: NodeMask,
+    selected: NodeMask,
+) -> NodeMask:
+    """Return the nodes *constraint* looks at.
+
+    *keyed* marks nodes with all topology keys of the pod's constraints, *selected* those its node selector and node
+    affinity allow. ``nodeAffinityPolicy`` defaults to Honor, ``nodeTaintsPolicy`` to Ignore (KEP-3094).
+    """
+    eligible = keyed & selected if constraint.node_affinity_policy != "Ignore" else keyed.copy()
+    if constraint.node_taints_policy == "Honor":
+        tolerations = template.spec.tolerations
+        for index in np.flatnonzero(eligible).tolist():
+            if untolerated(nodes[index].taints, tolerations, HARD_EFFECTS) is not None:
+                eligible[index] = False
+    return eligible
+
+
+def _match_labels(constraint: TopologySpreadConstraint, labels: Labels) -> dict[str, str]:
+    return {key: labels[key] for key in constraint.match_label_keys or () if key in labels}

@@ -1,0 +1,89 @@
+"""What a node's labels and taints alone decide, computed once for each distinct rule over all nodes of a space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightship.core.objects import Node, PodSpec
+from tightship.core.selectors import HARD_EFFECTS, SOFT_EFFECTS, untolerated
+from tightship.planning.placement.topology import NodeMask
+
+
+class NodeFilters:
+    """Masks and counts over *nodes*, by what pods ask of labels and taints (``NodeAffinity``, ``TaintToleration``)."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._masks: dict[tuple[object, ...], NodeMask] = {}
+        self._counts: dict[tuple[str, object], NDArray[np.int64]] = {}
+        self._soft_taints = any(taint.effect in SOFT_EFFECTS for node in nodes for taint in node.taints)
+
+    def selected(self, spec: PodSpec) -> NodeMask:
+        """Return the nodes that the pod's node selector and required node affinity allow."""
+        wanted, affinity = spec.node_selector, spec.node_affinity
+        key = ("selected", tuple(sorted(wanted.items())), affinity)
+        found = self._masks.get(key)
+        if found is None:
+            found = np.ones(len(self._nodes), dtype=np.bool_)
+            if wanted or affinity is not None:
+                for column, node in enumerate(self._nodes):
+                    labels = node.labels
+                    found[column] = all(labels.get(name) == value for name, value in wanted.items()) and (
+                        affinity is None or affinity.matches(node.name, labels)
+                    )
+            self._masks[key] = found
+        return found
+
+    def tolerated(self, spec: PodSpec) -> NodeMask:
+        """Return the nodes without a taint that would keep the pod away."""
+        key = ("tolerated", spec.tolerations)
+        found = self._masks.get(key)
+        if found is None:
+            found = np.array(
+                [
+                    not node.taints or untolerated(node.taints, spec.tolerations, HARD_EFFECTS) is None
+                    for node in self._nodes
+                ],
+                dtype=np.bool_,
+            )
+            self._masks[key] = found
+        return found
+
+    def static(self, spec: PodSpec) -> NodeMask:
+        """Return the nodes that are both selected and tolerated."""
+        key = ("static", tuple(sorted(spec.node_selector.items())), spec.node_affinity, spec.tolerations)
+        found = self._masks.get(key)
+        if found is None:
+            found = self._masks[key] = self.selected(spec) & self.tolerated(spec)
+        return found
+
+    def soft_taints(self, spec: PodSpec) -> NDArray[np.int64] | None:
+        """Return how many ``PreferNoSchedule`` taints of each node the pod minds; ``None`` if there are none."""
+        if not self._soft_taints:
+            return None
+        tolerations = spec.tolerations
+        found = self._counts.get(("soft", tolerations))
+        if found is None:
+            counts = [
+                sum(untolerated((taint,), tolerations, SOFT_EFFECTS) is not None for taint in node.taints)
+                for node in self._nodes
+            ]
+            found = self._counts["soft", tolerations] = np.array(counts, dtype=np.int64)
+        return found
+
+    def preferences(self, spec: PodSpec) -> NDArray[np.int64] | None:
+        """Return the summed weights of the pod's preferred node affinity on each node; ``None`` if it has none."""
+        preferred = spec.preferred_nodes
+        if not preferred:
+            return None
+        found = self._counts.get(("preferred", preferred))
+        if found is None:
+            weights = [
+                sum(each.weight for each in preferred if each.preference.matches(node.name, node.labels))
+                for node in self._nodes
+            ]
+            found = self._counts["preferred", preferred] = np.array(weights, dtype=np.int64)
+        return found

@@ -1,0 +1,74 @@
+"""Topology domains, and counters of pods per domain that grow and shrink with every simulated move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightship.core.objects import Node
+
+NodeMask = NDArray[np.bool_]
+"""One flag per node of a space, in the space's node order."""
+
+
+class Topology:
+    """The domains of one topology key over the nodes of a space.
+
+    ``domain_of[i]`` is the number of the domain node *i* lies in, or -1 where it lacks the label; ``members[d]`` are
+    the indices of the nodes in domain *d*.
+    """
+
+    def __init__(self, key: str, nodes: Sequence[Node]) -> None:
+        self.key = key
+        numbers: dict[str, int] = {}
+        domain_of: list[int] = []
+        for node in nodes:
+            value = node.labels.get(key)
+            domain_of.append(-1 if value is None else numbers.setdefault(value, len(numbers)))
+        self.domain_of = domain_of
+        self.domains: NDArray[np.intp] = np.array(domain_of, dtype=np.intp)
+        """The same as ``domain_of``, as an array."""
+        members: list[list[int]] = [[] for _ in numbers]
+        for index, domain in enumerate(domain_of):
+            if domain >= 0:
+                members[domain].append(index)
+        self.members = [np.array(each, dtype=np.intp) for each in members]
+        self.labelled: NodeMask = np.array([domain >= 0 for domain in domain_of], dtype=np.bool_)
+
+    def forbid(self, mask: NodeMask, domains: Sequence[int]) -> None:
+        """Clear *mask* for every node in one of *domains*."""
+        for domain in domains:
+            mask[self.members[domain]] = False
+
+    def nodes_in(self, mask: NodeMask) -> NDArray[np.intp]:
+        """Return how many of the nodes set in *mask* lie in each domain."""
+        inside = self.domains[mask]
+        return np.bincount(inside[inside >= 0], minlength=len(self.members))
+
+    def union(self, domains: Sequence[int], size: int) -> NodeMask:
+        """Return a mask of *size* nodes with those in one of *domains* set."""
+        mask = np.zeros(size, dtype=np.bool_)
+        for domain in domains:
+            mask[self.members[domain]] = True
+        return mask
+
+
+class DomainCounter:
+    """How many counted pods each domain holds; domains without any are absent from ``counts``."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.counts: dict[int, int] = {}
+
+    def add(self, node: int, step: int) -> None:
+        """Count *step* (positive or negative) more pods on the node with index *node*."""
+        domain = self.topology.domain_of[node]
+        if domain < 0:
+            return
+        count = self.counts.get(domain, 0) + step
+        if count:
+            self.counts[domain] = count
+        else:
+            self.counts.pop(domain, None)

@@ -1,0 +1,168 @@
+"""Where a pod's volumes let it go: volume node affinity, zone labels, allowed topologies and attach limits.
+
+What can't be judged is said so: an unjudged volume blocks its pod with its own reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import numpy as np
+from msgspec import Struct
+
+from tightship.core.objects import Node, PersistentVolume, PodTemplate, Volume
+from tightship.core.selectors import NodeSelector, NodeSelectorTerm, Requirement
+from tightship.planning.cluster import Snapshot
+from tightship.planning.placement.topology import NodeMask
+
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+
+
+class VolumeUnknownError(Exception):
+    """A volume that can't be judged; the message says which and why."""
+
+
+class Attachments(Struct, frozen=True):
+    """The attachable volumes of one template's pods: (driver, handle) pairs."""
+
+    handles: tuple[tuple[str, str], ...] = ()
+
+
+class VolumeIndex:
+    """Volumes of a space's pods: the nodes they can be reached from, and what is attached where."""
+
+    def __init__(self, snapshot: Snapshot, nodes: list[Node]) -> None:
+        self._snapshot = snapshot
+        self._nodes = nodes
+        self._masks: dict[NodeSelector, NodeMask] = {}
+        self._attached: dict[str, dict[int, dict[str, int]]] = {}
+        self._limits: dict[str, list[int | None]] = {}
+
+    def reach(self, template: PodTemplate) -> tuple[NodeMask | None, Attachments]:
+        """Return the nodes a pod of *template* can have its volumes on (``None``: all), and what it attaches.
+
+        Raises :class:`VolumeUnknownError`.
+        """
+        mask: NodeMask | None = None
+        handles: list[tuple[str, str]] = []
+        for volume in template.spec.volumes:
+            for selector in self._constraints(volume, template, handles):
+                allowed = self._mask(selector)
+                mask = allowed if mask is None else mask & allowed
+        return mask, Attachments(tuple(dict.fromkeys(handles)))
+
+    def attachments(self, template: PodTemplate) -> Attachments:
+        """Return what pods of *template* have attached where they run; nothing for volumes that can't be judged."""
+        handles: list[tuple[str, str]] = []
+        for volume in template.spec.volumes:
+            with suppress(VolumeUnknownError):
+                self._constraints(volume, template, handles)
+        return Attachments(tuple(dict.fromkeys(handles)))
+
+    def restrict(self, mask: NodeMask, attachments: Attachments) -> None:
+        """Clear *mask* where a driver is missing or its attach limit would be exceeded."""
+        wanted: dict[str, list[str]] = {}
+        for driver, handle in attachments.handles:
+            wanted.setdefault(driver, []).append(handle)
+        for driver, handles in wanted.items():
+            limits = self._limits_of(driver)
+            attached = self._attached.get(driver, {})
+            for index in np.flatnonzero(mask).tolist():
+                limit = limits[index]
+                if limit is None:
+                    continue
+                here = attached.get(index, {})
+                new = sum(1 for handle in handles if handle not in here)
+                if new and len(here) + new > limit:
+                    mask[index] = False
+
+    def add(self, node: int, attachments: Attachments, step: int) -> None:
+        """Attach (*step* 1) or detach (-1) on *node*."""
+        for driver, handle in attachments.handles:
+            here = self._attached.setdefault(driver, {}).setdefault(node, {})
+            count = here.get(handle, 0) + step
+            if count > 0:
+                here[handle] = count
+            else:
+                here.pop(handle, None)
+
+    def _constraints(self, volume: Volume, template: PodTemplate, handles: list[tuple[str, str]]) -> list[NodeSelector]:
+        if volume.attached_directly:
+            raise VolumeUnknownError(f"volume {volume.name} names a {volume.attached_directly} disk without a claim")
+        if volume.persistent_volume_claim is not None:
+            return self._claim(volume.persistent_volume_claim.claim_name, template, handles)
+        if volume.ephemeral is not None:
+            # The claim is made anew with the new pod; only its class says where.
+            claim_template = volume.ephemeral.volume_claim_template
+            name = claim_template.spec.storage_class_name if claim_template else None
+            return self._provisioned(name or "", f"ephemeral volume {volume.name}")
+        return []
+
+    def _claim(self, name: str, template: PodTemplate, handles: list[tuple[str, str]]) -> list[NodeSelector]:
+        self._need("PersistentVolumeClaim", f"claim {name}")
+        claim = self._snapshot.claims.get(f"{template.namespace}/{name}")
+        if claim is None:
+            raise VolumeUnknownError(f"claim {template.namespace}/{name} does not exist")
+        if not claim.volume:
+            return self._provisioned(claim.storage_class, f"unbound claim {claim.key}")
+        self._need("PersistentVolume", f"claim {claim.key}")
+        volume = self._snapshot.volumes.get(claim.volume)
+        if volume is None:
+            raise VolumeUnknownError(f"volume {claim.volume} of claim {claim.key} does not exist")
+        if not volume.known:
+            raise VolumeUnknownError(f"volume {volume.name} of claim {claim.key} is of an in-tree kind we can't judge")
+        if volume.driver:
+            self._need("CSINode", f"claim {claim.key}")
+            handles.append((volume.driver, volume.handle or volume.name))
+        return _selectors(volume)
+
+    def _provisioned(self, class_name: str, what: str) -> list[NodeSelector]:
+        self._need("StorageClass", what)
+        storage_class = self._snapshot.storage_classes.get(class_name)
+        if storage_class is None or not storage_class.waits_for_consumer:
+            raise VolumeUnknownError(f"{what} of storage class {class_name or '(default)'} may bind anywhere")
+        if storage_class.provisioner == _NO_PROVISIONER:
+            raise VolumeUnknownError(f"{what} needs a free local volume of storage class {class_name}")
+        return [storage_class.topologies] if storage_class.topologies is not None else []
+
+    def _need(self, kind: str, what: str) -> None:
+        why = self._snapshot.missing.get(kind)
+        if why:
+            raise VolumeUnknownError(f"{what}: {kind} objects could not be read ({why})")
+
+    def _mask(self, selector: NodeSelector) -> NodeMask:
+        found = self._masks.get(selector)
+        if found is None:
+            found = np.array([selector.matches(node.name, node.labels) for node in self._nodes], dtype=np.bool_)
+            self._masks[selector] = found
+        return found
+
+    def _limits_of(self, driver: str) -> list[int | None]:
+        found = self._limits.get(driver)
+        if found is None:
+            found = self._limits[driver] = [_limit(self._snapshot, node, driver) for node in self._nodes]
+        return found
+
+
+def _limit(snapshot: Snapshot, node: Node, driver: str) -> int | None:
+    csi = snapshot.csi_nodes.get(node.name)
+    # kube-scheduler lets a pod onto a node without the driver, where it could never start: we do not plan that.
+    if csi is None or driver not in csi.limits:
+        return 0
+    return csi.limits[driver]
+
+
+def _selectors(volume: PersistentVolume) -> list[NodeSelector]:
+    found = [volume.node_affinity] if volume.node_affinity is not None else []
+    if volume.labels:
+        found.append(_zone_selector(volume.labels))
+    return found
+
+
+def _zone_selector(labels: Mapping[str, str]) -> NodeSelector:
+    """The ``VolumeZone`` filter: the node's zone is one of the volume's (several are joined by ``__``)."""
+    expressions = tuple(
+        Requirement(key, "In", tuple(sorted(value.split("__")))) for key, value in sorted(labels.items())
+    )
+    return NodeSelector((NodeSelectorTerm(match_expressions=expressions),))

@@ -1,0 +1,185 @@
+"""From a snapshot to a plan: rounds of a strategy until nothing more goes, and what kube-scheduler would make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.objects import Pod
+from tightship.core.reasons import Refusal
+from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.cluster.state import sum_up
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.placement.fitting import Leaving, stuck_in_turn
+from tightship.planning.placement.scoring import Choice
+from tightship.planning.plan.model import Move, Placement, Plan, Removal
+from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.strategies import Gates, Strategy
+
+
+class Judgement(Struct, frozen=True):
+    """A controller's view of one snapshot: who may go, why the others stay, and the gates while the plan grows."""
+
+    candidates: tuple[Candidate, ...]
+    refusals: Mapping[str, tuple[Refusal, ...]]
+    gates: Gates
+
+
+Judge = Callable[[Snapshot], Judgement]
+"""A controller's policy, with its settings and the time bound."""
+
+MAX_ROUNDS = 1000
+"""Rounds after which ``until_stable`` gives up; each removes at least one node, so clusters below this size end."""
+
+
+def make_plan(
+    snapshot: Snapshot,
+    judge: Judge,
+    strategy: Strategy,
+    placement: Placement,
+    *,
+    until_stable: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Plan:
+    """Return the plan of *strategy* for *snapshot*.
+
+    One round spends each PodDisruptionBudget's allowance once. With *until_stable*, rounds follow each other, as if all
+    moved pods had become Ready, until one removes nothing. *progress* is told (round, nodes removed so far).
+    """
+    removals: list[Removal] = []
+    refusals: Mapping[str, tuple[Refusal, ...]] = {}
+    rounds = 0
+    current = snapshot
+    while rounds < MAX_ROUNDS:
+        rounds += 1
+        done, refusals = _one_round(current, judge(current), strategy, placement, rounds)
+        removals += done
+        if progress is not None:
+            progress(rounds, len(removals))
+        if not until_stable or not done:
+            break
+        current = after(current, done)
+    return Plan(strategy.name, placement, tuple(removals), refusals, max(1, rounds - 1) if until_stable else 1)
+
+
+def _one_round(
+    snapshot: Snapshot, judgement: Judgement, strategy: Strategy, placement: Placement, number: int
+) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]]]:
+    def new_planner(choose: Choice) -> Planner:
+        ledger = DisruptionLedger(snapshot)
+        return Planner(snapshot, ledger, judgement.candidates, placement, choose=choose, round_number=number)
+
+    outcome = strategy.run(new_planner, judgement.gates)
+    planner = outcome.planner
+    removals = planner.removals
+    if placement == "possible":
+        removals = straightened(planner)
+    refusals = dict(judgement.refusals)
+    for name, found in outcome.stays.items():
+        refusals[name] = tuple(sorted({*refusals.get(name, ()), *found}))
+    return removals, refusals
+
+
+def straightened(planner: Planner) -> list[Removal]:
+    """Return the plan's removals with every pod sent straight to where it ends up.
+
+    A strategy may move a pod onto a node that it removes later. What is reached so can be reached with one eviction
+    per pod: the node where it ends up only fills as the plan goes on. Where constraints between pods make the order
+    matter all the same, the removals are returned as they were tried.
+    """
+    final: dict[str, str] = {}
+    for removal in planner.removals:
+        for move in removal.moves:
+            final[move.pod.key] = move.target
+    straight: list[Removal] = []
+    for removal in planner.removals:
+        own = [move for move in removal.moves if move.origin == removal.node and move.pod.node == removal.node]
+        moves = tuple(Move(move.pod, move.origin, final[move.pod.key], move.waits_for) for move in own)
+        straight.append(msgspec.structs.replace(removal, moves=moves))
+    return straight if _holds(planner, straight) else planner.removals
+
+
+def _holds(planner: Planner, removals: list[Removal]) -> bool:
+    """Play *removals* on a fresh space; return whether every move finds its target feasible at its time."""
+    again = Planner(planner.snapshot, DisruptionLedger(planner.snapshot), (), planner.placement)
+    space = again.space
+    for removal in removals:
+        node = space.index[removal.node]
+        space.close(node)
+        waiting = again.waiting.pop(node, [])
+        for guest in waiting:
+            space.lift(guest.ask, node)
+        asks = [(space.ask(move.pod), space.index[move.target]) for move in removal.moves]
+        for ask, _ in asks:
+            space.lift(ask, node)
+        for ask, target in asks:
+            if not space.accepts(ask, target):
+                return False
+            space.place(ask, target)
+        waits = [bool(move.waits_for) for move in removal.moves]
+        leaving = [Leaving(ask, target, wait) for (ask, target), wait in zip(asks, waits, strict=True)]
+        if stuck_in_turn(space, node, leaving):
+            return False
+        for guest in waiting:
+            options = space.feasible(guest.ask).nonzero()[0]
+            if not len(options):
+                return False
+            space.place(guest.ask, int(options[0]))
+            again.waiting.setdefault(int(options[0]), []).append(guest)
+    return True
+
+
+def after(snapshot: Snapshot, removals: list[Removal]) -> Snapshot:
+    """Return *snapshot* as it would be with *removals* done: nodes gone, moved pods running where they were sent."""
+    gone = {removal.node for removal in removals}
+    arrivals: dict[str, dict[str, Pod]] = {}
+    for removal in removals:
+        for move in removal.moves:
+            arrivals.setdefault(removal.node, {}).pop(move.pod.key, None)
+            moved = msgspec.structs.replace(move.pod, node=move.target)
+            arrivals.setdefault(move.target, {})[move.pod.key] = moved
+    nodes: dict[str, NodeView] = {}
+    for name, view in snapshot.nodes.items():
+        if name in gone:
+            continue
+        new = arrivals.get(name)
+        if new:
+            pods = tuple(sorted((*view.pods, *new.values()), key=lambda pod: (pod.namespace, pod.name)))
+            nodes[name] = NodeView(view.node, pods, sum_up(pods))
+        else:
+            nodes[name] = view
+    return msgspec.structs.replace(snapshot, nodes=nodes)
+
+
+class Forecast(Struct, frozen=True):
+    """What the scheduler's own choices would make of a plan, by our model of its default scoring.
+
+    *targets* maps each moved pod (``namespace/name``) to the node it would first land on, *stuck* each planned node
+    that could then not be emptied to why. *removed* and *evictions* count what would still be done.
+    """
+
+    targets: Mapping[str, str]
+    stuck: Mapping[str, tuple[Refusal, ...]]
+    removed: int
+    evictions: int
+
+
+def forecast(snapshot: Snapshot, plan: Plan, candidates: tuple[Candidate, ...]) -> Forecast:
+    """Drain the plan's nodes in its order, each pod placed by the model; a node whose pods don't all fit is skipped.
+
+    *candidates* are those of the judgement the plan was made from. Only the first round is played.
+    """
+    planner = Planner(snapshot, DisruptionLedger(snapshot), candidates, "likely")
+    stuck: dict[str, tuple[Refusal, ...]] = {}
+    for removal in plan.removals:
+        if removal.round == 1:
+            refusals = planner.attempt(planner.candidates[removal.node])
+            if refusals:
+                stuck[removal.node] = tuple(refusals)
+    targets: dict[str, str] = {}
+    for done in planner.removals:
+        for move in done.moves:
+            targets.setdefault(move.pod.key, move.target)
+    return Forecast(targets, stuck, len(planner.removals), sum(len(done.moves) for done in planner.removals))

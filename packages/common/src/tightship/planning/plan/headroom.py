@@ -1,0 +1,94 @@
+"""Room that CapacityBuffers keep free, while a plan grows.
+
+kube-scheduler knows nothing of it: pods take what they find. What an autoscaler asks afterwards, again and again, is
+whether as many pods as a buffer is for would still fit, wherever that is; where they don't, it adds nodes. So nothing
+is given its place here: it is counted what would fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from tightship.core.objects.pod import DEFAULT_SCHEDULER
+from tightship.core.reasons import Reason, Refusal
+from tightship.core.resources import Resources
+from tightship.planning.cluster import Headroom, Snapshot
+from tightship.planning.cluster.state import add
+from tightship.planning.placement.scoring import best_fit
+from tightship.planning.placement.space import Ask, Space
+
+SHOWN = 3
+"""Buffers that a refusal names."""
+
+
+class _Units(Struct, frozen=True):
+    """What one buffer keeps room for: so many pods that *ask* alike."""
+
+    of: Headroom
+    ask: Ask
+
+
+class BufferRoom:
+    """What buffers lack in *space*, in comparison with how it was at first."""
+
+    def __init__(self, space: Space, snapshot: Snapshot) -> None:
+        self._space = space
+        pods = [(each, each.pod) for each in snapshot.headroom if each.pod is not None and each.count]
+        asked = [_Units(each, space.ask(pod)) for each, pod in pods if pod.spec.scheduler == DEFAULT_SCHEDULER]
+        self._units = [each for each in asked if each.ask.unknown is None]
+        self.held: Mapping[str, Resources] = {}
+        """By node what would be asked of it."""
+        self._lacking = self._count(note=True)
+
+    def refusal(self, node: str) -> Refusal | None:
+        """Return why *node* can't go, the space being as it would be then: buffers lack room that they had at first."""
+        if not self._units:
+            return None
+        now = self._count()
+        short = [each.of for each, was, lacks in zip(self._units, self._lacking, now, strict=True) if lacks > was]
+        if not short:
+            return None
+        more = f" and {len(short) - SHOWN} more" if len(short) > SHOWN else ""
+        detail = f"{'; '.join(str(each) for each in short[:SHOWN])}{more}: without this node there would be too little"
+        return Refusal(Reason.BUFFER_NEEDS_NODE, node, detail, "make the buffer smaller, or add room for it")
+
+    def _count(self, *, note: bool = False) -> Sequence[int]:
+        """Return for how many pods of each buffer there is no room; with *note* also note where the others have it."""
+        space, lacking = self._space, list[int]()
+        held: dict[str, dict[str, int]] = {}
+        mark = space.mark()
+        for units in self._units:
+            left = units.of.count
+            for node, many in self._places(units.ask, left):
+                left -= many
+                for _ in range(many if note and units.of.pod is not None else 0):
+                    add(held.setdefault(space.names[node], {}), units.of.pod.requests if units.of.pod else {})
+            lacking.append(left)
+        space.rollback(mark)
+        if note:
+            self.held = held
+        return lacking
+
+    def _places(self, ask: Ask, count: int) -> list[tuple[int, int]]:
+        """Place up to *count* pods; return on which nodes, and how many on each."""
+        space, found = self._space, list[tuple[int, int]]()
+        while count and len(nodes := np.flatnonzero(space.feasible(ask))):
+            node = best_fit(space, ask, nodes)
+            many = min(count, self._fits(ask, node)) if ask.plain else 1
+            for _ in range(many):
+                space.place(ask, node)
+            found.append((node, many))
+            count -= many
+        return found
+
+    def _fits(self, ask: Ask, node: int) -> int:
+        """Return how many pods that ask nothing but amounts fit on *node*, one at least."""
+        return max(
+            1, min((int(self._space.free[row, node]) // amount for row, amount in ask.rows if amount), default=1)
+        )
+
+
+__all__ = ["BufferRoom"]

@@ -1,0 +1,65 @@
+"""What a plan is: nodes to remove in order, where each of their pods goes, and why every other node stays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.objects import Pod
+from tightship.core.reasons import Refusal
+
+Placement = Literal["possible", "likely", "certain"]
+"""How sure a place must be.
+
+``possible``: there is a place for every pod, chosen to pack well. ``likely``: kube-scheduler's default scoring, as we
+model it, finds a place for every pod. ``certain``: likely, and besides every pod of the node finds a place whatever
+feasible node the scheduler picks for each.
+"""
+
+
+class Move(Struct, frozen=True):
+    """One eviction: *pod* leaves *origin* for *target*; *waits_for* names the PDB that lets it go only after others."""
+
+    pod: Pod
+    origin: str
+    target: str
+    waits_for: str = ""
+
+
+class Removal(Struct, frozen=True):
+    """One node to drain. *round* counts from 1; *stays* are pods that go with the node (DaemonSet and mirror pods)."""
+
+    node: str
+    round: int
+    moves: tuple[Move, ...]
+    stays: int = 0
+
+
+class Plan(Struct, frozen=True):
+    """The outcome of a strategy: *removals* in the order of draining, and all *refusals* of every other node."""
+
+    strategy: str
+    placement: Placement
+    removals: tuple[Removal, ...]
+    refusals: Mapping[str, tuple[Refusal, ...]]
+    rounds: int = 1
+
+    @property
+    def evictions(self) -> int:
+        """Evictions over all removals."""
+        return sum(len(removal.moves) for removal in self.removals)
+
+    @property
+    def hash(self) -> str:
+        """Which plan this is, for people who compare nodes: the same nodes in the same order hash alike."""
+        names = ",".join(removal.node for removal in self.removals)
+        return hashlib.sha256(names.encode()).hexdigest()[:12]
+
+    def holding(self, held: Mapping[str, Refusal]) -> Plan:
+        """Return the plan with what its nodes wait for (*held*) among the refusals."""
+        waiting = {name: (refusal,) for name, refusal in held.items()}
+        return msgspec.structs.replace(self, refusals={**self.refusals, **waiting})

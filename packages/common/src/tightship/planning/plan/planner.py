@@ -1,0 +1,333 @@
+"""Tries removals one after another on one space: what is taken stays taken, what fails leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec import Struct
+
+from tightship.core.counting import counted
+from tightship.core.objects import Pod
+from tightship.core.reasons import Reason, Refusal
+from tightship.core.resources import Resources
+from tightship.planning.cluster import Snapshot
+from tightship.planning.cluster.state import add
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.placement.explain import why_nowhere
+from tightship.planning.placement.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
+from tightship.planning.placement.scoring import Choice, best_fit, scheduler_choice
+from tightship.planning.placement.space import Space
+from tightship.planning.placement.topology import NodeMask
+from tightship.planning.plan.headroom import BufferRoom
+from tightship.planning.plan.model import Move, Placement, Removal
+from tightship.planning.plan.reserving import Reserved, moving_nodes
+from tightship.planning.plan.scale_ups import Guest, needed
+
+
+class Candidate(Struct, frozen=True):
+    """A node that passed every rule and gate that does not depend on the plan itself.
+
+    *evict* are the pods a drain would evict, *stays* how many pods go with the node, *ratio* its CPU requests over
+    allocatable CPU, *memory_ratio* the same of memory, *pool* its pool.
+    """
+
+    name: str
+    pool: str
+    ratio: float
+    evict: tuple[Pod, ...]
+    stays: int = 0
+    memory_ratio: float = 0.0
+
+
+class _Tried(Struct, frozen=True):
+    """What came of looking for places: *refusals*, or the nodes where pods are *placed* in the space.
+
+    *shifted* are replicas about to start that had to make way: where they stood, and where they stand.
+    """
+
+    refusals: list[Refusal] = []
+    placed: list[tuple[Guest, int]] = []
+    shifted: list[tuple[Guest, int, int]] = []
+
+
+class Planner:
+    """One round of planning over one snapshot.
+
+    *choose* picks targets where several nodes are feasible; it is the scheduler's model unless *placement* is
+    ``possible``. Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere, and
+    so do the replicas that HPAs are about to start; no node goes that a CapacityBuffer needs. Without *explain* a
+    refusal for want of a place only says so: why costs more than to find out that there is none.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        ledger: DisruptionLedger,
+        candidates: Sequence[Candidate],
+        placement: Placement,
+        *,
+        choose: Choice = best_fit,
+        round_number: int = 1,
+        in_drain: Collection[str] | None = None,
+        explain: bool = True,
+    ) -> None:
+        self.snapshot = snapshot
+        self.ledger = ledger
+        self.placement: Placement = placement
+        self.round = round_number
+        self.space = Space(snapshot)
+        self.candidates = {candidate.name: candidate for candidate in candidates}
+        self.removals: list[Removal] = []
+        self.choose_by(choose)
+        self._explain = explain
+        self._retries = RETRIES if placement == "possible" else 0
+        self._arrived: dict[int, list[Guest]] = {}
+        self._received: dict[str, dict[str, int]] = {}
+        moving = moving_nodes(snapshot) if in_drain is None else in_drain
+        reserved = Reserved(self.space)
+        reserved.pending()
+        reserved.moving(name for name in moving if name in self.space.index and name not in self.candidates)
+        starting = reserved.starting(self.candidates)
+        self._buffers = BufferRoom(self.space, snapshot)
+        self.starting_on: Mapping[str, Resources] = _together(starting, self._buffers.held)
+        """By node what replicas about to start and buffers ask of it, before anything is planned."""
+        self.waiting = reserved.waiting
+        self._scale_ups = reserved.scale_ups
+        self._baseline: Space | None = None
+
+    def choose_by(self, choose: Choice) -> None:
+        """Pick targets by *choose* from here on, unless the scheduler's model does."""
+        self._choose = choose if self.placement == "possible" else scheduler_choice
+
+    def ratio(self, name: str) -> float:
+        """Return the CPU ratio of a candidate with what was moved onto its node in this round."""
+        return self.candidates[name].ratio + self.received_ratio(name)
+
+    def memory_ratio(self, name: str) -> float:
+        """Return the memory ratio of a candidate with what was moved onto its node in this round."""
+        return self.candidates[name].memory_ratio + self.received_ratio(name, "memory")
+
+    def received_ratio(self, name: str, resource: str = "cpu") -> float:
+        """Return the amount of *resource* moved onto node *name* in this round, over what it has to allocate."""
+        received = self._received.get(name, {}).get(resource, 0)
+        return received / max(1, self.snapshot.nodes[name].node.allocatable.get(resource, 0)) if received else 0.0
+
+    def pods_of(self, candidate: Candidate) -> list[Pod]:
+        """Return the pods whose eviction removing *candidate* would take next, those moved there meanwhile included."""
+        arrived = self._arrived.get(self.space.index[candidate.name], ())
+        return [*candidate.evict, *(guest.pod for guest in arrived)]
+
+    def attempt(self, candidate: Candidate, *, keep: bool = True) -> list[Refusal]:
+        """Plan the removal of *candidate*'s node, with the pods it was given earlier in the round.
+
+        Return an empty list when it is planned, else **all** refusals found, the space and the ledger untouched.
+        Without *keep* it is only asked whether it could be: nothing is planned.
+        """
+        space, node = self.space, self.space.index[candidate.name]
+        guests = [Guest(pod, space.ask(pod), candidate.name) for pod in candidate.evict] + self._arrived.get(node, [])
+        charge, refusals = self.ledger.charge([guest.pod for guest in guests])
+        refusals += self._unjudgeable(guests)
+        if refusals:
+            return refusals
+        waiting = self.waiting.get(node, [])
+        mark = space.mark()
+        space.close(node)
+        for guest in (*guests, *waiting):
+            space.lift(guest.ask, node)
+        slow = [self._waits_for(guest, charge.waits) for guest in guests]
+        tried = self._places(candidate, guests, waiting, slow)
+        if any(each.reason is not Reason.SCALE_UP_NEEDS_NODE for each in tried.refusals):
+            tried = self._places_before_scale_ups(candidate, guests, waiting, slow, tried)
+        short = None if tried.refusals else self._buffers.refusal(candidate.name)
+        if short is not None:
+            tried = _Tried([short])
+        if tried.refusals or not keep:
+            space.rollback(mark)
+            return tried.refusals
+        self.ledger.take(charge)
+        self._settle(candidate, tried, charge.waits)
+        return []
+
+    def _places(
+        self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], slow: Sequence[str]
+    ) -> _Tried:
+        """Find places for all of a node that is closed and whose pods are lifted; without success nothing has changed.
+
+        *slow* names for each of *guests* the budget that lets it go only after others, empty where none does.
+        """
+        space, everyone = self.space, (*guests, *waiting)
+        mark = space.mark()
+        asks = [guest.ask for guest in everyone]
+        # Of pods that leave one after another, the choices of the first change what is left to the others in ways that
+        # are not played through.
+        unsure = any(wait and not guest.ask.plain for wait, guest in zip(slow, guests, strict=True))
+        if self.placement == "certain" and (unsure or not certain(space, asks)):
+            refusals = self._homeless(candidate, guests, waiting, fit_all(space, asks, best_fit), strand=True)
+            space.rollback(mark)
+            return _Tried(refusals)
+        fit = fit_all(space, asks, self._choose, self._retries)
+        if not fit.complete:
+            return _Tried(self._homeless(candidate, guests, waiting, fit, strand=False))
+        leaving = [Leaving(ask, target, bool(wait)) for ask, target, wait in zip(asks, fit.nodes, slow, strict=False)]
+        stuck = stuck_in_turn(space, space.index[candidate.name], leaving)
+        if stuck:
+            space.rollback(mark)
+            return _Tried(sorted(self._stuck(guests[position], slow[position]) for position in stuck))
+        return _Tried(placed=list(zip(everyone, fit.nodes, strict=True)))
+
+    def _places_before_scale_ups(
+        self,
+        candidate: Candidate,
+        guests: list[Guest],
+        waiting: Sequence[Guest],
+        slow: Sequence[str],
+        first: _Tried,
+    ) -> _Tried:
+        """Find places as if no replica were about to start, and then places for those that were in the way.
+
+        Where pods have no place but for such replicas, these are what keeps the node, unless they can go elsewhere.
+        """
+        space, node = self.space, self.space.index[candidate.name]
+        own = [guest for guest in waiting if guest.starting is not None]
+        in_the_way = self._scale_ups.in_the_way([guest.ask for guest in guests], self.waiting)
+        if not own and not in_the_way:
+            return first
+        mark = space.mark()
+        for at, guest in in_the_way:
+            space.lift(guest.ask, at)
+        others = [guest for guest in waiting if guest.starting is None]
+        second = self._places(candidate, guests, others, slow)
+        if second.refusals:
+            space.rollback(mark)
+            also = (each for each in first.refusals if each.reason is Reason.SCALE_UP_NEEDS_NODE)
+            return _Tried(sorted([*second.refusals, *also]))
+        shifted: list[tuple[Guest, int, int]] = []
+        homeless: dict[int, Guest] = {}
+        for at, guest in (*in_the_way, *((node, guest) for guest in own)):
+            if id(guest.ask) in homeless:
+                continue  # nor has any other like it a place
+            target = at if space.accepts(guest.ask, at) else _first(space.feasible(guest.ask))
+            if target is None:
+                homeless[id(guest.ask)] = guest
+            else:
+                space.place(guest.ask, target)
+                shifted.append((guest, at, target))
+        if homeless:
+            space.rollback(mark)
+            return _Tried([needed(candidate.name, homeless.values())])
+        if self.placement == "certain":
+            space.rollback(mark)
+            return _Tried([needed(candidate.name, (guest for guest, _, _ in shifted), sure=False)])
+        return _Tried(placed=second.placed, shifted=shifted)
+
+    def _waits_for(self, guest: Guest, waits: tuple[str, ...]) -> str:
+        """Return the budget that lets this pod go only after others, empty where none does."""
+        budgets = self.ledger.budgets_of(guest.pod.template) if waits else ()
+        return budgets[0].key if budgets and budgets[0].key in waits else ""
+
+    def _stuck(self, guest: Guest, budget: str) -> Refusal:
+        if not budget:
+            detail = "it has a place only when pods have left that may not leave before it runs elsewhere"
+            return Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail)
+        detail = (
+            f"PDB {budget} lets pods go only one after another, and it has no place while the others are still here"
+        )
+        return Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail, f"let PDB {budget} allow all of them at once")
+
+    def _settle(self, candidate: Candidate, tried: _Tried, waits: tuple[str, ...]) -> None:
+        node = self.space.index[candidate.name]
+        moves: list[Move] = []
+        for guest, target in tried.placed:
+            if guest.origin:
+                name = self.space.names[target]
+                moves.append(Move(guest.pod, guest.origin, name, self._waits_for(guest, waits)))
+                self._arrived.setdefault(target, []).append(Guest(guest.pod, guest.ask, name))
+                add(self._received.setdefault(name, {}), guest.pod.requests)
+            else:
+                self.waiting.setdefault(target, []).append(guest)
+                self._scale_ups.shift(guest, node, target)
+        for guest, at, target in tried.shifted:
+            if target != at:
+                self.waiting[at].remove(guest)
+                self.waiting.setdefault(target, []).append(guest)
+                self._scale_ups.shift(guest, at, target)
+        self._arrived.pop(node, None)
+        self.waiting.pop(node, None)
+        self.removals.append(Removal(candidate.name, self.round, tuple(moves), candidate.stays))
+
+    def _unjudgeable(self, guests: Sequence[Guest]) -> list[Refusal]:
+        return [
+            Refusal(guest.ask.unknown[0], guest.pod.key, guest.ask.unknown[1])
+            for guest in guests
+            if guest.ask.unknown is not None
+        ]
+
+    def _homeless(
+        self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], fit: Fit, *, strand: bool
+    ) -> list[Refusal]:
+        """Say which pods of the node find no place; the space still has the node closed and its pods lifted."""
+        everyone = (*guests, *waiting)
+        found: list[Refusal] = []
+        starting = [guest for position in fit.unplaced if (guest := everyone[position]).starting is not None]
+        if starting:
+            found.append(needed(candidate.name, starting))
+        told: dict[int, tuple[str, str]] = {}
+        for position in fit.unplaced:
+            guest = everyone[position]
+            if guest.starting is not None:
+                continue
+            if not self._explain:
+                return [*found, Refusal(Reason.NO_PLACE, guest.pod.key)]
+            if id(guest.ask) not in told:  # replicas share it
+                told[id(guest.ask)] = why_nowhere(self.space, guest.ask)
+            detail, fix = told[id(guest.ask)]
+            if not guest.origin:
+                home = guest.pod.node
+                what = (
+                    f"pod {guest.pod.key}, which leaves node {home} in drain,"
+                    if home
+                    else f"pending pod {guest.pod.key}"
+                )
+                detail = f"{what} could only run here"
+                found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, candidate.name, detail, fix))
+            elif position not in fit.alone:
+                detail = (
+                    f"this pod alone would fit elsewhere, but not the node's {counted(len(everyone), 'pod')} together"
+                )
+                found.append(Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail))
+            elif self.removals and self._fits_without_plan(guest, candidate.name):
+                detail = f"no place is left after {counted(len(self.removals), 'planned removal')}: the pod {detail}"
+                found.append(Refusal(Reason.NO_PLACE_AFTER_PLAN, guest.pod.key, detail, fix))
+            else:
+                found.append(Refusal(Reason.NO_PLACE, guest.pod.key, detail, fix))
+        if not found and strand:
+            detail = "all its pods fit elsewhere, but kube-scheduler's own choices could leave one without a place"
+            found.append(Refusal(Reason.SCHEDULER_MAY_STRAND, candidate.name, detail, "accept likely places"))
+        return sorted(found)
+
+    def _fits_without_plan(self, guest: Guest, origin: str) -> bool:
+        if self._baseline is None:
+            self._baseline = Space(self.snapshot)
+        space = self._baseline
+        mark = space.mark()
+        space.close(space.index[origin])
+        if guest.origin == origin:
+            space.lift(space.ask(guest.pod), space.index[origin])
+        fits = bool(space.feasible(space.ask(guest.pod)).any())
+        space.rollback(mark)
+        return fits
+
+
+def _together(some: Mapping[str, Resources], others: Mapping[str, Resources]) -> Mapping[str, Resources]:
+    if not others:
+        return some
+    total = {name: dict(amounts) for name, amounts in some.items()}
+    for name, amounts in others.items():
+        add(total.setdefault(name, {}), amounts)
+    return total
+
+
+def _first(nodes: NodeMask) -> int | None:
+    """Return the first of *nodes*, ``None`` if there is none."""
+    first = int(nodes.argmax())
+    return first if nodes[first] else None

@@ -1,0 +1,132 @@
+"""Room for pods that are no evictions of a plan: pending, on nodes in drain, and about to be started."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from tightship.core.drain_record import Phase
+from tightship.core.objects import Pod
+from tightship.core.objects.pod import DEFAULT_SCHEDULER
+from tightship.core.resources import Resources
+from tightship.planning.cluster import Snapshot
+from tightship.planning.cluster.state import add
+from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED, drain_record, draining
+from tightship.planning.placement.scoring import scheduler_choice
+from tightship.planning.placement.space import Ask, Space
+from tightship.planning.placement.topology import NodeMask
+from tightship.planning.plan.scale_ups import Guest, ScaleUps
+
+
+class Reserved:
+    """Gives guests their room in *space*; :attr:`waiting` has them by node, :attr:`scale_ups` what those hold that are
+    about to be started.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self.waiting: dict[int, list[Guest]] = {}
+        self.scale_ups = ScaleUps(space)
+
+    def pending(self) -> None:
+        """Give every pending pod that could run somewhere its room, so that nobody else is moved into it (M8).
+
+        One that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678).
+        """
+        space = self._space
+        queue = [pod for pod in space.snapshot.unscheduled if not pod.gated and pod.spec.scheduler == DEFAULT_SCHEDULER]
+        for pod in sorted(queue, key=lambda each: (-each.spec.priority, each.created, each.key)):
+            ask = space.ask(pod)
+            if ask.unknown is not None:
+                continue
+            nominated = space.index.get(pod.nominated_node)
+            if nominated is not None and space.accepts(ask, nominated):
+                self._place(pod, ask, nominated)
+            else:
+                self._place_somewhere(pod, ask)
+
+    def moving(self, names: Iterable[str]) -> None:
+        """Give the pods that are about to leave nodes in drain their room: when several nodes are in drain at once, the
+        pods of one must not be promised the place that those of another need.
+
+        A pod that has been told to go holds its room only if its replacement is made after it: a StatefulSet's.
+        """
+        space = self._space
+        for name in names:
+            origin = space.index[name]
+            space.close(origin)
+            for pod in space.snapshot.nodes[name].pods:
+                if pod.daemon or pod.mirror or pod.finished or pod.replaced:
+                    continue
+                ask = space.ask(pod)
+                if ask.unknown is not None:
+                    continue
+                mark = space.mark()
+                space.lift(ask, origin)
+                if not self._place_somewhere(pod, ask):
+                    space.rollback(mark)
+
+    def starting(self, candidates: Collection[str]) -> dict[str, Resources]:
+        """Give replicas that HPAs are about to start their room, at first on nodes that are no *candidates*; return
+        what they ask of each node.
+
+        As with pending pods, one that fits nowhere blocks nothing by itself; by then the others have filled whatever
+        could take one of them, so that no such node can go.
+        """
+        space = self._space
+        stays = np.array([name not in candidates for name in space.names], dtype=np.bool_)
+        held: dict[str, dict[str, int]] = {}
+        for starting in space.snapshot.starting:
+            pod = starting.pod
+            if pod is None or pod.spec.scheduler != DEFAULT_SCHEDULER:
+                continue
+            guest = Guest(pod, space.ask(pod), "", starting)
+            for _ in range(0 if guest.ask.unknown is not None else starting.count):
+                target = self._likely_place(guest.ask, stays)
+                if target is None:
+                    break
+                space.place(guest.ask, target)
+                self.waiting.setdefault(target, []).append(guest)
+                self.scale_ups.add(guest, target)
+                add(held.setdefault(space.names[target], {}), pod.requests)
+        return dict(held)
+
+    def _likely_place(self, ask: Ask, rather: NodeMask | None = None) -> int | None:
+        """Return the node that kube-scheduler would choose, of those that are *rather* wanted if one of them fits."""
+        feasible = self._space.feasible(ask)
+        if rather is not None and (feasible & rather).any():
+            feasible &= rather
+        nodes = np.flatnonzero(feasible)
+        return scheduler_choice(self._space, ask, nodes) if len(nodes) else None
+
+    def _place_somewhere(self, pod: Pod, ask: Ask) -> bool:
+        target = self._likely_place(ask)
+        if target is None:
+            return False
+        self._place(pod, ask, target)
+        return True
+
+    def _place(self, pod: Pod, ask: Ask, target: int) -> None:
+        self._space.place(ask, target)
+        self.waiting.setdefault(target, []).append(Guest(pod, ask, ""))
+
+
+_LEAVES = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.YIELDED})
+_TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED})
+
+
+def moving_nodes(snapshot: Snapshot) -> list[str]:
+    """Return the nodes whose pods are about to leave, whoever drains them: the longest in drain first, then by name."""
+    found: list[tuple[float, str]] = []
+    for name, view in snapshot.nodes.items():
+        record = drain_record(view.node)
+        if record is not None and record.owns_node:
+            if record.phase in _LEAVES:
+                found.append((record.entered(Phase.CLAIMED) or 0.0, name))
+        elif draining(view.node) or any(taint.key in _TAKEN for taint in view.node.taints):
+            found.append((0.0, name))
+    return [name for _, name in sorted(found)]
+
+
+__all__ = ["Reserved", "moving_nodes"]

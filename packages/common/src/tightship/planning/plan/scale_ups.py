@@ -1,0 +1,101 @@
+"""Replicas that HPAs are about to start, where a plan keeps room for them: what they hold, and whom they stand in the
+way of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from tightship.core.objects import Pod
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.cluster import Starting
+from tightship.planning.placement.space import Ask, Space
+
+MOST_IN_THE_WAY = 100
+"""Replicas that are looked for another place at most to let one node go; about as many pods as a node may have."""
+
+SHOWN = 3
+"""HPAs that a refusal names."""
+
+
+class Guest(Struct, frozen=True):
+    """A pod somewhere in the space: where this plan took it from, and what it asks.
+
+    One without an *origin* is no eviction of ours and only needs room: it moves anyway, pending or on a node in drain,
+    or it is one of the replicas *starting*.
+    """
+
+    pod: Pod
+    ask: Ask
+    origin: str
+    starting: Starting | None = None
+
+
+class ScaleUps:
+    """Adds up what replicas about to start hold on each node of *space*."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._held: NDArray[np.int64] | None = None
+        self._count: NDArray[np.int64] = np.zeros(len(space.nodes), dtype=np.int64)
+
+    def add(self, guest: Guest, node: int, step: int = 1) -> None:
+        """Take note that *guest* stands on *node* (or, *step* being -1, no longer does)."""
+        if self._held is None:
+            self._held = np.zeros_like(self._space.free)
+        for row, amount in guest.ask.rows:
+            self._held[row, node] += step * amount
+        self._count[node] += step
+
+    def shift(self, guest: Guest, origin: int, target: int) -> None:
+        """Take note that *guest* has moved, if it is one of the replicas."""
+        if guest.starting is not None:
+            self.add(guest, origin, -1)
+            self.add(guest, target)
+
+    def in_the_way(self, asks: Sequence[Ask], waiting: Mapping[int, Sequence[Guest]]) -> list[tuple[int, Guest]]:
+        """Return replicas, with their nodes, but for which one of *asks* could have more places than it has.
+
+        *waiting* has what stands on each node. Only nodes that are open are looked at.
+        """
+        space, held = self._space, self._held
+        if held is None:
+            return []
+        nodes = np.flatnonzero((self._count > 0) & space.open)
+        useful = np.zeros(len(nodes), dtype=np.bool_)
+        for ask in dict.fromkeys(asks):
+            fits = ask.static[nodes].copy()
+            for row, amount in ask.rows:
+                fits &= space.free[row, nodes] + held[row, nodes] >= amount
+            useful |= fits
+        found: list[tuple[int, Guest]] = []
+        for node in nodes[useful].tolist():
+            found += [(node, guest) for guest in waiting[node] if guest.starting is not None]
+            if len(found) >= MOST_IN_THE_WAY:
+                break
+        return found
+
+
+def needed(node: str, homeless: Iterable[Guest], *, sure: bool = True) -> Refusal:
+    """Return why *node* can't go: replicas about to start, *homeless* among them, would not all have room.
+
+    Unless that is *sure*, they would if kube-scheduler chose well.
+    """
+    hpas = {guest.starting.hpa: guest.starting for guest in homeless if guest.starting is not None}
+    first = [str(hpas[key]) for key in sorted(hpas)][:SHOWN]
+    more = f" and {len(hpas) - SHOWN} more" if len(hpas) > SHOWN else ""
+    lacking = (
+        "there would not be room for all of them"
+        if sure
+        else "kube-scheduler's own choices could leave them, or pods of the node, without a place"
+    )
+    detail = f"{'; '.join(first)}{more}: without this node {lacking}"
+    fix = "wait until they run, or add room for them"
+    return Refusal(Reason.SCALE_UP_NEEDS_NODE, node, detail, fix)
+
+
+__all__ = ["Guest", "ScaleUps", "needed"]

@@ -1,0 +1,152 @@
+"""Which candidates go, and in what order: a small protocol with a list behind it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from tightship.core.reasons import Refusal
+from tightship.planning.placement.scoring import Choice, aligned, best_fit
+from tightship.planning.plan.planner import Candidate, Planner
+
+
+class Gates(Protocol):
+    """What a controller's settings say while a plan grows: minimums, required counts, budgets."""
+
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        """Return what stands against planning *candidate* next, after what *planner* has planned so far."""
+        ...
+
+
+class Outcome(Struct, frozen=True):
+    """A planner with what it planned, and the refusals of each candidate that stays."""
+
+    planner: Planner
+    stays: Mapping[str, list[Refusal]]
+
+
+NewPlanner = Callable[[Choice], Planner]
+"""Makes a planner over the same snapshot, candidates and ledger, with nothing planned yet."""
+
+
+class Strategy(Protocol):
+    """A way to choose which candidates go."""
+
+    @property
+    def name(self) -> str:
+        """The word users configure."""
+        ...
+
+    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
+        """Plan one round."""
+        ...
+
+
+Key = Callable[[Planner, Candidate], tuple[float | str, ...]]
+"""How far back in the order a candidate stands, after what a planner has planned. Planning more may raise a key, by
+what is moved to the candidate's node, and never lowers one."""
+
+
+class Ordered:
+    """The candidates with the lowest keys first, the keys as they stand when their turn comes."""
+
+    choose: Choice = staticmethod(best_fit)
+
+    def __init__(self, name: str, key: Key) -> None:
+        self.name = name
+        self._key = key
+
+    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
+        """See :meth:`Strategy.run`."""
+        planner = new_planner(self.choose)
+        return Outcome(planner, self.extend(planner, gates, tuple(planner.candidates.values())))
+
+    def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
+        """Plan *candidates* on top of what *planner* has planned; return the refusals of those that stay."""
+        heap = [(self._key(planner, candidate), candidate.name) for candidate in candidates]
+        heapq.heapify(heap)
+        planned = dict.fromkeys((candidate.name for candidate in candidates), len(planner.removals))
+        stays: dict[str, list[Refusal]] = {}
+        while heap:
+            key, name = heapq.heappop(heap)
+            if planned[name] < len(planner.removals):
+                planned[name] = len(planner.removals)
+                current = self._key(planner, planner.candidates[name])
+                if current > key:
+                    heapq.heappush(heap, (current, name))
+                    continue
+            _try(planner, gates, name, stays)
+        return stays
+
+
+LEAST_UTILIZED = Ordered("least-utilized", lambda planner, candidate: (planner.ratio(candidate.name),))
+"""The least utilized first, as the older controllers do; the utilization counts what was moved there meanwhile."""
+
+
+class FewestNodes:
+    """As few nodes as can be: the smallest first, since big nodes hold what many small ones held.
+
+    Size is the node's share of the cluster's capacity, summed over resources, so that a node with something scarce
+    (a GPU) counts as large and is kept for those who need it. Pods go where the free room has their proportions.
+    """
+
+    name = "fewest-nodes"
+    choose: Choice = staticmethod(aligned)
+
+    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
+        """See :meth:`Strategy.run`."""
+        planner = new_planner(self.choose)
+        return Outcome(planner, self.extend(planner, gates, tuple(planner.candidates.values())))
+
+    def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
+        """Plan *candidates* on top of what *planner* has planned; return the refusals of those that stay."""
+        size = planner.space.sizes()
+        order = sorted(candidates, key=lambda each: (size[planner.space.index[each.name]], each.ratio, each.name))
+        stays: dict[str, list[Refusal]] = {}
+        for candidate in order:
+            _try(planner, gates, candidate.name, stays)
+        return stays
+
+
+def _try(planner: Planner, gates: Gates, name: str, stays: dict[str, list[Refusal]]) -> None:
+    candidate = planner.candidates[name]
+    refusals = gates.refuses(candidate, planner) or planner.attempt(candidate)
+    if refusals:
+        stays[name] = refusals
+
+
+_ALL = (LEAST_UTILIZED, FewestNodes())
+
+STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in _ALL}
+"""The strategies by name, the controllers' default first."""
+
+
+class PerPool:
+    """Every pool by a strategy of its own: *pools* names it by pool, *default* for the rest.
+
+    The strategies take their turns in the order of :data:`STRATEGIES`, each with the candidates of its pools, on one
+    planner: what one has planned is taken for the next, room, budgets and gates alike.
+    """
+
+    name = "per-pool"
+
+    def __init__(self, pools: Mapping[str, str], default: str) -> None:
+        self._pools = pools
+        self._default = default
+
+    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
+        """See :meth:`Strategy.run`."""
+        planner = new_planner(_ALL[0].choose)
+        stays: dict[str, list[Refusal]] = {}
+        for strategy in _ALL:
+            own = [
+                candidate
+                for candidate in planner.candidates.values()
+                if self._pools.get(candidate.pool, self._default) == strategy.name
+            ]
+            planner.choose_by(strategy.choose)
+            stays |= strategy.extend(planner, gates, own)
+        return Outcome(planner, stays)

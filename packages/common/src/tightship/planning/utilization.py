@@ -1,0 +1,72 @@
+"""How much of a node its pods request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from tightship.core.resources import Resources
+from tightship.planning.cluster import NodeView
+
+
+class UtilizationRules(Struct, frozen=True):
+    """Which pods count. Ignored pods are taken out of both sides, as CA's ``--ignore-daemonsets-utilization`` does."""
+
+    ignore_daemonsets: bool = False
+    ignore_mirror_pods: bool = False
+
+
+class Utilization(Struct, frozen=True, gc=False):
+    """Requests against allocatable of one node, amounts as in :mod:`tightship.core.resources`."""
+
+    requested: Resources
+    allocatable: Resources
+
+    def ratio(self, resource: str) -> float:
+        """Requested over allocatable; 0.0 where nothing is requested, infinity where there is nothing to allocate."""
+        requested, allocatable = self.requested.get(resource, 0), self.allocatable.get(resource, 0)
+        if allocatable > 0:
+            return requested / allocatable
+        return 0.0 if requested <= 0 else float("inf")
+
+    @property
+    def highest(self) -> float:
+        """The larger of the CPU and memory ratios (CA's measure)."""
+        return max(self.ratio("cpu"), self.ratio("memory"))
+
+
+def utilization(view: NodeView, now: float, rules: UtilizationRules = UtilizationRules()) -> Utilization:
+    """Return what the pods of a node request at *now* (seconds since 1970).
+
+    A terminating pod is load until its grace period has ended; what is stuck after that is not (CA drops it 30 s plus
+    once more its grace period later, since ``deletionTimestamp`` already includes it).
+    """
+    requested = view.usage.requested
+    gone = [pod.requests for pod in view.usage.terminating if pod.deletion is not None and now > pod.deletion]
+    ignored = [
+        *([view.usage.daemon] if rules.ignore_daemonsets else []),
+        *([view.usage.mirror] if rules.ignore_mirror_pods else []),
+    ]
+    if not gone and not ignored:
+        return Utilization(requested, view.node.allocatable)
+    return Utilization(_less(requested, [*gone, *ignored]), _less(view.node.allocatable, ignored))
+
+
+def _less(amounts: Resources, parts: list[Resources]) -> Resources:
+    left = dict(amounts)
+    for part in parts:
+        for name, amount in part.items():
+            left[name] = max(0, left.get(name, 0) - amount)
+    return left
+
+
+def total(parts: Mapping[str, Utilization]) -> Utilization:
+    """Return the sum over nodes, by which a cluster's or a pool's utilization is told."""
+    requested: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    for each in parts.values():
+        for into, amounts in ((requested, each.requested), (allocatable, each.allocatable)):
+            for name, amount in amounts.items():
+                into[name] = into.get(name, 0) + amount
+    return Utilization(requested, allocatable)

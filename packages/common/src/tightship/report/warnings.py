@@ -1,0 +1,102 @@
+"""What a snapshot does not tell, in sentences: kinds that were not read, and objects that could not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tightship.core.counting import counted
+from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, Pod
+from tightship.planning.cluster import NOT_IN_FILE, NOT_SERVED, Snapshot
+from tightship.planning.demand import MOST_IN_BUFFERS
+
+UNREADABLE_SHOWN = 10
+"""Unreadable objects that are named one by one."""
+
+UNKNOWN_DEMAND_SHOWN = 3
+"""HPAs, or buffers, that are named one by one."""
+
+_VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
+_WORKLOAD_KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")
+_PLURALS = {"StorageClass": "StorageClasses"}
+
+
+def warnings_of(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return one sentence for each gap that concerns this cluster's pods, with what follows from it."""
+    return (*_missing(snapshot), *_unreadable(snapshot), *_unknown_demand(snapshot), *_unknown_headroom(snapshot))
+
+
+def _missing(snapshot: Snapshot) -> Iterator[str]:
+    missing = snapshot.missing
+    if not missing:
+        return
+    if "PodDisruptionBudget" in missing:
+        yield f"{_are(['PodDisruptionBudget'], snapshot)}: evictions they forbid are not seen"
+    pods = [pod for view in snapshot.nodes.values() for pod in view.pods]
+    lacking = [kind for kind in _VOLUME_KINDS if kind in missing]
+    if lacking and any(_has_claims(pod) for pod in pods):
+        yield f"{_are(lacking, snapshot)}: pods whose volumes need them can't be judged and keep their nodes"
+    lacking = [kind for kind in _WORKLOAD_KINDS if kind in missing]
+    owners = {pod.owner.kind for pod in pods if pod.owner is not None}
+    if owners.intersection(lacking):
+        yield f"{_are(lacking, snapshot)}: whether the controller of a pod still exists is not checked"
+    if "Namespace" in missing and any(_selects_namespaces(pod) for pod in pods):
+        yield f"{_are(['Namespace'], snapshot)}: pods that select namespaces by label keep their nodes"
+
+    # Files of clusters have long been made without them.
+    if missing.get(AUTOSCALER, NOT_IN_FILE) != NOT_IN_FILE:
+        yield f"{_are([AUTOSCALER], snapshot)}: no room is kept for replicas that they are about to start"
+    if missing.get(CAPACITY_BUFFER, NOT_IN_FILE) not in (NOT_IN_FILE, NOT_SERVED):
+        yield f"{_are([CAPACITY_BUFFER], snapshot)}: the room that they keep free is not seen"
+
+
+def _unknown_demand(snapshot: Snapshot) -> Iterator[str]:
+    unknown = [each for each in snapshot.starting if each.pod is None]
+    for each in unknown[:UNKNOWN_DEMAND_SHOWN]:
+        yield f"{each}, but no existing pod shows what they need: no room is kept for them"
+    more = len(unknown) - UNKNOWN_DEMAND_SHOWN
+    if more > 0:
+        yield f"{counted(more, 'more HPA is', 'more HPAs are')} about to start replicas whose needs are unknown"
+
+
+def _unknown_headroom(snapshot: Snapshot) -> Iterator[str]:
+    unknown = [each for each in snapshot.headroom if each.pod is None]
+    why = f", which is {snapshot.missing[POD_TEMPLATE]}" if POD_TEMPLATE in snapshot.missing else ""
+    for each in unknown[:UNKNOWN_DEMAND_SHOWN]:
+        yield f"{each}{why or ', which does not exist'}: no room is kept"
+    more = len(unknown) - UNKNOWN_DEMAND_SHOWN
+    if more > 0:
+        yield f"{counted(more, 'more CapacityBuffer has', 'more CapacityBuffers have')} no readable PodTemplate"
+    for each in snapshot.headroom:
+        if each.pod is not None and each.count < each.replicas:
+            yield f"{each}: all buffers together get room for at most {counted(MOST_IN_BUFFERS, 'pod')}"
+
+
+def _are(kinds: list[str], snapshot: Snapshot) -> str:
+    names = [_PLURALS.get(kind, f"{kind}s") for kind in kinds]
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{listed} are {snapshot.missing[kinds[0]]}"
+
+
+def _has_claims(pod: Pod) -> bool:
+    return any(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.spec.volumes
+    )
+
+
+def _selects_namespaces(pod: Pod) -> bool:
+    return any(term.namespace_selector is not None for term in (*pod.spec.affinity, *pod.spec.anti_affinity))
+
+
+def _unreadable(snapshot: Snapshot) -> Iterator[str]:
+    for each in snapshot.unreadable[:UNREADABLE_SHOWN]:
+        where = f" on node {each.node}" if each.node else ""
+        if each.kind == AUTOSCALER:
+            yield f"{each.kind} {each.key} can't be read, and no room is kept for its replicas: {each.problem}"
+            continue
+        if each.kind in (CAPACITY_BUFFER, POD_TEMPLATE):
+            yield f"{each.kind} {each.key} can't be read, and no room is kept because of it: {each.problem}"
+            continue
+        yield f"{each.kind} {each.key}{where} can't be read, and what depends on it stays: {each.problem}"
+    more = len(snapshot.unreadable) - UNREADABLE_SHOWN
+    if more > 0:
+        yield f"{counted(more, 'more object')} can't be read"

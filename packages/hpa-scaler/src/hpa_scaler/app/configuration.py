@@ -1,0 +1,118 @@
+"""Where settings come from, and the rules, servers and limits made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpa_scaler.app.run_settings import RunSettings
+from hpa_scaler.app.settings import ScalerSettings, ServerSettings, load_settings
+from hpa_scaler.prometheus.client import Limits
+from hpa_scaler.prometheus.servers import DEFAULT, Server, Tls
+from hpa_scaler.spec.addresses import AllowList, parse_address
+from hpa_scaler.spec.rules import Rules
+from tightship.app.settings.config_maps import config_in, read_config
+from tightship.app.settings.loading import Location, dotted
+
+CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
+"""Keys of a ConfigMap's data that may hold a configuration, in this order."""
+
+CYCLES_APART = 4
+"""Cycles that may be missed before what was remembered of an HPA is too old to go on from."""
+
+
+def parse_config_map(data: Mapping[str, str]) -> ScalerSettings:
+    """Return the settings in a ConfigMap's *data*, or the defaults if it has no text at all.
+
+    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems at once.
+    """
+    key, found = config_in(data, CONFIG_MAP_KEYS)
+
+    def named(location: Location) -> str:
+        return f"{key}: {dotted(location)}" if key else dotted(location)
+
+    return load_settings(found, named)
+
+
+def read_settings(path: str | None) -> ScalerSettings:
+    """Return the settings in the file *path*, or the defaults without a file. Raises as
+    :func:`parse_config_map` does.
+    """
+    if path is None:
+        return ScalerSettings()
+    return load_settings(read_config(path, CONFIG_MAP_KEYS), lambda location: f"{path}: {dotted(location)}")
+
+
+def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
+    """Return the rules of judgements."""
+    return Rules(
+        prefix=run.annotation_prefix,
+        lower_bound=run.lower_bound,
+        age_query=settings.age_query,
+        late_query=settings.late_query,
+        failed_query=settings.failed_query,
+        cold_guard=settings.cold_guard,
+        longest_guard=settings.longest_guard,
+        rollout_limit=settings.rollout_limit,
+        longest_gap=CYCLES_APART * run.interval,
+        handover_gap=CYCLES_APART * run.interval,
+        contest_resets=settings.contest_resets,
+        contest_window=settings.contest_window,
+        contest_pause=settings.contest_pause,
+        contest_longest_pause=settings.contest_longest_pause,
+        drop_count=settings.drop_count,
+        drop_share=settings.drop_share / 100,
+        drop_floor_share=settings.drop_floor_share / 100,
+        drop_size=settings.drop_size / 100,
+        drop_hold=settings.drop_hold,
+        rise_factor=settings.rise_factor,
+        rise_pods=settings.rise_pods,
+        maximum_factor=settings.maximum_factor,
+    )
+
+
+def servers_of(settings: ScalerSettings, run: RunSettings) -> dict[str, Server]:
+    """Return the servers by name; ``PROMETHEUS_SERVER_URL`` overrides the URL of the one named ``default``."""
+    given = dict(settings.servers)
+    default = given.pop(DEFAULT, ServerSettings())
+    servers = {name: _server(name, each, each.url) for name, each in given.items()}
+    url = run.prometheus_server_url or default.url
+    if url:
+        servers[DEFAULT] = _server(DEFAULT, default, url)
+    return servers
+
+
+def allowed_of(settings: ScalerSettings) -> AllowList:
+    """Return the addresses that HPAs may name in addition to the servers."""
+    return AllowList.of(settings.allowed)
+
+
+def limits_of(settings: ScalerSettings) -> Limits:
+    """Return the client's timeouts and limits."""
+    return Limits(settings.circuit_failures, settings.circuit_pause)
+
+
+def _server(name: str, given: ServerSettings, url: str) -> Server:
+    tls, basic = given.tls, given.basic_auth
+    return Server(
+        name=name,
+        address=parse_address(url),
+        headers=tuple(sorted(given.headers.items())),
+        parameters=tuple(sorted(given.parameters.items())),
+        token_file=given.bearer_token_file,
+        username=basic.username if basic is not None else "",
+        password_file=basic.password_file if basic is not None else "",
+        tls=Tls(tls.ca_file, tls.cert_file, tls.key_file, tls.server_name, tls.insecure),
+        timeout=given.timeout,
+        concurrency=given.concurrency,
+    )
+
+
+__all__ = [
+    "CONFIG_MAP_KEYS",
+    "allowed_of",
+    "limits_of",
+    "parse_config_map",
+    "read_settings",
+    "rules_of",
+    "servers_of",
+]

@@ -1,0 +1,167 @@
+"""From the arguments of a command to judged HPAs; ``plan`` and ``explain`` share this path."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+import hpa_scaler
+from hpa_scaler.app.configuration import read_settings, rules_of
+from hpa_scaler.app.describing import settings_view
+from hpa_scaler.app.options import PROCESS_FLAGS, selection_of
+from hpa_scaler.app.run_settings import PROGRAM, RunSettings
+from hpa_scaler.app.settings import ScalerSettings
+from hpa_scaler.app.sighting import (
+    Fleet,
+    Say,
+    asked_live,
+    fleet_of_cluster,
+    fleet_of_file,
+    recorded,
+    rollouts_of_file,
+)
+from hpa_scaler.app.targets import LONGEST, look_at
+from hpa_scaler.decide.correlated import DropState
+from hpa_scaler.decide.cycle import asked_of, judge_cycle, questions, subject_of, wants_rollout
+from hpa_scaler.report import Sights
+from hpa_scaler.spec.queries import Outcome, Query
+from hpa_scaler.spec.reasons import Cause, Reason
+from hpa_scaler.spec.rules import Rules
+from tightship.app.cli import CliError, UsageError
+from tightship.app.cli.basics import near
+from tightship.app.cli.source import file_of, file_source, reading
+from tightship.app.settings.loading import SettingsError
+from tightship.app.settings.process import load_process
+from tightship.core.counting import counted
+from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.kube.connection import Connection, connect
+from tightship.report.document import Generator, Source
+
+
+class Configured(Struct, frozen=True):
+    """The settings of a command; *config* is the file they came from, if any."""
+
+    process: RunSettings
+    settings: ScalerSettings
+    rules: Rules
+    config: str | None
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace, environment: Mapping[str, str]) -> Configured:
+        """Return the settings of *arguments* over *environment*. Raises :class:`CliError` with all problems."""
+        given = {name: getattr(arguments, name) for name in PROCESS_FLAGS if getattr(arguments, name) is not None}
+        problems: list[str] = []
+        process, settings = None, None
+        try:
+            process = load_process(RunSettings, environment, given)
+        except SettingsError as error:
+            problems += error.problems
+        try:
+            settings = read_settings(arguments.config)
+        except SettingsError as error:
+            problems += error.problems
+        if process is None or settings is None:
+            wrong_usage = any(line.startswith("--") for line in problems)
+            raise (UsageError if wrong_usage else CliError)(*problems)
+        return cls(process, settings, rules_of(settings, process), arguments.config)
+
+
+class Looked(Struct, frozen=True):
+    """The HPAs that were looked at, judged; *outcomes* are those of all their queries."""
+
+    sights: Sights
+    outcomes: Mapping[Query, Outcome]
+
+
+async def look(
+    arguments: argparse.Namespace, configured: Configured, now: float, names: Sequence[str] | None, say: Say
+) -> Looked:
+    """Judge the HPAs that *arguments* select at *now*: all that are opted in, or those called *names*, opted in or not.
+
+    Raises :class:`CliError`, :class:`~tightship.kube.object_file.FileError`,
+    :class:`~hpa_scaler.app.outcome_file.OutcomeFileError` and :class:`~tightship.core.api_errors.KubeError`.
+    """
+    settings = configured.settings
+    selection = selection_of(arguments, settings.namespaces, settings.label_selector)
+    path = file_of(arguments)
+    if path is not None:
+        say(reading(path))
+        there = _There(fleet_of_file(path, selection), file_source(path), None)
+        return await _judged(there, arguments.outcomes, configured, now, names, say=say)
+    say("connecting")
+    async with await connect(arguments.kubeconfig, arguments.context) as connection:
+        fleet = await fleet_of_cluster(connection, selection, say)
+        there = _There(fleet, Source("cluster", connection.context), connection)
+        return await _judged(there, arguments.outcomes, configured, now, names, say=say)
+
+
+class _There(Struct, frozen=True):
+    fleet: Fleet
+    source: Source
+    connection: Connection | None
+
+
+async def _judged(
+    there: _There,
+    outcome_file: str | None,
+    configured: Configured,
+    now: float,
+    names: Sequence[str] | None,
+    *,
+    say: Say,
+) -> Looked:
+    rules, fleet = configured.rules, there.fleet
+    asked = {hpa.key: asked_of(hpa, rules.prefix, configured.settings.defaults) for hpa in fleet.hpas}
+    hpas = named(names, fleet.hpas) if names is not None else [hpa for hpa in fleet.hpas if asked[hpa.key] is not None]
+    watched = [hpa for hpa in hpas if wants_rollout(asked[hpa.key])]
+    if there.connection is None:
+        rollouts = rollouts_of_file(fleet, watched)
+    else:
+        rollouts = await look_at(there.connection, watched, LONGEST)
+    queries = questions((asked[hpa.key] for hpa in hpas), rules)
+    if outcome_file is not None:
+        known = recorded(outcome_file)
+        outcomes = {query: known[query] for query in queries if query in known}
+    else:
+        outcomes = await asked_live(queries, configured.settings, configured.process, say)
+    say(f"judging {counted(len(hpas), 'HPA')}")
+    subjects = [
+        subject_of(hpa, asked[hpa.key], outcomes=outcomes, rollout=rollouts.get(hpa.key), rules=rules, now=now)
+        for hpa in hpas
+    ]
+    sights = Sights(
+        generator=Generator(PROGRAM, hpa_scaler.__version__),
+        source=there.source,
+        settings=settings_view(configured.settings, configured.process, configured.config, outcome_file),
+        cycle=judge_cycle(subjects, DropState(), rules, now),
+        rules=rules,
+        not_enabled=sum(1 for each in asked.values() if each is None),
+        now=now,
+        warnings=tuple(str(Cause(Reason.UNREADABLE, problem)) for problem in fleet.problems),
+    )
+    return Looked(sights, outcomes)
+
+
+def named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> list[HorizontalPodAutoscaler]:
+    """Return the HPAs called *names*. Raises :class:`CliError` with a line for each name without an HPA, or with
+    several.
+    """
+    known = {hpa.key: hpa for hpa in hpas}
+    found: dict[str, HorizontalPodAutoscaler] = {}
+    problems = []
+    for name in names:
+        keys = [key for key in sorted(known) if name in (key, key.partition("/")[2])]
+        if len(keys) == 1:
+            found[keys[0]] = known[keys[0]]
+        elif keys:
+            problems.append(f'HPA "{name}" is in several namespaces: {", ".join(keys)}')
+        else:
+            problems.append(f'HPA "{name}" not found{near(name, known)}')
+    if problems:
+        raise CliError(*problems)
+    return list(found.values())
+
+
+__all__ = ["PROGRAM", "Configured", "Looked", "look", "named"]

@@ -1,0 +1,111 @@
+"""Recorded outcomes of queries in a file: written by ``plan --save-outcomes``, or by hand.
+
+``{"kind": "QueryOutcomes", "outcomes": [{"query": "...", "server": "main", "values": [110.5]}, ...]}``; instead of
+``values`` (one for each series) an entry may have a ``failure`` with its reason, or the whole ``answer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.spec.addresses import AddressError, parse_address
+from hpa_scaler.spec.golang import parse_float
+from hpa_scaler.spec.queries import Answer, Failure, Outcome, Query, answer_of
+from hpa_scaler.spec.reasons import FAILURES
+from hpa_scaler.spec.spec import ServerRef
+from tightship.core.times import rfc3339
+from tightship.report.document import API_VERSION
+
+
+class _Entry(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    query: str
+    server: str = ""
+    labels: bool = False
+    values: list[float | str] | None = None
+    warnings: tuple[str, ...] = ()
+    answer: Answer | None = None
+    failure: Failure | None = None
+
+
+class _File(Struct, rename="camel"):
+    outcomes: list[_Entry]
+    kind: Literal["QueryOutcomes"] = "QueryOutcomes"
+    api_version: Literal["tightship.dev/v1"] = API_VERSION
+    asked_at: str = ""
+
+
+class OutcomeFileError(ValueError):
+    """An unreadable file of outcomes; *problems* are whole lines."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def encode_outcomes(outcomes: Mapping[Query, Outcome], now: float) -> bytes:
+    """Return *outcomes*, recorded at *now*, as a file."""
+    entries = []
+    for query, outcome in sorted(outcomes.items(), key=lambda item: item[0]):
+        entry = _Entry(query.text, query.server.name or query.server.url, query.labels)
+        if isinstance(outcome, Answer):
+            entry.answer = outcome
+        else:
+            entry.failure = outcome
+        entries.append(entry)
+    raw = msgspec.json.encode(_File(entries, asked_at=rfc3339(now)))
+    return msgspec.json.format(raw, indent=2) + b"\n"
+
+
+def decode_outcomes(raw: bytes, name: str) -> dict[Query, Outcome]:
+    """Return the outcomes in *raw*, the file called *name*. Raises :class:`OutcomeFileError` with all problems."""
+    try:
+        file = msgspec.json.decode(raw, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise OutcomeFileError([f"{name}: no file of query outcomes: {error}"]) from error
+    outcomes: dict[Query, Outcome] = {}
+    problems: list[str] = []
+    for number, entry in enumerate(file.outcomes, 1):
+        try:
+            outcomes[Query(entry.query, _server(entry.server), entry.labels)] = _outcome(entry)
+        except ValueError as error:
+            problems.append(f"{name}: outcome {number}: {error}")
+    if problems:
+        raise OutcomeFileError(problems)
+    return outcomes
+
+
+def _server(text: str) -> ServerRef:
+    if "://" not in text:
+        return ServerRef(name=text)
+    try:
+        return ServerRef(url=str(parse_address(text)))
+    except AddressError as error:
+        raise ValueError(f"server {error}") from error
+
+
+def _outcome(entry: _Entry) -> Outcome:
+    given = [each for each in (entry.values, entry.answer, entry.failure) if each is not None]
+    if len(given) != 1:
+        raise ValueError("must have one of values, answer and failure")
+    if entry.answer is not None:
+        return entry.answer
+    if entry.failure is None:
+        return answer_of([_value(each) for each in entry.values or ()], entry.warnings)
+    if entry.failure.reason not in FAILURES:
+        allowed = ", ".join(sorted(FAILURES))
+        raise ValueError(f"failure.reason: {entry.failure.reason.value!r}: allowed are {allowed}")
+    return entry.failure
+
+
+def _value(value: float | str) -> float:
+    number = parse_float(value) if isinstance(value, str) else float(value)
+    if number is None:
+        raise ValueError(f"values: {value!r} is no number; allowed are numbers, and texts such as NaN and +Inf")
+    return number
+
+
+__all__ = ["OutcomeFileError", "decode_outcomes", "encode_outcomes"]

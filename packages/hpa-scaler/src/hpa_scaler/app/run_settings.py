@@ -1,0 +1,72 @@
+"""The settings of the hpa-scaler's process: those of all controllers, under the older controller's names.
+
+What may change (servers, defaults, the breaker) comes from the ConfigMap: :mod:`hpa_scaler.app.configuration`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from hpa_scaler.spec.addresses import parse_address
+from hpa_scaler.spec.annotations import PREFIX
+from hpa_scaler.spec.golang import parse_int32
+from tightship.app.observability.logging import FORMATS
+from tightship.app.settings.process import LogFormat, LogLevel, Name, Ports, Positive, ProcessSettings, Switch, variable
+
+PROGRAM = "hpa-scaler"
+
+_PREFIX = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+
+
+def _lower_bound(value: object) -> object:
+    bound = parse_int32(str(value))
+    if bound is None:
+        raise ValueError("allowed is a whole number as Go reads it, such as 3, 0x10 or 010 (which is 8)")
+    return bound
+
+
+def _url(value: object) -> object:
+    text = str(value)
+    return str(parse_address(text)) if text else ""
+
+
+def _prefix(value: object) -> object:
+    if not _PREFIX.fullmatch(str(value)):
+        raise ValueError("allowed is a DNS name such as estafette.io: small letters, digits, '-' and '.'")
+    return value
+
+
+class RunSettings(ProcessSettings):
+    """The hpa-scaler's defaults and names. Durations are in seconds."""
+
+    interval: Positive = variable("SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", default=75.0)
+    """The older controller's was fixed: 68 to 111 s."""
+    log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default=FORMATS[0])
+    log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
+    config_map: Name = variable("CONFIG_MAP_NAME", default="hpa-scaler-config")
+    ports: Ports = variable("HTTP_PORTS", default=(9101,))
+    """The older controller's port of metrics; its probe had the default port of the probes."""
+    lease_name: Name = variable("LEASE_NAME", default="hpa-scaler")
+    prometheus_server_url: Annotated[str, BeforeValidator(_url)] = variable("PROMETHEUS_SERVER_URL", default="")
+    """The server of HPAs that name none; the older controller did not start without it."""
+    lower_bound: Annotated[int, BeforeValidator(_lower_bound)] = variable("MINIMUM_REPLICAS_LOWER_BOUND", default=3)
+    """The lowest floor of HPAs that name none."""
+    annotation_prefix: Annotated[str, BeforeValidator(_prefix)] = variable("ANNOTATION_PREFIX", default=PREFIX)
+    """What the names of all annotations begin with, before ``/hpa-scaler``."""
+    cycle_deadline: Positive = variable("CYCLE_DEADLINE_SECONDS", default=120.0)
+    """How long a cycle may take; the next cycle judges again what was not written by then."""
+    watch: Switch = variable("WATCH_HPAS", default=False)
+    """Whether to watch HPAs between cycles, to react when somebody sets their bounds back."""
+    decision_log: Path | None = variable("DECISION_LOG", default=None)
+    """A file to which every judgement is appended, for ``replay``; none by default."""
+    decision_log_megabytes: Annotated[float, Field(gt=0, le=100_000)] = variable(
+        "DECISION_LOG_MEGABYTES", default=200.0
+    )
+    """From this size on the file is renamed to ``.1``, in place of the one before, and begun anew."""
+
+
+__all__ = ["PROGRAM", "RunSettings"]

@@ -1,0 +1,281 @@
+"""What may change while the hpa-scaler runs: servers and allowed addresses, defaults, and how careful it is.
+
+Keys on the wire are in the older controllers' style. Durations are in seconds; ``10m`` and plain seconds are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from hpa_scaler.spec.addresses import AllowList, parse_address
+from hpa_scaler.spec.annotations import ANNOTATIONS, BY_KEY, check_defaults
+from hpa_scaler.spec.golang import format_float
+from hpa_scaler.spec.queries import AGE_QUERY, FAILED_QUERY, LATE_QUERY
+from tightship.app.cli.selector import parse_selector
+from tightship.app.settings.fields import Seconds
+from tightship.app.settings.loading import Location, SettingsError, dotted, load
+
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
+_SERVER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+
+def _address(text: str) -> str:
+    return str(parse_address(text)) if text else ""
+
+
+def _entries(texts: tuple[str, ...]) -> tuple[str, ...]:
+    AllowList.of(texts)
+    return texts
+
+
+def _namespaces(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not _NAMESPACE.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a namespace")
+    return names
+
+
+def _selector(text: str) -> str:
+    parse_selector(text)
+    return text
+
+
+def _plain_texts(value: object) -> object:
+    """Return a mapping with numbers as texts: YAML reads ``X-Scope-OrgID: 1`` as a number."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        key: str(each) if isinstance(each, int) and not isinstance(each, bool) else each for key, each in value.items()
+    }
+
+
+def _header_name(name: str) -> str:
+    if name.lower() in _SECRET_HEADERS:
+        raise ValueError("has no place in a ConfigMap; allowed are bearerTokenFile and basicAuth")
+    if not _HEADER.fullmatch(name):
+        raise ValueError("is no name of a header")
+    return name
+
+
+def _header_text(text: str) -> str:
+    if not text.isprintable() or not text.isascii():
+        raise ValueError("holds characters that no header has")
+    return text
+
+
+def _age_query(text: str) -> str:
+    if text and "{range}" not in text:
+        raise ValueError("has no {range}, in seconds, and perhaps {step}; allowed is also an empty text, for none")
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Texts = Annotated[Mapping[str, str], BeforeValidator(_plain_texts)]
+Headers = Annotated[
+    Mapping[Annotated[str, AfterValidator(_header_name)], Annotated[str, AfterValidator(_header_text)]],
+    BeforeValidator(_plain_texts),
+]
+Share = Annotated[float, Field(gt=0, le=100)]
+
+
+def _factor(factor: float) -> float:
+    if 0 < factor < 1:
+        raise ValueError("is below 1; allowed is 1 or more, or 0 for no limit")
+    return factor
+
+
+Factor = Annotated[float, Field(ge=0, le=1000), AfterValidator(_factor)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class BasicAuth(_Section):
+    """A user name, and the file with its password."""
+
+    username: str = Field(min_length=1)
+    password_file: str = Field(default="", alias="passwordFile")
+
+
+class TlsSettings(_Section):
+    """Certificates by their files."""
+
+    ca_file: str = Field(default="", alias="caFile")
+    """The authorities that may have signed the server's certificate; without a file, those of the system."""
+    cert_file: str = Field(default="", alias="certFile")
+    key_file: str = Field(default="", alias="keyFile")
+    """Our own certificate and its key, for a server that requires one."""
+    server_name: str = Field(default="", alias="serverName")
+    """The name in the server's certificate, if it is not the host's."""
+    insecure: bool = Field(default=False, alias="insecureSkipVerify")
+
+    @model_validator(mode="after")
+    def _paired(self) -> TlsSettings:
+        if bool(self.cert_file) != bool(self.key_file):
+            raise ValueError("certFile and keyFile go together")
+        return self
+
+
+class ServerSettings(_Section):
+    """One server. Only ``default`` may omit its URL, which is then ``PROMETHEUS_SERVER_URL``."""
+
+    url: Address = ""
+    bearer_token_file: str = Field(default="", alias="bearerTokenFile")
+    basic_auth: BasicAuth | None = Field(default=None, alias="basicAuth")
+    tls: TlsSettings = TlsSettings()
+    headers: Headers = {}
+    """Sent with each query, such as ``X-Scope-OrgID``."""
+    parameters: Texts = {}
+    """Added to the address of each query, such as ``dedup``."""
+    timeout: Seconds = Field(default=10.0, gt=0, le=120)
+    """Of one query. The server gets it too, and has a little longer before we give up."""
+    concurrency: int = Field(default=8, ge=1, le=100, alias="maximumConcurrency")
+    """Concurrent queries to the server."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ServerSettings:
+        if self.bearer_token_file and self.basic_auth is not None:
+            raise ValueError("bearerTokenFile and basicAuth exclude each other")
+        return self
+
+
+def _servers(servers: Mapping[str, ServerSettings]) -> Mapping[str, ServerSettings]:
+    for name, server in servers.items():
+        if not _SERVER.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a server; allowed are letters, digits, '-', '_' and '.'")
+        if not server.url and name != "default":
+            raise ValueError(f"server {name!r} has no url")
+    return servers
+
+
+class ScalerSettings(_Section):
+    """Everything that comes from the ConfigMap."""
+
+    servers: Annotated[Mapping[str, ServerSettings], AfterValidator(_servers)] = Field(
+        default={}, alias="prometheusServers"
+    )
+    """Servers, by the names that HPAs use."""
+    allowed: Annotated[tuple[str, ...], AfterValidator(_entries)] = Field(default=(), alias="allowedServerURLs")
+    """What the annotation ``prometheus-server-url`` may name, and redirects may lead to, besides these servers."""
+    defaults: Mapping[str, str] = {}
+    """Texts of annotations by name, for HPAs that have none of their own."""
+    namespaces: Annotated[tuple[str, ...], AfterValidator(_namespaces)] = ()
+    """The namespaces whose HPAs are read; empty: all."""
+    label_selector: Annotated[str, AfterValidator(_selector)] = Field(default="", alias="labelSelector")
+    """The labels that an HPA must have to be read."""
+    writes_per_second: float = Field(default=50.0, gt=0, le=1000, alias="maximumWritesPerSecond")
+    hpa_metrics: bool = Field(default=True, alias="perHPAMetrics")
+    """Whether each HPA has series of its own."""
+    query_deadline: Seconds = Field(default=45.0, gt=0, le=600, alias="queryDeadline")
+    """How long all queries of one cycle may take together; queries without an answer by then have failed."""
+    circuit_failures: int = Field(default=3, ge=1, alias="circuitBreakerFailures")
+    """Failures in a row after which the controller leaves a server alone."""
+    circuit_pause: Seconds = Field(default=30.0, gt=0, alias="circuitBreakerPause")
+    """How long it leaves the server alone."""
+    cold_guard: bool = Field(default=True, alias="coldSourceGuard")
+    """Whether data that are younger than a query looks back keep a floor from being lowered."""
+    longest_guard: Seconds = Field(default=3600.0, alias="coldSourceLimit")
+    """The longest time that such data do so."""
+    age_query: Annotated[str, AfterValidator(_age_query)] = Field(default=AGE_QUERY, alias="dataAgeQuery")
+    """The query that tells how old a server's data are; empty for none."""
+    late_query: str = Field(default=LATE_QUERY, alias="lateSamplesQuery")
+    """The query that tells how old a server's newest sample is, in scrape intervals; empty for none."""
+    failed_query: str = Field(default=FAILED_QUERY, alias="failedScrapesQuery")
+    """The query whose series are the targets that could not always be scraped; empty for none."""
+    rollout_limit: Seconds = Field(default=1800.0, alias="rolloutTimeout")
+    """How long a rollout keeps a floor from being lowered."""
+    contest_resets: int = Field(default=3, ge=1, alias="contestResets")
+    """How often somebody else may set the bounds back before the controller leaves them alone for a while."""
+    contest_window: Seconds = Field(default=3600.0, gt=0, alias="contestWindow")
+    """How close together two such changes must be to count."""
+    contest_pause: Seconds = Field(default=900.0, gt=0, alias="contestPause")
+    """How long the controller leaves the bounds alone; doubled with each further change."""
+    contest_longest_pause: Seconds = Field(default=6 * 3600.0, gt=0, alias="contestPauseLimit")
+    drop_count: int = Field(default=10, ge=2, alias="correlatedDropMinimumCount")
+    """Below this number of different queries drops never count as a failure of the metrics."""
+    drop_share: Share = Field(default=50.0, alias="correlatedDropPercentage")
+    """Percentage of them that may drop at once."""
+    drop_floor_share: Share = Field(default=50.0, alias="correlatedDropFloorPercentage")
+    """Percentage of all wanted pods that may be lost at once."""
+    drop_size: float = Field(default=30.0, ge=0, lt=100, alias="correlatedDropSize")
+    """Percentage by which a query must want less than lately to count."""
+    drop_hold: Seconds = Field(default=3600.0, alias="correlatedDropHold")
+    """How long nothing is lowered then; 0: until the queries recover."""
+    rise_factor: Factor = Field(default=3.0, alias="suddenRiseFactor")
+    """A floor goes up at once to this many times what was wanted in the last day; 0: no limit. It goes further once the
+    queries have wanted more for as long as they look back, plus two cycles."""
+    rise_pods: int = Field(default=10, ge=1, alias="suddenRisePods")
+    """A floor goes up at once to this many pods, whatever was wanted in the last day."""
+    maximum_factor: Factor = Field(default=3.0, alias="maxReplicasFactor")
+    """No floor is set above this many times the user's own ``maxReplicas``, nor ``maxReplicas`` raised for one; 0: no
+    limit."""
+
+
+def load_settings(values: Mapping[str, object], named: Callable[[Location], str] = dotted) -> ScalerSettings:
+    """Return settings from plain values (keys on the wire).
+
+    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems, including those of the annotations
+    in ``defaults``.
+    """
+    given = dict(values)
+    defaults, problems = _defaults(given.pop("defaults", {}), named)
+    try:
+        settings = load(ScalerSettings, given, named, inner=_owner)
+    except SettingsError as error:
+        raise SettingsError(sorted([*error.problems, *problems])) from error
+    if problems:
+        raise SettingsError(problems)
+    return settings.model_copy(update={"defaults": defaults})
+
+
+def _owner(location: Location) -> type[BaseModel]:
+    """Return the model that has the key at the end of *location*."""
+    nested: dict[int | str, type[BaseModel]] = {"tls": TlsSettings, "basicAuth": BasicAuth}
+    if location[0] != "prometheusServers":
+        return ScalerSettings
+    return nested.get(location[2], ServerSettings) if len(location) > 3 else ServerSettings
+
+
+def _defaults(value: object, named: Callable[[Location], str]) -> tuple[dict[str, str], list[str]]:
+    """Return texts by the annotation's name, from values by key, and what is wrong with them."""
+    if not isinstance(value, Mapping):
+        return {}, [f"{named(('defaults',))}: {value!r}: must be a mapping of annotations"]
+    texts: dict[str, str] = {}
+    problems: list[str] = []
+    for key, each in value.items():
+        annotation = BY_KEY.get(str(key))
+        where = named(("defaults", str(key)))
+        text = _text(each)
+        if annotation is None:
+            allowed = ", ".join(sorted(each.key for each in ANNOTATIONS))
+            problems.append(f"{where}: unknown key; allowed are {allowed}")
+        elif text is None:
+            problems.append(f"{where}: {each!r}: allowed is a text, a number or a switch")
+        else:
+            texts[annotation.name] = text
+    for line in check_defaults(texts):
+        key, _, rest = line.partition(": ")
+        problems.append(f"{named(('defaults', key))}: {rest}")
+    return texts, sorted(problems)
+
+
+def _text(value: object) -> str | None:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | str():
+            return str(value)
+        case float():
+            return format_float(value) if value - value == 0 else str(value)
+        case _:
+            return None
+
+
+__all__ = ["BasicAuth", "ScalerSettings", "ServerSettings", "TlsSettings", "load_settings"]

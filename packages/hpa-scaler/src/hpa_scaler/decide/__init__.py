@@ -1,0 +1,1 @@
+"""Where a floor goes, and why. Pure."""

@@ -1,0 +1,402 @@
+"""The judgement of one HPA: everything known of it goes in; its floor, and every reason for that, come out. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.decide.arithmetic import Inputs, Solution, solve
+from hpa_scaler.decide.explanations import bounds_moved, caps, follows, lowering_limits, raising_limits
+from hpa_scaler.decide.history import History, highest_floor, resumed, unwatched, with_floor, with_raise
+from hpa_scaler.decide.ownership import contested, ownership
+from hpa_scaler.decide.raising import (
+    Limit,
+    Wanted,
+    limits,
+    longest_period,
+    look_at_rise,
+    maximum_limit,
+    time_to_know,
+)
+from hpa_scaler.decide.sources import Seen, lowering_window, read_sources
+from hpa_scaler.spec.annotations import STATE, name_of
+from hpa_scaler.spec.queries import Outcomes, Query, firing, hold_query, outcome_of, read, value_query
+from hpa_scaler.spec.reasons import Cause, Reason
+from hpa_scaler.spec.rollout import Rollout
+from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Problems, Spec
+from tightship.core.durations import format_duration
+from tightship.core.objects import HorizontalPodAutoscaler
+
+Action = Literal["raise", "lower", "hold", "skip"]
+
+Asked: TypeAlias = Spec | Problems | None
+"""What an HPA's annotations ask for; ``None`` if it is not opted in."""
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """The decision for one HPA, and its reasons.
+
+    *target* and *target_maximum* are the bounds after it; they equal the present ones if nothing changes. *inputs* and
+    *solution* are ``None`` for an HPA that is skipped. *causes* are all reasons, the most important first. *age* is for
+    how many seconds the data are known to be complete.
+
+    *history* is kept by default; *written* replaces it once the PATCH succeeds. *pending* says that a restart would
+    forget something: what a lower floor waits for, or that a bound is the user's own again.
+
+    *follows* are the HPA's queries. *answered* is the floor that they want together, ``None`` if one of them has no
+    answer; *earlier* is the highest floor that they wanted lately.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    action: Action
+    minimum: int
+    maximum: int
+    target: int
+    target_maximum: int
+    inputs: Inputs | None = None
+    solution: Solution | None = None
+    causes: tuple[Cause, ...] = ()
+    age: float | None = None
+    dry_run: bool = False
+    history: History = History()
+    written: History = History()
+    pending: bool = False
+    follows: tuple[Query, ...] = ()
+    answered: int | None = None
+    earlier: int | None = None
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def changes(self) -> bool:
+        """Whether the decision sets anything."""
+        return (self.target, self.target_maximum) != (self.minimum, self.maximum)
+
+    @property
+    def reason(self) -> Reason:
+        """The most important reason."""
+        return self.causes[0].reason if self.causes else Reason.FOLLOWS_QUERY
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """Everything that a judgement of one HPA depends on.
+
+    *rollout* matters only if the HPA asks for that check (``None``: unknown). *state_problem* says why the history
+    could not be read from the HPA, and is empty if it could. *now* is in seconds since 1970.
+    """
+
+    hpa: HorizontalPodAutoscaler
+    asked: Asked
+    outcomes: Outcomes = {}
+    rollout: Rollout | None = None
+    history: History = History()
+    state_problem: str = ""
+    rules: Rules = Rules()
+    now: float
+
+
+def decide(subject: Subject) -> Decision:
+    """Return the decision for one HPA. Equal subjects always get equal decisions."""
+    try:
+        return _decided(subject)
+    except Exception as error:  # a defect met by one HPA must not cost all others their judgement
+        why = f"its judgement failed: {type(error).__name__}: {' '.join(str(error).split())}"
+        return _skipped(subject.hpa, Cause(Reason.UNREADABLE, why, "report it"), subject.history)
+
+
+def _decided(subject: Subject) -> Decision:
+    refusal = _not_ours(subject.hpa, subject.asked, subject.now)
+    if refusal is not None or not isinstance(subject.asked, Spec):
+        return _skipped(subject.hpa, refusal or Cause(Reason.NOT_ENABLED), subject.history)
+    return _Judgement(subject, subject.asked).decision()
+
+
+def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Cause | None:
+    """Return why *hpa* is left as it is, ``None`` if nothing forbids moving it."""
+    if hpa.deletion is not None:
+        return Cause(Reason.HPA_TERMINATING, "it is being deleted")
+    if asked is None:
+        return Cause(Reason.NOT_ENABLED, "its annotation does not opt in")
+    if hpa.owner is not None:
+        fix = f"set the bounds in {hpa.owner}, and remove the annotation"
+        return Cause(Reason.CONTROLLED_BY_OTHER, f"{hpa.owner} controls it, and would set it back", fix)
+    if isinstance(asked, Problems):
+        return Cause(Reason.INVALID_ANNOTATION, "; ".join(asked.lines), "mend the annotation")
+    if asked.paused.active(now):
+        return Cause(Reason.PAUSED, "paused" + _until(asked.paused.until, now))
+    active = hpa.condition("ScalingActive")
+    if active is not None and active.status == "False" and active.reason == "ScalingDisabled":
+        return Cause(Reason.TARGET_AT_ZERO, f"{hpa.target} is scaled to 0, which switches the HPA off")
+    if hpa.min_replicas == 0 and asked.lowest is None:
+        fix = "set the annotation minimum-replicas, to 0 or more, if the floor should be raised"
+        return Cause(Reason.SCALE_TO_ZERO, "its minReplicas is 0: it is meant to scale to zero", fix)
+    return None
+
+
+def _skipped(hpa: HorizontalPodAutoscaler, cause: Cause, history: History) -> Decision:
+    return Decision(
+        namespace=hpa.namespace,
+        name=hpa.name,
+        uid=hpa.uid,
+        action="skip",
+        minimum=hpa.min_replicas,
+        maximum=hpa.max_replicas,
+        target=hpa.min_replicas,
+        target_maximum=hpa.max_replicas,
+        causes=(cause,),
+        history=unwatched(history),
+        written=history,
+    )
+
+
+class _Judgement:
+    """One HPA, step by step: first everything that can be seen, then the wanted floor, then the decision."""
+
+    def __init__(self, subject: Subject, spec: Spec) -> None:
+        hpa, rules, now = subject.hpa, subject.rules, subject.now
+        self._hpa = hpa
+        self._spec = spec
+        self._rules = rules
+        self._now = now
+        self._state_problem = subject.state_problem
+        self._replicas = _known_replicas(hpa)
+        self._window = lowering_window(spec, rules)
+        known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
+        self._own = ownership(hpa, known, rules, now, window=self._window)
+        seen = Seen(hpa.min_replicas, self._replicas)
+        self._sources = read_sources(spec, subject.outcomes, self._own.history, rules=rules, seen=seen, now=now)
+        self._history = msgspec.structs.replace(self._sources.history, evaluated=now, seen=hpa.min_replicas)
+        self._incident = self._look_for_incident(subject.outcomes)
+        self._rolling = self._look_for_rollout(subject.rollout)
+
+    def decision(self) -> Decision:
+        inputs = self._inputs()
+        wanted = solve(inputs).wanted
+        holds = self._holds() if wanted < inputs.minimum else []
+        rise = self._look_at_rise(inputs)
+        steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
+        fight = contested(self._hpa, self._history, self._rules, self._now)
+        self._note(inputs)
+        answered, earlier = self._compare(inputs)
+        inputs = msgspec.structs.replace(
+            inputs,
+            held=bool(holds) or not self._sources.allow_lower or fight is not None,
+            window=highest_floor(self._history.floors, self._now, self._window),
+            raise_to=inputs.minimum if fight is not None else min((limit for limit, _ in steps), default=None),
+        )
+        solution = solve(inputs)
+        maximum = inputs.maximum if fight is not None else solution.maximum
+        changes = (solution.target, maximum) != (inputs.minimum, inputs.maximum)
+        action = _action(inputs.minimum, solution.target)
+        waits = action == "hold" and solution.wanted < inputs.minimum
+        return Decision(
+            namespace=self._hpa.namespace,
+            name=self._hpa.name,
+            uid=self._hpa.uid,
+            action=action,
+            minimum=inputs.minimum,
+            maximum=inputs.maximum,
+            target=solution.target,
+            target_maximum=maximum,
+            inputs=inputs,
+            solution=solution,
+            causes=self._causes(action, inputs, solution, ([] if fight is None else [fight], holds, steps), maximum),
+            age=self._sources.age,
+            dry_run=self._spec.dry_run,
+            history=self._history,
+            written=self._written(solution.target, maximum) if changes else self._history,
+            pending=(waits and fight is None) or (self._own.changed is not None and not changes),
+            follows=tuple(value_query(query) for query in self._spec.queries),
+            answered=answered,
+            earlier=earlier,
+        )
+
+    def _inputs(self) -> Inputs:
+        """Return the inputs of the floor that do not depend on where the floor would be."""
+        spec, hpa = self._spec, self._hpa
+        lower = self._rules.lower_bound if spec.lowest is None else spec.lowest
+        return Inputs(
+            minimum=hpa.min_replicas,
+            maximum=hpa.max_replicas,
+            own_maximum=self._own.maximum,
+            replicas=self._replicas,
+            terms=self._sources.terms,
+            substitute=self._sources.substitute,
+            ratio=spec.ratio,
+            lower_bound=lower if spec.highest is None else min(lower, spec.highest),
+            upper_bound=spec.highest,
+            # The API server takes 0 where the HPA is meant to scale to zero, and nowhere else.
+            lowest=0 if 0 in (hpa.min_replicas, self._own.minimum) else 1,
+            raises_maximum=spec.max_replicas == "raise",
+            band=spec.deadband.of(hpa.min_replicas),
+        )
+
+    def _look_for_incident(self, outcomes: Outcomes) -> Cause | None:
+        """Return why an incident holds the floor, and remember when there last was one."""
+        hold, now = self._spec.hold, self._now
+        if hold is None:
+            return None
+        outcome = outcome_of(hold_query(hold), outcomes)
+        fires = firing(outcome)
+        if fires:
+            self._history = msgspec.structs.replace(self._history, incident=now)
+            return Cause(Reason.INCIDENT_HOLD, "the hold query says that there is an incident")
+        if fires is None:
+            [failure] = read(outcome, "max", "the hold query").causes[:1]
+            return Cause(Reason.HOLD_QUERY_FAILED, f"{failure.reason}: {failure.detail}", failure.fix)
+        last = self._history.incident
+        if last is None or now - last >= hold.cool_down:
+            return None
+        ago, left = format_duration(now - last), format_duration(last + hold.cool_down - now)
+        return Cause(Reason.INCIDENT_HOLD, f"the incident ended {ago} ago; {left} of cool-down are left")
+
+    def _look_for_rollout(self, rollout: Rollout | None) -> Cause | None:
+        """Return why a rollout holds the floor, and remember since when there is one."""
+        if not self._spec.rollout_check or (rollout is not None and rollout.state == "steady"):
+            self._history = msgspec.structs.replace(self._history, rolling=None)
+            return None
+        since = self._now if self._history.rolling is None else self._history.rolling
+        self._history = msgspec.structs.replace(self._history, rolling=since)
+        detail = f"{self._hpa.target} was not looked at" if rollout is None else rollout.detail
+        if self._now - since >= self._rules.rollout_limit:
+            limit = format_duration(self._rules.rollout_limit)
+            return Cause(Reason.ROLLOUT_EXPIRED, f"{detail}, for more than {limit}: it holds the floor no longer")
+        known = rollout is not None and rollout.state == "rolling"
+        return Cause(Reason.ROLLOUT_IN_PROGRESS if known else Reason.ROLLOUT_UNKNOWN, detail)
+
+    def _holds(self) -> list[Cause]:
+        """Return everything except missing data that keeps the floor from being lowered."""
+        spec, now = self._spec, self._now
+        found = [cause for cause in (*self._sources.holds, self._incident) if cause is not None]
+        if self._rolling is not None and self._rolling.reason is not Reason.ROLLOUT_EXPIRED:
+            found.append(self._rolling)
+        if self._replicas is None:
+            detail = f"the HPA's status does not say how many replicas {self._hpa.target} has"
+            found.append(Cause(Reason.REPLICAS_UNKNOWN, detail))
+        if spec.paused_down.active(now):
+            found.append(Cause(Reason.PAUSED_SCALE_DOWN, "lowering is paused" + _until(spec.paused_down.until, now)))
+        return found
+
+    def _steps(self) -> list[Limit]:
+        """Return everything that limits how far one step may raise the floor."""
+        spec, hpa = self._spec, self._hpa
+        running = max(hpa.min_replicas, self._replicas or 0)
+        found = limits(spec, hpa.scale_up, self._history.raises, running, self._now)
+        if spec.paused_up.active(self._now):
+            word = Cause(Reason.PAUSED_SCALE_UP, "raising is paused" + _until(spec.paused_up.until, self._now))
+            found.append((hpa.min_replicas, word))
+        return found
+
+    def _look_at_rise(self, inputs: Inputs) -> list[Limit]:
+        """Return the limits that apply whatever the user asks for, and remember what the queries want."""
+        wanted = Wanted(
+            floor=solve(inputs).query if inputs.terms else None,
+            whole=self._sources.allow_lower,
+            granted=max(self._own.minimum, inputs.lower_bound, inputs.substitute or 0),
+            minimum=inputs.minimum,
+            running=self._replicas or 0,
+        )
+        wait = time_to_know(self._spec, self._rules)
+        rise = look_at_rise(wanted, self._history, self._rules, self._now, wait=wait)
+        self._history = rise.history
+        top = maximum_limit(inputs.own_maximum, wanted, self._rules)
+        return top if rise.limit is None else [rise.limit, *top]
+
+    def _note(self, inputs: Inputs) -> None:
+        """Remember the wanted floor, or the present one if data are missing or may be low.
+
+        The ratio is left out: it limits a step from what runs at present, and is no wish for a window to keep. With it,
+        a floor would come down by one such step for each window.
+        """
+        wanted = solve(msgspec.structs.replace(inputs, replicas=None)).wanted
+        known = self._sources.allow_lower and not self._sources.holds
+        floor = wanted if known else max(wanted, inputs.minimum)
+        floors = with_floor(self._history.floors, floor, self._now, self._window)
+        self._history = msgspec.structs.replace(self._history, floors=floors)
+
+    def _compare(self, inputs: Inputs) -> tuple[int | None, int | None]:
+        """Return what the queries want together, and the highest that they wanted for long enough lately."""
+        history, now, window = self._history, self._now, 2 * time_to_know(self._spec, self._rules)
+        falling, hold = history.falling, self._rules.drop_hold
+        if falling is not None and (not hold or now - falling < hold):
+            # As long as many have fallen at once, what they wanted before does not become old.
+            earlier = max((each.floor for each in history.answers), default=None)
+        else:
+            earlier = highest_floor(history.answers, now, window)
+        if not inputs.terms or any(each.replicas is None for each in inputs.terms):
+            return None, earlier
+        answered = max(solve(inputs).query or 0, inputs.lower_bound)
+        # Where nothing is known the first answer counts: of a leader that is new as well.
+        answers = history.answers if earlier is not None else with_floor((), answered, now, window)
+        self._history = msgspec.structs.replace(history, answers=answers, falling=None)
+        return answered, earlier
+
+    def _written(self, target: int, maximum: int) -> History:
+        """Return the history to keep once the bounds are set."""
+        hpa, longest = self._hpa, longest_period(self._spec, self._hpa.scale_up)
+        started = target - max(hpa.min_replicas, self._replicas or 0)
+        return msgspec.structs.replace(
+            self._history,
+            raises=with_raise(self._history.raises, started, self._now, longest),
+            original_min=self._own.minimum,
+            original_max=self._own.maximum,
+            applied_min=target,
+            applied_max=maximum,
+            seen=target,
+        )
+
+    def _causes(
+        self,
+        action: Action,
+        inputs: Inputs,
+        solution: Solution,
+        found: tuple[list[Cause], list[Cause], list[Limit]],
+        maximum: int,
+    ) -> tuple[Cause, ...]:
+        fight, holds, steps = found
+        why = [follows(inputs, solution, self._sources.causes)]
+        stops = [
+            *(cause for cause in self._sources.causes if cause not in why),
+            *holds,
+            *lowering_limits(inputs, solution, self._window),
+            *raising_limits(solution.wanted, steps),
+        ]
+        notes = [] if self._own.changed is None else [self._own.changed]
+        if self._state_problem:
+            fix = f"what was remembered begins anew; remove the annotation {name_of(self._rules.prefix, STATE)}"
+            notes.append(Cause(Reason.STATE_UNREADABLE, self._state_problem, fix))
+        if self._rolling is not None and self._rolling.reason is Reason.ROLLOUT_EXPIRED:
+            notes.append(self._rolling)
+        if self._spec.dry_run and (solution.target, maximum) != (inputs.minimum, inputs.maximum):
+            notes.append(Cause(Reason.DRY_RUN, f"{solution.target} would be set but for the annotation dry-run"))
+        ordered = [*fight, *stops, *why] if action == "hold" else [*why, *stops]
+        return (*ordered, *caps(inputs, solution), *bounds_moved(inputs, maximum), *notes)
+
+
+def _known_replicas(hpa: HorizontalPodAutoscaler) -> int | None:
+    """Return the present replicas, ``None`` if the HPA controller can't read the scale and the status is outdated."""
+    able = hpa.condition("AbleToScale")
+    if able is not None and able.status == "False" and able.reason == "FailedGetScale":
+        return None
+    return hpa.current_replicas
+
+
+def _action(minimum: int, target: int) -> Action:
+    if target == minimum:
+        return "hold"
+    return "raise" if target > minimum else "lower"
+
+
+def _until(end: float | None, now: float) -> str:
+    return "" if end is None else f" for another {format_duration(end - now)}"
+
+
+__all__ = ["Action", "Asked", "Decision", "Subject", "decide"]

@@ -1,0 +1,287 @@
+"""What the queries of one HPA say together, whether that is complete, and for how long it has been. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.decide.arithmetic import Term
+from hpa_scaler.decide.evidence import doubts
+from hpa_scaler.decide.history import History
+from hpa_scaler.spec.fallbacks import without_fallback
+from hpa_scaler.spec.promql import lookback
+from hpa_scaler.spec.queries import (
+    Answer,
+    Failure,
+    Outcome,
+    Outcomes,
+    Reading,
+    age_query,
+    age_step,
+    bare_query,
+    outcome_of,
+    range_of,
+    read,
+    value_query,
+)
+from hpa_scaler.spec.reasons import Cause, Reason
+from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import QuerySpec, Spec
+from tightship.core.counting import counted
+from tightship.core.durations import format_duration
+
+_KnownBy = Literal["server", "gap", "us"]
+"""Who knows the age of the data: the server reported it, we saw a gap, or we know nothing before our first answer."""
+
+
+class Sources(Struct, frozen=True):
+    """The queries of an HPA, read.
+
+    *terms* and *causes* are those of all queries; *substitute* are the replicas that replace missing answers. They
+    *allow_lower* if each query has a usable answer without a warning, or the rule for missing data replaces it.
+    *history* has counted this cycle. *age* is for how many seconds the data are known to be complete, ``None`` if no
+    query looks back. *cold* says why that is not enough to lower anything, *split* that one series became several,
+    *doubts* what the servers know of their own gaps.
+    """
+
+    terms: tuple[Term, ...]
+    causes: tuple[Cause, ...]
+    allow_lower: bool
+    history: History
+    substitute: int | None = None
+    age: float | None = None
+    cold: Cause | None = None
+    split: Cause | None = None
+    doubts: tuple[Cause, ...] = ()
+
+    @property
+    def holds(self) -> tuple[Cause, ...]:
+        """Everything that keeps complete answers from lowering anything."""
+        return tuple(cause for cause in (self.cold, self.split, *self.doubts) if cause is not None)
+
+
+class Seen(Struct, frozen=True):
+    """The bounds and replicas of an HPA that a rule for missing data may use."""
+
+    minimum: int
+    replicas: int | None
+
+
+def lowering_window(spec: Spec, rules: Rules) -> float:
+    """Return for how many seconds a wanted floor is kept.
+
+    Unless the HPA says otherwise, that is as far as its queries look back, plus the time that two cycles may be apart.
+    When the target of a ``rate()`` goes away, the answers fall to nothing within the range, and only then vanish.
+    Nothing in them distinguishes this from traffic that ends, but the earlier floor is remembered until the answers
+    vanish, and then held. So no query lowers anything by one answer: the answers of several cycles have to agree.
+    """
+    if spec.window is not None:
+        return spec.window
+    if not spec.queries or not rules.cold_guard:
+        return 0.0
+    return max(range_of(query, spec, rules.longest_guard) for query in spec.queries) + rules.longest_gap
+
+
+def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rules, seen: Seen, now: float) -> Sources:
+    """Return what *outcomes* say for *spec* at *now*."""
+    several = len(spec.queries) > 1
+    readings = []
+    for number, query in enumerate(spec.queries, 1):
+        about = f"query {number}" if several else "the query"
+        reading = _reading(query, outcome_of(value_query(query), outcomes), spec, about)
+        fallback = _fallback(query, outcomes, history, about) if reading.complete else ()
+        readings.append(Reading(reading.value, (*reading.causes, *fallback)))
+    complete = all(reading.complete for reading in readings)
+    history = _counted(history, complete=complete, now=now)
+    causes = tuple(cause for reading in readings for cause in reading.causes)
+    history, split = _with_series(history, spec, outcomes)
+    if complete:
+        found = Sources(_terms(spec, readings), causes, True, history, split=split)
+        found = _aged(found, spec, outcomes, rules, now)
+    else:
+        found = _without_data(spec, readings, causes, history, seen)
+    return msgspec.structs.replace(found, doubts=tuple(doubts(spec, outcomes, rules)))
+
+
+def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Reading:
+    reading = read(outcome, spec.series, about)
+    if reading.value is not None and Term(reading.value, query.per_replica, query.delta).replicas is None:
+        detail = f"{about} answered {reading.value:g}, which makes no number of replicas"
+        return Reading(reading.value, (*reading.causes, Cause(Reason.OUT_OF_RANGE, detail)))
+    return reading
+
+
+def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str) -> tuple[Cause, ...]:
+    """Return why the answer of *query* is that of its fallback, if it is.
+
+    A part of a query that may be missing, such as a counter of errors before the first error, counts as answered by its
+    fallback only if it had series before.
+    """
+    bare, text = bare_query(query), without_fallback(query.text)
+    outcome = None if bare is None else outcomes.get(bare)
+    if bare is None or text is None or outcome is None:
+        return ()
+    if isinstance(outcome, Failure):
+        return (Cause(outcome.reason, f"{about} without its fallback: {outcome.detail or 'failed'}"),)
+    if outcome.series or not (text.whole or _mark(bare.text) in history.series):
+        return ()
+    detail = f"{about} was answered by its fallback: {bare.text} has no series"
+    fix = "look at what Prometheus scrapes; where no series means no traffic, set missing-data: zero"
+    return (Cause(Reason.FALLBACK_ANSWER, detail, fix),)
+
+
+def _terms(spec: Spec, readings: list[Reading]) -> tuple[Term, ...]:
+    return tuple(
+        Term(reading.value, query.per_replica, query.delta)
+        for query, reading in zip(spec.queries, readings, strict=True)
+    )
+
+
+def _counted(history: History, *, complete: bool, now: float) -> History:
+    if not complete:
+        return msgspec.structs.replace(history, failures=history.failures + 1, answered=None, recovering=True)
+    answered = now if history.answered is None else min(history.answered, now)
+    return msgspec.structs.replace(history, failures=0, answered=answered)
+
+
+def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[History, Cause | None]:
+    """Return *history* with the number of series of each query, and why that number holds the floor.
+
+    If one series became several, for example because of a new label, the largest of them is less than the whole.
+    """
+    kept: list[int] = []
+    split = None
+    for query in spec.queries:
+        mark = _mark(query.text)
+        outcome = outcome_of(value_query(query), outcomes)
+        count = outcome.series if isinstance(outcome, Answer) else 0
+        known = next((each for each in history.series if abs(each) == mark), 0)
+        if known or count:
+            kept.append(known or (mark if count == 1 else -mark))
+        if known > 0 and count > 1 and spec.series == "hold" and split is None:
+            detail = f"a query that was answered with one series has {count} now, and the largest is less than all"
+            fix = "sum them up, or set several-series: max if the largest is meant"
+            split = Cause(Reason.SERIES_SPLIT, detail, fix)
+        bare = bare_query(query)
+        if bare is not None:
+            found = outcomes.get(bare)
+            there = isinstance(found, Answer) and found.series > 0
+            kept += [_mark(bare.text)] if there or _mark(bare.text) in history.series else []
+    return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split
+
+
+def _without_data(
+    spec: Spec, readings: list[Reading], causes: tuple[Cause, ...], history: History, seen: Seen
+) -> Sources:
+    """Apply the rule for missing data after enough cycles without an answer."""
+    rule = spec.missing
+    if rule.rule == "hold" or history.failures < rule.after:
+        return Sources(_terms(spec, readings), causes, False, history)
+    after = f"after {counted(history.failures, 'cycle')}"
+    if rule.rule == "zero":
+        # An answer that is empty is the end of traffic; one that did not come is an outage.
+        read_as = [Reading(reading.value or 0.0) if _empty(reading) else reading for reading in readings]
+        if read_as != readings:
+            word = Cause(Reason.MISSING_DATA_POLICY, f"missing-data zero: an empty answer counts as 0 {after}")
+            causes = (*causes, word)
+        return Sources(_terms(spec, read_as), causes, all(each.complete for each in read_as), history)
+    stands = {
+        "replicas": rule.replicas,
+        "current": seen.replicas,
+        "currentIfHigher": None if seen.replicas is None else max(seen.minimum, seen.replicas),
+    }[rule.rule]
+    if stands is None or all(_answered(reading) for reading in readings):
+        return Sources(_terms(spec, readings), causes, False, history)
+    word = Cause(Reason.MISSING_DATA_POLICY, f"missing-data {rule} makes it {stands} {after}")
+    warned = any(cause.reason is Reason.ANSWER_WITH_WARNINGS for cause in causes)
+    allow_lower = rule.rule != "currentIfHigher" and not warned
+    return Sources(_terms(spec, readings), (*causes, word), allow_lower, history, stands)
+
+
+def _empty(reading: Reading) -> bool:
+    return [cause.reason for cause in reading.causes] in ([Reason.EMPTY_RESULT], [Reason.FALLBACK_ANSWER])
+
+
+def _mark(text: str) -> int:
+    return crc32(text.encode())
+
+
+def _answered(reading: Reading) -> bool:
+    return all(cause.reason is Reason.ANSWER_WITH_WARNINGS for cause in reading.causes)
+
+
+def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> Sources:
+    """Add for how long the data are known to be complete, and whether that is as far as the queries look back.
+
+    A server that lost its data, or was away, answers with low rates until their range is full again. The server is
+    asked how old its data are; and after an outage that we saw, the whole range has to pass without another.
+    """
+    history = _with_ages(sources.history, spec, outcomes, rules, now)
+    since = now - (now if history.answered is None else history.answered)
+    ages: list[float] = []
+    colds: list[Cause] = []
+    longest = 0.0
+    for query in spec.queries:
+        seconds = range_of(query, spec, rules.longest_guard)
+        if seconds <= 0:
+            continue
+        longest = max(longest, seconds)
+        told = _told_age(query, seconds, outcomes, rules)
+        young = told is not None and told < seconds - age_step(seconds)
+        # Before the first outage that we see the server's word is enough, where it has one.
+        unproved = since < seconds and (history.recovering or told is None)
+        known = [since] if told is None else [told, since] if history.recovering else [told]
+        ages.append(min(known))
+        if young or unproved:
+            told_by: _KnownBy = "server" if young else "gap" if history.recovering else "us"
+            colds.append(_cold(ages[-1], seconds, query, told_by))
+    if since >= longest:
+        history = msgspec.structs.replace(history, recovering=False)
+    return msgspec.structs.replace(
+        sources,
+        history=history,
+        age=min(ages, default=None),
+        cold=colds[0] if colds and rules.cold_guard else None,
+    )
+
+
+def _with_ages(history: History, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> History:
+    """Return *history* with the number of queries whose server told the age of its data.
+
+    A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query that
+    falls back to 0 is answered all the same. That counts as a gap in the answers, though an answer came.
+    """
+    if not rules.age_query:
+        return history
+    ranges = [(query, range_of(query, spec, rules.longest_guard)) for query in spec.queries]
+    told = [outcome_of(age_query(rules.age_query, *each), outcomes) for each in ranges if each[1] > 0]
+    aged = sum(isinstance(each, Answer) and each.highest is not None for each in told)
+    failed = sum(isinstance(each, Failure) for each in told)
+    if aged + failed < min(history.aged, len(told)):
+        return msgspec.structs.replace(history, answered=now, recovering=True, aged=aged)
+    return msgspec.structs.replace(history, aged=max(aged, min(history.aged, aged + failed)))
+
+
+def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules) -> float | None:
+    if not rules.age_query:
+        return None
+    outcome = outcome_of(age_query(rules.age_query, query, seconds), outcomes)
+    return outcome.highest if isinstance(outcome, Answer) else None
+
+
+def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Cause:
+    old = format_duration(age)
+    why = {
+        "server": f"the data of server {query.server} are {old} old",
+        "gap": f"the answers have been without a gap for {old}",
+        "us": f"server {query.server} does not say how old its data are, and has answered for {old}",
+    }[told_by]
+    looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"
+    detail = f"the query {looks} {format_duration(seconds)}, and {why}"
+    return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
+
+
+__all__ = ["Seen", "Sources", "lowering_window", "read_sources"]

@@ -1,0 +1,1 @@
+"""What an HPA asks for: annotations, queries, rules. Pure."""

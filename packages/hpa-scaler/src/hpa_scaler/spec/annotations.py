@@ -1,0 +1,274 @@
+"""The annotations of an HPA, from text to :class:`~hpa_scaler.spec.spec.Spec`.
+
+``PREFIX/hpa-scaler: "true"`` opts in; all others are ``PREFIX/hpa-scaler-NAME``. The configuration's ``defaults`` fill
+in what an HPA does not say, under the same name in camelCase. An invalid or unknown annotation disables the HPA: its
+floor stays where it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.spec import values
+from hpa_scaler.spec.spec import Band, HoldSpec, MissingData, Pause, Problems, QuerySpec, ServerRef, Spec
+from tightship.core.quoting import quoted
+
+PREFIX = "estafette.io"
+"""The default prefix, which is the older controller's."""
+
+ENABLE = "hpa-scaler"
+STATE = "state"
+"""Written by the controller, never read as a setting."""
+
+MOST_QUERIES = 16
+"""Queries of one HPA: ``prometheus-query``, ``prometheus-query-2`` and so on up to this number."""
+
+_SHOWN = 80
+
+_T = TypeVar("_T")
+
+
+class Annotation(Struct, frozen=True):
+    """One annotation: its *name* after ``hpa-scaler-``, and the reader of its text.
+
+    A *numbered* annotation may be given for each query, as in ``delta-2``. *seeds* marks those of the older controller.
+    """
+
+    name: str
+    read: Callable[[str], Any]
+    numbered: bool = False
+    seeds: bool = False
+
+    @property
+    def key(self) -> str:
+        """The name in camelCase, as in the configuration's ``defaults``."""
+        first, *rest = self.name.split("-")
+        return first + "".join(part.capitalize() for part in rest)
+
+
+QUERY = "prometheus-query"
+
+ANNOTATIONS = (
+    Annotation(QUERY, values.query, numbered=True, seeds=True),
+    Annotation("requests-per-replica", values.positive, numbered=True, seeds=True),
+    Annotation("delta", values.number, numbered=True, seeds=True),
+    Annotation("prometheus-server", values.server_name, numbered=True),
+    Annotation("prometheus-server-url", values.url, numbered=True, seeds=True),
+    Annotation("scale-down-max-ratio", values.ratio, seeds=True),
+    Annotation("enable-scale-down-ratio-deployment-checking", values.switch, seeds=True),
+    Annotation("several-series", values.one_of("hold", "max", "error")),
+    Annotation("query-range", values.duration),
+    Annotation("missing-data", values.missing_data),
+    Annotation("missing-data-after", values.whole(1)),
+    Annotation("minimum-replicas", values.whole(0)),
+    Annotation("maximum-replicas", values.whole(1)),
+    Annotation("max-replicas-policy", values.one_of("raise", "clamp")),
+    Annotation("scale-up-max-ratio", values.ratio),
+    Annotation("scale-up-max-pods", values.whole(1)),
+    Annotation("honour-scale-up-behavior", values.switch),
+    Annotation("deadband", values.band),
+    Annotation("lowering-window", values.duration),
+    Annotation("hold-query", values.query),
+    Annotation("hold-query-server", values.server_name),
+    Annotation("hold-cool-down", values.duration),
+    Annotation("paused", values.pause),
+    Annotation("paused-scale-down", values.pause),
+    Annotation("paused-scale-up", values.pause),
+    Annotation("dry-run", values.switch),
+)
+"""Every annotation except the one that opts in and the state."""
+
+BY_NAME = {each.name: each for each in ANNOTATIONS}
+
+BY_KEY = {each.key: each for each in ANNOTATIONS}
+"""The annotations by their keys in the configuration's ``defaults``."""
+
+_NUMBER = re.compile(r"-([2-9]|[1-9][0-9])$", re.ASCII)
+
+
+def name_of(prefix: str, name: str) -> str:
+    """Return the full name of an annotation, ``estafette.io/hpa-scaler-delta`` for ``delta``."""
+    return f"{prefix}/{ENABLE}-{name}"
+
+
+def enabled(annotations: Mapping[str, str], prefix: str = PREFIX) -> bool:
+    """Whether an HPA is opted in: exactly ``"true"``, as for the older controller."""
+    return annotations.get(f"{prefix}/{ENABLE}") == "true"
+
+
+def parse_spec(
+    annotations: Mapping[str, str], prefix: str = PREFIX, defaults: Mapping[str, str] = {}
+) -> Spec | Problems:
+    """Return what *annotations* ask for, or everything that is wrong with them.
+
+    *defaults* are texts by an annotation's name (``delta``), already checked by :func:`check_defaults`. An HPA's own
+    server, by name or by address, replaces a default one.
+    """
+    start = name_of(prefix, "")
+    own = {key.removeprefix(start): text for key, text in annotations.items() if key.startswith(start)}
+    own.pop(STATE, None)
+    reader = _Reader(own, defaults, start)
+    spec = reader.spec()
+    return Problems(tuple(sorted(reader.problems))) if reader.problems else spec
+
+
+def check_defaults(defaults: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with *defaults* (texts by an annotation's name); each line begins with the key."""
+    reader = _Reader(defaults, {}, "")
+    reader.spec()
+    lines = []
+    for problem in sorted(reader.problems):
+        name, colon, rest = problem.partition(":")
+        lines.append(f"{BY_NAME[name].key if name in BY_NAME else name}{colon}{rest}")
+    return lines
+
+
+class _Reader:
+    """Reads the texts of one HPA, and collects what is wrong with them."""
+
+    def __init__(self, own: Mapping[str, str], defaults: Mapping[str, str], start: str) -> None:
+        self.problems: list[str] = []
+        self._own = own
+        self._defaults = defaults
+        self._start = start
+        self._check_names()
+
+    def problem(self, name: str, text: str, why: str) -> None:
+        shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+        # An address says its own text.
+        told = why if why.startswith(quoted(text)) else f"{shown!r}: {why}"
+        line = f"{self._start}{name}: {told}"
+        if line not in self.problems:
+            self.problems.append(line)
+
+    def spec(self) -> Spec:
+        missing = self._value("missing-data", MissingData())
+        spec = Spec(
+            queries=tuple(self._queries()),
+            series=self._value("several-series", "hold"),
+            missing=msgspec.structs.replace(missing, after=self._value("missing-data-after", missing.after)),
+            query_range=self._value("query-range", None),
+            ratio=self._value("scale-down-max-ratio", 1.0),
+            rollout_check=self._value("enable-scale-down-ratio-deployment-checking", False),
+            up_ratio=self._value("scale-up-max-ratio", None),
+            up_pods=self._value("scale-up-max-pods", None),
+            honour_behavior=self._value("honour-scale-up-behavior", True),
+            deadband=self._value("deadband", Band()),
+            window=self._value("lowering-window", None),
+            lowest=self._value("minimum-replicas", None),
+            highest=self._value("maximum-replicas", None),
+            max_replicas=self._value("max-replicas-policy", "raise"),
+            paused=self._value("paused", Pause()),
+            paused_down=self._value("paused-scale-down", Pause()),
+            paused_up=self._value("paused-scale-up", Pause()),
+            dry_run=self._value("dry-run", False),
+            hold=self._hold(),
+        )
+        if spec.lowest is not None and spec.highest is not None and spec.lowest > spec.highest:
+            self.problem("minimum-replicas", str(spec.lowest), f"is above maximum-replicas, which is {spec.highest}")
+        return spec
+
+    def _value(self, name: str, absent: _T, number: str = "") -> _T:
+        """Return the value of *name*, of the query *number* if that has one of its own; *absent* if nobody sets it.
+
+        An unreadable text is a problem, and counts as absent.
+        """
+        given = f"{name}{number}"
+        own = given if given in self._own else name
+        text = self._own.get(own, self._defaults.get(name))
+        if text is None:
+            return absent
+        try:
+            value: _T = BY_NAME[name].read(text)
+        except ValueError as error:
+            if own == given:  # else it is told where it stands
+                self.problem(own, text, str(error))
+            return absent
+        return value
+
+    def _queries(self) -> list[QuerySpec]:
+        numbers = {match[0] for name in self._own if (match := _numbered(name)) is not None}
+        found = []
+        for number in ("", *sorted(numbers, key=lambda each: int(each[1:]))):
+            given = self._own.get(QUERY + number, "" if number else self._defaults.get(QUERY, ""))
+            text = self._checked(QUERY + number, given)
+            query = QuerySpec(
+                text=text,
+                per_replica=self._value("requests-per-replica", 1.0, number),
+                delta=self._value("delta", 0.0, number),
+                server=self._server(number),
+            )
+            if text:
+                found.append(query)
+            elif number and not given:
+                self.problem(QUERY + number, text, "is no query, but there are other annotations of this number")
+        return found
+
+    def _checked(self, name: str, text: str) -> str:
+        """Return the query *text*, or an empty text if it is a problem."""
+        try:
+            return values.query(text)
+        except ValueError as error:
+            self.problem(name, text, str(error))
+            return ""
+
+    def _server(self, number: str) -> ServerRef:
+        name, address = "prometheus-server", "prometheus-server-url"
+        for suffix in dict.fromkeys((number, "")):
+            has_name, has_address = name + suffix in self._own, address + suffix in self._own
+            if has_name and has_address:
+                self.problem(address + suffix, self._own[address + suffix], f"stands beside {name}{suffix}; give one")
+            if has_name:
+                return ServerRef(name=self._value(name, "", suffix))
+            if has_address:
+                return ServerRef(url=self._value(address, "", suffix))
+        # Of the defaults, a name comes first.
+        named = self._value(name, "")
+        return ServerRef(name=named) if named else ServerRef(url=self._value(address, ""))
+
+    def _hold(self) -> HoldSpec | None:
+        text = self._value("hold-query", "")
+        cool_down = self._value("hold-cool-down", HoldSpec("").cool_down)
+        own = self._value("hold-query-server", "")
+        if not text:
+            return None
+        return HoldSpec(text, cool_down, ServerRef(name=own) if own else self._server(""))
+
+    def _check_names(self) -> None:
+        for name, text in self._own.items():
+            plain = name if _numbered(name) is None else _NUMBER.sub("", name)
+            if plain not in BY_NAME:
+                near = difflib.get_close_matches(name, BY_NAME, n=2)
+                hint = f"did you mean {' or '.join(self._start + each for each in near)}?" if near else "see the docs"
+                self.problem(name, text, f"no annotation has this name; {hint}")
+
+
+def _numbered(name: str) -> re.Match[str] | None:
+    """Return the number at the end of the name of a numbered annotation."""
+    match = _NUMBER.search(name)
+    if match is None or int(match[1]) > MOST_QUERIES:
+        return None
+    annotation = BY_NAME.get(name[: match.start()])
+    return match if annotation is not None and annotation.numbered else None
+
+
+__all__ = [
+    "ANNOTATIONS",
+    "BY_KEY",
+    "BY_NAME",
+    "ENABLE",
+    "MOST_QUERIES",
+    "PREFIX",
+    "STATE",
+    "Annotation",
+    "check_defaults",
+    "enabled",
+    "name_of",
+    "parse_spec",
+]

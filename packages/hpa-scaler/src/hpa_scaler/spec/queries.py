@@ -1,0 +1,252 @@
+"""The queries to Prometheus for an HPA, and their outcomes. Pure; :mod:`hpa_scaler.prometheus` sends them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from hpa_scaler.spec.fallbacks import without_fallback
+from hpa_scaler.spec.promql import lookback
+from hpa_scaler.spec.reasons import Cause, Reason
+from hpa_scaler.spec.spec import HoldSpec, QuerySpec, SeriesRule, ServerRef, Spec
+
+AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
+"""The age of a server's data in seconds, no more than the range asked for: how long ago the oldest sample of any target
+in that range was taken. A Prometheus that has lost its data answers with the time since then."""
+
+LATE_QUERY = "(time() - max(timestamp(up))) * (max(count_over_time(up[10m])) > 2) / 600"
+"""How old the newest sample of all targets is, in scrape intervals. No answer if the scrapes are too
+far apart to tell."""
+
+FAILED_QUERY = "avg_over_time(up[{range}s]) < 0.9 and max_over_time(up[1h:2m]) > 0"
+"""The targets that could not always be scraped in a range, but within the last hour."""
+
+UNREADABLE_RANGE = 3600.0
+"""Seconds that a query counts as looking back if its text can't be understood."""
+RULE_RANGE = 300.0
+"""Seconds that a recording rule counts as looking back if its name does not say."""
+LEAST_RANGE = 120.0
+"""Seconds that a query without a range, or with a fallback, counts as looking back: time for two scrapes of every
+target. A server that has just started knows only some of its targets, and answers with the fallback before its first
+scrape."""
+
+NOTHING = 1e-6
+"""How far rounding of sums and differences may take a value below zero."""
+
+_STEPS = 20
+
+
+class Query(Struct, frozen=True, order=True, omit_defaults=True):
+    """A query to one server; *labels* says whether the labels of its series are kept."""
+
+    text: str
+    server: ServerRef = ServerRef()
+    labels: bool = False
+
+
+class Answer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answer"):
+    """A result, reduced to what judgements need: how many *series*, the *highest* finite value of all, and how many
+    were not a number, infinite, or zero. *targets* are the labels of the first series, if they were requested.
+    *seconds* is how long the answer took.
+    """
+
+    series: int
+    highest: float | None = None
+    not_numbers: int = 0
+    infinite: int = 0
+    zeros: int = 0
+    warnings: tuple[str, ...] = ()
+    targets: tuple[dict[str, str], ...] = ()
+    seconds: float = 0.0
+
+
+class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
+    """No usable result; *reason* is one of :data:`hpa_scaler.spec.reasons.FAILURES`."""
+
+    reason: Reason
+    detail: str = ""
+    seconds: float = 0.0
+
+
+RangeFrom: TypeAlias = Literal["text", "query-range", "rule", "default", "unreadable"]
+"""What tells how far a query looks back: its own text, the annotation, or a default. The default applies to a recording
+rule without a range in its name, to a query without a range or with a shorter one than its fallback needs, and to a
+text that can't be understood."""
+
+Outcome: TypeAlias = Answer | Failure
+Outcomes: TypeAlias = Mapping[Query, Outcome]
+
+_NOT_ASKED = Failure(Reason.NOT_ASKED, "there is no recorded outcome of this query")
+
+
+class Reading(Struct, frozen=True):
+    """What one query says: its *value*, ``None`` without one, and the *causes* to report.
+
+    Only a *complete* reading may lower a floor.
+    """
+
+    value: float | None
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return self.value is not None and not self.causes
+
+
+def answer_of(values: Sequence[float], warnings: tuple[str, ...] = ()) -> Answer:
+    """Return the answer with one series for each of *values*."""
+    return Answer(
+        series=len(values),
+        highest=max((each for each in values if math.isfinite(each)), default=None),
+        not_numbers=sum(1 for each in values if math.isnan(each)),
+        infinite=sum(1 for each in values if math.isinf(each)),
+        zeros=sum(1 for each in values if each == 0),
+        warnings=warnings,
+    )
+
+
+def outcome_of(query: Query, outcomes: Outcomes) -> Outcome:
+    """Return the outcome of *query*; a query that was never sent is a failure like any other."""
+    return outcomes.get(query, _NOT_ASKED)
+
+
+def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
+    """Return what *outcome* says, with several series treated by the rule *series*.
+
+    The largest number of several series counts even if others are not numbers: it may raise a floor, but not lower it.
+    """
+    if isinstance(outcome, Failure):
+        return Reading(None, (Cause(outcome.reason, _about(about, outcome.detail)),))
+    if not outcome.series:
+        fix = "look at what Prometheus scrapes; where no series means no traffic, set missing-data: zero"
+        return Reading(None, (Cause(Reason.EMPTY_RESULT, f"{about} answered with no series", fix),))
+    if outcome.series > 1 and series == "error":
+        detail = f"{about} answered with {outcome.series} series, one is allowed"
+        return Reading(None, (Cause(Reason.SEVERAL_SERIES, detail, "sum them up, or set several-series: max"),))
+    causes = []
+    of = f" in {outcome.series} series" if outcome.series > 1 else ""
+    if outcome.highest is not None and outcome.highest < -NOTHING:
+        fix = "as of a wrong sign; where that is meant, clamp_min(..., 0)"
+        causes.append(Cause(Reason.NEGATIVE, f"{about} answered {outcome.highest:g}", fix))
+    if outcome.not_numbers:
+        fix = "guard the denominator, as in x / (y > 0)"
+        causes.append(Cause(Reason.NOT_A_NUMBER, f"{about} answered NaN{of}", fix))
+    if outcome.infinite:
+        causes.append(Cause(Reason.INFINITE, f"{about} answered with infinity{of}", "guard the denominator"))
+    if outcome.warnings:
+        causes.append(Cause(Reason.ANSWER_WITH_WARNINGS, f"{about} was answered with: {outcome.warnings[0]}"))
+    return Reading(outcome.highest, tuple(causes))
+
+
+def firing(outcome: Outcome) -> bool | None:
+    """Return whether a hold query reports an incident, ``None`` if that is unknown.
+
+    An empty answer is no incident, as with ``errors > 0.05`` or ``ALERTS{...}``; nor is a series of value zero.
+    """
+    if isinstance(outcome, Failure):
+        return None
+    if outcome.series > outcome.zeros + outcome.not_numbers:
+        return True
+    return None if outcome.not_numbers or outcome.warnings else False
+
+
+def range_from(query: QuerySpec, spec: Spec) -> RangeFrom:
+    """Return what tells how far *query* looks back."""
+    found = lookback(query.text)
+    if not found.readable:
+        return "unreadable"
+    if spec.query_range is not None and spec.query_range >= found.seconds:
+        return "query-range"
+    if found.hidden:
+        return "rule"
+    return "text" if found.seconds and range_of(query, spec, math.inf) == found.seconds else "default"
+
+
+def range_of(query: QuerySpec, spec: Spec, longest: float) -> float:
+    """Return how many seconds the value of *query* depends on, at most *longest*."""
+    found = lookback(query.text)
+    said = spec.query_range
+    if said is None:
+        least = LEAST_RANGE if found.falls_back or not found.seconds else 0.0
+        said = RULE_RANGE if found.hidden else least
+    return min(longest, max(found.seconds, said, 0.0 if found.readable else UNREADABLE_RANGE))
+
+
+def value_query(query: QuerySpec) -> Query:
+    """Return the query for a value."""
+    return Query(query.text, query.server)
+
+
+def bare_query(query: QuerySpec) -> Query | None:
+    """Return *query* without its fallback as a query of its own, ``None`` if it has no fallback."""
+    bare = without_fallback(query.text)
+    return None if bare is None else Query(bare.text, query.server)
+
+
+def hold_query(hold: HoldSpec) -> Query:
+    """Return the query for an incident."""
+    return Query(hold.text, hold.server)
+
+
+def age_query(template: str, query: QuerySpec, seconds: float) -> Query:
+    """Return the query for the age of the data that *query* needs, which looks back *seconds*."""
+    step = age_step(seconds)
+    text = template.replace("{range}", str(math.ceil(seconds))).replace("{step}", str(step))
+    return Query(text, query.server)
+
+
+def age_step(seconds: float) -> int:
+    """Return the resolution, in seconds, of the query for the age of data."""
+    return max(1, math.ceil(seconds / _STEPS))
+
+
+def queries_of(spec: Spec, template: str, longest: float) -> tuple[Query, ...]:
+    """Return every query that a judgement of *spec* needs, each once.
+
+    *template* is the query for the age of data (empty: not sent), *longest* the longest range that it gets.
+    """
+    asked: dict[Query, None] = {}
+    for query in spec.queries:
+        asked[value_query(query)] = None
+        bare = bare_query(query)
+        if bare is not None:
+            asked[bare] = None
+        seconds = range_of(query, spec, longest)
+        if template and seconds > 0:
+            asked[age_query(template, query, seconds)] = None
+    if spec.hold is not None:
+        asked[hold_query(spec.hold)] = None
+    return tuple(asked)
+
+
+def _about(about: str, detail: str) -> str:
+    return f"{about}: {detail}" if detail else f"{about} failed"
+
+
+__all__ = [
+    "AGE_QUERY",
+    "FAILED_QUERY",
+    "LATE_QUERY",
+    "Answer",
+    "Failure",
+    "Outcome",
+    "Outcomes",
+    "Query",
+    "RangeFrom",
+    "Reading",
+    "age_query",
+    "age_step",
+    "answer_of",
+    "bare_query",
+    "firing",
+    "hold_query",
+    "outcome_of",
+    "queries_of",
+    "range_from",
+    "range_of",
+    "read",
+    "value_query",
+]

@@ -1,0 +1,1 @@
+"""Bounds, Events and notes, written to the API server."""

@@ -1,0 +1,164 @@
+"""Events and log lines: one for each change, and one whenever the first reason of an HPA changes.
+
+Ten thousand floors may move up and down every minute. So a reason that changes nothing is reported once in a while for
+each HPA, and a correlated drop once for all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from msgspec import Struct
+
+from hpa_scaler.decide.policy import Decision
+from hpa_scaler.decide.writing import Restoration
+from hpa_scaler.spec.reasons import TROUBLE, Cause, Reason
+from tightship.app.observability.events import EventRecorder, ObjectRef
+from tightship.app.observability.logging import log
+from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler
+
+AGAIN = 600.0
+"""Seconds before the same reason of one HPA is reported again, unless the floor moves."""
+
+_NOTES = frozenset(
+    {
+        Reason.SUDDEN_RISE,
+        Reason.MAX_RAISED,
+        Reason.MAX_TAKEN_BACK,
+        Reason.CHANGED_BY_OTHERS,
+        Reason.ROLLOUT_EXPIRED,
+        Reason.STATE_UNREADABLE,
+    }
+)
+"""Reasons that are reported even if they are not the first."""
+
+_TOLD_ONCE = frozenset({Reason.CORRELATED_DROP})
+_VERSION = "autoscaling/v2"
+_ACTIONS = {"raise": "Raise", "lower": "Lower", "hold": "Hold", "skip": "Hold"}
+_DONE = {"raise": "raised", "lower": "lowered", "hold": "bounds changed", "skip": "skipped"}
+
+
+class _Known(Struct):
+    """The first reason and the target of the last cycle, and when each reason was told in an Event."""
+
+    reason: Reason
+    target: int
+    told: dict[Reason, float]
+
+
+class Herald:
+    """Reports what becomes of HPAs; *own* is the object of an Event about all of them."""
+
+    def __init__(
+        self, events: EventRecorder, logger: logging.Logger, own: ObjectRef, clock: Callable[[], float]
+    ) -> None:
+        self._events = events
+        self._log = logger
+        self._own = own
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._drop = False
+
+    def changed(self, decision: Decision, *, dry: bool) -> None:
+        """Report that a change was written, or with *dry* that it would be."""
+        known = self._known.get(decision.uid)
+        told = {} if known is None else known.told
+        self._known[decision.uid] = _Known(decision.reason, decision.target, told)
+        if dry and known is not None and known.target == decision.target:
+            return
+        log(
+            self._log,
+            logging.INFO,
+            f"would be {_DONE[decision.action]}" if dry else _DONE[decision.action],
+            hpa=decision.key,
+            minimum=decision.minimum,
+            target=decision.target,
+            maximum=decision.target_maximum,
+            reason=decision.reason,
+            detail=decision.causes[0].detail if decision.causes else "",
+        )
+        move = f"minReplicas {decision.minimum} -> {decision.target}"
+        if decision.target_maximum != decision.maximum:
+            move += f", maxReplicas {decision.maximum} -> {decision.target_maximum}"
+        because = "; ".join(map(str, decision.causes[:3]))
+        if dry:
+            self._record(_ref(decision), Cause(Reason.DRY_RUN, f"would set {move}: {because}"), "DryRun")
+        else:
+            self._record(_ref(decision), Cause(decision.reason, f"{move}: {because}"), _ACTIONS[decision.action])
+
+    def kept(self, decision: Decision) -> None:
+        """Report why an HPA was not changed, if the reason differs from the last one. At first sight report only
+        trouble.
+        """
+        known, first = self._known.get(decision.uid), decision.reason
+        told = {} if known is None else known.told
+        self._known[decision.uid] = _Known(first, decision.target, told)
+        if (known is None and first not in TROUBLE) or (known is not None and known.reason is first):
+            return
+        cause = decision.causes[0] if decision.causes else Cause(first)
+        log(
+            self._log,
+            logging.WARNING if first in TROUBLE else logging.INFO,
+            "skipped" if decision.action == "skip" else "held",
+            hpa=decision.key,
+            minimum=decision.minimum,
+            reason=first,
+            detail=cause.detail,
+            fix=cause.fix,
+        )
+        self._tell(decision, cause)
+
+    def noted(self, decision: Decision) -> None:
+        """Report what happened besides: who changed a bound, or a maximum that moved."""
+        for cause in decision.causes[1:]:
+            if cause.reason in _NOTES:
+                self._tell(decision, cause)
+            if cause.reason is Reason.CHANGED_BY_OTHERS:
+                log(self._log, logging.WARNING, "changed by others", hpa=decision.key, detail=cause.detail)
+
+    def given_back(self, hpa: HorizontalPodAutoscaler, given: Restoration) -> None:
+        """Report that an HPA has its user's own bounds again."""
+        log(self._log, logging.INFO, "restored", hpa=hpa.key, detail=given.cause.detail)
+        self._record(_about(hpa), given.cause, "Restore")
+
+    def not_given_back(self, hpa: HorizontalPodAutoscaler, cause: Cause) -> None:
+        """Report that the API server refused to restore the user's own bounds."""
+        log(self._log, logging.ERROR, "not restored", hpa=hpa.key, reason=cause.reason, detail=cause.detail)
+        self._record(_about(hpa), cause, "Restore")
+
+    def drops(self, cause: Cause | None) -> None:
+        """Report when a correlated drop begins to hold all lowering, and when it ends."""
+        if cause is not None and not self._drop:
+            log(self._log, logging.WARNING, "nothing is lowered", reason=cause.reason, detail=cause.detail)
+            self._record(self._own, cause, "Hold")
+        elif cause is None and self._drop:
+            self._log.info("lowering goes on: the queries have come back, or the hold has ended")
+        self._drop = cause is not None
+
+    def retain(self, uids: Collection[str]) -> None:
+        """Forget all HPAs but those of *uids*."""
+        self._known = {uid: known for uid, known in self._known.items() if uid in uids}
+
+    def _tell(self, decision: Decision, cause: Cause) -> None:
+        now, told = self._clock(), self._known[decision.uid].told
+        if cause.reason in _TOLD_ONCE or now - told.get(cause.reason, -AGAIN) < AGAIN:
+            return
+        told[cause.reason] = now
+        self._record(_ref(decision), cause, "Hold")
+
+    def _record(self, regarding: ObjectRef, cause: Cause, action: str) -> None:
+        note = f"{cause.detail}; {cause.fix}" if cause.fix else cause.detail
+        kind = "Warning" if cause.reason in TROUBLE else "Normal"
+        self._events.record(regarding, kind, cause.reason.value, note or cause.reason.value, action)  # type: ignore[arg-type]
+
+
+def _about(hpa: HorizontalPodAutoscaler) -> ObjectRef:
+    return ObjectRef(AUTOSCALER, hpa.name, hpa.uid, hpa.namespace, _VERSION)
+
+
+def _ref(decision: Decision) -> ObjectRef:
+    return ObjectRef(AUTOSCALER, decision.name, decision.uid, decision.namespace, _VERSION)
+
+
+__all__ = ["AGAIN", "Herald"]

@@ -1,0 +1,281 @@
+"""The metrics of the hpa-scaler: the older controller's four under their names, and new ones beside them.
+
+Each cycle replaces all series of the cycle before, so an HPA that was deleted or opted out vanishes. A standby replica
+exports none. With 10,000 HPAs you can switch off the series of each HPA (``perHPAMetrics``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Count
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from hpa_scaler.decide.cycle import Cycle, Judged
+from hpa_scaler.decide.policy import Action, Decision
+from hpa_scaler.prometheus.circuit import CircuitState
+from hpa_scaler.spec.reasons import FAILURES, Reason
+from hpa_scaler.write.sending import ENDINGS, Ending
+from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
+
+OLD = "estafette_hpa_scaler_"
+BY_URL = "by-url"
+"""The server label of all queries to an address that an HPA names: each address would be a series of its own."""
+
+QUERY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+_HPA = ("hpa", "namespace")
+_OLD_GAUGES = {
+    "min_replicas": "The minReplicas that the last cycle decided on, whether it could be set or not.",
+    "actual_replicas": "The replicas that the HPA's status shows.",
+    "request_rate": "The value of the query that asks for the most replicas.",
+}
+_ACTIONS: tuple[Action, ...] = Action.__args__  # type: ignore[attr-defined]
+_STATES: tuple[CircuitState, ...] = CircuitState.__args__  # type: ignore[attr-defined]
+
+
+class Round(Struct, frozen=True):
+    """A cycle for the metrics.
+
+    *passed_over* counts HPAs that are not opted in, by namespace; *unreadable* those that could not be decoded. *each*
+    says whether HPAs have series of their own, *dry* that nothing at all is written.
+    """
+
+    cycle: Cycle
+    passed_over: Mapping[str, int]
+    unreadable: int
+    circuits: Mapping[str, CircuitState]
+    each: bool
+    dry: bool
+
+
+class ScalerMetrics:
+    """The metrics that only the hpa-scaler has; create it once for a *registry*. Not thread-safe."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._totals = NamedCounter(
+            f"{OLD}totals",
+            "HPAs looked at in each cycle, by what became of them.",
+            ("namespace", "status", "initiator"),
+            registry=registry,
+        )
+        self._old = {
+            name: SnapshotGauge(OLD + name, text, _HPA, registry=registry) for name, text in _OLD_GAUGES.items()
+        }
+        self._would_be = SnapshotGauge(
+            "tightship_hpa_would_be_min_replicas",
+            "The minReplicas that an HPA in dry run would get, where that is another than it has.",
+            _HPA,
+            registry=registry,
+        )
+        self._max_raised = SnapshotGauge(
+            "tightship_hpa_max_replicas_raised",
+            "By how much maxReplicas is above its user's own, where it was raised with the floor.",
+            _HPA,
+            registry=registry,
+        )
+        self._actions = SnapshotGauge(
+            "tightship_hpas",
+            "HPAs by what the last cycle made of them: raise, lower, hold, skip; not-enabled are not opted in.",
+            ("action",),
+            registry=registry,
+        )
+        self._reasons = SnapshotGauge(
+            "tightship_hpas_by_reason",
+            "HPAs of the last cycle by reason; an HPA counts under each of its reasons.",
+            ("reason",),
+            registry=registry,
+        )
+        self._floor = SnapshotGauge(
+            "tightship_hpa_floor_replicas",
+            "The sum of minReplicas of all HPAs that are opted in: now, and where the last cycle wants it.",
+            ("which",),
+            registry=registry,
+        )
+        self._decisions = Counter(
+            "tightship_hpa_decisions", "Decisions of all cycles, by action.", ("action",), registry=registry
+        )
+        self._writes = Counter(
+            "tightship_hpa_writes",
+            "Changes of HPAs sent to the API server, by how that ended.",
+            ("result",),
+            registry=registry,
+        )
+        self._rejudged = Counter(
+            "tightship_hpa_rejudged",
+            "Changes that met an HPA which had changed since it was judged, so that it was judged again.",
+            registry=registry,
+        )
+        self._reactions = Counter(
+            "tightship_hpa_reactions",
+            "Floors raised again between two cycles, since somebody had set them back.",
+            registry=registry,
+        )
+        self._contests = Counter(
+            "tightship_hpa_changed_by_others", "Bounds of ours that somebody else has changed.", registry=registry
+        )
+        self._queries = Counter(
+            "tightship_hpa_queries",
+            "Queries, by server and outcome: answered, or the reason why there is no answer.",
+            ("server", "outcome"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "tightship_hpa_query_duration_seconds",
+            "How long queries took, failed ones included.",
+            ("server",),
+            buckets=QUERY_BUCKETS,
+            registry=registry,
+        )
+        self._circuits = SnapshotGauge(
+            "tightship_hpa_server_circuit",
+            "The state of the circuit to each server asked in the last cycle: 1 for the one it is in.",
+            ("server", "state"),
+            registry=registry,
+        )
+        self._drop = Gauge(
+            "tightship_hpa_correlated_drop",
+            "Whether so many floors would drop at once that nothing is lowered (1): CorrelatedDrop.",
+            registry=registry,
+        )
+        self._dropping = SnapshotGauge(
+            "tightship_hpas_dropping",
+            "HPAs with answered queries, those with the same as one: all (counted), those that drop (dropping).",
+            ("which",),
+            registry=registry,
+        )
+        self._named: frozenset[str] = frozenset()
+        # A series that appears with its first count hides that count from rate().
+        for action in _ACTIONS:
+            self._decisions.labels(action)
+        for ending in ENDINGS:
+            self._writes.labels(ending)
+
+    def serve(self, named: Iterable[str]) -> None:
+        """Record the servers that the configuration names."""
+        self._named = frozenset(named)
+
+    def asked(self, server: str, outcome: str, seconds: float) -> None:
+        """Count a query; see :data:`hpa_scaler.prometheus.client.Observer`."""
+        label = self._label(server)
+        self._queries.labels(label, outcome).inc()
+        self._seconds.labels(label).observe(seconds)
+
+    def wrote(self, ending: Ending, *, again: bool) -> None:
+        """Count a write that was sent, or left."""
+        self._writes.labels(ending).inc()
+        if again:
+            self._rejudged.inc()
+
+    def reacted(self) -> None:
+        """Count a floor that was raised again between two cycles."""
+        self._reactions.inc()
+
+    def counted(self, cycle: Cycle, passed_over: Mapping[str, int], endings: Mapping[str, Ending]) -> None:
+        """Count a finished cycle; *endings* are those of its writes, by uid; for the other arguments see
+        :class:`Round`.
+        """
+        totals: Count[tuple[str, str]] = Count()
+        for judged in cycle.judged:
+            decision = judged.decision
+            totals[decision.namespace, _status(decision, endings.get(decision.uid))] += 1
+            self._decisions.labels(decision.action).inc()
+            if any(cause.reason is Reason.CHANGED_BY_OTHERS for cause in decision.causes):
+                self._contests.inc()
+        for namespace, count in passed_over.items():
+            totals[namespace, "skipped"] += count
+        namespaces = {namespace for namespace, _ in totals}
+        self._totals.keep(lambda values: values[0] in namespaces)
+        for (namespace, status), count in totals.items():
+            self._totals.inc(namespace, status, "poller", by=count)
+
+    def show(self, seen: Round) -> None:
+        """Replace all series of one cycle."""
+        judged, count = seen.cycle.judged, seen.cycle.count
+        actions = Count(each.decision.action for each in judged)
+        self._actions.replace(
+            {(action,): float(actions[action]) for action in _ACTIONS}
+            | {("not-enabled",): float(sum(seen.passed_over.values()))}
+        )
+        met = (dict.fromkeys(cause.reason for cause in each.decision.causes) for each in judged)
+        reasons = Count(reason.value for found in met for reason in found)
+        if seen.unreadable:
+            reasons[Reason.UNREADABLE.value] += seen.unreadable
+        self._reasons.replace({(reason,): float(number) for reason, number in reasons.items()})
+        self._floor.replace(
+            {
+                ("now",): float(sum(each.decision.minimum for each in judged)),
+                ("wanted",): float(sum(each.decision.target for each in judged)),
+            }
+        )
+        self._drop.set(seen.cycle.verdict.cause is not None)
+        self._dropping.replace({("counted",): float(count.counted), ("dropping",): float(count.dropping)})
+        self._circuits.replace(
+            {
+                (self._label(server), each): float(each == state)
+                for server, state in seen.circuits.items()
+                for each in _STATES
+            }
+        )
+        self._show_each(judged if seen.each else (), dry=seen.dry)
+
+    def clear(self) -> None:
+        """Export no series of any cycle: another replica does."""
+        for gauge in (
+            *self._old.values(),
+            self._would_be,
+            self._max_raised,
+            self._actions,
+            self._reasons,
+            self._floor,
+            self._dropping,
+            self._circuits,
+        ):
+            gauge.replace({})
+        self._drop.set(0)
+        self._totals.keep(lambda _: False)
+
+    def _show_each(self, judged: Iterable[Judged], *, dry: bool) -> None:
+        found: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in _OLD_GAUGES}
+        would_be: dict[tuple[str, ...], float] = {}
+        raised: dict[tuple[str, ...], float] = {}
+        for each in judged:
+            decision, inputs = each.decision, each.decision.inputs
+            labels = (decision.name, decision.namespace)
+            found["min_replicas"][labels] = decision.target
+            if each.subject.hpa.current_replicas is not None:
+                found["actual_replicas"][labels] = each.subject.hpa.current_replicas
+            rate = _rate(decision)
+            if rate is not None:
+                found["request_rate"][labels] = rate
+            if (dry or decision.dry_run) and decision.target != decision.minimum:
+                would_be[labels] = decision.target
+            if inputs is not None and decision.target_maximum > inputs.own_maximum:
+                raised[labels] = decision.target_maximum - inputs.own_maximum
+        for name, gauge in self._old.items():
+            gauge.replace(found[name])
+        self._would_be.replace(would_be)
+        self._max_raised.replace(raised)
+
+    def _label(self, server: str) -> str:
+        return server if server in self._named else BY_URL
+
+
+def _rate(decision: Decision) -> float | None:
+    """Return the value of the query that asks for the most, the first if none has a usable answer."""
+    terms = () if decision.inputs is None else decision.inputs.terms
+    usable = [term for term in terms if term.replicas is not None]
+    return max(usable, key=lambda term: term.replicas or 0).value if usable else None
+
+
+def _status(decision: Decision, ending: Ending | None) -> str:
+    """Return the older controller's word for the result of an HPA."""
+    if ending == "written":
+        return "succeeded"
+    if ending in ("refused", "failed", "unheard"):
+        return "failed"
+    return "failed" if any(cause.reason in FAILURES for cause in decision.causes) else "skipped"
+
+
+__all__ = ["BY_URL", "OLD", "Round", "ScalerMetrics"]

@@ -1,0 +1,119 @@
+"""Between two cycles: raises a floor again at once, by the last answers, if somebody has set it back.
+
+Only cycles lower floors, and only cycles change what is counted in cycles. A reaction and the second half of a cycle,
+from the judgement on, exclude each other. The cycle reads HPAs again that a reaction has written since the cycle began
+to list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from hpa_scaler.write.applying import Applier, Todo, judge_again
+from hpa_scaler.write.memory import Memory
+from hpa_scaler.write.metrics import ScalerMetrics
+from hpa_scaler.write.sending import read_again
+from tightship.app.observability.logging import log
+from tightship.core.api_errors import KubeError, one_line
+from tightship.core.objects import HorizontalPodAutoscaler, ObjectError
+from tightship.kube.connection import Connection
+
+
+class Reactor:
+    """Reacts to HPAs that the doorbell reported. *may* says whether this replica may write at this moment.
+
+    *last* is the cycle whose answers count; ``None``: do nothing. *touched* are the uids of HPAs that were written.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        memory: Memory,
+        applier: Applier,
+        metrics: ScalerMetrics,
+        *,
+        may: Callable[[], bool],
+        logger: logging.Logger,
+        clock: Callable[[], float],
+    ) -> None:
+        self.lock = asyncio.Lock()
+        self.last: Todo | None = None
+        self.touched: set[str] = set()
+        self._connection = connection
+        self._memory = memory
+        self._applier = applier
+        self._metrics = metrics
+        self._may = may
+        self._log = logger
+        self._clock = clock
+        self._rung: dict[str, HorizontalPodAutoscaler] = {}
+        self._bell = asyncio.Event()
+
+    def may_concern(self, hpa: HorizontalPodAutoscaler) -> bool:
+        """Whether to look at *hpa*. While a write is under way, nobody can tell which bounds are ours."""
+        return self.lock.locked() or self.concerns(hpa)
+
+    def concerns(self, hpa: HorizontalPodAutoscaler) -> bool:
+        """Whether somebody seems to have changed our bounds; the given *hpa* may be outdated."""
+        return not self._memory.ours(hpa)
+
+    def ring(self, hpa: HorizontalPodAutoscaler) -> None:
+        """Have *hpa* looked at before the next cycle."""
+        self._rung[hpa.uid] = hpa
+        self._bell.set()
+
+    async def run(self) -> None:
+        """React whenever the doorbell rings, until cancelled."""
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            while self._rung:
+                _, hpa = self._rung.popitem()
+                async with self.lock:
+                    try:
+                        await self._react(hpa)
+                    except (KubeError, ObjectError) as error:
+                        log(self._log, logging.DEBUG, "left to the next cycle", hpa=hpa.key, error=one_line(error))
+
+    async def refreshed(self, hpas: Iterable[HorizontalPodAutoscaler]) -> tuple[HorizontalPodAutoscaler, ...]:
+        """Return *hpas*, with a fresh read of those that were touched; unreadable ones are left out."""
+        found = []
+        for hpa in hpas:
+            if hpa.uid not in self.touched:
+                found.append(hpa)
+                continue
+            try:
+                present = await read_again(self._connection, hpa)
+            except (KubeError, ObjectError):
+                continue
+            if present.uid == hpa.uid:
+                found.append(present)
+        return tuple(found)
+
+    async def _react(self, hpa: HorizontalPodAutoscaler) -> None:
+        last, now = self.last, self._clock()
+        if last is None or now - last.now > last.rules.longest_gap or not (self._may() and self.concerns(hpa)):
+            return
+        judged = next((each for each in last.cycle.judged if each.decision.uid == hpa.uid), None)
+        present = None if judged is None else await read_again(self._connection, hpa)
+        if judged is None or present is None or present.uid != hpa.uid or not self.concerns(present):
+            return
+        todo = msgspec.structs.replace(last, now=now, returns=())
+        again = judge_again(judged, present, todo, self._memory)
+        if again is None or again.decision.action != "raise" or again.decision.dry_run:
+            return
+        # A query without an answer is counted once a cycle.
+        written = msgspec.structs.replace(again.decision.written, failures=again.subject.history.failures)
+        again = msgspec.structs.replace(again, decision=msgspec.structs.replace(again.decision, written=written))
+        self.touched.add(hpa.uid)
+        cycle = msgspec.structs.replace(last.cycle, judged=(again,))
+        applied = await self._applier.apply(msgspec.structs.replace(todo, cycle=cycle), self._may)
+        if applied.endings.get(hpa.uid) == "written":
+            self._metrics.reacted()
+
+
+__all__ = ["Reactor"]

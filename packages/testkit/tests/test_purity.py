@@ -1,0 +1,31 @@
+"""Pure folders load nothing that talks to the outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+FOLDERS = (
+    "tightship.core", "tightship.planning", "tightship.drain", "tightship.report", "hpa_scaler.spec",
+    "hpa_scaler.decide", "hpa_scaler.report",
+)  # fmt: skip
+OUTSIDE = ("aiohttp", "kubernetes", "pydantic", "ssl", "tenacity", "yaml")
+IMPORTED = """
+import importlib, pkgutil, sys
+folder = importlib.import_module(sys.argv[1])
+for module in pkgutil.walk_packages(folder.__path__, folder.__name__ + "."):
+    importlib.import_module(module.name)
+print(*sorted(set(sys.argv[2:]) & sys.modules.keys()))
+print(sum(name.startswith(sys.argv[1]) for name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_pure_folder_loads_nothing_that_talks_to_the_outside(folder: str) -> None:
+    asked = [sys.executable, "-c", IMPORTED, folder, *OUTSIDE]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    loaded, count = done.stdout.split("\n")[:2]
+    assert loaded == ""
+    assert int(count) > 5
