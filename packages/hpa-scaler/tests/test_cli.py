@@ -157,7 +157,7 @@ def test_an_hpa_is_explained_by_its_name_if_there_is_only_one(cli: Any, tmp_path
 
 def test_an_hpa_that_is_not_opted_in_is_explained_too(cli: Any) -> None:
     ended = cli("explain", "plain", *FILE, *ANSWERS)
-    assert "NotEnabled its annotation does not opt in" in ended.out
+    assert "NotEnabled no annotation opts the HPA in" in ended.out
 
 
 # Answers.
@@ -175,7 +175,7 @@ def test_an_hpa_that_is_not_opted_in_is_explained_too(cli: Any) -> None:
             '{"outcomes": [{"query": "a", "failure": {"reason": "FollowsQuery"}}]}',
             "outcome 1: failure.reason: 'FollowsQuery': allowed are AnswerTooLarge, BadAnswer",
         ),
-        ('{"outcomes": [{"query": "a", "server": "x://y", "values": []}]}', "outcome 1: server 'x://y' is no http"),
+        ('{"outcomes": [{"query": "a", "server": "x://y", "values": []}]}', "outcome 1: server 'x://y' is not an http"),
     ],
 )
 def test_a_bad_file_of_outcomes_is_an_error(cli: Any, tmp_path: Path, content: str, says: str) -> None:

@@ -241,7 +241,7 @@ def test_what_only_a_running_controller_knows_stands_on_top() -> None:
     ) == [
         "The configuration was refused, the last good one stands: bad: 1",
         "Dry run: nothing is changed.",
-        "Server p is left alone: it failed.",
+        "Server p gets no queries for now, because it failed.",
     ]
     gone = deleted(Standing.STARTING, "ConfigMap here/ours").sentences
     assert tuple(served(problems=gone)) == gone

@@ -190,7 +190,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
     (
         "a bad address",
         {"prometheusServers": {"a": {"url": "a:9090"}}},
-        ("prometheusServers.a.url: 'a:9090'", "is no http or https address"),
+        ("prometheusServers.a.url: 'a:9090'", "is not an http or https address"),
     ),
     (
         "two ways to log in",

@@ -55,7 +55,7 @@ def test_a_node_from_the_future_pauses_from_now_on_and_no_longer() -> None:
         ("node_gone", ""),
         ("not_ours", ""),
         ("restored", "PdbExhausted shop/web-1: no"),
-        ("restored", "Released n1: the controller stops"),
+        ("restored", "Released n1: the controller is stopping"),
     ],
 )
 def test_the_gap_counts_from_the_end_of_every_drain(ending: str, reason: str, controller: str) -> None:

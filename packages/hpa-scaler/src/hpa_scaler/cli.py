@@ -46,7 +46,7 @@ def command(arguments: Sequence[str]) -> int:
 
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    parser = Parser(PROGRAM, "Keeps the minimum of HorizontalPodAutoscalers where the traffic wants it.", _EXITS)
+    parser = Parser(PROGRAM, "Keeps minReplicas of HorizontalPodAutoscalers in line with traffic.", _EXITS)
     parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
     plan = commands.add_parser(
@@ -85,9 +85,9 @@ def build_parser() -> Parser:
     explain.set_defaults(run=_explain)
     again = commands.add_parser(
         "replay",
-        help="make every decision of a decision log again, and say what differs",
+        help="repeat every decision of a decision log, and show what differs",
         epilog=_EXITS,
-        description="Make every decision of a decision log again, offline, and print each that comes out otherwise.",
+        description="Repeat every decision of a decision log offline, and print each one that comes out differently.",
     )
     again.usage = f"{PROGRAM} replay [-o html] LOG"
     again.add_argument(

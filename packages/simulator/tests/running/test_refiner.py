@@ -174,7 +174,7 @@ async def test_the_drainer_is_switched_on_and_off_while_it_runs(tmp_path: Path) 
         await on.phase("n4", "Claimed")
         await on.phase("n4", "Evicting")
         await on.configured(off)
-        await replica.says("switched off: nothing new is begun")
+        await replica.says("switched off: no new drain begins")
         with on.removing():
             await on.gone("n4")
 

@@ -14,7 +14,7 @@ from tightship.counting import counted
 from tightship.objects import Pod
 from tightship.reasons import Reason, Refusal
 
-_FIX = "see why it is bound past the cordon: spec.nodeName in its template, or a scheduler of its own"
+_FIX = "see why the pod is bound despite the cordon: spec.nodeName in its template, or a scheduler of its own"
 
 
 class Returning:
