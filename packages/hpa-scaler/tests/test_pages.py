@@ -239,7 +239,7 @@ def test_what_only_a_running_controller_knows_stands_on_top() -> None:
     assert served(
         dry_run=True, problems=refused(Standing.LAST_GOOD, ("bad: 1",)).sentences, circuits={"p": "open"}
     ) == [
-        "The configuration was refused, the last good one stands: bad: 1",
+        "The configuration was refused; the last good one applies: bad: 1",
         "Dry run: nothing is changed.",
         "Server p gets no queries for now, because it failed.",
     ]

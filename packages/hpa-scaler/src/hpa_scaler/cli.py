@@ -28,7 +28,7 @@ from tightship.kube.documents import DocumentError, unpack
 from tightship.kube.object_file import read_bytes
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
-64 wrong usage; 130 interrupted; 141 the reader of the pipe has gone."""
+64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
 
 
 def main() -> None:
@@ -72,9 +72,9 @@ def build_parser() -> Parser:
     plan.set_defaults(run=_plan)
     explain = commands.add_parser(
         "explain",
-        help="show everything about single HPAs: queries, floors, reasons, what is remembered",
+        help="show everything about the named HPAs: queries, floors, reasons, what is remembered",
         epilog=_EXITS,
-        description="Show everything about single HPAs: their queries and answers, every floor that was compared, all "
+        description="Show all about the named HPAs: their queries and answers, every floor that was compared, all "
         "reasons, and what is remembered of them. Looks at these HPAs alone. Writes nothing to the cluster.",
     )
     explain.usage = f"{PROGRAM} explain [-f FILE | --context NAME] [--outcomes FILE] [flags] NAME ..."

@@ -251,7 +251,7 @@ async def test_switched_off_it_stays_so_when_its_configuration_is_deleted(tmp_pa
         await on.passes(replica, 4)
         status = await replica.status()
         assert status["switchedOff"]
-        told = f"ConfigMap {NAMESPACE}/{on.team} was deleted, nothing new is begun until it is back"
+        told = f"ConfigMap {NAMESPACE}/{on.team} was deleted; nothing new begins until it is back"
         assert status["problems"] == [told]
         page = (await replica.get("/"))[1]
         assert f">{told}<" in page
