@@ -182,7 +182,7 @@ def test_a_query_of_more_than_8_kilobytes_is_refused_by_its_name(name: str) -> N
     assert isinstance(parse_spec(annotations(**{name: "x" * 8192})), Spec)
     [line] = problems_of(**{name: "é" + "x" * 8191})
     assert line.startswith(f"estafette.io/hpa-scaler-{name.replace('_', '-')}: ")
-    assert "is a query of 8193 bytes; allowed are 8192" in line
+    assert "is a query of 8193 bytes, and at most 8192 are allowed" in line
 
 
 @pytest.mark.parametrize("name", ["prometheus_server_url", "paused", "lowering_window", "several_series"])

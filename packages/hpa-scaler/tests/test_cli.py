@@ -166,11 +166,11 @@ def test_an_hpa_that_is_not_opted_in_is_explained_too(cli: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("{", "no file of query outcomes"),
-        ('{"kind": "Pod", "outcomes": []}', "no file of query outcomes"),
+        ("{", "not a file of query outcomes"),
+        ('{"kind": "Pod", "outcomes": []}', "not a file of query outcomes"),
         ('{"outcomes": [{"query": "a"}]}', "outcome 1: must have one of values, answer and failure"),
-        ('{"outcomes": [{"query": "a", "values": ["x"]}]}', "outcome 1: values: 'x' is no number"),
-        ('{"outcomes": [{"query": "a", "value": 3}]}', "no file of query outcomes"),
+        ('{"outcomes": [{"query": "a", "values": ["x"]}]}', "outcome 1: values: 'x' is not a number"),
+        ('{"outcomes": [{"query": "a", "value": 3}]}', "not a file of query outcomes"),
         (
             '{"outcomes": [{"query": "a", "failure": {"reason": "FollowsQuery"}}]}',
             "outcome 1: failure.reason: 'FollowsQuery': allowed are AnswerTooLarge, BadAnswer",
@@ -268,5 +268,5 @@ def test_what_is_no_log_is_an_error(cli: Any, tmp_path: Path) -> None:
     path.write_text("hello\n")
     ended = cli("replay", path)
     assert ended.code == 1
-    assert "line 1: no line of a decision log" in ended.err
+    assert "line 1: not a line of a decision log" in ended.err
     assert cli("replay", tmp_path / "nowhere").code == 1
