@@ -231,8 +231,11 @@ def test_all_refusals_of_a_node_are_given() -> None:
             budget(status=ILL, maxUnavailable="50%"),
             "PDB web (maxUnavailable 50%) allows no eviction now: 1 healthy of 2, 1 wanted",
         ),
-        (budget(generation=4, observed=3), "the status of PDB web is of generation 3, its spec of 4"),
-        (budget(failed="no scale subresource"), "PDB web can't be computed: no scale subresource"),
+        (budget(generation=4, observed=3), "the status of PDB web is from generation 3, the spec is generation 4"),
+        (
+            budget(failed="no scale subresource"),
+            "the disruption controller can't compute PDB web: no scale subresource",
+        ),
     ],
 )
 def test_the_detail_holds_the_numbers(given: Json, words: str) -> None:

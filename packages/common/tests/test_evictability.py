@@ -141,7 +141,7 @@ def test_a_do_not_disrupt_duration_counts_from_the_start_of_the_pod(text: str, l
     verdict = judged({"notes": {KARPENTER: text}, "age": 1800})
     if left:
         [refusal] = verdict.refusals
-        assert f"protects it for {left} more" in refusal.detail
+        assert f"protects the pod for {left} more" in refusal.detail
     else:
         assert verdict.refusals == ()
 

@@ -160,7 +160,7 @@ def test_a_node_that_alone_could_take_a_pod_in_drain_stays() -> None:
     things = [node("a"), node("b", "1"), in_drain("d"), pod("leaves", "d", "3")]
     result = plan(things, only=["a"])
     assert reasons(result, "a") == {Reason.PENDING_POD_NEEDS_NODE}
-    assert "default/leaves, which leaves node d in drain, could only run here" in result.refusals["a"][0].detail
+    assert "default/leaves, which is leaving the draining node d, could run only here" in result.refusals["a"][0].detail
 
 
 def test_what_is_given_back_or_empty_holds_nothing_elsewhere() -> None:

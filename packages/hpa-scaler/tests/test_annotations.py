@@ -143,10 +143,10 @@ BAD = [
     ("paused", "2026-03-01", "allowed are true, false, and the time"),
     ("paused_scale_up", "2026-03-01T04:00:00", "allowed are true, false, and the time"),
     ("prometheus_server", "a b", "allowed is the name of a server in prometheusServers"),
-    ("prometheus_server_url", "", "is no http or https address; allowed is an address such as"),
-    ("prometheus_server_url", "ftp://x", "is no http or https address"),
-    ("prometheus_server_url", "http://me:secret@x", "holds a user name"),
-    ("prometheus_server_url", "http://x/?a=b", "holds a query or a fragment"),
+    ("prometheus_server_url", "", "is not an http or https address; allowed is an address such as"),
+    ("prometheus_server_url", "ftp://x", "is not an http or https address"),
+    ("prometheus_server_url", "http://me:secret@x", "contains a user name"),
+    ("prometheus_server_url", "http://x/?a=b", "contains a query or a fragment"),
     ("request_per_replica", "2", "no annotation has this name; did you mean estafette.io/hpa-scaler-requests-per-"),
     ("nonsense", "2", "no annotation has this name"),
     ("prometheus_query_1", "up", "no annotation has this name"),
@@ -182,7 +182,7 @@ def test_a_query_of_more_than_8_kilobytes_is_refused_by_its_name(name: str) -> N
     assert isinstance(parse_spec(annotations(**{name: "x" * 8192})), Spec)
     [line] = problems_of(**{name: "é" + "x" * 8191})
     assert line.startswith(f"estafette.io/hpa-scaler-{name.replace('_', '-')}: ")
-    assert "is a query of 8193 bytes; allowed are 8192" in line
+    assert "is a query of 8193 bytes, and at most 8192 are allowed" in line
 
 
 @pytest.mark.parametrize("name", ["prometheus_server_url", "paused", "lowering_window", "several_series"])

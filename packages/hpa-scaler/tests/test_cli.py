@@ -36,8 +36,8 @@ def floors(ended: Any) -> dict[str, tuple[int, int]]:
         (("plan", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("plan", "-o", "pdf"), "invalid choice: 'pdf'"),
         (("plan", "-n", "a", "-A"), "not allowed with"),
-        (("plan", "-l", "a in b"), "'a in b' is no requirement; allowed are"),
-        (("plan", "-f", "x", "--context", "y"), "give only one of them"),
+        (("plan", "-l", "a in b"), "'a in b' is not a requirement; allowed are"),
+        (("plan", "-f", "x", "--context", "y"), "give only one"),
         (("plan", "--lower-bound", "three"), "--lower-bound: 'three': allowed is a whole number as Go reads it"),
         (("plan", "--prometheus-server-url", "p:9090"), "--prometheus-server-url: 'p:9090'"),
         (("explain",), "required: NAME"),
@@ -157,7 +157,7 @@ def test_an_hpa_is_explained_by_its_name_if_there_is_only_one(cli: Any, tmp_path
 
 def test_an_hpa_that_is_not_opted_in_is_explained_too(cli: Any) -> None:
     ended = cli("explain", "plain", *FILE, *ANSWERS)
-    assert "NotEnabled its annotation does not opt in" in ended.out
+    assert "NotEnabled no annotation opts the HPA in" in ended.out
 
 
 # Answers.
@@ -166,16 +166,16 @@ def test_an_hpa_that_is_not_opted_in_is_explained_too(cli: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("{", "no file of query outcomes"),
-        ('{"kind": "Pod", "outcomes": []}', "no file of query outcomes"),
+        ("{", "not a file of query outcomes"),
+        ('{"kind": "Pod", "outcomes": []}', "not a file of query outcomes"),
         ('{"outcomes": [{"query": "a"}]}', "outcome 1: must have one of values, answer and failure"),
-        ('{"outcomes": [{"query": "a", "values": ["x"]}]}', "outcome 1: values: 'x' is no number"),
-        ('{"outcomes": [{"query": "a", "value": 3}]}', "no file of query outcomes"),
+        ('{"outcomes": [{"query": "a", "values": ["x"]}]}', "outcome 1: values: 'x' is not a number"),
+        ('{"outcomes": [{"query": "a", "value": 3}]}', "not a file of query outcomes"),
         (
             '{"outcomes": [{"query": "a", "failure": {"reason": "FollowsQuery"}}]}',
             "outcome 1: failure.reason: 'FollowsQuery': allowed are AnswerTooLarge, BadAnswer",
         ),
-        ('{"outcomes": [{"query": "a", "server": "x://y", "values": []}]}', "outcome 1: server 'x://y' is no http"),
+        ('{"outcomes": [{"query": "a", "server": "x://y", "values": []}]}', "outcome 1: server 'x://y' is not an http"),
     ],
 )
 def test_a_bad_file_of_outcomes_is_an_error(cli: Any, tmp_path: Path, content: str, says: str) -> None:
@@ -268,5 +268,5 @@ def test_what_is_no_log_is_an_error(cli: Any, tmp_path: Path) -> None:
     path.write_text("hello\n")
     ended = cli("replay", path)
     assert ended.code == 1
-    assert "line 1: no line of a decision log" in ended.err
+    assert "line 1: not a line of a decision log" in ended.err
     assert cli("replay", tmp_path / "nowhere").code == 1

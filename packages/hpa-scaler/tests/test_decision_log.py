@@ -104,9 +104,9 @@ def test_a_cycle_that_was_cut_off_is_told_and_not_compared() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (b"{", "line 2: no line of a decision log"),
-        (b'{"kind":"other"}', "line 2: no line of a decision log"),
-        (b'{"kind":"decision","v":1}', "line 2: no line of a decision log"),
+        (b"{", "line 2: not a line of a decision log"),
+        (b'{"kind":"other"}', "line 2: not a line of a decision log"),
+        (b'{"kind":"decision","v":1}', "line 2: not a line of a decision log"),
     ],
 )
 def test_a_line_that_can_not_be_read_is_an_error(line: bytes, says: str) -> None:

@@ -239,9 +239,9 @@ def test_what_only_a_running_controller_knows_stands_on_top() -> None:
     assert served(
         dry_run=True, problems=refused(Standing.LAST_GOOD, ("bad: 1",)).sentences, circuits={"p": "open"}
     ) == [
-        "The configuration was refused, the last good one stands: bad: 1",
+        "The configuration was refused; the last good one applies: bad: 1",
         "Dry run: nothing is changed.",
-        "Server p is left alone: it failed.",
+        "Server p gets no queries for now, because it failed.",
     ]
     gone = deleted(Standing.STARTING, "ConfigMap here/ours").sentences
     assert tuple(served(problems=gone)) == gone

@@ -55,7 +55,7 @@ def test_a_judgement_that_fails_costs_that_hpa_its_own_and_nobody_else_theirs() 
     history = History(reset_at=10**400, resets=3)
     decision = decide(Subject(hpa=hpa(), asked=PLAIN, history=history, now=NOW))
     assert (decision.action, decision.changes, decision.reason) == ("skip", False, "Unreadable")
-    assert decision.causes[0].detail.startswith("its judgement failed: OverflowError: ")
+    assert decision.causes[0].detail.startswith("judging this HPA failed: OverflowError: ")
     assert decision.history == history
 
 
@@ -165,7 +165,7 @@ def test_one_series_that_becomes_several_holds_the_floor_and_says_so() -> None:
     assert world.bounds[0] == 10
     decision = world.cycle(answer(50, 50))
     assert (decision.action, decision.reason) == ("hold", "SeriesSplit")
-    assert decision.causes[0].detail.startswith("a query that was answered with one series has 2 now")
+    assert decision.causes[0].detail.startswith("a query that returned one series now returns 2")
     assert world.cycle(answer(90, 130)).target == 13
     world.set(minimum=13, replicas=13)
     for _ in range(20):
@@ -744,10 +744,10 @@ def test_it_is_said_how_the_age_is_known() -> None:
 
     recent = History(evaluated=NOW - 60, answered=NOW - 70)
     start = "the query looks back 5m, and "
-    assert detail(recent, others=aged(60)) == start + "the data of server default are 60s old"
+    assert detail(recent, others=aged(60)) == start + "the data of server default go back only 60s"
     assert detail(recent) == start + "server default does not say how old its data are, and has answered for 70s"
     recovering = msgspec.structs.replace(recent, recovering=True)
-    assert detail(recovering, others=aged(300)) == start + "the answers have been without a gap for 70s"
+    assert detail(recovering, others=aged(300)) == start + "the answers have had no gap for only 70s"
 
 
 def test_a_query_that_does_not_look_back_needs_no_age() -> None:
@@ -908,7 +908,9 @@ def test_a_query_without_a_range_waits_until_all_targets_were_scraped() -> None:
     asked = spec(prometheus_query="sum(load)", requests_per_replica="10", lowering_window="0")
     young = judge(hpa(10), asked, 40, others=aged(30, "120s:6s"))
     assert (young.target, young.reason) == (10, "ColdSource")
-    assert young.causes[0].detail == "the query counts as looking back 2m, and the data of server default are 30s old"
+    assert (
+        young.causes[0].detail == "the query counts as looking back 2m, and the data of server default go back only 30s"
+    )
     assert judge(hpa(10), asked, 40, others=aged(120, "120s:6s")).target == 4
 
 

@@ -186,16 +186,20 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
         ("prometheusServers.a.tls.ca: unknown key", "caFile", "insecureSkipVerify"),
     ),
     ("a server without an address", {"prometheusServers": {"a": {}}}, ("prometheusServers", "'a' has no url")),
-    ("a bad name of a server", {"prometheusServers": {"a b": {"url": "http://a"}}}, ("'a b' is no name of a server",)),
+    (
+        "a bad name of a server",
+        {"prometheusServers": {"a b": {"url": "http://a"}}},
+        ("'a b' is not the name of a server",),
+    ),
     (
         "a bad address",
         {"prometheusServers": {"a": {"url": "a:9090"}}},
-        ("prometheusServers.a.url: 'a:9090'", "is no http or https address"),
+        ("prometheusServers.a.url: 'a:9090'", "is not an http or https address"),
     ),
     (
         "two ways to log in",
         {"prometheusServers": {"default": {"bearerTokenFile": "x", "basicAuth": {"username": "y"}}}},
-        ("prometheusServers.default", "exclude each other"),
+        ("prometheusServers.default", "mutually exclusive"),
     ),
     (
         "a certificate without its key",
@@ -210,7 +214,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
     (
         "a header that is none",
         {"prometheusServers": {"default": {"headers": {"a b": "x"}}}},
-        ("prometheusServers.default.headers", "'a b': is no name of a header"),
+        ("prometheusServers.default.headers", "'a b': is not the name of a header"),
     ),
     ("an address that is too wide", {"allowedServerURLs": ["http://*"]}, ("allowedServerURLs", "http://*")),
     ("a bad default", {"defaults": {"requestsPerReplica": 0}}, ("defaults.requestsPerReplica: '0': allowed is",)),
@@ -219,7 +223,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
     ("defaults that are none", {"defaults": 3}, ("defaults: 3: must be a mapping",)),
     ("an infinite default", {"defaults": {"delta": float("inf")}}, ("defaults.delta: 'inf': allowed is a number",)),
     ("a bad selector", {"labelSelector": "a in b"}, ("labelSelector: 'a in b'",)),
-    ("a bad namespace", {"namespaces": ["A b"]}, ("namespaces", "'A b' is no name")),
+    ("a bad namespace", {"namespaces": ["A b"]}, ("namespaces", "'A b' is not the name")),
     ("a share of nothing", {"correlatedDropPercentage": 0}, ("correlatedDropPercentage: 0", "greater than 0")),
     ("an age of nothing", {"dataAgeQuery": "up"}, ("dataAgeQuery: 'up': has no {range}",)),
     ("no time", {"queryDeadline": "soon"}, ("queryDeadline: 'soon'", "is not a duration")),

@@ -36,7 +36,7 @@ def room(node: str, claimed: str = "", *, cluster: object = 8, **pool: object) -
             {"cluster": None},
             "BudgetExhausted a1: the cluster may have 1 node out at once (1), 1 is out",
         ),
-        ("a1", "a1", {}, "DrainInProgress a1: is claimed already"),
+        ("a1", "a1", {}, "DrainInProgress a1: another drain has claimed the node"),
         ("a1", "b1 b2", {"maximumNodesInDrain": 1}, ""),
         (
             "a1",

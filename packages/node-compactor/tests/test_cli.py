@@ -67,9 +67,9 @@ def test_every_problem_of_a_malformed_file_is_one_line(cli: Any, tmp_path: Path)
         (("plan", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("plan", "-o", "pdf"), "invalid choice: 'pdf'"),
         (("explain",), "required: NODE"),
-        (("plan", "-f", "x", "--context", "y"), "give only one of them"),
-        (("plan", "-l", "a in b"), "selector 'a in b': 'a in b' is no requirement; allowed are"),
-        (("plan", "--now", "yesterday"), "'yesterday' is no time; allowed is RFC 3339"),
+        (("plan", "-f", "x", "--context", "y"), "give only one"),
+        (("plan", "-l", "a in b"), "selector 'a in b': 'a in b' is not a requirement; allowed are"),
+        (("plan", "--now", "yesterday"), "'yesterday' is not a time; allowed is RFC 3339"),
         (("plan", "--limit", "much", "--budget", "x%"), "--limit: 'much': "),
     ],
 )
@@ -124,7 +124,7 @@ def test_pools_and_selectors_limit_what_may_go(cli: Any, data: Path) -> None:
     assert 'no node is in pool "moon"; the pools are batch, control, gpu, web' in outcome.err
     document = json.loads(cli("plan", *file, "-l", "no=where").out)
     assert sum(node["reasons"].count("NotSelected") for node in document["nodes"]) == 9
-    assert document["warnings"][0].startswith("no node is selected")
+    assert document["warnings"][0].startswith("--selector and --pool select no node")
 
 
 def test_rows_alone_go_to_stdout_without_headers(cli: Any, data: Path, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_siblings_drain_counts_like_ours() -> None:
 @pytest.mark.parametrize(
     "ended",
     [
-        drained("a", "restored", 60, "Released a9: the controller stops"),
+        drained("a", "restored", 60, "Released a9: the controller is stopping"),
         drained("a", "parked", 60),
         drained("a", "not_ours", 60),
     ],

@@ -108,7 +108,7 @@ def test_switches_are_read_as_go_reads_them(key: str, written: object, value: bo
 
 @pytest.mark.parametrize("written", ["yes", "on", "tRUE", "", "2", None])
 def test_what_go_does_not_read_as_a_switch_is_refused(written: object) -> None:
-    with pytest.raises(SettingsError, match=r"drainer_enabled: .* is no switch; allowed are true and false"):
+    with pytest.raises(SettingsError, match=r"drainer_enabled: .* is not a switch; allowed are true and false"):
         load_settings({"drainer_enabled": written})
 
 

@@ -143,7 +143,7 @@ def test_that_nothing_is_done_is_told_on_top() -> None:
     assert page.alerts[:3] == (
         "ClusterUnhealthy: why",
         "Dry run: nothing is changed.",
-        "Switched off: what is under way is finished, nothing new is begun.",
+        "Switched off: drains under way end, and no new drain begins.",
     )
 
 
@@ -174,4 +174,4 @@ async def test_a_page_with_all_that_it_may_have_is_for_everybody(browser: Browse
 def test_before_the_first_pass() -> None:
     made = nothing_yet(NAME, "ToyStatus")
     assert made.json == b'{"apiVersion":"tightship.dev/v1","kind":"ToyStatus","plan":null}\n'
-    assert (made.page().title, made.page().alerts) == (NAME, ("No pass has been made yet.",))
+    assert (made.page().title, made.page().alerts) == (NAME, ("No pass has run yet.",))

@@ -68,7 +68,7 @@ async def test_off_from_the_start_it_judges_and_writes_nothing_at_all(cluster: C
     assert cluster.writes() == []
     assert status["switchedOff"] is True
     assert [each["name"] for each in status["plan"]["nodes"] if each["order"] is not None] == ["n1"]
-    assert "Switched off: what is under way is finished, nothing new is begun." in page
+    assert "Switched off: drains under way end, and no new drain begins." in page
 
 
 async def test_switched_on_later_it_begins(cluster: Cluster, start: Start) -> None:
@@ -194,7 +194,7 @@ async def test_a_controller_that_keeps_its_claims_elsewhere_is_told_in_log_page_
     status, page = (await process.get("/status"))[1], (await process.get("/"))[1]
     assert any(each.startswith(told) for each in json.loads(status)["problems"])
     assert told in page
-    [warned] = [each for each in caplog.records if "keeps its claims elsewhere" in each.getMessage()]
+    [warned] = [each for each in caplog.records if "keeps its claims in another Lease" in each.getMessage()]
     assert warned.levelno == logging.WARNING
     # Who leads no more knows nothing of claims.
     cluster.configure(on=False)

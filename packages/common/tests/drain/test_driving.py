@@ -255,7 +255,7 @@ async def test_a_pod_held_by_a_finalizer_is_named_with_it(bench: Bench) -> None:
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [Reason.STUCK_FINALIZER]
     assert bench.record is not None
-    assert "held by finalizer example.com/guard" in bench.record.reason
+    assert "finalizer example.com/guard holds it" in bench.record.reason
 
 
 async def test_finalizers_that_may_not_be_read_do_not_keep_a_drain_from_ending(bench: Bench) -> None:

@@ -211,7 +211,7 @@ def test_a_node_whose_taint_somebody_removed_loses_our_cordon_too() -> None:
     assert written(made) == (Phase.BACKOFF, Change.RESTORE, Reason.UNCORDONED)
     assert isinstance(made, Write)
     assert made.because is not None
-    assert "the taint tightship.dev/draining was removed" in made.because.detail
+    assert "someone else removed the taint tightship.dev/draining" in made.because.detail
 
 
 @pytest.mark.parametrize("tainted", [True, False])
@@ -224,7 +224,7 @@ def test_a_node_somebody_else_cordoned_meanwhile_is_left_with_their_cordon_for_h
     assert written(made) == (Phase.BACKOFF, Change.UNTAINT, Reason.UNCORDONED)
     assert isinstance(made, Write)
     assert made.because is not None
-    assert f"cordoned by someone else ({by[0]})" in made.because.detail
+    assert f"someone else ({by[0]}) cordoned the node" in made.because.detail
     assert made.record is not None
     assert made.record.next_try == NOW + RULES.hold_off
 
@@ -338,7 +338,7 @@ def test_a_pod_stuck_on_a_finalizer_is_named_with_it() -> None:
     assert gives_up(made) is Reason.STUCK_FINALIZER
     assert isinstance(made, Write)
     assert made.because is not None
-    assert "held by finalizer example.com/guard" in made.because.detail
+    assert "finalizer example.com/guard holds it" in made.because.detail
 
 
 def test_a_pod_stuck_without_a_finalizer_is_named() -> None:

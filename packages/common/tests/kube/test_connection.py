@@ -134,7 +134,7 @@ async def test_several_kubeconfigs_are_merged_and_the_first_current_context_coun
         ),
         pytest.param(
             "{current-context: x, contexts: [{name: x, context: {cluster: c}}], clusters: [{name: c, cluster: {server: 'ftp://a'}}]}",
-            "no http or https address",
+            "not an http or https address",
             id="strange server",
         ),
         pytest.param(

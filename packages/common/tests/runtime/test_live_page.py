@@ -144,9 +144,9 @@ def broken() -> Page:
 
 async def test_the_first_page_of_a_controller_becomes_its_plan(browser: Browser) -> None:
     scene = Scene()
-    scene.draw = lambda: Page("node-compactor", alerts=("No pass has been made yet.",), refresh=1, links=SERVED_LINKS)
+    scene.draw = lambda: Page("node-compactor", alerts=("No pass has run yet.",), refresh=1, links=SERVED_LINKS)
     async with scene.server(), opened(browser, scene.url) as (page, watch):
-        await expect(page.get_by_text("No pass has been made yet.")).to_be_visible()
+        await expect(page.get_by_text("No pass has run yet.")).to_be_visible()
         scene.draw = served(small_plan())
         await expect(page.locator("a.name")).to_have_count(6)
         await page.get_by_label("Show").select_option(label="nodes that would go")

@@ -106,7 +106,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Simulated]:
 
 
 Start = Callable[..., Process]
-REFUSED = "The configuration was refused, environment and defaults stand"
+REFUSED = "The configuration was refused; environment and defaults apply"
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ async def test_one_that_switches_off_by_being_deleted_is_told_in_an_event_too(ap
     api.remove("ConfigMap", CONFIG, "default")
     await until(api.events)
     [event] = api.events()
-    assert event["note"] == f"ConfigMap default/{CONFIG} was deleted, nothing new is begun until it is back"
+    assert event["note"] == f"ConfigMap default/{CONFIG} was deleted; nothing new begins until it is back"
     assert process.toy.frame.switched_off()
 
 
@@ -174,7 +174,7 @@ async def test_where_the_starting_one_would_act_a_bad_one_at_the_start_switches_
     assert set(process.toy.passes) == {(False, False)}
     await until(api.events)
     [event] = api.events()
-    assert "nothing new is begun until there is a good one: on: 'perhaps'" in event["note"]
+    assert "nothing new begins until there is a good one: on: 'perhaps'" in event["note"]
 
 
 async def test_a_dry_run_writes_nothing_not_even_an_event(api: Simulated, start: Start) -> None:

@@ -45,7 +45,7 @@ def changes(*limits: str, version: int = 11) -> list[bytes]:
     return [event("MODIFIED", config_map(limit, str(version + n))) for n, limit in enumerate(limits)]
 
 
-DELETED = f"ConfigMap {NAMESPACE}/limits was deleted, nothing new is begun until it is back"
+DELETED = f"ConfigMap {NAMESPACE}/limits was deleted; nothing new begins until it is back"
 
 
 class Scene:
@@ -116,7 +116,7 @@ async def test_a_bad_edit_keeps_the_last_good_one_and_is_told_once(
         assert live.valid
         assert live.problems == ()
     assert scene.told == [(True, True), (False, False), (False, False), (True, True)]
-    refused = "The configuration was refused, the last good one stands"
+    refused = "The configuration was refused; the last good one applies"
     assert scene.sentences(1) == (f"{refused}: limit: 'many': not a number", f"{refused}: limit: 'few': not a number")
     assert scene.sentences(2) == (f"{refused}: 'something else'",)
     assert caplog.text.count(refused) == 3
@@ -132,7 +132,7 @@ async def test_back_to_the_same_value_is_told_but_no_change(scene: Scene) -> Non
 
 @pytest.mark.parametrize(
     ("starting", "in_use", "stands"),
-    [(1, 1, "environment and defaults stand until it is back"), (None, 3, "the last good one stands")],
+    [(1, 1, "environment and defaults apply until it is back"), (None, 3, "the last good one applies")],
 )
 async def test_when_it_is_deleted_the_starting_one_stands_if_there_is_one(
     scene: Scene, starting: int | None, in_use: int, stands: str
@@ -143,7 +143,7 @@ async def test_when_it_is_deleted_the_starting_one_stands_if_there_is_one(
         await until(lambda: len(scene.reports) == 2)
         assert live.current == in_use
         assert live.valid is (starting is not None)
-        assert live.problems == (f"ConfigMap {NAMESPACE}/limits was deleted, {stands}",)
+        assert live.problems == (f"ConfigMap {NAMESPACE}/limits was deleted; {stands}",)
     assert scene.reports[1].absent
 
 
@@ -162,7 +162,7 @@ async def test_what_is_written_and_never_could_be_used_does_not_leave_the_starti
     scene.api.on(WATCH, stream(*changes("y", "5")))
     async with scene.live(1, lost=lambda limit: -abs(limit)) as live:
         await until(lambda: live.current == 5)
-    off = "The configuration was refused, nothing new is begun until there is a good one"
+    off = "The configuration was refused; nothing new begins until there is a good one"
     assert scene.sentences(0) == (f"{off}: limit: 'x': not a number",)
     assert scene.sentences(1) == (f"{off}: limit: 'y': not a number",)
     assert scene.told == [(False, True), (False, False), (True, True)]
@@ -176,7 +176,7 @@ async def test_a_bad_one_in_the_place_of_one_that_was_deleted_changes_nothing(sc
         await until(lambda: len(scene.reports) == 3)
         assert live.current == -3
     assert scene.sentences(1) == (DELETED,)
-    assert "nothing new is begun until there is a good one: " in scene.sentences(2)[0]
+    assert "nothing new begins until there is a good one: " in scene.sentences(2)[0]
 
 
 async def test_where_there_never_was_one_the_starting_one_stands_again_once_that_is_known(scene: Scene) -> None:
@@ -208,7 +208,7 @@ async def test_a_bad_start_falls_back_on_the_starting_one(scene: Scene, caplog: 
     scene.api.on(LIST, page([config_map("x")]))
     async with scene.live(1) as live:
         assert (live.current, live.valid, live.read) == (1, False, True)
-    assert "refused, environment and defaults stand: limit: 'x': not a number" in caplog.text
+    assert "refused; environment and defaults apply: limit: 'x': not a number" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,9 @@ async def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
         await ticks.tick()
         path.write_bytes(b"\xff")
         await ticks.tick()
-        assert live.problems == (f"The configuration was refused, the last good one stands: {path}: is not UTF-8 text",)
+        assert live.problems == (
+            f"The configuration was refused; the last good one applies: {path}: is not UTF-8 text",
+        )
         path.write_text("4")
         await ticks.tick()
         assert (live.current, live.valid, live.trouble) == (4, True, "")

@@ -152,6 +152,6 @@ def test_all_that_is_wrong_is_told_at_once_with_name_value_and_what_is_allowed()
     }
     assert told["LOG_FORMAT"] == "'xml': allowed are plaintext, console, json, stackdriver, v3"
     assert "'soon' is not a duration; allowed is a duration such as 90s" in told["PAUSE_SECONDS"]
-    assert told["DRY_RUN"] == "'maybe': is no switch; allowed are true and false"
+    assert told["DRY_RUN"] == "'maybe': is not a switch; allowed are true and false"
     assert told["LEASE_RENEW_DEADLINE_SECONDS"] == "10.0: must be below LEASE_DURATION_SECONDS, which is 5"
     assert told["STOP_GRACE_SECONDS"] == "25.0: must be above STOP_TIMEOUT_SECONDS, which is 60"

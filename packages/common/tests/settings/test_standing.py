@@ -13,9 +13,9 @@ SOURCE = "ConfigMap here/ours"
     ("standing", "about"),
     [
         (Standing.NOTHING, ""),
-        (Standing.STARTING, "The configuration was refused, environment and defaults stand: "),
-        (Standing.LAST_GOOD, "The configuration was refused, the last good one stands: "),
-        (Standing.OFF, "The configuration was refused, nothing new is begun until there is a good one: "),
+        (Standing.STARTING, "The configuration was refused; environment and defaults apply: "),
+        (Standing.LAST_GOOD, "The configuration was refused; the last good one applies: "),
+        (Standing.OFF, "The configuration was refused; nothing new begins until there is a good one: "),
     ],
 )
 def test_what_was_refused_is_said_with_what_stands(standing: Standing, about: str) -> None:
@@ -27,13 +27,13 @@ def test_what_was_refused_is_said_with_what_stands(standing: Standing, about: st
 @pytest.mark.parametrize(
     ("standing", "stands"),
     [
-        (Standing.NOTHING, "nothing is in its place"),
-        (Standing.STARTING, "environment and defaults stand until it is back"),
-        (Standing.LAST_GOOD, "the last good one stands"),
-        (Standing.OFF, "nothing new is begun until it is back"),
+        (Standing.NOTHING, "nothing replaces it"),
+        (Standing.STARTING, "environment and defaults apply until it is back"),
+        (Standing.LAST_GOOD, "the last good one applies"),
+        (Standing.OFF, "nothing new begins until it is back"),
     ],
 )
 def test_what_was_deleted_is_not_called_refused(standing: Standing, stands: str) -> None:
     notice = deleted(standing, SOURCE)
-    assert notice.sentences == (f"{SOURCE} was deleted, {stands}",)
+    assert notice.sentences == (f"{SOURCE} was deleted; {stands}",)
     assert str(notice) == notice.sentences[0]

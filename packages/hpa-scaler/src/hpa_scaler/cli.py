@@ -28,7 +28,7 @@ from tightship.kube.documents import DocumentError, unpack
 from tightship.kube.object_file import read_bytes
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
-64 wrong usage; 130 interrupted; 141 the reader of the pipe has gone."""
+64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def command(arguments: Sequence[str]) -> int:
 
 def build_parser() -> Parser:
     """Return the parser of the whole command."""
-    parser = Parser(PROGRAM, "Keeps the minimum of HorizontalPodAutoscalers where the traffic wants it.", _EXITS)
+    parser = Parser(PROGRAM, "Keeps minReplicas of HorizontalPodAutoscalers in line with traffic.", _EXITS)
     parser.set_defaults(run=lambda _: no_command(parser), log_level=None, verbose=0)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
     plan = commands.add_parser(
@@ -72,9 +72,9 @@ def build_parser() -> Parser:
     plan.set_defaults(run=_plan)
     explain = commands.add_parser(
         "explain",
-        help="show everything about single HPAs: queries, floors, reasons, what is remembered",
+        help="show everything about the named HPAs: queries, floors, reasons, what is remembered",
         epilog=_EXITS,
-        description="Show everything about single HPAs: their queries and answers, every floor that was compared, all "
+        description="Show all about the named HPAs: their queries and answers, every floor that was compared, all "
         "reasons, and what is remembered of them. Looks at these HPAs alone. Writes nothing to the cluster.",
     )
     explain.usage = f"{PROGRAM} explain [-f FILE | --context NAME] [--outcomes FILE] [flags] NAME ..."
@@ -85,9 +85,9 @@ def build_parser() -> Parser:
     explain.set_defaults(run=_explain)
     again = commands.add_parser(
         "replay",
-        help="make every decision of a decision log again, and say what differs",
+        help="repeat every decision of a decision log, and show what differs",
         epilog=_EXITS,
-        description="Make every decision of a decision log again, offline, and print each that comes out otherwise.",
+        description="Repeat every decision of a decision log offline, and print each one that comes out differently.",
     )
     again.usage = f"{PROGRAM} replay [-o html] LOG"
     again.add_argument(

@@ -69,8 +69,8 @@ async def test_no_more_are_on_the_way_than_the_server_may_get(prometheus: Promet
 FAILING: list[tuple[str, Any, str, str]] = [
     ("silent after it accepted", silent, "TimedOut", "no answer within"),
     ("a body that trickles", trickling, "TimedOut", "no answer within"),
-    ("not JSON", says("hello"), "BadAnswer", "not an answer of Prometheus"),
-    ("an error with 200", says({**body("7"), "status": "error"}), "BadAnswer", "its status is 'error'"),
+    ("not JSON", says("hello"), "BadAnswer", "not a Prometheus answer"),
+    ("an error with 200", says({**body("7"), "status": "error"}), "BadAnswer", "the status is 'error'"),
     ("an error of the query", says({"status": "error", "errorType": "bad_data"}, 400), "QueryRejected", "bad_data"),
     ("a gateway's error", says("<html>", 502), "HttpError", "HTTP 502"),
     ("no right", says("who are you?", 401), "HttpError", "HTTP 401: who are you?"),
@@ -97,7 +97,7 @@ async def test_an_encoded_answer_is_not_unpacked(prometheus: Prometheus) -> None
     async with asking(server(prometheus.url)) as client:
         found = await one(client)
     assert isinstance(found, Failure)
-    assert (found.reason, found.detail) == (Reason.BAD_ANSWER, "encoded as gzip, though that was not asked for")
+    assert (found.reason, found.detail) == (Reason.BAD_ANSWER, "encoded as gzip, which was not requested")
 
 
 async def test_an_unknown_server_is_named_with_those_that_are_known(prometheus: Prometheus) -> None:
@@ -210,7 +210,7 @@ async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: Prome
         assert client.circuits() == {"default": "open"}
         opened = await one(client, "later")
     assert isinstance(opened, Failure)
-    assert opened.detail == "default is left alone for another 30 s, for it failed: HTTP 503: down"
+    assert opened.detail == "default gets no queries for another 30 s, because it failed: HTTP 503: down"
 
 
 async def test_a_server_that_hangs_costs_one_timeout_not_two(prometheus: Prometheus) -> None:

@@ -159,7 +159,7 @@ async def test_what_a_name_leads_to_is_looked_at_too(
     resolver = GuardedResolver(Directory({}, AllowList.of(["http://169.254.7.7"])))
     monkeypatch.setattr(resolver._resolver, "resolve", resolve)
     if kept is None:
-        with pytest.raises(OSError, match=r"x leads to .*, which is not listed itself"):
+        with pytest.raises(OSError, match=r"x resolves to .*, which is not listed itself"):
             await resolver.resolve("x", 80)
     else:
         assert [each["host"] for each in await resolver.resolve("x", 80)] == kept
@@ -173,4 +173,4 @@ async def test_a_name_that_leads_to_metadata_is_told_as_not_allowed(monkeypatch:
     monkeypatch.setattr("hpa_scaler.prometheus.guard.ThreadedResolver.resolve", resolve)
     async with asking(allowed=("http://innocent.example.com",)) as client:
         detail = await refusal(client, ServerRef(url="http://innocent.example.com"))
-    assert "innocent.example.com leads to 169.254.169.254, which is not listed itself" in detail
+    assert "innocent.example.com resolves to 169.254.169.254, which is not listed itself" in detail

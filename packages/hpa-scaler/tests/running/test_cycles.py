@@ -235,11 +235,11 @@ async def test_a_bad_configuration_leaves_the_last_good_one_in_force(world: Worl
     process = world.start()
     await world.until(lambda: world.api.bounds() == (6, 20))
     world.configure(defaults={"maximumReplicas": "many"}, nonsense=1)
-    await process.says("The configuration was refused, the last good one stands", 600)
+    await process.says("The configuration was refused; the last good one applies", 600)
     await world.until(lambda: ("ConfigInvalid", world.on.team) in world.api.told())
     await world.cycles(4)
     assert world.api.bounds() == (6, 20)
-    assert "the last good one stands" in (await process.get("/"))[1]
+    assert "the last good one applies" in (await process.get("/"))[1]
     world.configure()
     await world.until(lambda: world.api.bounds() == (8, 20))
 
@@ -251,7 +251,7 @@ async def test_a_deleted_configuration_is_told_with_what_is_in_force(world: Worl
     process = world.start()
     await world.until(lambda: world.api.bounds() == (6, 20))
     world.on.store.delete("ConfigMap", world.on.team, NAMESPACE)
-    told = f"ConfigMap {NAMESPACE}/{world.on.team} was deleted, environment and defaults stand until it is back"
+    told = f"ConfigMap {NAMESPACE}/{world.on.team} was deleted; environment and defaults apply until it is back"
     await process.says(told, 600)
     await world.cycles()
     assert (await process.status())["problems"] == [told]

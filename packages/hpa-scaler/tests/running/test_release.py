@@ -215,7 +215,7 @@ async def test_release_refuses_while_a_controller_leads_and_gives_back_once_it_e
     assert code == 0, out
     assert await on.bounds("web") == (3, 6)
     assert await on.bounds("edited") == (5, 20)
-    assert "that is the user's own now" in out
+    assert "the controller now treats this as the user's own bound" in out
     for name in ("web", "edited"):
         assert STATE not in (await on.hpa(name))["metadata"]["annotations"]
     code, out, _ = await cli(on, "release", "shop/web", "shop/plain")

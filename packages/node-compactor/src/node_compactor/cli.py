@@ -66,7 +66,7 @@ def _configure(arguments: argparse.Namespace) -> Configured:
 COMMAND = Program(
     name=PROGRAM,
     version=node_compactor.__version__,
-    description="Empties the least utilized nodes of a pool, so that the Cluster Autoscaler can take them away.",
+    description="Drains the least utilized nodes of each pool, so that Cluster Autoscaler can delete them.",
     add_options=add_options,
     configure=_configure,
     add_commands=lambda commands: add_run(commands, PROGRAM),

@@ -78,7 +78,7 @@ class GateChecks:
         detail = f"marked for {format_duration(marked)}, {format_duration(wanted)} wanted"
         if marked >= wanted:
             return (GateCheck("mark", Reason.NOT_MARKED_LONG_ENOUGH, True, detail),)
-        fix = f"wait until it has been underutilized for {format_duration(wanted)}, or set --marked-for lower"
+        fix = f"wait until the node has been underutilized for {format_duration(wanted)}, or set --marked-for lower"
         return (_closed("mark", Reason.NOT_MARKED_LONG_ENOUGH, detail, fix),)
 
     def _required(self, fact: NodeFacts, settings: PoolSettings) -> GateCheck:

@@ -302,5 +302,5 @@ def _under_limit(candidate: Candidate, planner: Planner, settings: PoolSettings)
     ratio = planner.ratio(candidate.name)
     if ratio < settings.limit:
         return []
-    detail = f"with pods of nodes planned before, CPU requests are {ratio:.3f}, the limit is {settings.limit:g}"
+    detail = f"with the pods of nodes planned before, CPU requests are {ratio:.3f}, the limit is {settings.limit:g}"
     return [Refusal(Reason.NOT_UNDERUTILIZED, candidate.name, detail)]

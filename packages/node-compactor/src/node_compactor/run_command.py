@@ -18,7 +18,7 @@ def add_run(commands: argparse._SubParsersAction[Parser], program: str) -> None:
         program,
         node_compactor.__version__,
         does="mark, drain, hand over, loop after loop",
-        description="Run the controller: mark underutilized nodes, drain the least utilized, hand it to the Cluster "
+        description="Run the controller: mark underutilized nodes, drain the least utilized, hand it to Cluster "
         "Autoscaler, again and again. Serves metrics, probes and its last plan over HTTP.",
         live="pools and gates",
         migration="docs/migration.md",

@@ -65,7 +65,7 @@ def _configure(arguments: argparse.Namespace) -> Configured:
 COMMAND = Program(
     name=PROGRAM,
     version=node_refiner.__version__,
-    description="Counts the nodes a cluster could do without, and drains one at a time.",
+    description="Counts the nodes that a cluster could do without, and drains one at a time.",
     add_options=add_options,
     configure=_configure,
     add_commands=lambda commands: add_run(commands, PROGRAM),

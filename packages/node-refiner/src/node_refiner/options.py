@@ -30,7 +30,7 @@ _GATES = (
         "--min-non-tainted-nodes",
         "minimum_non_tainted_nodes",
         "N",
-        "the same of nodes that no taint keeps pods from (default: 2)",
+        "nodes without a taint that keeps pods away, which the cluster keeps (default: 2)",
     ),
 )
 _PLAN = (
@@ -40,8 +40,8 @@ _PLAN = (
         "WORD",
         "which nodes go first: score, fewest_evictions or pods_priority (default: score)",
     ),
-    Flag("--cpu-weight", "cpu_weight", "W", "what the CPU ratio counts in the score (default: 0.8)"),
-    Flag("--memory-weight", "memory_weight", "W", "the same of the memory ratio (default: 0.2)"),
+    Flag("--cpu-weight", "cpu_weight", "W", "weight of the CPU ratio in the score (default: 0.8)"),
+    Flag("--memory-weight", "memory_weight", "W", "weight of the memory ratio in the score (default: 0.2)"),
     PLACEMENT,
     MAX_NODES,
 )

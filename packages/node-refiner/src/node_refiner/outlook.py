@@ -170,7 +170,7 @@ def _fix(reason: Reason, turn: Turn, ahead: Outlook, settings: RefinerSettings) 
         enough = math.floor(turn.reached * 100) / 100
         return f"lower excess_nodes_threshold to {enough:g} (--threshold {enough:g})" if enough >= 0 else ""
     if reason is Reason.MAX_NODES_REACHED:
-        return f"let plans be longer (--max-nodes {turn.number + 1})"
+        return f"allow longer plans (--max-nodes {turn.number + 1})"
     nodes, untainted = ahead.remaining - turn.number - 1, ahead.counted.many - turn.number - 1
     lower = []
     if nodes < settings.minimum_nodes:

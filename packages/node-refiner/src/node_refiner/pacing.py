@@ -37,7 +37,7 @@ class Pause(Struct, frozen=True):
         """Return the pause as it stands at *now*."""
         ago, left = format_duration(now - self.at), format_duration(self.until - now)
         detail = (
-            f"{self.what} {ago} ago: nothing is drained for {format_duration(self.length)} ({self.key}), {left} left"
+            f"{self.what} {ago} ago: no node is drained for {format_duration(self.length)} ({self.key}), {left} left"
         )
         return Refusal(Reason.COOL_DOWN, CLUSTER, detail)
 

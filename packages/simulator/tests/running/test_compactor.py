@@ -229,7 +229,7 @@ async def test_a_bad_edit_keeps_the_last_good_configuration(tmp_path: Path) -> N
         await replica.ready()
         await replica.says('"configuration in use"')
         await configure(on.api, on.team, "nodePools: {spare: {enabled: perhaps}}\nbogus: 1\n")
-        await replica.says("The configuration was refused, the last good one stands")
+        await replica.says("The configuration was refused; the last good one applies")
         assert "bogus" in replica.log
         text = (await replica.get("/metrics"))[1]
         assert [line.split()[-1] for line in text.splitlines() if line.startswith("tightship_config_valid")] == ["0.0"]
@@ -242,7 +242,7 @@ async def test_a_deleted_configuration_is_told_with_what_is_in_force(tmp_path: P
         replica = on.start()
         await on.phase("n1", "Marked")
         assert await on.api.delete("ConfigMap", on.team, NAMESPACE)
-        told = f"ConfigMap {NAMESPACE}/{on.team} was deleted, environment and defaults stand until it is back"
+        told = f"ConfigMap {NAMESPACE}/{on.team} was deleted; environment and defaults apply until it is back"
         await replica.says(told)
         await on.passes(replica)
         assert (await replica.status())["problems"] == [told]

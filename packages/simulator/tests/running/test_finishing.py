@@ -78,7 +78,7 @@ async def test_a_dry_run_gives_back_what_its_live_self_has_cordoned(
         await on.free()
         if not (phase == "Claimed" and how is signal.SIGTERM):
             # Who stops gives back by itself what has just been claimed.
-            await dry.says("finishing: this controller has cordoned a node")
+            await dry.says("finishing: this controller gives back a node")
         await on.passes(dry, 5)
         # It has given the Lease up again, and begins nothing.
         assert not (on.yard.simulation.store.find("Lease", f"{on.team}-leader", NAMESPACE) or {})["spec"].get(

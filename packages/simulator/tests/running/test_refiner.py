@@ -174,7 +174,7 @@ async def test_the_drainer_is_switched_on_and_off_while_it_runs(tmp_path: Path) 
         await on.phase("n4", "Claimed")
         await on.phase("n4", "Evicting")
         await on.configured(off)
-        await replica.says("switched off: nothing new is begun")
+        await replica.says("switched off: no new drain begins")
         with on.removing():
             await on.gone("n4")
 
@@ -251,7 +251,7 @@ async def test_switched_off_it_stays_so_when_its_configuration_is_deleted(tmp_pa
         await on.passes(replica, 4)
         status = await replica.status()
         assert status["switchedOff"]
-        told = f"ConfigMap {NAMESPACE}/{on.team} was deleted, nothing new is begun until it is back"
+        told = f"ConfigMap {NAMESPACE}/{on.team} was deleted; nothing new begins until it is back"
         assert status["problems"] == [told]
         page = (await replica.get("/"))[1]
         assert f">{told}<" in page

@@ -19,5 +19,5 @@ def parse_rfc3339(text: str) -> float:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None or "T" not in text.upper():
-        raise ValueError(f"{quoted(text)} is no time; allowed is RFC 3339 such as 2026-03-01T04:00:00Z")
+        raise ValueError(f"{quoted(text)} is not a time; allowed is RFC 3339 such as 2026-03-01T04:00:00Z")
     return moment.timestamp()

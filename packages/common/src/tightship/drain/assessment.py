@@ -86,7 +86,7 @@ class Sight:
         self.ledger = DisruptionLedger(snapshot)
         self.sorted: Sorted = Evictability(snapshot, eviction, now, self.ledger.covers).sort(here)
         unreadable = [each for each in snapshot.unreadable if each.kind == "Pod" and each.node == name]
-        self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"mend pod {e.key}") for e in unreadable]
+        self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"fix pod {e.key}") for e in unreadable]
 
     def rest(self, placement: Placement, ahead: Ahead = Ahead()) -> list[Refusal]:
         """Return what prevents emptying the node from here: opt-outs, budgets, and no place for the rest.

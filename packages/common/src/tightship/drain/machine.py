@@ -182,7 +182,7 @@ def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, 
         return give_up(record, Refusal(Reason.ORPHANED, node.name, record.reason), now)
     step = _taken_away(record, node, seen, rules, now)
     if step is None and seen.releasing and record.phase is not Phase.RESTORING:
-        step = give_up(record, Refusal(Reason.RELEASED, node.name, "no controller goes on with its drain"), now)
+        step = give_up(record, Refusal(Reason.RELEASED, node.name, "no controller continues the drain"), now)
     return step or _kept(record, seen, now) or _PHASES[record.phase](record, node, seen, rules, now)
 
 
@@ -197,11 +197,11 @@ def owner_elsewhere(node: Node) -> Refusal | None:
     """Return who else has taken *node*: Cluster Autoscaler, Karpenter, or whoever deleted its object."""
     keys = {taint.key for taint in node.taints}
     if TO_BE_DELETED in keys:
-        return Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting it")
+        return Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting the node")
     if KARPENTER_DISRUPTED in keys:
-        return Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting it")
+        return Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting the node")
     if node.deletion is not None:
-        return Refusal(Reason.NODE_TERMINATING, node.name, "its Node object is being deleted")
+        return Refusal(Reason.NODE_TERMINATING, node.name, "the Node object is being deleted")
     return None
 
 
@@ -242,12 +242,12 @@ def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, 
     if record.phase is Phase.RESTORING:
         return None
     if not node.unschedulable:
-        what = "the cordon was lifted by someone else during the drain"
+        what = "someone else lifted the cordon during the drain"
     elif node.cordoned_by and change is Change.UNTAINT:
         by = ", ".join(each for each in node.cordoned_by if each != FIELD_MANAGER)
-        what = f"it was cordoned by someone else ({by}) during the drain, and stays so"
+        what = f"someone else ({by}) cordoned the node during the drain, and that cordon stays"
     else:
-        what = f"the taint {DRAINING.key} was removed by someone else during the drain"
+        what = f"someone else removed the taint {DRAINING.key} during the drain"
     lifted = Refusal(Reason.UNCORDONED, node.name, what)
     held = _enter(record, Phase.BACKOFF, now, reason=_words(lifted), next_try=now + rules.hold_off, deadline=None)
     return Write(held, change, lifted)
@@ -262,10 +262,10 @@ def _kept(record: DrainRecord, seen: Seen, now: float) -> Step | None:
 
 def _claimed(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
     if seen.stopping:
-        return give_up(record, Refusal(Reason.RELEASED, node.name, "the controller stops"), now)
+        return give_up(record, Refusal(Reason.RELEASED, node.name, "the controller is stopping"), now)
     ready = (record.entered(Phase.CLAIMED) or 0.0) + rules.settle
     if now < ready:
-        return Wait(ready, f"claimed, settles for {format_duration(rules.settle)}")
+        return Wait(ready, f"claimed, waits {format_duration(rules.settle)} before the first eviction")
     if not node.ready:
         return give_up(record, Refusal(Reason.NOT_READY, node.name, "became NotReady after the claim"), now)
     if not (seen.fresh and seen.judged):
@@ -317,7 +317,7 @@ def _drained(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now
         Reason.NOT_HANDED_OVER,
         node.name,
         f"drained {format_duration(now - since)} ago, and no autoscaler has removed it",
-        "see why the Cluster Autoscaler keeps it: minimum size of the group, scale-down disabled, or not managed",
+        "see why Cluster Autoscaler keeps the node: minimum size of the group, scale-down disabled, or not managed",
     )
     if not rules.keep_drained:
         return give_up(record, nobody, now)
@@ -355,9 +355,9 @@ _PHASES = {
 def _not_ready(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
     since = seen.not_ready_since if seen.not_ready_since is not None else now
     if now >= since + rules.not_ready_timeout:
-        detail = f"has not been Ready for {format_duration(now - since)}: node lifecycle's business, not a drain's"
+        detail = f"has not been Ready for {format_duration(now - since)}, which the node lifecycle controller handles"
         return give_up(record, Refusal(Reason.NOT_READY, node.name, detail), now)
-    return Wait(min(now + LOOK_AGAIN, since + rules.not_ready_timeout), "the node is not Ready: nothing is evicted")
+    return Wait(min(now + LOOK_AGAIN, since + rules.not_ready_timeout), "the node is not Ready, so no pod is evicted")
 
 
 def _hopeless(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
@@ -372,7 +372,7 @@ def _hopeless(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
 def _waiting_too_long(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
     for pod in seen.pending:
         if now - pod.created >= rules.pending_timeout:
-            detail = f"has had no node for {format_duration(now - pod.created)}, and this one could take it"
+            detail = f"has had no node for {format_duration(now - pod.created)}, and this node could run it"
             return Refusal(Reason.REPLACEMENTS_PENDING, pod.key, detail)
     return None
 
@@ -383,8 +383,8 @@ def _stuck(seen: Seen, now: float) -> Refusal | None:
             past = format_duration(now - (pod.deletion or now))
             held = seen.finalizers.get(pod.uid)
             if held:
-                detail = f"should have been gone {past} ago, held by finalizer {held}"
-                return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"mend what should remove {held}")
+                detail = f"should have been gone {past} ago, but finalizer {held} holds it"
+                return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"fix what should remove finalizer {held}")
             return Refusal(Reason.POD_STUCK, pod.key, f"should have been gone {past} ago")
     return None
 
@@ -393,8 +393,8 @@ def _overdue(node: Node, seen: Seen) -> Refusal:
     for pod in seen.leaving:
         held = seen.finalizers.get(pod.uid)
         if held:
-            detail = f"the time for the drain is up, and finalizer {held} holds it"
-            return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"mend what should remove {held}")
+            detail = f"the time for the drain is up, and finalizer {held} still holds the pod"
+            return Refusal(Reason.STUCK_FINALIZER, pod.key, detail, f"fix what should remove finalizer {held}")
     left = [pod.key for pod in (*seen.evict, *seen.awaits, *seen.leaving)]
     shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
     return Refusal(Reason.DRAIN_DEADLINE, node.name, f"the time for the drain is up, still here: {shown}")

@@ -14,7 +14,7 @@ from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
 
-_FIX = "see why it is bound past the cordon: spec.nodeName in its template, or a scheduler of its own"
+_FIX = "see why the pod is bound despite the cordon: spec.nodeName in its template, or a scheduler of its own"
 
 
 class Returning:

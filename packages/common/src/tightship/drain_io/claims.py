@@ -66,7 +66,7 @@ class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tights
         shown = value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "..."
         super().__init__(
             f"annotation {CLAIMS_ANNOTATION} of {store} is not a list of drain claims: {problem}; its value is "
-            f"{shown!r}. To mend it, write the claims of the nodes that have an annotation tightship.dev/drain, or the "
+            f"{shown!r}. To fix it, write the claims of the nodes that have an annotation tightship.dev/drain, or the "
             f"empty list if no node is being drained: kubectl -n {store.namespace} annotate --overwrite lease "
             f"{store.name} {CLAIMS_ANNOTATION}='[]'"
         )
@@ -77,7 +77,7 @@ class ClaimsContended(KubeError):  # noqa: N818
     """Others changed the ledger between every read and the following write; try again later."""
 
     def __init__(self, store: LeaseStore, attempts: int) -> None:
-        super().__init__(f"{store} was changed by others in each of {attempts} tries to change it")
+        super().__init__(f"{store} was changed by others during each of {attempts} attempts to update it")
 
 
 class _Wire(Struct, omit_defaults=True, kw_only=True):

@@ -145,16 +145,16 @@ class Drainer:
     async def _claim_node(self, node: Node, op: str, plan_hash: str) -> Refusal | None:
         live = await read_node(self._tools.connection, node.name)
         if live is None or live.node.uid != node.uid:
-            return Refusal(Reason.NODE_TERMINATING, node.name, "it is gone")
+            return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
         keeps = self._tools.settings().keeps(self._tools.cache.snapshot(), live.node)
         refusal = owner_elsewhere(live.node) or min(keeps, default=None)
         if refusal is not None:
             return refusal
         previous = drain_record(live.node)
         if live.node.unschedulable or (previous is not None and previous.owns_node):
-            return Refusal(Reason.CORDONED, node.name, "somebody else took it since it was judged")
+            return Refusal(Reason.CORDONED, node.name, "somebody else has taken the node since it was judged")
         if live.node.annotations != node.annotations or live.node.labels != node.labels:
-            return Refusal(Reason.COOL_DOWN, node.name, "it has changed since it was judged, and is judged again first")
+            return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
         if not self._tools.leading():
             return Refusal(Reason.COOL_DOWN, node.name, "leadership has ended")
         record = claimed(
@@ -171,9 +171,9 @@ class Drainer:
         try:
             after = await patch_node(self._tools.connection, live, claim_patch(live, record))
         except Conflict:
-            return Refusal(Reason.COOL_DOWN, node.name, "it has changed since it was judged, and is judged again first")
+            return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
         except NotFound:
-            return Refusal(Reason.NODE_TERMINATING, node.name, "it is gone")
+            return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
         self._tools.tell(News(told=Told.CLAIMED, node=after.node, record=record))
         self._drive(after.node, record)
         return None
@@ -272,7 +272,7 @@ class Drainer:
         because: Refusal | None = None
         if record.controller != self._controller:
             last = format_duration(now - max(record.since.values(), default=now))
-            because = Refusal(Reason.ORPHANED, name, f"{record.controller} has not touched its drain for {last}")
+            because = Refusal(Reason.ORPHANED, name, f"{record.controller} has not touched the drain for {last}")
             taken = msgspec.structs.replace(
                 taken,
                 controller=self._controller,
@@ -325,7 +325,7 @@ class Drainer:
         if record is not None and record.owns_node and record.op in (entry.op, ""):
             return  # the next adopt() takes it over, or mends it
         if live is not None and (record is None or (not record.owns_node and record.op != entry.op)):
-            reason = str(Refusal(Reason.ORPHANED, entry.node, "a claim that was never written on the node"))
+            reason = str(Refusal(Reason.ORPHANED, entry.node, "the claim was never written on the node"))
             note = record or DrainRecord(phase=Phase.BACKOFF, controller=self._controller, reason=reason)
             note = msgspec.structs.replace(note, op=entry.op)
             await patch_node(self._tools.connection, live, record_patch(live, note, Change.NOTHING))
@@ -385,7 +385,7 @@ class Drainer:
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))
         except Exception:
             # A defect, or a cache that has crashed: the node says where its drain stands.
-            _log.exception("drain of node %s broke off; it is taken up again by its annotation", node.name)
+            _log.exception("drain of node %s broke off; it resumes from the annotation on the node", node.name)
         finally:
             self._drives.pop(node.name, None)
 
@@ -407,4 +407,4 @@ class Drainer:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        return {tasks[task]: "its annotation stays for the next leader" for task in left}
+        return {tasks[task]: "the annotation stays on the node for the next leader" for task in left}

@@ -304,7 +304,7 @@ class _AccessBuilder:
         server = str(configuration.host).rstrip("/")
         parts = urlsplit(server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{self._where}: server {server!r} is no http or https address")
+            raise ConfigError(f"{self._where}: server {server!r} is not an http or https address")
         written = configuration.api_key.get("BearerToken")
         if written:
             # The loaders leave the line end of a token file in place; a header can't hold one.

@@ -50,6 +50,6 @@ def cluster_room(
     *facts* are of the latest snapshot. Without a budget one node is out at a time.
     """
     if any(claim.node == node for claim in claims):
-        return Refusal(Reason.DRAIN_IN_PROGRESS, node, "is claimed already")
+        return Refusal(Reason.DRAIN_IN_PROGRESS, node, "another drain has claimed the node")
     out = nodes_out(facts, claims) - {node}
     return within(budget or ONE_AT_A_TIME, "the cluster", node, nodes=len(facts), out=len(out))

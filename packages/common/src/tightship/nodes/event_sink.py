@@ -32,10 +32,10 @@ class Herald:
         """Pass *news* on."""
         match news.told:
             case Told.CLAIMED:
-                self._node(news, "NodeClaimed", "cordoned and tainted: it is going to be drained")
+                self._node(news, "NodeClaimed", "cordoned and tainted the node, which will be drained")
             case Told.TAKEN_OVER:
                 at = f" in phase {news.before}" if news.before is not None else ""
-                self._node(news, "DrainTakenOver", f"its drain goes on from here{at}")
+                self._node(news, "DrainTakenOver", f"this controller continues the drain{at}")
             case Told.PHASE:
                 self._phase(news)
             case Told.EVICTION:

@@ -174,7 +174,7 @@ class ConsolidationLoop(Generic[S, D]):
         if dry_run:
             self._find_left()
             if self._run.release and not frame.finishing.is_set():
-                log(self._log, logging.INFO, "nothing is held any more", controller=self._name)
+                log(self._log, logging.INFO, "this controller holds no node any more", controller=self._name)
                 frame.runtime.end()
         else:
             self._unfinished = await self._left_to_end() if frame.switched_off() else leading
@@ -184,7 +184,7 @@ class ConsolidationLoop(Generic[S, D]):
         self._metrics.claimed_elsewhere(len(self._elsewhere))
         for node, controller in self._elsewhere:
             if (node, controller) not in before:
-                what = "another controller keeps its claims elsewhere, and shares no budget with this one"
+                what = "another controller keeps its claims in another Lease, so the two share no budget"
                 log(self._log, logging.WARNING, what, node=node, controller=controller, lease=self._ledger)
 
     def _find_left(self) -> None:
@@ -195,7 +195,7 @@ class ConsolidationLoop(Generic[S, D]):
         self._left = self._drainer.held(snapshot)
         for name in self._left:
             if name not in before:
-                what = "finishing: this controller has cordoned a node for a drain, and gives it back"
+                what = "finishing: this controller gives back a node that it cordoned for a drain"
                 log(self._log, logging.WARNING, what, node=name, dry_run=True, lease=self._run.lease_name)
         # A soft taint does not say whose it is, but beside a drain of ours it is ours.
         ours = self._run.release or self._frame.finishing.is_set()
@@ -264,8 +264,8 @@ class ConsolidationLoop(Generic[S, D]):
     def _elsewhere_words(self, each: tuple[str, str]) -> str:
         node, controller = each
         return (
-            f"{controller} drains node {node} without a claim in Lease {self._ledger}: it keeps its claims elsewhere "
-            "(CLAIMS_LEASE_NAMESPACE), so that the two share no budget."
+            f"{controller} drains node {node} without a claim in Lease {self._ledger}: {controller} keeps its claims "
+            "elsewhere (CLAIMS_LEASE_NAMESPACE), so the two share no budget."
         )
 
     async def _write_notes(self, decision: D) -> None:
@@ -339,7 +339,7 @@ class ConsolidationLoop(Generic[S, D]):
     def _say(self, decision: D, off: bool) -> None:
         """Log one line for the pass, and one for each node whose removal is newly planned or held."""
         if off != self._off:
-            self._log.info("switched off: nothing new is begun" if off else "switched on")
+            self._log.info("switched off: no new drain begins" if off else "switched on")
         self._off = off
         last = self._last
         removals = decision.plan.removals
@@ -404,7 +404,12 @@ class ConsolidationLoop(Generic[S, D]):
                 here = BY_KIND["ReplicaSet"].within(namespace=self._run.namespace)
                 sets = (await list_all(self._frame.connection, here)).things
         except (KubeError, TimeoutError) as error:
-            log(self._log, logging.DEBUG, "ReplicaSets can't be read, those known count", error=one_line(error))
+            log(
+                self._log,
+                logging.DEBUG,
+                "ReplicaSets can't be read, those known count",
+                error=one_line(error),
+            )
         return self._succession.expected(snapshot, sets)
 
 

@@ -86,8 +86,8 @@ def regretted(history: History, keys: RegretKeys, now: float) -> dict[str, Refus
         if last is not None and not (last.came or last.stayed) and now <= last.at + keys.regret_window:
             shows = format_duration(last.at + keys.regret_window - now)
             detail = (
-                f"node {regret.node} was added to pool {shown(pool)} soon after a drain: whether that of node "
-                f"{last.node} stays shows in {shows}"
+                f"node {regret.node} was added to pool {shown(pool)} soon after a drain: whether node "
+                f"{last.node} stays away is known in {shows}"
             )
             found[pool] = Refusal(Reason.RECENT_REGRET, shown(pool), detail)
     return found

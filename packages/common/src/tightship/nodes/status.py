@@ -114,9 +114,7 @@ class Shown(Struct, frozen=True):
 def nothing_yet(name: str, kind: str) -> Shown:
     """Return what the controller *name* serves before the first pass."""
     status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": kind, "plan": None})
-    return Shown(
-        status + b"\n", lambda: Page(name, alerts=("No pass has been made yet.",), links=SERVED_LINKS, refresh=5)
-    )
+    return Shown(status + b"\n", lambda: Page(name, alerts=("No pass has run yet.",), links=SERVED_LINKS, refresh=5))
 
 
 def show(decision: Decision, situation: Situation, remarks: Remarks = Remarks()) -> Shown:
@@ -208,7 +206,7 @@ def _alerts(status: Status) -> Sequence[str]:
         hindered = f"; they can't be given back: {status.hindrance}" if status.hindrance else "; they are given back."
         alerts.append(what + hindered)
     if status.switched_off:
-        alerts.append("Switched off: what is under way is finished, nothing new is begun.")
+        alerts.append("Switched off: drains under way end, and no new drain begins.")
     return alerts
 
 

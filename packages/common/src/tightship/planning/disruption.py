@@ -91,16 +91,18 @@ class DisruptionLedger:
                 continue
             if pod.namespace in self._unreadable:
                 unreadable = self._unreadable[pod.namespace]
-                detail = f"PodDisruptionBudget {unreadable} can't be read and may cover it"
-                refusals.append(Refusal(Reason.PDB_UNREADABLE, pod.key, detail, f"mend {unreadable}"))
+                detail = f"PodDisruptionBudget {unreadable} can't be read and may cover the pod"
+                refusals.append(
+                    Refusal(Reason.PDB_UNREADABLE, pod.key, detail, f"fix PodDisruptionBudget {unreadable}")
+                )
                 continue
             matching = self.budgets_of(pod.template)
             if not matching:
                 continue
             if len(matching) > 1:
                 names = ", ".join(budget.name for budget in matching)
-                detail = f"{len(matching)} PodDisruptionBudgets match it ({names}), which the eviction API refuses"
-                refusals.append(Refusal(Reason.MULTIPLE_PDBS, pod.key, detail, f"make only one of {names} select it"))
+                detail = f"{len(matching)} PodDisruptionBudgets select the pod ({names}), so the eviction API refuses"
+                refusals.append(Refusal(Reason.MULTIPLE_PDBS, pod.key, detail, f"let only one of {names} select it"))
                 continue
             budget = matching[0]
             if budget.always_allow_unhealthy and not pod.ready:
@@ -118,14 +120,14 @@ class DisruptionLedger:
 
     def _standing(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal | None:
         if budget.sync_failed:
-            detail = f"PDB {budget.name} can't be computed: {budget.sync_failed}"
-            return Refusal(Reason.PDB_SYNC_FAILED, pod.key, detail, f"mend what PDB {budget.key} selects")
+            detail = f"the disruption controller can't compute PDB {budget.name}: {budget.sync_failed}"
+            return Refusal(Reason.PDB_SYNC_FAILED, pod.key, detail, f"fix what PDB {budget.key} selects")
         if budget.observed_generation < budget.generation:
             detail = (
-                f"the status of PDB {budget.name} is of generation {budget.observed_generation}, "
-                f"its spec of {budget.generation}"
+                f"the status of PDB {budget.name} is from generation {budget.observed_generation}, "
+                f"the spec is generation {budget.generation}"
             )
-            return Refusal(Reason.PDB_NOT_CURRENT, pod.key, detail, "wait for the disruption controller")
+            return Refusal(Reason.PDB_NOT_CURRENT, pod.key, detail, "wait for the disruption controller to catch up")
         return None
 
     def _exhausted(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal:

@@ -199,23 +199,23 @@ class Evictability:
             found.append(Refusal(reason, pod.key, detail, f"remove the annotation {annotation} from {_origin(pod)}"))
 
         if notes.get(DO_NOT_DRAIN, "false") != "false":
-            add(Reason.POD_DO_NOT_DRAIN, DO_NOT_DRAIN, "keeps it here")
+            add(Reason.POD_DO_NOT_DRAIN, DO_NOT_DRAIN, "keeps the pod here")
         if notes.get(SAFE_TO_EVICT) == "false":
-            add(Reason.NOT_SAFE_TO_EVICT, SAFE_TO_EVICT, "forbids evicting it")
+            add(Reason.NOT_SAFE_TO_EVICT, SAFE_TO_EVICT, "forbids eviction")
         elif notes.get(SAFE_TO_EVICT) == "on-completion":
-            add(Reason.SAFE_TO_EVICT_ON_COMPLETION, SAFE_TO_EVICT, "lets it go only when it has finished")
+            add(Reason.SAFE_TO_EVICT_ON_COMPLETION, SAFE_TO_EVICT, "allows eviction only once the pod has finished")
         if DO_NOT_DISRUPT in notes:
             until = self._protected_until(pod)
             if until is None:
-                add(Reason.POD_DO_NOT_DISRUPT, DO_NOT_DISRUPT, "forbids disrupting it")
+                add(Reason.POD_DO_NOT_DISRUPT, DO_NOT_DISRUPT, "forbids disruption")
             elif until > self._now:
                 add(
                     Reason.POD_DO_NOT_DISRUPT,
                     DO_NOT_DISRUPT,
-                    f"protects it for {format_duration(until - self._now)} more",
+                    f"protects the pod for {format_duration(until - self._now)} more",
                 )
         if PREFER_NO_EVICTION in notes:
-            add(Reason.PREFER_NO_EVICTION, PREFER_NO_EVICTION, "asks not to evict it")
+            add(Reason.PREFER_NO_EVICTION, PREFER_NO_EVICTION, "asks that the pod not be evicted")
         return found
 
     def _protected_until(self, pod: Pod) -> float | None:
@@ -235,17 +235,15 @@ class Evictability:
         if _vouched_for(pod):
             return []
         owner = pod.owner
-        hint = f"or vouch for it with {SAFE_TO_EVICT}=true"
+        hint = f"or annotate the pod with {SAFE_TO_EVICT}=true"
         if owner is None:
-            detail = "no controller would recreate it"
+            detail = "no controller would recreate the pod"
             return [Refusal(Reason.NOT_REPLICATED, pod.key, detail, f"run {pod.key} under a controller, {hint}")]
         if owner.kind not in WORKLOAD_KINDS:
-            detail = f"its controller {owner} is of a kind that may not recreate it"
-            return [
-                Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, f"vouch for {pod.key} with {SAFE_TO_EVICT}=true")
-            ]
+            detail = f"controller {owner} is of a kind that may not recreate the pod"
+            return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, f"annotate {pod.key} with {SAFE_TO_EVICT}=true")]
         if not self._controller_exists(pod.template):
-            detail = f"its controller {owner} does not exist any more"
+            detail = f"controller {owner} no longer exists"
             return [Refusal(Reason.CONTROLLER_NOT_FOUND, pod.key, detail, f"delete {pod.key}, {hint}")]
         return []
 
@@ -275,14 +273,14 @@ class Evictability:
         owner = pod.owner
         if owner is None or owner.kind != "Job" or pod.spec.restart_policy != "Never" or _vouched_for(pod):
             return []
-        detail = f"{owner} would count it as failed and start over"
+        detail = f"{owner} would count the evicted pod as failed and start over"
         return [Refusal(Reason.JOB_RUNNING, pod.key, detail, f"wait for {owner} to finish")]
 
     def _grace(self, pod: Pod) -> list[Refusal]:
         if pod.spec.grace <= self._longest_grace:
             return []
         asked, given = format_duration(pod.spec.grace), format_duration(self._rules.longest_grace)
-        detail = f"may take {asked} to end, and a drain has {given} to empty the node"
+        detail = f"may take {asked} to terminate, but a drain has only {given} to empty the node"
         fix = f"shorten terminationGracePeriodSeconds of {_origin(pod)}, or give drains more than {asked}"
         return [Refusal(Reason.GRACE_PERIOD_TOO_LONG, pod.key, detail, fix)]
 
@@ -290,14 +288,14 @@ class Evictability:
         pinned = self._pinned_to(pod.template)
         if not pinned or pinned != pod.node:
             return []
-        detail = f"the template of its controller {pod.owner} names the node: its replacement would come back to it"
-        fix = f"take spec.nodeName out of the template of {_origin(pod)}, and use a node selector"
+        detail = f"the template of controller {pod.owner} names this node, so the replacement would come back here"
+        fix = f"replace spec.nodeName in the template of {_origin(pod)} by a node selector"
         return [Refusal(Reason.RETURNS_TO_NODE, pod.key, detail, fix)]
 
     def _scheduling(self, pod: Pod) -> list[Refusal]:
         found: list[Refusal] = []
         if pod.spec.scheduler != DEFAULT_SCHEDULER:
-            detail = f"scheduler {pod.spec.scheduler} decides where it goes, by rules we don't know"
+            detail = f"scheduler {pod.spec.scheduler} places this pod, by rules that Tightship does not know"
             found.append(
                 Refusal(
                     Reason.OTHER_SCHEDULER,
@@ -307,7 +305,7 @@ class Evictability:
                 )
             )
         if pod.spec.tolerates_drain:
-            detail = "tolerates a cordon, so kube-scheduler may put it back on the node being drained"
+            detail = "tolerates a cordon, so kube-scheduler may put the replacement back on the node being drained"
             fix = f"narrow the tolerations of {_origin(pod)}"
             found.append(Refusal(Reason.TOLERATES_CORDON, pod.key, detail, fix))
         return found

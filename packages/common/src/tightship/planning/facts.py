@@ -76,7 +76,7 @@ def gather(
     unreadable: dict[str, list[Refusal]] = {}
     for each in snapshot.unreadable:
         if each.kind == "Pod" and each.node:
-            refusal = Refusal(Reason.POD_UNREADABLE, each.key, each.problem, f"mend pod {each.key}")
+            refusal = Refusal(Reason.POD_UNREADABLE, each.key, each.problem, f"fix pod {each.key}")
             unreadable.setdefault(each.node, []).append(refusal)
 
     def known(view: NodeView) -> NodeFacts:
@@ -107,7 +107,7 @@ def gather(
 def _selection(view: NodeView, only: Collection[str] | None) -> list[Refusal]:
     if only is None or view.name in only:
         return []
-    return [Refusal(Reason.NOT_SELECTED, view.name, "left out by --selector or --pool", "select it")]
+    return [Refusal(Reason.NOT_SELECTED, view.name, "left out by --selector or --pool", "select the node")]
 
 
 def _age(view: NodeView, minimum: float | None, now: float) -> list[Refusal]:
@@ -151,7 +151,7 @@ def judgement(snapshot: Snapshot, facts: Mapping[str, _Facts], gates: Gates) -> 
     # An unreadable node has no facts: nothing is known of its pool, its room or its labels.
     for each in snapshot.unreadable:
         if each.kind == "Node":
-            refusal = Refusal(Reason.UNREADABLE, each.name, each.problem, f"mend node {each.name}")
+            refusal = Refusal(Reason.UNREADABLE, each.name, each.problem, f"fix node {each.name}")
             refusals[each.name] = (refusal,)
     return Judgement(candidates_of(facts), refusals, gates)
 

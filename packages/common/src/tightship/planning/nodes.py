@@ -139,7 +139,7 @@ def opt_outs(node: Node, rules: NodeRules = NodeRules()) -> list[Refusal]:
             fix = f"kubectl annotate node {node.name} {annotation}-"
             found.append(Refusal(reason, node.name, detail, fix))
     if KARPENTER_POOL in node.labels:
-        detail = f"belongs to Karpenter's NodePool {node.labels[KARPENTER_POOL]}, which consolidates it itself"
+        detail = f"belongs to NodePool {node.labels[KARPENTER_POOL]}, and Karpenter consolidates its own nodes"
         found.append(Refusal(Reason.KARPENTER_MANAGED, node.name, detail))
     return [refusal for refusal in found if refusal.reason not in rules.disabled]
 
@@ -174,11 +174,11 @@ def _taken_by_others(node: Node) -> list[Refusal]:
     found: list[Refusal] = []
     keys = {taint.key for taint in node.taints}
     if TO_BE_DELETED in keys:
-        found.append(Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting it"))
+        found.append(Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting the node"))
     if KARPENTER_DISRUPTED in keys:
-        found.append(Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting it"))
+        found.append(Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting the node"))
     if node.deletion is not None:
-        found.append(Refusal(Reason.NODE_TERMINATING, node.name, "its Node object is being deleted"))
+        found.append(Refusal(Reason.NODE_TERMINATING, node.name, "the Node object is being deleted"))
     if draining(node):
         record = drain_record(node)
         detail = "a drain is under way"
@@ -187,7 +187,7 @@ def _taken_by_others(node: Node) -> list[Refusal]:
             detail = f"a drain{by} is in phase {record.phase}" + (f": {record.reason}" if record.reason else "")
         found.append(Refusal(Reason.DRAIN_IN_PROGRESS, node.name, detail))
     elif node.unschedulable:
-        detail = "cordoned by someone else, and so never touched"
+        detail = "someone else cordoned the node, so Tightship leaves it alone"
         found.append(Refusal(Reason.CORDONED, node.name, detail, f"kubectl uncordon {node.name}"))
     return found
 
@@ -195,9 +195,9 @@ def _taken_by_others(node: Node) -> list[Refusal]:
 def _state(node: Node, now: float) -> list[Refusal]:
     found: list[Refusal] = []
     if not node.ready:
-        found.append(Refusal(Reason.NOT_READY, node.name, "its Ready condition is not True"))
+        found.append(Refusal(Reason.NOT_READY, node.name, "the Ready condition is not True"))
     if node.allocatable.get("cpu", 0) <= 0:
-        found.append(Refusal(Reason.NO_ALLOCATABLE, node.name, "its status names no allocatable CPU"))
+        found.append(Refusal(Reason.NO_ALLOCATABLE, node.name, "the node's status names no allocatable CPU"))
     record = drain_record(node)
     if record is not None and record.phase is Phase.BACKOFF and record.next_try is not None and record.next_try > now:
         why = f" ({record.reason})" if record.reason else ""

@@ -63,7 +63,7 @@ def _decision(node: NodeDetail) -> str:
         )
     blockers = len(node.refusals) + sum(len(pod.refusals) for pod in node.pods)
     if not blockers:
-        return "keep: nothing stands against it"
+        return "keep: nothing prevents the removal"
     return f"keep: {counted(blockers, 'blocker')}"
 
 

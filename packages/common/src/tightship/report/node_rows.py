@@ -89,7 +89,7 @@ def _summary(node: NodeEntry, came: Sequence[Arrival]) -> Cell:
     if node.decision == "remove":
         return Cell(f"{counted(len(node.moves), 'pod')} to move" if node.moves else "no pod to move")
     if not node.reasons:
-        return Cell("nothing stands against it" if not came else "what it takes", "dim")
+        return Cell("nothing prevents the removal" if not came else "what it takes", "dim")
     return Cell(", ".join(node.reasons))
 
 

@@ -116,11 +116,11 @@ def _scheduler(plan: NodePlan) -> Iterator[str]:
     which = "the first round" if plan.summary.rounds > 1 else "the plan"
     done = f"with {counted(forecast.evictions, 'eviction')} (modelled)"
     if not forecast.stuck:
-        yield f"its own choice of nodes would reach all of {which}, {done}"
+        yield f"its own choices would reach all of {which}, {done}"
         return
     stuck = names(each.node for each in forecast.stuck)
     yield (
-        f"its own choice of nodes would reach {forecast.removed:,} of the {counted(planned, 'removal')} of {which}, "
+        f"its own choices would reach {forecast.removed:,} of the {counted(planned, 'removal')} of {which}, "
         f"{done}; "
         f"it would strand {stuck}"
     )

@@ -91,12 +91,12 @@ def _unreadable(snapshot: Snapshot) -> Iterator[str]:
     for each in snapshot.unreadable[:UNREADABLE_SHOWN]:
         where = f" on node {each.node}" if each.node else ""
         if each.kind == AUTOSCALER:
-            yield f"{each.kind} {each.key} can't be read, and no room is kept for its replicas: {each.problem}"
+            yield f"{each.kind} {each.key} can't be read, so no room is kept for its replicas: {each.problem}"
             continue
         if each.kind in (CAPACITY_BUFFER, POD_TEMPLATE):
             yield f"{each.kind} {each.key} can't be read, and no room is kept because of it: {each.problem}"
             continue
-        yield f"{each.kind} {each.key}{where} can't be read, and what depends on it stays: {each.problem}"
+        yield f"{each.kind} {each.key}{where} can't be read, so what depends on it stays: {each.problem}"
     more = len(snapshot.unreadable) - UNREADABLE_SHOWN
     if more > 0:
         yield f"{counted(more, 'more object')} can't be read"

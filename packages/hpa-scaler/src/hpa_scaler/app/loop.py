@@ -112,7 +112,7 @@ class ScalerLoop:
         self._noted: Noted = {}
         self._last: Todo | None = None
         self._past = Past(clock(), writes=False)
-        self._shown = nothing_yet(frame.program.name, "No cycle has been made yet.")
+        self._shown = nothing_yet(frame.program.name, "No cycle has run yet.")
         self.reactor = Reactor(
             frame.connection, self._memory, self._applier, metrics, may=self._may, logger=self._log, clock=clock
         )
@@ -151,7 +151,7 @@ class ScalerLoop:
         try:
             await self._cycle(ground)
         except _Stopping:
-            self._log.info("stopping: the cycle is left where it is")
+            self._log.info("stopping: abandoning the cycle where it is")
 
     async def stop(self) -> None:
         """Write down what lowerings wait for, as far as time allows: otherwise they wait again after the restart."""
@@ -194,7 +194,7 @@ class ScalerLoop:
         leader = frame.elector.holder
         why = f"Stands by: {leader} leads." if leader else "Stands by: there is no leader."
         if not frame.live.read:
-            why = "The configuration was not read yet."
+            why = "The configuration has not been read yet."
         self._shown = nothing_yet(frame.program.name, why, leader)
 
     async def _cycle(self, ground: _Ground) -> None:

@@ -65,7 +65,7 @@ def decode_outcomes(raw: bytes, name: str) -> dict[Query, Outcome]:
     try:
         file = msgspec.json.decode(raw, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise OutcomeFileError([f"{name}: no file of query outcomes: {error}"]) from error
+        raise OutcomeFileError([f"{name}: not a file of query outcomes: {error}"]) from error
     outcomes: dict[Query, Outcome] = {}
     problems: list[str] = []
     for number, entry in enumerate(file.outcomes, 1):
@@ -104,7 +104,7 @@ def _outcome(entry: _Entry) -> Outcome:
 def _value(value: float | str) -> float:
     number = parse_float(value) if isinstance(value, str) else float(value)
     if number is None:
-        raise ValueError(f"values: {value!r} is no number; allowed are numbers, and texts such as NaN and +Inf")
+        raise ValueError(f"values: {value!r} is not a number; allowed are numbers, and texts such as NaN and +Inf")
     return number
 
 

@@ -36,7 +36,7 @@ def _url(value: object) -> object:
 
 def _prefix(value: object) -> object:
     if not _PREFIX.fullmatch(str(value)):
-        raise ValueError("allowed is a DNS name such as estafette.io: small letters, digits, '-' and '.'")
+        raise ValueError("allowed is a DNS name such as estafette.io: lowercase letters, digits, '-' and '.'")
     return value
 
 

@@ -37,7 +37,7 @@ def _entries(texts: tuple[str, ...]) -> tuple[str, ...]:
 def _namespaces(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not _NAMESPACE.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a namespace")
+            raise ValueError(f"{name!r} is not the name of a namespace")
     return names
 
 
@@ -59,13 +59,13 @@ def _header_name(name: str) -> str:
     if name.lower() in _SECRET_HEADERS:
         raise ValueError("has no place in a ConfigMap; allowed are bearerTokenFile and basicAuth")
     if not _HEADER.fullmatch(name):
-        raise ValueError("is no name of a header")
+        raise ValueError("is not the name of a header")
     return name
 
 
 def _header_text(text: str) -> str:
     if not text.isprintable() or not text.isascii():
-        raise ValueError("holds characters that no header has")
+        raise ValueError("contains characters that are not allowed in a header")
     return text
 
 
@@ -142,14 +142,14 @@ class ServerSettings(_Section):
     @model_validator(mode="after")
     def _one_way(self) -> ServerSettings:
         if self.bearer_token_file and self.basic_auth is not None:
-            raise ValueError("bearerTokenFile and basicAuth exclude each other")
+            raise ValueError("bearerTokenFile and basicAuth are mutually exclusive")
         return self
 
 
 def _servers(servers: Mapping[str, ServerSettings]) -> Mapping[str, ServerSettings]:
     for name, server in servers.items():
         if not _SERVER.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a server; allowed are letters, digits, '-', '_' and '.'")
+            raise ValueError(f"{name!r} is not the name of a server; allowed are letters, digits, '-', '_' and '.'")
         if not server.url and name != "default":
             raise ValueError(f"server {name!r} has no url")
     return servers

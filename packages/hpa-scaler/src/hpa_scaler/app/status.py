@@ -104,7 +104,11 @@ def _alerts(status: Status) -> Sequence[str]:
         alerts.append(f"{Reason.CORRELATED_DROP}: {status.correlated_drop}")
     if status.dry_run:
         alerts.append("Dry run: nothing is changed.")
-    alerts += [f"Server {name} is left alone: it failed." for name, state in status.servers.items() if state == "open"]
+    alerts += [
+        f"Server {name} gets no queries for now, because it failed."
+        for name, state in status.servers.items()
+        if state == "open"
+    ]
     return alerts
 
 

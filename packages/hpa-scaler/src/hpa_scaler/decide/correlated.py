@@ -85,9 +85,7 @@ def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) ->
         f"by {count.lost} of {counted(count.floor, 'pod')}: "
         f"nothing is lowered until they come back{left}"
     )
-    return Verdict(
-        Cause(Reason.CORRELATED_DROP, detail, "look at Prometheus, and at what it scrapes"), DropState(since)
-    )
+    return Verdict(Cause(Reason.CORRELATED_DROP, detail, "look at Prometheus and its targets"), DropState(since))
 
 
 def settle(decision: Decision, verdict: Verdict, now: float) -> Decision:

@@ -185,7 +185,7 @@ def _read(lines: Iterable[bytes]) -> Iterator[tuple[int, Line]]:
         try:
             line = _decoder.decode(raw)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise LogError(f"line {number}: no line of a decision log: {error}") from error
+            raise LogError(f"line {number}: not a line of a decision log: {error}") from error
         if line.v != VERSION:
             raise LogError(f"line {number}: version {line.v} is not known, only {VERSION}")
         yield number, line

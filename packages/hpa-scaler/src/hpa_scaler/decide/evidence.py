@@ -87,8 +87,8 @@ def _late(query: QuerySpec, outcomes: Outcomes, rules: Rules) -> Cause | None:
     told = outcome_of(_late_query(query, rules), outcomes)
     if not isinstance(told, Answer) or told.highest is None or told.highest <= LATE:
         return None
-    detail = f"the newest sample of server {query.server} is {told.highest:.1f} times as old as its scrapes are apart"
-    return Cause(Reason.LATE_SAMPLES, detail, "see why the server scrapes late, or gets its samples late")
+    detail = f"the newest sample of server {query.server} is {told.highest:.1f} scrape intervals old"
+    return Cause(Reason.LATE_SAMPLES, detail, "see why the server scrapes late or receives samples late")
 
 
 def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> Cause | None:
@@ -114,7 +114,7 @@ def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> C
     return Cause(Reason.FAILED_SCRAPES, detail, _MEND)
 
 
-_MEND = "mend what can't be scraped; after an hour it no longer holds the floor"
+_MEND = "repair the targets; after an hour, failed scrapes no longer hold the floor"
 
 
 def _selects(query: QuerySpec) -> bool:

@@ -71,7 +71,7 @@ def caps(inputs: Inputs, solution: Solution) -> list[Cause]:
 def bounds_moved(inputs: Inputs, maximum: int) -> list[Cause]:
     """Return what happens to the maximum."""
     if maximum > inputs.maximum:
-        detail = f"maxReplicas goes from {inputs.maximum} to {maximum}, for the floor would be above it"
+        detail = f"maxReplicas goes from {inputs.maximum} to {maximum}, because the floor would exceed it"
         fix = f"raise maxReplicas ({inputs.own_maximum}) yourself, or set max-replicas-policy: clamp"
         return [Cause(Reason.MAX_RAISED, detail, fix)]
     if maximum < inputs.maximum:

@@ -49,7 +49,10 @@ def ownership(
         if max_changed:
             found.append(f"maxReplicas from {history.applied_max} to {hpa.max_replicas}")
         who = _who(hpa, of_min=min_changed)
-        cause = Cause(Reason.CHANGED_BY_OTHERS, f"{who} changed {' and '.join(found)}; that is the user's own now")
+        cause = Cause(
+            Reason.CHANGED_BY_OTHERS,
+            f"{who} changed {' and '.join(found)}; the controller now treats this as the user's own bound",
+        )
         again = now - history.reset_at <= max(rules.contest_window, 2 * _pause(history.resets, rules))
         history = msgspec.structs.replace(history, resets=history.resets + 1 if again else 1, reset_at=now)
     before = [each for each in (history.applied_min, history.seen) if each is not None]

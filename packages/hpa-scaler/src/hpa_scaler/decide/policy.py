@@ -108,8 +108,8 @@ def decide(subject: Subject) -> Decision:
     try:
         return _decided(subject)
     except Exception as error:  # a defect met by one HPA must not cost all others their judgement
-        why = f"its judgement failed: {type(error).__name__}: {' '.join(str(error).split())}"
-        return _skipped(subject.hpa, Cause(Reason.UNREADABLE, why, "report it"), subject.history)
+        why = f"judging this HPA failed: {type(error).__name__}: {' '.join(str(error).split())}"
+        return _skipped(subject.hpa, Cause(Reason.UNREADABLE, why, "report this bug"), subject.history)
 
 
 def _decided(subject: Subject) -> Decision:
@@ -122,14 +122,14 @@ def _decided(subject: Subject) -> Decision:
 def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Cause | None:
     """Return why *hpa* is left as it is, ``None`` if nothing forbids moving it."""
     if hpa.deletion is not None:
-        return Cause(Reason.HPA_TERMINATING, "it is being deleted")
+        return Cause(Reason.HPA_TERMINATING, "the HPA is being deleted")
     if asked is None:
-        return Cause(Reason.NOT_ENABLED, "its annotation does not opt in")
+        return Cause(Reason.NOT_ENABLED, "no annotation opts the HPA in")
     if hpa.owner is not None:
         fix = f"set the bounds in {hpa.owner}, and remove the annotation"
-        return Cause(Reason.CONTROLLED_BY_OTHER, f"{hpa.owner} controls it, and would set it back", fix)
+        return Cause(Reason.CONTROLLED_BY_OTHER, f"{hpa.owner} controls the HPA and would set the bounds back", fix)
     if isinstance(asked, Problems):
-        return Cause(Reason.INVALID_ANNOTATION, "; ".join(asked.lines), "mend the annotation")
+        return Cause(Reason.INVALID_ANNOTATION, "; ".join(asked.lines), "correct the annotation")
     if asked.paused.active(now):
         return Cause(Reason.PAUSED, "paused" + _until(asked.paused.until, now))
     active = hpa.condition("ScalingActive")
@@ -137,7 +137,7 @@ def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Cause |
         return Cause(Reason.TARGET_AT_ZERO, f"{hpa.target} is scaled to 0, which switches the HPA off")
     if hpa.min_replicas == 0 and asked.lowest is None:
         fix = "set the annotation minimum-replicas, to 0 or more, if the floor should be raised"
-        return Cause(Reason.SCALE_TO_ZERO, "its minReplicas is 0: it is meant to scale to zero", fix)
+        return Cause(Reason.SCALE_TO_ZERO, "minReplicas is 0: the HPA is meant to scale to zero", fix)
     return None
 
 
@@ -248,7 +248,7 @@ class _Judgement:
         fires = firing(outcome)
         if fires:
             self._history = msgspec.structs.replace(self._history, incident=now)
-            return Cause(Reason.INCIDENT_HOLD, "the hold query says that there is an incident")
+            return Cause(Reason.INCIDENT_HOLD, "the hold query reports an incident")
         if fires is None:
             [failure] = read(outcome, "max", "the hold query").causes[:1]
             return Cause(Reason.HOLD_QUERY_FAILED, f"{failure.reason}: {failure.detail}", failure.fix)
@@ -256,7 +256,7 @@ class _Judgement:
         if last is None or now - last >= hold.cool_down:
             return None
         ago, left = format_duration(now - last), format_duration(last + hold.cool_down - now)
-        return Cause(Reason.INCIDENT_HOLD, f"the incident ended {ago} ago; {left} of cool-down are left")
+        return Cause(Reason.INCIDENT_HOLD, f"the incident ended {ago} ago; {left} of the cool-down left")
 
     def _look_for_rollout(self, rollout: Rollout | None) -> Cause | None:
         """Return why a rollout holds the floor, and remember since when there is one."""
@@ -268,7 +268,7 @@ class _Judgement:
         detail = f"{self._hpa.target} was not looked at" if rollout is None else rollout.detail
         if self._now - since >= self._rules.rollout_limit:
             limit = format_duration(self._rules.rollout_limit)
-            return Cause(Reason.ROLLOUT_EXPIRED, f"{detail}, for more than {limit}: it holds the floor no longer")
+            return Cause(Reason.ROLLOUT_EXPIRED, f"{detail}, for more than {limit}: this no longer holds the floor")
         known = rollout is not None and rollout.state == "rolling"
         return Cause(Reason.ROLLOUT_IN_PROGRESS if known else Reason.ROLLOUT_UNKNOWN, detail)
 
@@ -371,12 +371,17 @@ class _Judgement:
         ]
         notes = [] if self._own.changed is None else [self._own.changed]
         if self._state_problem:
-            fix = f"what was remembered begins anew; remove the annotation {name_of(self._rules.prefix, STATE)}"
+            fix = f"the memory starts empty; remove the annotation {name_of(self._rules.prefix, STATE)}"
             notes.append(Cause(Reason.STATE_UNREADABLE, self._state_problem, fix))
         if self._rolling is not None and self._rolling.reason is Reason.ROLLOUT_EXPIRED:
             notes.append(self._rolling)
         if self._spec.dry_run and (solution.target, maximum) != (inputs.minimum, inputs.maximum):
-            notes.append(Cause(Reason.DRY_RUN, f"{solution.target} would be set but for the annotation dry-run"))
+            notes.append(
+                Cause(
+                    Reason.DRY_RUN,
+                    f"the controller would set {solution.target}, were it not for the annotation dry-run",
+                )
+            )
         ordered = [*fight, *stops, *why] if action == "hold" else [*why, *stops]
         return (*ordered, *caps(inputs, solution), *bounds_moved(inputs, maximum), *notes)
 

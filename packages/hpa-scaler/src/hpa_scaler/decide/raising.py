@@ -95,10 +95,10 @@ def look_at_rise(wanted: Wanted, history: History, rules: Rules, now: float, *, 
     if look is None or wanted.floor <= ceiling or not rules.rise_factor:
         return Rise(None, history)
     detail = (
-        f"{wanted.floor} is wanted, and {known} is the most that was in the last day: {ceiling} at once, and the rest "
+        f"{wanted.floor} is wanted, and {known} was the most in the last day: {ceiling} at once, and the rest "
         f"once it has been wanted for {format_duration(wait)}, in {format_duration(max(0.0, look.at + wait - now))}"
     )
-    fix = "if this is no traffic, look at what Prometheus scrapes; if it is, wait, or raise minReplicas yourself"
+    fix = "if the traffic is real, wait or raise minReplicas yourself; if not, look at the targets of Prometheus"
     return Rise((max(ceiling, wanted.running), Cause(Reason.SUDDEN_RISE, detail, fix)), history)
 
 

@@ -109,7 +109,7 @@ def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rul
 def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Reading:
     reading = read(outcome, spec.series, about)
     if reading.value is not None and Term(reading.value, query.per_replica, query.delta).replicas is None:
-        detail = f"{about} answered {reading.value:g}, which makes no number of replicas"
+        detail = f"{about} answered {reading.value:g}, from which no number of replicas follows"
         return Reading(reading.value, (*reading.causes, Cause(Reason.OUT_OF_RANGE, detail)))
     return reading
 
@@ -129,7 +129,7 @@ def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str
     if outcome.series or not (text.whole or _mark(bare.text) in history.series):
         return ()
     detail = f"{about} was answered by its fallback: {bare.text} has no series"
-    fix = "look at what Prometheus scrapes; where no series means no traffic, set missing-data: zero"
+    fix = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
     return (Cause(Reason.FALLBACK_ANSWER, detail, fix),)
 
 
@@ -162,8 +162,8 @@ def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[Hist
         if known or count:
             kept.append(known or (mark if count == 1 else -mark))
         if known > 0 and count > 1 and spec.series == "hold" and split is None:
-            detail = f"a query that was answered with one series has {count} now, and the largest is less than all"
-            fix = "sum them up, or set several-series: max if the largest is meant"
+            detail = f"a query that returned one series now returns {count}, and the largest is less than their sum"
+            fix = "sum the series, or set several-series: max if the largest is meant"
             split = Cause(Reason.SERIES_SPLIT, detail, fix)
         bare = bare_query(query)
         if bare is not None:
@@ -275,8 +275,8 @@ def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules
 def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Cause:
     old = format_duration(age)
     why = {
-        "server": f"the data of server {query.server} are {old} old",
-        "gap": f"the answers have been without a gap for {old}",
+        "server": f"the data of server {query.server} go back only {old}",
+        "gap": f"the answers have had no gap for only {old}",
         "us": f"server {query.server} does not say how old its data are, and has answered for {old}",
     }[told_by]
     looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"

@@ -94,20 +94,20 @@ def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: b
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if not 200 <= status < 300:
             return Failure(Reason.HTTP_ERROR, f"HTTP {status}: {_shown(body)}")
-        return Failure(Reason.BAD_ANSWER, f"not an answer of Prometheus ({error}): {_shown(body)}")
+        return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer ({error}): {_shown(body)}")
     if told.status != "success" or not 200 <= status < 300:
         return _refused(status, told)
     try:
         found = _result(status, told, moment)
         return _with_targets(found, told) if labels and isinstance(found, Answer) else found
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Failure(Reason.BAD_ANSWER, f"not an answer of Prometheus: {error}")
+        return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer: {error}")
 
 
 def _refused(status: int, told: _Body) -> Failure:
     if not told.error_type and not told.error:
         if 200 <= status < 300:
-            return Failure(Reason.BAD_ANSWER, f"its status is {_cut(told.status)!r}, not success")
+            return Failure(Reason.BAD_ANSWER, f"the status is {_cut(told.status)!r}, not success")
         return Failure(Reason.HTTP_ERROR, f"HTTP {status}")
     detail = f"HTTP {status}: {told.error_type}: {_cut(told.error)}"
     if told.error_type == "timeout" or told.error.endswith(_OUT_OF_TIME):
@@ -130,7 +130,7 @@ def _doubts(status: int, told: _Body) -> list[str]:
     """Return why an answer may be incomplete."""
     found = [_cut(each) for each in (told.warnings or ())[:MOST_WARNINGS]]
     if told.is_partial:
-        found.append("it says that it is partial (isPartial)")
+        found.append("the answer is marked partial (isPartial)")
     if told.error or told.error_type:
         found.append(f"an error beside its result: {_cut(f'{told.error_type} {told.error}'.strip())}")
     if status != HTTPStatus.OK:
@@ -148,7 +148,7 @@ def _dated(times: list[float], moment: Moment | None) -> list[str]:
     if abs(off) <= CLOCKS_APART:
         return []
     way = "ahead of" if off > 0 else "behind"
-    return [f"it is of {abs(off):.0f} s {way} our clock: it was kept by a cache, or the clocks differ"]
+    return [f"the answer is {abs(off):.0f} s {way} our clock: it comes from a cache, or the clocks differ"]
 
 
 def _result(status: int, told: _Body, moment: Moment | None) -> Outcome:
@@ -173,7 +173,7 @@ def _summed_up(found: Sequence[tuple[float, str]], warnings: tuple[str, ...]) ->
     for _, text in found:
         value = parse_float(text)
         if value is None:
-            return Failure(Reason.BAD_ANSWER, f"{_cut(text)!r} is no number")
+            return Failure(Reason.BAD_ANSWER, f"{_cut(text)!r} is not a number")
         values.append(value)
     return answer_of(values, warnings)
 

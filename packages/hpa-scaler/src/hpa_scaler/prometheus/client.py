@@ -246,7 +246,9 @@ def _connector(resolver: GuardedResolver) -> aiohttp.BaseConnector:
 
 def _left_alone(server: Server, circuit: Circuit) -> Failure:
     left = f"{max(0.0, circuit.left):.0f} s"
-    return Failure(Reason.CIRCUIT_OPEN, f"{server.name} is left alone for another {left}, for it failed: {circuit.why}")
+    return Failure(
+        Reason.CIRCUIT_OPEN, f"{server.name} gets no queries for another {left}, because it failed: {circuit.why}"
+    )
 
 
 __all__ = ["Limits", "Observer", "PrometheusClient"]

@@ -135,10 +135,10 @@ async def _sent(
             return _Redirect(response.status, response.headers["Location"])
         encoding = response.headers.get("Content-Encoding", "identity").lower()
         if encoding != "identity":
-            return Told(Failure(Reason.BAD_ANSWER, f"encoded as {encoding}, though that was not asked for"))
+            return Told(Failure(Reason.BAD_ANSWER, f"encoded as {encoding}, which was not requested"))
         body = await _read(response)
     if body is None:
-        return Told(Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; sum it up"), True)
+        return Told(Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; aggregate the query"), True)
     result = outcome(response.status, body, Moment(began, wall(), _date(response)), labels=asked.labels)
     from_elsewhere = isinstance(result, Failure) and result.reason in (Reason.HTTP_ERROR, Reason.BAD_ANSWER)
     return Told(result, not from_elsewhere)

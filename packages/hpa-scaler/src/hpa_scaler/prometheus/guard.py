@@ -58,7 +58,7 @@ class Directory:
         if not (own or self._allowed.allows(address)):
             return f"{address} is not in allowedServerURLs"
         if is_guarded(address.host) and not self.lists(address.host):
-            return f"{address} is link-local or gives out credentials, and not listed itself"
+            return f"{address} is link-local or serves credentials, and is not listed itself"
         return None
 
     def lists(self, host: str) -> bool:
@@ -79,7 +79,7 @@ class GuardedResolver(AbstractResolver):
         found = await self._resolver.resolve(host, port, family)
         kept = [each for each in found if not is_guarded(each["host"]) or self.directory.lists(each["host"])]
         if found and not kept:
-            raise GuardedAddressError(f"{host} leads to {found[0]['host']}, which is not listed itself")
+            raise GuardedAddressError(f"{host} resolves to {found[0]['host']}, which is not listed itself")
         return kept
 
     async def close(self) -> None:

@@ -60,7 +60,7 @@ def _facts(plan: FloorPlan) -> tuple[Fact, ...]:
         Fact("raised", f"{actions.raised:,}", "good" if actions.raised else "", "floors go up"),
         Fact("lowered", f"{actions.lowered:,}", "warn" if actions.lowered else "", "floors go down"),
         Fact("held", f"{actions.held:,}", detail="floors stay"),
-        Fact("skipped", f"{actions.skipped:,}", detail="not ours to move"),
+        Fact("skipped", f"{actions.skipped:,}", detail="left alone"),
         Fact("sum of floors", total, detail="pods"),
         Fact("maxima raised", f"{summary.maxima_raised:,}", detail="bounds of HPAs"),
     )
@@ -84,7 +84,7 @@ def _sections(plan: FloorPlan) -> Iterator[Section]:
     rows = tuple((Cell(each.reason, anchor=each.reason), Cell(f"{each.hpas:,}")) for each in plan.summary.reasons)
     yield Section(
         "Reasons",
-        note="How many HPAs have each. docs/hpa-reasons.md has each word as a heading, with what to do about it.",
+        note="How many HPAs have each. docs/hpa-reasons.md has a heading for each reason, with what to do about it.",
         table=Table(("Reason", "HPAs"), rows, filters=True, compact=True),
     )
 

@@ -63,7 +63,7 @@ def _page(program: str, name: str, found: Replay, story: LogStory) -> Page:
         subtitle=(f"decision log {name}, {span}", replayed(found)),
         facts=(
             Fact("decisions", f"{found.decisions:,}"),
-            Fact("differences", f"{differing:,}", "bad" if differing else "good", "made again by this version"),
+            Fact("differences", f"{differing:,}", "bad" if differing else "good", "repeated by this version"),
             Fact("changes", f"{sum(len(hpa.changes) for hpa in hpas):,}", detail="of bounds"),
             Fact("without an answer", f"{story.unanswered.total():,}", detail="decisions"),
         ),

@@ -142,7 +142,7 @@ def _remembered(detail: HpaDetail, terminal: Terminal) -> Iterator[str]:
             some = True
             yield from _row(label, clean(text), terminal)
     if not some:
-        yield "  nothing: its floor was never set"
+        yield "  nothing: the controller never set this floor"
 
 
 def _change(known: Remembered) -> str | None:

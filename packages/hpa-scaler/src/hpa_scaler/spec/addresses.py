@@ -59,18 +59,18 @@ def parse_address(text: str) -> Address:
     nothing.
     """
     if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
-        raise AddressError(text, "holds characters that no address has")
+        raise AddressError(text, "contains characters that are not allowed in an address")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise AddressError(text, f"is no address: {error}") from error
+        raise AddressError(text, f"is not an address: {error}") from error
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise AddressError(text, "is no http or https address")
+        raise AddressError(text, "is not an http or https address")
     if "@" in parts.netloc:
-        raise AddressError(text, "holds a user name")
+        raise AddressError(text, "contains a user name")
     if parts.query or parts.fragment:
-        raise AddressError(text, "holds a query or a fragment")
+        raise AddressError(text, "contains a query or a fragment")
     if any(segment in (".", "..") for segment in _segments(parts.path)) or "%" in parts.path:
         raise AddressError(text, "has a path with dots or percent signs")
     return Address(

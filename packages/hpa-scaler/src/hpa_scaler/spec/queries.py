@@ -121,15 +121,15 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
     if isinstance(outcome, Failure):
         return Reading(None, (Cause(outcome.reason, _about(about, outcome.detail)),))
     if not outcome.series:
-        fix = "look at what Prometheus scrapes; where no series means no traffic, set missing-data: zero"
+        fix = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
         return Reading(None, (Cause(Reason.EMPTY_RESULT, f"{about} answered with no series", fix),))
     if outcome.series > 1 and series == "error":
-        detail = f"{about} answered with {outcome.series} series, one is allowed"
-        return Reading(None, (Cause(Reason.SEVERAL_SERIES, detail, "sum them up, or set several-series: max"),))
+        detail = f"{about} answered with {outcome.series} series, but only one is allowed"
+        return Reading(None, (Cause(Reason.SEVERAL_SERIES, detail, "sum the series, or set several-series: max"),))
     causes = []
     of = f" in {outcome.series} series" if outcome.series > 1 else ""
     if outcome.highest is not None and outcome.highest < -NOTHING:
-        fix = "as of a wrong sign; where that is meant, clamp_min(..., 0)"
+        fix = "check the sign; if negative values are expected, wrap the query in clamp_min(..., 0)"
         causes.append(Cause(Reason.NEGATIVE, f"{about} answered {outcome.highest:g}", fix))
     if outcome.not_numbers:
         fix = "guard the denominator, as in x / (y > 0)"

@@ -26,7 +26,7 @@ def rollout_of(target: ScaleTarget) -> Rollout:
     """
     what = f"{target.kind} {target.name}"
     if target.observed_generation is not None and target.observed_generation < target.generation:
-        return Rollout("rolling", f"the change of {what} has not been taken up yet")
+        return Rollout("rolling", f"the controller of {what} has not seen the newest spec yet")
     if target.kind == "StatefulSet":
         if target.current_revision != target.update_revision:
             return Rollout("rolling", f"{what} goes from {target.current_revision} to {target.update_revision}")

@@ -34,7 +34,7 @@ def query(text: str) -> str:
     """Return a query of at most :data:`LONGEST_QUERY` bytes unchanged."""
     size = len(text.encode())
     if size > LONGEST_QUERY:
-        raise ValueError(f"is a query of {size} bytes; allowed are {LONGEST_QUERY}: use a recording rule")
+        raise ValueError(f"is a query of {size} bytes, and at most {LONGEST_QUERY} are allowed: use a recording rule")
     return text
 
 

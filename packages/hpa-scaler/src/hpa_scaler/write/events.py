@@ -133,7 +133,7 @@ class Herald:
             log(self._log, logging.WARNING, "nothing is lowered", reason=cause.reason, detail=cause.detail)
             self._record(self._own, cause, "Hold")
         elif cause is None and self._drop:
-            self._log.info("lowering goes on: the queries have come back, or the hold has ended")
+            self._log.info("lowering resumes: the queries have come back, or the hold has ended")
         self._drop = cause is not None
 
     def retain(self, uids: Collection[str]) -> None:

@@ -223,7 +223,7 @@ def _parser() -> tuple[Parser, list[str]]:
     parser = Parser(
         prog="python -m tightship_simulator.demo",
         description="One night of node-compactor, node-refiner and hpa-scaler on an embedded cluster.",
-        epilog="exit codes: 0 done; 1 an error; 64 wrong usage; 130 interrupted; 141 the reader of the pipe has gone.",
+        epilog="exit codes: 0 done; 1 an error; 64 wrong usage; 130 interrupted; 141 the reader closed the pipe.",
     )
     add = parser.add_argument
     named = [

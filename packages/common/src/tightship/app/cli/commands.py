@@ -38,7 +38,7 @@ from tightship.report.registry import EXPLANATION_OUTPUTS, PLAN_OUTPUTS
 from tightship.report.warnings import warnings_of
 
 EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
-130 interrupted; 141 the reader of the pipe has gone."""
+130 interrupted; 141 the reader closed the pipe."""
 
 
 class Judging(Protocol):
@@ -112,7 +112,7 @@ class Program(Struct, frozen=True):
         commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         plan = commands.add_parser(
             "plan",
-            help="show which nodes would go, where their pods would land, and why the rest stays",
+            help="show which nodes would go, where their pods would land, and why the others stay",
             epilog=EXITS,
             description="Show which nodes would go, where their pods would land, and why every other node stays. "
             "Writes nothing to the cluster.",
@@ -125,9 +125,9 @@ class Program(Struct, frozen=True):
         plan.set_defaults(run=self._plan)
         explain = commands.add_parser(
             "explain",
-            help="show everything about single nodes: each pod, each blocker, what would free it",
+            help="show everything about the named nodes: each pod, each blocker, what would free it",
             epilog=EXITS,
-            description="Show everything about single nodes: gates, pods and where they could go, what keeps them, and "
+            description="Show all about the named nodes: gates, pods and where they could go, what keeps them, and "
             "the smallest change that would free them. Writes nothing to the cluster.",
         )
         explain.usage = f"{self.name} explain [-f FILE | --context NAME] [flags] NODE ..."
@@ -203,7 +203,7 @@ class Program(Struct, frozen=True):
                 expected = forecast(judging.ground, plan, candidates)
         warnings = warnings_of(snapshot)
         if selected is not None and not selected:
-            warnings = ("no node is selected (--selector, --pool), so none may be removed", *warnings)
+            warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         inputs = Inputs(
             generator=Generator(self.name, self.version),
             source=source,

@@ -61,7 +61,7 @@ SCALE_UP_REPLICAS = Flag(
     "--scale-up-replicas",
     "scale_up_replicas",
     "N",
-    "for how many of them room is kept, of each HPA, 1 or more (default: 100)",
+    "for how many replicas of each HPA room is kept, 1 or more (default: 100)",
 )
 SYSTEM_POD_TIMEOUT = Flag(
     "--system-pod-timeout",
@@ -80,7 +80,7 @@ def add_options(
     rules: Iterable[Flag],
 ) -> None:
     """Add the flags for what may go, the *gates* by title, the *plan* and the *rules*; *config* is that flag's help."""
-    group = parser.add_argument_group("what may go")
+    group = parser.add_argument_group("which nodes may go")
     group.add_argument("--config", metavar="FILE", help=config)
     group.add_argument(
         "--pool",
@@ -96,7 +96,7 @@ def add_options(
     group.add_argument(
         "--until-stable",
         action="store_true",
-        help="plan round after round, as if the moved pods had become Ready, until nothing more goes "
+        help="plan round after round, as if the moved pods had become Ready, until no more node can go "
         "(default: one round)",
     )
     group = parser.add_argument_group("rules")

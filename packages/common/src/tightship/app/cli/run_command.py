@@ -74,12 +74,12 @@ def add_run(
     config.add_argument("--config-map", metavar="NAME", help=f"ConfigMap with {live}, watched")
     config.add_argument("--config", metavar="FILE", dest="config_path", help="a mounted file or folder instead, polled")
     config.add_argument("--interval", metavar="SECONDS", help="between two passes, more or less by a quarter")
-    config.add_argument("--dry-run", action="store_const", const=True, help="judge and show, change nothing")
+    config.add_argument("--dry-run", action="store_const", const=True, help="judge and show, but change nothing")
     config.add_argument(
         "--no-leader-elect", action="store_const", const=False, dest="leader_elect", help="for a single replica"
     )
-    config.add_argument("--port", action="append", type=int, dest="ports", metavar="PORT", help="HTTP port, may repeat")
-    config.add_argument("--probe-port", type=int, metavar="PORT", help="HTTP port of the probes alone")
+    config.add_argument("--port", action="append", type=int, dest="ports", metavar="PORT", help="HTTP port, repeatable")
+    config.add_argument("--probe-port", type=int, metavar="PORT", help="HTTP port for the probes only")
     config.add_argument("--host", metavar="ADDRESS", help="address to serve on")
     logs = run.add_argument_group("logging")
     logs.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")

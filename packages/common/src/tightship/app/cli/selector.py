@@ -62,4 +62,4 @@ def _requirement(part: str, whole: str) -> Requirement:
             if operator in ("In", "NotIn") and not _VALUE.fullmatch(value):
                 raise SelectorError(whole, f"{quoted(value)} can't be the value of a label")
         return Requirement(found[1], operator, values)
-    raise SelectorError(whole, f"{quoted(part)} is no requirement" if part else "a requirement is empty")
+    raise SelectorError(whole, f"{quoted(part)} is not a requirement" if part else "a requirement is empty")

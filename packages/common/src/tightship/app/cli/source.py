@@ -37,7 +37,7 @@ def file_of(arguments: argparse.Namespace) -> str | None:
     if path is not None:
         for flag in ("kubeconfig", "context"):
             if getattr(arguments, flag) is not None:
-                raise UsageError(f"--{flag} names a cluster and --filename a file: give only one of them")
+                raise UsageError(f"--{flag} names a cluster and --filename a file: give only one")
     return path
 
 

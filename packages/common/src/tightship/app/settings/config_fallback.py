@@ -36,16 +36,16 @@ class Notice(Struct, frozen=True):
 
 _REFUSED = {
     Standing.NOTHING: "",
-    Standing.STARTING: "The configuration was refused, environment and defaults stand",
-    Standing.LAST_GOOD: "The configuration was refused, the last good one stands",
-    Standing.OFF: "The configuration was refused, nothing new is begun until there is a good one",
+    Standing.STARTING: "The configuration was refused; environment and defaults apply",
+    Standing.LAST_GOOD: "The configuration was refused; the last good one applies",
+    Standing.OFF: "The configuration was refused; nothing new begins until there is a good one",
 }
 
 _DELETED = {
-    Standing.NOTHING: "nothing is in its place",
-    Standing.STARTING: "environment and defaults stand until it is back",
-    Standing.LAST_GOOD: "the last good one stands",
-    Standing.OFF: "nothing new is begun until it is back",
+    Standing.NOTHING: "nothing replaces it",
+    Standing.STARTING: "environment and defaults apply until it is back",
+    Standing.LAST_GOOD: "the last good one applies",
+    Standing.OFF: "nothing new begins until it is back",
 }
 
 
@@ -56,7 +56,7 @@ def refused(standing: Standing, problems: tuple[str, ...]) -> Notice:
 
 def deleted(standing: Standing, source: str) -> Notice:
     """Return what is said once *source* is gone; *standing* is what is in use from then on."""
-    return Notice(f"{source} was deleted, {_DELETED[standing]}")
+    return Notice(f"{source} was deleted; {_DELETED[standing]}")
 
 
 __all__ = ["Notice", "Standing", "deleted", "refused"]

@@ -54,7 +54,7 @@ def _go_bool(value: object) -> object:
     text = str(value).strip()
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
-    raise ValueError("is no switch; allowed are true and false, also written True, TRUE, t, T, 1 and so on")
+    raise ValueError("is not a switch; allowed are true and false, also written True, TRUE, t, T, 1 and so on")
 
 
 GoBool = Annotated[bool, BeforeValidator(_go_bool)]

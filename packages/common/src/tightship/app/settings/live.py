@@ -216,7 +216,7 @@ class LiveConfig(Generic[T]):
             for each in report.notice.sentences:
                 log(_log, logging.WARNING if report.valid else logging.ERROR, each, source=report.source)
         elif report.absent:
-            _log.info("%s does not exist; the starting configuration stands", report.source)
+            _log.info("%s does not exist; the starting configuration applies", report.source)
         elif report.changed or not first:
             _log.info("configuration read from %s", report.source)
         if report.changed:

@@ -35,13 +35,13 @@ def _switch(value: object) -> object:
     text = str(value).strip().lower()
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
-    raise ValueError("is no switch; allowed are true and false")
+    raise ValueError("is not a switch; allowed are true and false")
 
 
 def _name(value: object) -> object:
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
-    raise ValueError("is no name of a Kubernetes object; allowed are small letters, digits, '-' and '.'")
+    raise ValueError("is not the name of a Kubernetes object; allowed are lowercase letters, digits, '-' and '.'")
 
 
 def _ports(value: object) -> object:

@@ -33,7 +33,7 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
     left &= tolerated
     count("not matching node selector or affinity", int((left & ~selected).sum()))
     left &= selected
-    count("out of the volumes' reach", int((left & ~ask.static).sum()))
+    count("out of reach of the pod's volumes", int((left & ~ask.static).sum()))
     left &= ask.static
     lacking = np.zeros(len(space.nodes), dtype=np.int64)
     share = np.zeros(len(space.nodes))

@@ -222,10 +222,13 @@ class Space:
 
     def _unknown(self, template: PodTemplate) -> tuple[Reason, str] | None:
         if template.spec.claims_devices:
-            return Reason.RESOURCE_CLAIMS, "asks for devices by resource claims, which we can't judge"
+            return Reason.RESOURCE_CLAIMS, "requests devices through resource claims, which Tightship can't judge"
         if template in self._affinity.unknown:
             why = self.snapshot.missing.get("Namespace", "not read")
-            return Reason.UNKNOWN_NAMESPACE_LABELS, f"selects namespaces by label, and namespaces are unknown ({why})"
+            return (
+                Reason.UNKNOWN_NAMESPACE_LABELS,
+                f"selects namespaces by label, but namespaces are unknown ({why})",
+            )
         return None
 
     # Judging

@@ -111,7 +111,9 @@ class VolumeIndex:
         if volume is None:
             raise VolumeUnknownError(f"volume {claim.volume} of claim {claim.key} does not exist")
         if not volume.known:
-            raise VolumeUnknownError(f"volume {volume.name} of claim {claim.key} is of an in-tree kind we can't judge")
+            raise VolumeUnknownError(
+                f"volume {volume.name} of claim {claim.key} has an in-tree type that Tightship can't judge"
+            )
         if volume.driver:
             self._need("CSINode", f"claim {claim.key}")
             handles.append((volume.driver, volume.handle or volume.name))

@@ -52,8 +52,10 @@ class BufferRoom:
         if not short:
             return None
         more = f" and {len(short) - SHOWN} more" if len(short) > SHOWN else ""
-        detail = f"{'; '.join(str(each) for each in short[:SHOWN])}{more}: without this node there would be too little"
-        return Refusal(Reason.BUFFER_NEEDS_NODE, node, detail, "make the buffer smaller, or add room for it")
+        detail = (
+            f"{'; '.join(str(each) for each in short[:SHOWN])}{more}: without this node that room would be too small"
+        )
+        return Refusal(Reason.BUFFER_NEEDS_NODE, node, detail, "shrink the buffer, or add capacity for it")
 
     def _count(self, *, note: bool = False) -> Sequence[int]:
         """Return for how many pods of each buffer there is no room; with *note* also note where the others have it."""

@@ -227,10 +227,12 @@ class Planner:
 
     def _stuck(self, guest: Guest, budget: str) -> Refusal:
         if not budget:
-            detail = "it has a place only when pods have left that may not leave before it runs elsewhere"
+            detail = (
+                "this pod finds room only after others have left, which may leave only after this pod runs elsewhere"
+            )
             return Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail)
         detail = (
-            f"PDB {budget} lets pods go only one after another, and it has no place while the others are still here"
+            f"PDB {budget} lets pods go only one after another, and this pod has no place while the others are here"
         )
         return Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail, f"let PDB {budget} allow all of them at once")
 
@@ -284,11 +286,11 @@ class Planner:
             if not guest.origin:
                 home = guest.pod.node
                 what = (
-                    f"pod {guest.pod.key}, which leaves node {home} in drain,"
+                    f"pod {guest.pod.key}, which is leaving the draining node {home},"
                     if home
                     else f"pending pod {guest.pod.key}"
                 )
-                detail = f"{what} could only run here"
+                detail = f"{what} could run only here"
                 found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, candidate.name, detail, fix))
             elif position not in fit.alone:
                 detail = (
@@ -301,8 +303,14 @@ class Planner:
             else:
                 found.append(Refusal(Reason.NO_PLACE, guest.pod.key, detail, fix))
         if not found and strand:
-            detail = "all its pods fit elsewhere, but kube-scheduler's own choices could leave one without a place"
-            found.append(Refusal(Reason.SCHEDULER_MAY_STRAND, candidate.name, detail, "accept likely places"))
+            detail = (
+                "all pods of this node fit elsewhere, but kube-scheduler's own choices could leave one without a place"
+            )
+            found.append(
+                Refusal(
+                    Reason.SCHEDULER_MAY_STRAND, candidate.name, detail, "accept likely places (--placement likely)"
+                )
+            )
         return sorted(found)
 
     def _fits_without_plan(self, guest: Guest, origin: str) -> bool:

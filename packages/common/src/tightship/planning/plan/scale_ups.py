@@ -89,12 +89,12 @@ def needed(node: str, homeless: Iterable[Guest], *, sure: bool = True) -> Refusa
     first = [str(hpas[key]) for key in sorted(hpas)][:SHOWN]
     more = f" and {len(hpas) - SHOWN} more" if len(hpas) > SHOWN else ""
     lacking = (
-        "there would not be room for all of them"
+        "not all of them would have room"
         if sure
         else "kube-scheduler's own choices could leave them, or pods of the node, without a place"
     )
     detail = f"{'; '.join(first)}{more}: without this node {lacking}"
-    fix = "wait until they run, or add room for them"
+    fix = "wait until they run, or add capacity for them"
     return Refusal(Reason.SCALE_UP_NEEDS_NODE, node, detail, fix)
 
 
