@@ -23,7 +23,7 @@ from tightship_testkit.refining import quick
 from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, Program, Replica, Settings
 from tightship_testkit.stall import stall
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 COMMANDS = {
     "node-compactor": node_compactor.cli.COMMAND.command,

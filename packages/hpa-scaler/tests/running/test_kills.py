@@ -14,7 +14,7 @@ from tightship_testkit.floors import SHOP, STATE
 from tightship_testkit.replica import SCALER
 from tightship_testkit.stall import Stall, stall
 
-pytestmark = pytest.mark.virtual_time
+pytestmark = [pytest.mark.slow, pytest.mark.virtual_time]
 
 ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
 

@@ -18,7 +18,7 @@ from tightship_simulator.demo.story import demand
 from tightship_simulator.demo.town import SPARE, WORKS
 
 # The nights are passed once by whichever worker looks at them.
-pytestmark = [pytest.mark.xdist_group("nights"), pytest.mark.takes(2)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nights"), pytest.mark.takes(2)]
 
 STUBBORN = {f"{work.namespace}/{work.name}" for work in WORKS if work.stubborn}
 STEADY = {f"{work.namespace}/{work.name}" for work in WORKS if not work.rate and work.budget}

@@ -17,6 +17,8 @@ from tightship_testkit.manifests import replicas
 from tightship_testkit.replica import COMPACTOR, configure
 from tightship_testkit.virtual import run_virtually
 
+pytestmark = pytest.mark.slow
+
 INTERVAL = "1"
 """Seconds between two passes."""
 ELECTED = {

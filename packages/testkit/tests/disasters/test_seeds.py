@@ -9,9 +9,14 @@ from tightship_testkit.disasters.run import run
 
 SEEDS = 300
 CHUNK = 10
+QUICK = 20
+"""How many of them ``make test-fast`` runs."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(first, marks=[] if first < QUICK else [pytest.mark.slow]) for first in range(0, SEEDS, CHUNK)],
+)
 def test_the_promises_hold(first: int) -> None:
     broken = {seed: new for seed in range(first, first + CHUNK) if (new := run(make(seed)).new)}
     told = [f"seed {seed}: {violation}" for seed, found in broken.items() for violation in found]
