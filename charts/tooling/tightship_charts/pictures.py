@@ -1,4 +1,4 @@
-"""``docs/pictures``: what ``plan -o html`` draws of examples, as files of their own that a page of docs can show."""
+"""``docs/pictures``: what ``plan -o html`` draws of examples, as files of their own, and the folders of the code."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 import node_compactor.cli
+from tightship_charts.architecture import architecture
 from tightship_charts.places import CHARTS
 from tightship_simulator.generate import NOW, off_peak_cluster
 
@@ -36,6 +37,7 @@ _LEGEND = "left bar: CPU requested; right bar: memory; triangle: would go; hatch
 
 def pictures() -> Iterator[tuple[Path, str]]:
     """Yield every picture and its text."""
+    yield PICTURES / "architecture.svg", architecture()
     with tempfile.TemporaryDirectory() as folder:
         fleet = Path(folder) / "cluster.json"
         fleet.write_bytes(msgspec.json.encode(off_peak_cluster(7)))

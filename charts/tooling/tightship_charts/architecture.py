@@ -1,0 +1,105 @@
+"""``docs/pictures/architecture.svg``: which folder imports which, counted in the code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from xml.sax.saxutils import escape
+
+import grimp
+
+_ORDER = (
+    ("hpa_scaler.app", "the process and its commands"),
+    ("hpa_scaler.write", "bounds, Events and notes, written"),
+    ("hpa_scaler.report", "plans and explanations, printed"),
+    ("hpa_scaler.decide", "where a floor goes, and why"),
+    ("hpa_scaler.prometheus", "queries and their answers"),
+    ("hpa_scaler.spec", "what an HPA asks for"),
+    ("node_compactor", "policy by pools"),
+    ("node_refiner", "policy by excess nodes"),
+    ("tightship.nodes", "what both node controllers share"),
+    ("tightship.app", "settings, processes, command line"),
+    ("tightship.drain_io", "drains, carried out"),
+    ("tightship.kube", "connection, watch cache, Leases"),
+    ("tightship.report", "documents and their formats"),
+    ("tightship.drain", "the state machine of a drain"),
+    ("tightship.planning", "snapshot, placement, plans"),
+    ("tightship.core", "values, objects, reasons"),
+)
+_PURE = frozenset(
+    f"{package}.{folder}"
+    for package, folders in (("tightship", ("core", "planning", "drain", "report")),
+                             ("hpa_scaler", ("spec", "decide", "report")))
+    for folder in folders
+)  # fmt: skip
+_STYLE = """
+text{font:12px system-ui,sans-serif;fill:#17202b}.name{font-weight:bold}.soft{fill:#566270}.card{fill:#fff}
+.pure{fill:#dff0e3}.row{fill:#eef1f5}.self{fill:#c3ccd6}.cell{fill:#1f5fae}.count{text-anchor:middle;font-size:11px}
+.light{fill:#fff}
+"""
+_LEFT, _TOP, _STEP = 450.0, 150.0, 32.0
+
+
+def architecture() -> str:
+    """Return the picture: a row for each folder, a column for each, and how many imports the row has of the column."""
+    modules, imports = _counted()
+    size = len(_ORDER) * _STEP
+    width, height = _LEFT + size + 70, _TOP + size + 46
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img">',
+        "<title>Which folder imports which: only those below it</title>",
+        f"<style>{escape(_STYLE)}</style>",
+        f'<rect class="card" width="{width:g}" height="{height:g}" rx="6"/>',
+    ]
+    for number, (name, what) in enumerate(_ORDER):
+        x, y = _LEFT + number * _STEP, _TOP + number * _STEP
+        kind = "pure" if name in _PURE else "row"
+        drawn += [
+            f'<rect class="{kind}" x="14" y="{y + 2:g}" width="{_LEFT - 24:g}" height="{_STEP - 4:g}" rx="4"/>',
+            f'<text class="name" x="22" y="{y + 20:g}">{name}</text>',
+            f'<text class="soft" x="196" y="{y + 20:g}">{escape(what)}, {modules[name]}</text>',
+            f'<text transform="translate({x + 20:g} {_TOP - 8:g}) rotate(-60)">{name}</text>',
+            f'<rect class="self" x="{x + 2:g}" y="{y + 2:g}" width="{_STEP - 4:g}" height="{_STEP - 4:g}"/>',
+        ]
+    most = max(imports.values())
+    places = {name: number for number, (name, _) in enumerate(_ORDER)}
+    for (importer, imported), count in sorted(imports.items()):
+        x, y = _LEFT + places[imported] * _STEP, _TOP + places[importer] * _STEP
+        strength = 0.12 + 0.88 * count / most
+        light, side = " light" if strength > 0.5 else "", _STEP - 4
+        place = f'x="{x + 2:g}" y="{y + 2:g}" width="{side:g}" height="{side:g}"'
+        drawn += [
+            f'<rect class="cell" {place} fill-opacity="{strength:.2f}"/>',
+            f'<text class="count{light}" x="{x + _STEP / 2:g}" y="{y + 20:g}">{count}</text>',
+        ]
+    legend = "a row imports what its cells name, so often; a number beside a folder counts its modules; green: pure"
+    drawn += [f'<text class="soft" x="14" y="{height - 16:g}">{legend}</text>', "</svg>"]
+    return "\n".join(drawn) + "\n"
+
+
+def _counted() -> tuple[Counter[str], Counter[tuple[str, str]]]:
+    graph = grimp.build_graph("tightship", "node_compactor", "node_refiner", "hpa_scaler", cache_dir=None)
+    modules: Counter[str] = Counter()
+    imports: Counter[tuple[str, str]] = Counter()
+    for module in graph.modules:
+        importer = _folder(module)
+        if importer is None:
+            continue
+        modules[importer] += 1
+        for each in graph.find_modules_directly_imported_by(module):
+            imported = _folder(each)
+            if imported not in (None, importer):
+                imports[importer, str(imported)] += 1
+    return modules, imports
+
+
+def _folder(module: str) -> str | None:
+    """Return which folder of the picture *module* is in; a package's own file, which has its version, in none."""
+    package, _, rest = module.partition(".")
+    if package in ("node_compactor", "node_refiner"):
+        return package
+    if not rest:
+        return None
+    return "hpa_scaler.app" if module == "hpa_scaler.cli" else f"{package}.{rest.partition('.')[0]}"
+
+
+__all__ = ["architecture"]
