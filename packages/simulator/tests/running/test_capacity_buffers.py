@@ -6,6 +6,8 @@ import pytest
 
 from tightship_testkit.autoscaled import constant, live_for
 
+pytestmark = pytest.mark.slow
+
 HOURS = 5
 CPUS = 4
 BUFFER = 8, "1"

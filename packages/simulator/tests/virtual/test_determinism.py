@@ -16,7 +16,7 @@ from tightship_simulator.virtual.simulation import Simulation, simulate
 from tightship_testkit.isolation import outside, readings
 
 # The run that others are compared with is made once.
-pytestmark = pytest.mark.xdist_group("runs")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("runs")]
 
 SEED = 3
 

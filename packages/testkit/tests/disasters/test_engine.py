@@ -20,11 +20,13 @@ from tightship_testkit.disasters.scenario import Scenario, Step, StoryError, dec
 from tightship_testkit.disasters.shrink import NothingBroken, Unfinished, shrink
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [4, 17])
 def test_the_same_seed_gives_the_same_bytes(seed: int) -> None:
     assert run(make(seed)).digest == run(make(seed)).digest
 
 
+@pytest.mark.slow
 def test_a_replay_is_the_same_run_and_tells_of_it() -> None:
     scenario, told = make(4), io.StringIO()
     assert replay(scenario, told).digest == run(scenario).digest
@@ -32,6 +34,7 @@ def test_a_replay_is_the_same_run_and_tells_of_it() -> None:
     assert "modified Node" in told.getvalue()
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_run() -> None:
     assert run(make(4)).digest != run(make(17)).digest
 

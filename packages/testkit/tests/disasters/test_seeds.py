@@ -9,7 +9,7 @@ from tightship_testkit.disasters.run import run
 
 SEEDS = 300
 CHUNK = 10
-QUICK = 20
+QUICK = 10
 """How many of them ``make test-fast`` runs."""
 
 
