@@ -63,7 +63,7 @@ test: install ## Set up what this machine can have, then run every test; what is
 	@$(PYTEST) packages charts/tests e2e/tests $(ARGS)
 
 .PHONY: test-fast
-test-fast: install ## Only the tests that need nothing of make controlplane: three minutes at most.
+test-fast: install ## Only the tests that need nothing of make controlplane: some three minutes.
 	@$(PYTEST) packages charts/tests e2e/tests -m "$(FAST)" $(ARGS)
 
 .PHONY: test-slow

@@ -24,6 +24,8 @@ from tightship_simulator.demo.recording import Recorder
 from tightship_simulator.demo.running import Options, Show
 from tightship_simulator.demo.sights import Gone, Moment, NodeSeen
 
+pytestmark = pytest.mark.slow
+
 ENDS_WITHIN = 90
 LINUX = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="processes are found by /proc, which Linux has"
