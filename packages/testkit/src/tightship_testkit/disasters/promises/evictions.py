@@ -195,6 +195,10 @@ class OnlyFromNodesInDrain(Promise):
         self.broken(f"Pod {eviction.name}", f"{eviction.by} evicted it from {place}, which is {told}")
 
 
+_ROUNDING = 1e-6
+"""Cores that sums of binary fractions may be off by."""
+
+
 @promise
 class SomewhereToGo(Promise):
     """When a pod is evicted, or a little before, another node has room for its requests."""
@@ -226,7 +230,7 @@ class SomewhereToGo(Promise):
         cpu, memory = requests(pod)
         for _, rooms in (*self._rooms, (0.0, self._last), (0.0, self._free())):
             for name, (free_cpu, free_memory, free_pods) in rooms.items():
-                if name != place and free_cpu >= cpu and free_memory >= memory and free_pods >= 1:
+                if name != place and free_cpu >= cpu - _ROUNDING and free_memory >= memory and free_pods >= 1:
                     return
         self.broken(f"Pod {eviction.name}", f"{eviction.by} evicted it, and no other node has room for it")
 
