@@ -190,6 +190,8 @@ class OnlyFromNodesInDrain(Promise):
         recent = self.world.records(node["metadata"]["name"], eviction.sent - NOTICED)
         if any(each.get("phase") == "Evicting" and holder_of(each) == eviction.by for each in recent):
             return
+        if self.world.blind(eviction.by, eviction.sent - 2 * NOTICED):
+            return
         told = f"{record.get('phase', 'no drain')} of {holder_of(record) or 'nobody'}"
         place = node["metadata"]["name"]
         self.broken(f"Pod {eviction.name}", f"{eviction.by} evicted it from {place}, which is {told}")

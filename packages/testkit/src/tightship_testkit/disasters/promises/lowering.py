@@ -46,6 +46,11 @@ class Lowering(Struct, frozen=True):
         """When the last cycle began."""
         return max((each.cycle for _, found in self.answers for each in found), default=self.sent)
 
+    def ago(self, answer: Answered) -> float:
+        """Return how many seconds before the last cycle an answer was asked for, more where cycles may be one."""
+        last = max((each.at for _, found in self.answers for each in found), default=self.sent)
+        return max(self.cycle - answer.cycle, last - answer.at)
+
     def last(self, found: tuple[Answered, ...]) -> Answered | None:
         """Return the answer of the last cycle, the last of them."""
         now = [each for each in found if self.cycle - each.cycle < _SAME_CYCLE]
@@ -178,7 +183,7 @@ class NoFloorLoweredOnBadData(Lowered):
             return  # who says so takes the older controller's risk
         for part, answers in lowering.answers:
             for each in answers:
-                if each is not answers[-1] and lowering.cycle - each.cycle >= wish.window - 0.5:
+                if each is not answers[-1] and lowering.ago(each) >= wish.window - 0.5:
                     continue
                 wanted = wish.capped(needed(market, part, each), lowering.track.own[1])
                 if floor < wanted:
@@ -209,7 +214,7 @@ class LoweredByGoodAnswers(Lowered):
                 self.broken(f"{name} by {said}", f"lowered to {floor}; {told(market, lowering)}")
                 return
             for each in answers:
-                ago = lowering.cycle - each.cycle
+                ago = lowering.ago(each)
                 if not usable(each, wish):
                     if ago < wish.looks_back - 0.5:
                         self.broken(
