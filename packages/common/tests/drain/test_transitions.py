@@ -140,6 +140,12 @@ def test_a_settled_node_that_does_not_fit_any_more_is_restored() -> None:
     assert gives_up(step(Phase.CLAIMED, seen(evict=(pod(),), against=AGAINST))) is Reason.NO_PLACE
 
 
+def test_a_node_settles_from_when_it_was_cordoned_however_late_the_api_server_answered_the_claim() -> None:
+    made = step(Phase.CLAIMED, seen(met=NOW - 1, evict=(pod(),), next=(pod(),)))
+    assert isinstance(made, Wait)
+    assert made.until == NOW - 1 + RULES.settle
+
+
 def test_a_claimed_node_that_became_not_ready_is_restored() -> None:
     assert gives_up(step(Phase.CLAIMED, seen(node=node(ready="Unknown")))) is Reason.NOT_READY
 

@@ -60,6 +60,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh* says
     that the pods were just listed from the server; *judged* that *against* holds a new verdict on places for the rest.
     *stopping* says that somebody else continues the drain, *releasing* that nobody does: the node is given back.
+    *met* is when whoever drives the drain first saw the node in its phase.
     """
 
     node: Node | None
@@ -77,6 +78,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     judged: bool = False
     stopping: bool = False
     releasing: bool = False
+    met: float = 0.0
     not_ready_since: float | None = None
 
 
@@ -263,7 +265,8 @@ def _kept(record: DrainRecord, seen: Seen, now: float) -> Step | None:
 def _claimed(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
     if seen.stopping:
         return give_up(record, Refusal(Reason.RELEASED, node.name, "the controller is stopping"), now)
-    ready = (record.entered(Phase.CLAIMED) or 0.0) + rules.settle
+    # The record tells when the claim was sent: an API server that answers late cordons the node only then.
+    ready = max(record.entered(Phase.CLAIMED) or 0.0, seen.met) + rules.settle
     if now < ready:
         return Wait(ready, f"claimed, waits {format_duration(rules.settle)} before the first eviction")
     if not node.ready:

@@ -223,8 +223,7 @@ class Drive:
             seen = msgspec.structs.replace(seen, against=tuple(sorted({*seen.against, *back})))
         if seen.awaits or seen.leaving or not node.ready:
             self._progress = now
-        if self._tools.releasing():
-            seen = msgspec.structs.replace(seen, releasing=True)
+        seen = msgspec.structs.replace(seen, releasing=self._tools.releasing(), met=self._met[1])
         return advance(self._op, record, seen, settings.rules, now)
 
     def _believed(self, record: DrainRecord, rules: DrainRules, now: float) -> DrainRecord:
