@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from xml.sax.saxutils import escape
 
 import grimp
+
+from tightship_charts.places import CHARTS
 
 _ORDER = (
     ("hpa_scaler.app", "the process and its commands"),
@@ -25,12 +28,6 @@ _ORDER = (
     ("tightship.planning", "snapshot, placement, plans"),
     ("tightship.core", "values, objects, reasons"),
 )
-_PURE = frozenset(
-    f"{package}.{folder}"
-    for package, folders in (("tightship", ("core", "planning", "drain", "report")),
-                             ("hpa_scaler", ("spec", "decide", "report")))
-    for folder in folders
-)  # fmt: skip
 _STYLE = """
 text{font:12px system-ui,sans-serif;fill:#17202b}.name{font-weight:bold}.soft{fill:#566270}.card{fill:#fff}
 .pure{fill:#dff0e3}.row{fill:#eef1f5}.self{fill:#c3ccd6}.cell{fill:#1f5fae}.count{text-anchor:middle;font-size:11px}
@@ -42,6 +39,7 @@ _LEFT, _TOP, _STEP = 450.0, 150.0, 32.0
 def architecture() -> str:
     """Return the picture: a row for each folder, a column for each, and how many imports the row has of the column."""
     modules, imports = _counted()
+    pure = _pure()
     size = len(_ORDER) * _STEP
     width, height = _LEFT + size + 70, _TOP + size + 46
     drawn = [
@@ -52,7 +50,7 @@ def architecture() -> str:
     ]
     for number, (name, what) in enumerate(_ORDER):
         x, y = _LEFT + number * _STEP, _TOP + number * _STEP
-        kind = "pure" if name in _PURE else "row"
+        kind = "pure" if name in pure else "row"
         drawn += [
             f'<rect class="{kind}" x="14" y="{y + 2:g}" width="{_LEFT - 24:g}" height="{_STEP - 4:g}" rx="4"/>',
             f'<text class="name" x="22" y="{y + 20:g}">{name}</text>',
@@ -74,6 +72,13 @@ def architecture() -> str:
     legend = "a row imports what its cells name, so often; a number beside a folder counts its modules; green: pure"
     drawn += [f'<text class="soft" x="14" y="{height - 16:g}">{legend}</text>', "</svg>"]
     return "\n".join(drawn) + "\n"
+
+
+def _pure() -> frozenset[str]:
+    """Return the folders that import-linter keeps pure."""
+    settings = tomllib.loads((CHARTS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    [rule] = [each for each in settings["tool"]["importlinter"]["contracts"] if "is pure: no network" in each["name"]]
+    return frozenset(rule["source_modules"])
 
 
 def _counted() -> tuple[Counter[str], Counter[tuple[str, str]]]:

@@ -137,7 +137,7 @@ _HEALTH = (
     stat(
         "Configuration",
         f"min(tightship_config_valid{{{OF}}})",
-        "0: it was refused, and the last good one stands, or it was deleted; the page says what is in force.",
+        "0: it was refused, and the last good one applies, or it was deleted; the page says which one applies.",
         steps=_RED_TO_GREEN,
     ),
     stat("Last good pass", f"max(tightship_loop_age_seconds{{{OF}}})", "Since when, at the latest.", unit="s"),

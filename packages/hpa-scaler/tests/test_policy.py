@@ -747,7 +747,7 @@ def test_it_is_said_how_the_age_is_known() -> None:
     assert detail(recent, others=aged(60)) == start + "the data of server default go back only 60s"
     assert detail(recent) == start + "server default does not say how old its data are, and has answered for 70s"
     recovering = msgspec.structs.replace(recent, recovering=True)
-    assert detail(recovering, others=aged(300)) == start + "the answers have had no gap for only 70s"
+    assert detail(recovering, others=aged(300)) == start + "server default has answered without a gap for only 70s"
 
 
 def test_a_query_that_does_not_look_back_needs_no_age() -> None:

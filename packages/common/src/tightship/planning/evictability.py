@@ -289,7 +289,7 @@ class Evictability:
         if not pinned or pinned != pod.node:
             return []
         detail = f"the template of controller {pod.owner} names this node, so the replacement would come back here"
-        fix = f"replace spec.nodeName in the template of {_origin(pod)} by a node selector"
+        fix = f"replace spec.nodeName in the template of {_origin(pod)} with a node selector"
         return [Refusal(Reason.RETURNS_TO_NODE, pod.key, detail, fix)]
 
     def _scheduling(self, pod: Pod) -> list[Refusal]:

@@ -276,7 +276,7 @@ def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Ca
     old = format_duration(age)
     why = {
         "server": f"the data of server {query.server} go back only {old}",
-        "gap": f"the answers have had no gap for only {old}",
+        "gap": f"server {query.server} has answered without a gap for only {old}",
         "us": f"server {query.server} does not say how old its data are, and has answered for {old}",
     }[told_by]
     looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"

@@ -23,6 +23,10 @@ SEARCH_WORK = 400_000
 clever placement matters, and next to nothing in large ones, where a pod more or less decides nothing."""
 
 
+_Placed = tuple[tuple[int, int], ...]
+"""Which kind of pod has been placed on which node, sorted: the same in whatever order they came."""
+
+
 class Fit(Struct, frozen=True):
     """The outcome: a node index for each ask in the order given, or the positions of asks that found none.
 
@@ -218,8 +222,8 @@ def _lands(space: Space, origin: int, pod: Leaving) -> bool:
 def certain(space: Space, asks: Sequence[Ask]) -> bool:
     """Whether every pod finds a place **whatever** feasible node kube-scheduler picks for each, in whatever order.
 
-    Cheap where room is ample (:func:`_ample`); otherwise all choices are played through, and running out of
-    :data:`SEARCH_WORK` counts as no.
+    Cheap where room is ample (:func:`_ample`); otherwise all choices are played through, those of equal pods once, and
+    running out of :data:`SEARCH_WORK` counts as no.
     """
     if any(ask.affinity.group is not None and ask.affinity.group.nowhere for ask in asks):
         # The last pods of an affinity group leave with this node. A replacement tried while one of them still
@@ -255,10 +259,6 @@ def certain(space: Space, asks: Sequence[Ask]) -> bool:
         return True
 
     return safe(tuple(range(len(asks))), ())
-
-
-_Placed = tuple[tuple[int, int], ...]
-"""Which kind of pod has been placed on which node, sorted: what a space is like, in whatever order they came."""
 
 
 def _kinds(asks: Sequence[Ask]) -> list[int]:

@@ -27,6 +27,7 @@ from tightship_testkit.disasters.promises.reading import (
     room,
 )
 from tightship_testkit.disasters.registry import promise
+from tightship_testkit.disasters.world import RECOVERY
 
 NOTICED = 2.5
 """Seconds after which a controller whose watches are well has seen a change."""
@@ -187,10 +188,10 @@ class OnlyFromNodesInDrain(Promise):
         # A write of others may have come between the sending and the carrying out.
         if record.get("phase") == "Evicting" and holder_of(record) == eviction.by:
             return
-        recent = self.world.records(node["metadata"]["name"], eviction.sent - NOTICED)
+        # Who met a fault may have seen what became of the node only now.
+        late = RECOVERY if self.world.blind(eviction.by, eviction.sent - NOTICED) else NOTICED
+        recent = self.world.records(node["metadata"]["name"], eviction.sent - late)
         if any(each.get("phase") == "Evicting" and holder_of(each) == eviction.by for each in recent):
-            return
-        if self.world.blind(eviction.by, eviction.sent - 2 * NOTICED):
             return
         told = f"{record.get('phase', 'no drain')} of {holder_of(record) or 'nobody'}"
         place = node["metadata"]["name"]

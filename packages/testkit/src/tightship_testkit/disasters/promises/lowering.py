@@ -118,7 +118,7 @@ def needed(market: Market, part: Part, answer: Answered) -> int:
     """Return how many replicas the lowest true traffic needs that an answer of good data may have shown."""
     source = market.servers[part.source].source
     back = part.query.reach + source.scrape + (source.rules if part.query.kind == "rule" else 0.0) + 2.0
-    if market.wrong_between(answer.cycle - back - DATED, answer.at, part.query.app, part.source).count("samples-dated"):
+    if "samples-dated" in market.wrong_between(answer.cycle - back - DATED, answer.at, part.query.app, part.source):
         back += DATED
     begin = answer.cycle - back
     lost = market.wrong_between(begin - source.scrape, answer.at, part.query.app, part.source)
