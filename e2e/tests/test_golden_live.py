@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from node_compactor.policy import Marks, Policy, demand_ahead
+from node_compactor.policy import Marks, Policy
 from node_compactor.settings import load_settings
 from tightship.core.reasons import RUNNING_ONLY, Reason
 from tightship.kube.cache import read_cluster
@@ -57,7 +57,7 @@ def named(items: list[Json], kind: str, name: str) -> Json:
 
 def planned(snapshot: Snapshot, now: float) -> Plan:
     settings = load_settings(golden("config.json"))
-    snapshot = with_demand(snapshot, demand_ahead(settings))
+    snapshot = with_demand(snapshot, settings.ahead)
     policy = Policy(settings, now, Marks.of(snapshot))
     return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
 

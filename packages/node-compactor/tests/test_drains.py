@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node_compactor.configuration import Flags, configure
+from node_compactor.configuration import configure
 from node_compactor.policy import Marks, NodeFacts, Policy
 from node_compactor.running import drains_of
 from node_compactor.settings import load_settings
@@ -192,6 +192,6 @@ def test_a_strategy_given_as_a_flag_overrules_that_of_a_pool(tmp_path: Any) -> N
     config = tmp_path / "c.yaml"
     config.write_text('{"nodePools": {"a": {"enabled": true, "strategy": "fewest-nodes"}}}')
     assert strategy_of(configure(str(config), {}), POOLS).name == "fewest-nodes"
-    flagged = configure(str(config), {}, Flags(top={"strategy": ("--strategy", "least-utilized")}))
+    flagged = configure(str(config), {}, {"strategy": "least-utilized"})
     assert strategy_of(flagged, POOLS).name == "least-utilized"
     assert isinstance(strategy_of(load_settings(pools(a=None, b="fewest-nodes")), POOLS), PerPool)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from node_compactor.gates import GateChecks
-from node_compactor.policy import Marks, Policy, demand_ahead
+from node_compactor.policy import Marks, Policy
 from node_compactor.settings import load_settings
 from tightship.core.reasons import RUNNING_ONLY, Reason
 from tightship.kube.files import FileError, read_file
@@ -28,7 +28,7 @@ EXPECTED = GOLDEN.expected
 
 def planned(snapshot: Snapshot) -> Plan:
     settings = load_settings(GOLDEN.read("config.json"))
-    snapshot = with_demand(snapshot, demand_ahead(settings))
+    snapshot = with_demand(snapshot, settings.ahead)
     policy = Policy(settings, GOLDEN.now, Marks.of(snapshot))
     return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
 

@@ -9,7 +9,7 @@ import pytest
 
 from node_refiner.configuration import parse_config_map
 from node_refiner.gates import GateChecks
-from node_refiner.policy import Policy, demand_ahead
+from node_refiner.policy import Policy
 from tightship.core.reasons import RUNNING_ONLY, Reason
 from tightship.kube.files import read_file
 from tightship.planning.cluster import Snapshot
@@ -28,7 +28,7 @@ def policy_of(only: set[str] | None = None) -> Policy:
 
 def planned(snapshot: Snapshot, only: set[str] | None = None) -> Plan:
     policy = policy_of(only)
-    snapshot = with_demand(snapshot, demand_ahead(policy.settings))
+    snapshot = with_demand(snapshot, policy.settings.ahead)
     return make_plan(snapshot, policy.judge, policy.strategy, policy.settings.placement)
 
 
@@ -72,7 +72,7 @@ def test_the_files_are_what_their_builder_writes(name: str) -> None:
 def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:
     """Of a node that could go, just those gates are closed whose reasons refuse it, but for a budget that is spent."""
     policy = policy_of()
-    snapshot = with_demand(read_file(GOLDEN.path / "cluster.json"), demand_ahead(policy.settings))
+    snapshot = with_demand(read_file(GOLDEN.path / "cluster.json"), policy.settings.ahead)
     facts = policy.facts(snapshot)
     ahead = policy.outlook(snapshot, facts)
     checks = GateChecks(policy.settings, snapshot, facts, ahead, GOLDEN.now)

@@ -12,22 +12,20 @@ from prometheus_client import CollectorRegistry, Gauge
 from tightship.app.runtime.serving import Configuration
 from tightship.app.settings.loading import load
 from tightship.app.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
-from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
+from tightship.app.settings.sections import NodeSettings
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import News
 from tightship.drain_io.claims import Claim
+from tightship.drain_io.drain_task import DrainSettings
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.claim_budget import cluster_room
 from tightship.nodes.controller import NodeController
-from tightship.nodes.drains import drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.nodes.soft_taints import Steering, steer
 from tightship.nodes.status import Remarks
 from tightship.planning.cluster import NodeView, Snapshot
-from tightship.planning.evictability import EvictionRules
-from tightship.planning.nodes import opt_outs
 from tightship.planning.plan import Plan, Removal
 from tightship.planning.utilization import Utilization, utilization
 from tightship.report import Generator, SettingsView
@@ -41,7 +39,7 @@ CONFIG, LEASE = "toy-config", "toy"
 NOTE = "toy.dev/note"
 
 
-class ToySettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
+class ToySettings(NodeSettings):
     """*goes* are the nodes to remove, *note* those to write a note on, both in order, *held* those that wait."""
 
     on: bool = True
@@ -139,10 +137,8 @@ TOY: NodeController[ToySettings, ToyDecision] = NodeController(
     kind="ToyStatus",
     configuration=Configuration(parse, acting=lambda settings: settings.on),
     decide=decide,
-    drain_settings=lambda settings: drain_settings(
-        settings, EvictionRules(), "likely", settings.ahead(()), lambda _, node: opt_outs(node)
-    ),
-    ahead=lambda settings: settings.ahead(()),
+    drain_settings=lambda settings: DrainSettings(rules=settings.drain_rules, ahead=settings.ahead),
+    ahead=lambda settings: settings.ahead,
     pool_of=lambda node, settings: "pool",
     metrics=ToyMetrics,
     remarks=lambda decision: Remarks((Fact("toys", "7"),), ("All is toys.",)),

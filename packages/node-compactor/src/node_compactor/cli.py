@@ -7,17 +7,18 @@ import sys
 from collections.abc import Collection
 
 import node_compactor
-from node_compactor.configuration import configure
+from node_compactor.configuration import add_options, configure, flags_given
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import GateChecks
-from node_compactor.options import add_options, flags_of
-from node_compactor.policy import Marks, Policy, demand_ahead
-from node_compactor.run_command import add_run
+from node_compactor.policy import Marks, Policy
+from node_compactor.run_settings import RunSettings
+from node_compactor.running import serve
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
 from tightship.app.cli import run
 from tightship.app.cli.arguments import environment
 from tightship.app.cli.commands import Configured, Program
+from tightship.app.cli.run_command import add_run
 from tightship.planning.cluster import Snapshot
 from tightship.planning.plan import Judgement
 from tightship.report import GateCheck, SettingsView
@@ -54,11 +55,11 @@ class CompactorJudging:
 
 
 def _configure(arguments: argparse.Namespace) -> Configured:
-    settings = configure(arguments.config, environment(), flags_of(arguments))
+    settings = configure(arguments.config, environment(), flags_given(arguments))
     return Configured(
         settings=SettingsView(summarize(settings, arguments.config), wire(settings)),
         placement=settings.placement,
-        ahead=demand_ahead(settings),
+        ahead=settings.ahead,
         judging=lambda snapshot, now, only: CompactorJudging(settings, snapshot, now, only),
     )
 
@@ -69,7 +70,7 @@ COMMAND = Program(
     description="Drains the least utilized nodes of each pool, so that Cluster Autoscaler can delete them.",
     add_options=add_options,
     configure=_configure,
-    add_commands=lambda commands: add_run(commands, PROGRAM),
+    add_commands=lambda commands: add_run(commands, PROGRAM, node_compactor.__version__, RunSettings, serve),
 )
 
 

@@ -10,7 +10,7 @@ from node_compactor.budgets import room, without_budgets
 from node_compactor.describing import summarize, wire
 from node_compactor.marking import MarkWrite, mark_writes
 from node_compactor.pacing import cooling
-from node_compactor.policy import CONTROLLER, Marks, NodeFacts, Policy, demand_ahead
+from node_compactor.policy import CONTROLLER, Marks, NodeFacts, Policy
 from node_compactor.settings import CompactorSettings
 from node_compactor.strategies import strategy_of
 from tightship.core.drain_record import Finished
@@ -64,7 +64,7 @@ def decide(
     *finished* are drains that ended lately, *regrets* say of pools what came of them; *unhealthy* is the brake's
     refusal.
     """
-    snapshot = with_demand(snapshot, demand_ahead(settings))
+    snapshot = with_demand(snapshot, settings.ahead)
     marks = Marks.of(snapshot)
     policy = Policy(without_budgets(settings), now, marks)
     facts = policy.facts(snapshot)

@@ -15,8 +15,6 @@ from tightship.core.durations import format_duration
 from tightship.core.objects import Node
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead
-from tightship.planning.evictability import EvictionRules, awaited_for
 from tightship.planning.facts import FactRules, gather, judgement, plannable
 from tightship.planning.facts import NodeFacts as CommonFacts
 from tightship.planning.nodes import NodeRules, drain_record, left_without, opt_outs, seed_state
@@ -59,21 +57,6 @@ class Marks(Struct, frozen=True):
             if since is not None:
                 found[name] = since
         return cls(found)
-
-
-def eviction_rules(settings: CompactorSettings) -> EvictionRules:
-    """Return the rules for pods; a drain and the plan before it go by the same."""
-    return EvictionRules(
-        settings.disabled_rules,
-        settings.system_pod_timeout,
-        awaited_for(settings.await_timeout),
-        settings.node_timeout,
-    )
-
-
-def demand_ahead(settings: CompactorSettings) -> Ahead:
-    """Return for which demand without pods room is kept."""
-    return settings.ahead(settings.disabled_rules)
 
 
 def pool_refusals(name: str, pool: str, settings: PoolSettings | None) -> list[Refusal]:
@@ -127,11 +110,11 @@ class Policy:
         self.only = only
         self._rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),
-            eviction=eviction_rules(settings),
+            eviction=settings.eviction_rules,
             counted=UtilizationRules(settings.ignore_daemonsets, settings.ignore_mirror_pods),
             pool_labels=settings.pool_labels,
             minimum_age=settings.minimum_age,
-            past_budgets=settings.eviction_method == "delete",
+            past_budgets=settings.past_budgets,
         )
 
     def judge(self, snapshot: Snapshot) -> Judgement:

@@ -9,7 +9,7 @@ import node_compactor
 from node_compactor.configuration import parse_config_map
 from node_compactor.deciding import Decision, decide
 from node_compactor.metrics import CompactorMetrics
-from node_compactor.policy import CONTROLLER, demand_ahead, eviction_rules, keeps
+from node_compactor.policy import CONTROLLER, keeps
 from node_compactor.run_settings import RunSettings
 from node_compactor.settings import CompactorSettings
 from tightship.app.runtime.main import Runtime
@@ -30,7 +30,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
         configuration=Configuration(lambda data: parse_config_map(data, environment)),
         decide=decide,
         drain_settings=drains_of,
-        ahead=demand_ahead,
+        ahead=lambda settings: settings.ahead,
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
         metrics=CompactorMetrics,
     )
@@ -38,9 +38,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
 
 def drains_of(settings: CompactorSettings) -> DrainSettings:
     """Return how drains go about it under *settings*: by the same rules as the plan before them."""
-    return drain_settings(
-        settings, eviction_rules(settings), settings.placement, demand_ahead(settings), partial(keeps, settings)
-    )
+    return drain_settings(settings, partial(keeps, settings))
 
 
 async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:

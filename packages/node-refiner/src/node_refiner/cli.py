@@ -7,16 +7,17 @@ import sys
 from collections.abc import Collection
 
 import node_refiner
-from node_refiner.configuration import configure
+from node_refiner.configuration import add_options, configure, flags_given
 from node_refiner.describing import excess_summary, summarize, wire
 from node_refiner.gates import GateChecks
-from node_refiner.options import add_options, flags_of
-from node_refiner.policy import Policy, demand_ahead
-from node_refiner.run_command import add_run
+from node_refiner.policy import Policy
+from node_refiner.run_settings import RunSettings
+from node_refiner.running import serve
 from node_refiner.settings import RefinerSettings
 from tightship.app.cli import run
 from tightship.app.cli.arguments import environment
 from tightship.app.cli.commands import Configured, Program
+from tightship.app.cli.run_command import add_run
 from tightship.planning.cluster import Snapshot
 from tightship.planning.plan import Judgement
 from tightship.report import ExcessSummary, GateCheck, SettingsView
@@ -53,11 +54,11 @@ class RefinerJudging:
 
 
 def _configure(arguments: argparse.Namespace) -> Configured:
-    settings = configure(arguments.config, environment(), flags_of(arguments))
+    settings = configure(arguments.config, environment(), flags_given(arguments))
     return Configured(
         settings=SettingsView(summarize(settings, arguments.config), wire(settings)),
         placement=settings.placement,
-        ahead=demand_ahead(settings),
+        ahead=settings.ahead,
         judging=lambda snapshot, now, only: RefinerJudging(settings, snapshot, now, only),
     )
 
@@ -68,7 +69,7 @@ COMMAND = Program(
     description="Counts the nodes that a cluster could do without, and drains one at a time.",
     add_options=add_options,
     configure=_configure,
-    add_commands=lambda commands: add_run(commands, PROGRAM),
+    add_commands=lambda commands: add_run(commands, PROGRAM, node_refiner.__version__, RunSettings, serve),
 )
 
 

@@ -10,7 +10,7 @@ from node_refiner.describing import summarize, wire
 from node_refiner.facts import NodeFacts
 from node_refiner.outlook import Outlook, below_minimums
 from node_refiner.pacing import cooling
-from node_refiner.policy import CONTROLLER, Policy, demand_ahead
+from node_refiner.policy import CONTROLLER, Policy
 from node_refiner.settings import RefinerSettings
 from tightship.core.drain_record import Finished
 from tightship.core.reasons import Refusal
@@ -92,7 +92,7 @@ class Decider:
         """
         read = self._read
         if read is None or read[0] is not snapshot or read[1] is not settings:
-            read = self._read = (snapshot, settings, with_demand(snapshot, demand_ahead(settings)))
+            read = self._read = (snapshot, settings, with_demand(snapshot, settings.ahead))
             self._planned = None
         snapshot = read[2]
         policy = Policy(settings, now)

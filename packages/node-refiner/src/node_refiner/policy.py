@@ -17,9 +17,7 @@ from node_refiner.settings import RefinerSettings
 from tightship.core.objects import Node
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead
 from tightship.planning.disruption import DisruptionLedger, RenewedLedger
-from tightship.planning.evictability import EvictionRules, awaited_for
 from tightship.planning.facts import FactRules, candidates_of, gather, judgement, plannable
 from tightship.planning.nodes import NodeRules, left_without, opt_outs
 from tightship.planning.placement.scoring import Choice
@@ -27,21 +25,6 @@ from tightship.planning.plan import Candidate, Judgement, Planner
 
 CONTROLLER = "node-refiner"
 """Our name in annotations, taints, claims and metrics."""
-
-
-def eviction_rules(settings: RefinerSettings) -> EvictionRules:
-    """Return the rules for pods; a drain and the plan before it go by the same."""
-    return EvictionRules(
-        settings.disabled_rules,
-        settings.system_pod_timeout,
-        awaited_for(settings.await_timeout),
-        settings.node_timeout,
-    )
-
-
-def demand_ahead(settings: RefinerSettings) -> Ahead:
-    """Return for which demand without pods room is kept."""
-    return settings.ahead(settings.disabled_rules)
 
 
 def keeps(settings: RefinerSettings, snapshot: Snapshot, node: Node) -> list[Refusal]:
@@ -75,9 +58,9 @@ class Policy:
         self._scoring = Scoring(settings)
         self._rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),
-            eviction=eviction_rules(settings),
+            eviction=settings.eviction_rules,
             pool_labels=settings.pool_labels,
-            past_budgets=settings.eviction_method == "delete",
+            past_budgets=settings.past_budgets,
         )
 
     def plannable(self, snapshot: Snapshot) -> Snapshot:

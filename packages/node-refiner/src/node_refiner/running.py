@@ -10,7 +10,7 @@ from node_refiner.configuration import parse_config_map
 from node_refiner.deciding import Decider, Decision
 from node_refiner.describing import excess_summary
 from node_refiner.metrics import RefinerMetrics
-from node_refiner.policy import CONTROLLER, demand_ahead, eviction_rules, keeps
+from node_refiner.policy import CONTROLLER, keeps
 from node_refiner.run_settings import RunSettings
 from node_refiner.settings import RefinerSettings
 from tightship.app.runtime.main import Runtime
@@ -38,7 +38,7 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, D
         ),
         decide=Decider(),
         drain_settings=drains_of,
-        ahead=demand_ahead,
+        ahead=lambda settings: settings.ahead,
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
         metrics=RefinerMetrics,
         remarks=remarks,
@@ -47,9 +47,7 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, D
 
 def drains_of(settings: RefinerSettings) -> DrainSettings:
     """Return how drains go about it under *settings*: by the same rules as the plan before them."""
-    return drain_settings(
-        settings, eviction_rules(settings), settings.placement, demand_ahead(settings), partial(keeps, settings)
-    )
+    return drain_settings(settings, partial(keeps, settings))
 
 
 def remarks(decision: Decision) -> Remarks:
