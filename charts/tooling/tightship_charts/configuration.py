@@ -49,13 +49,13 @@ MODELS: Mapping[str, type[Layered]] = {
 def config_schema(controller: str) -> Json:
     """Return the JSON schema of ``config`` of *controller*."""
     model = MODELS[controller]
-    return _object(model, model.keys())
+    return _object(model, wire_keys(model))
 
 
 def config_keys(controller: str) -> list[Key]:
     """Return every key of ``config`` of *controller*, those of pools and servers under ``NAME``."""
     model = MODELS[controller]
-    return list(_keys(model, model.keys(), ()))
+    return list(_keys(model, wire_keys(model), ()))
 
 
 def _keys(model: type[BaseModel], keys: Mapping[str, str], above: tuple[str, ...]) -> list[Key]:

@@ -43,6 +43,8 @@ class RefinerSettings(NodeSettings):
     The defaults of the first seven are those of the older controller's README.
     """
 
+    spelling = staticmethod(snake)
+
     drainer_enabled: GoBool = True
     """Whether anything is drained; without it everything is judged and shown, and nothing is changed."""
     time_gap: Seconds = 600.0
@@ -112,19 +114,9 @@ class RefinerSettings(NodeSettings):
         return memory
 
     @classmethod
-    def keys(cls) -> dict[str, str]:
-        """Return the key of each field in a ConfigMap."""
-        return {field: snake(key) for field, key in wire_keys(cls).items()}
-
-    @classmethod
     def variables(cls, field: str) -> tuple[str, ...]:
         """Return the name of the environment variable that sets *field*."""
         return (PREFIX + KEYS[field].upper(),)
-
-    @classmethod
-    def fields(cls) -> dict[str, str]:
-        """Return the field that each key of a ConfigMap stands for: no other name is known."""
-        return {key: field for field, key in KEYS.items()}
 
     @classmethod
     def read(cls, field: str, value: object) -> object:
@@ -138,7 +130,7 @@ class RefinerSettings(NodeSettings):
         return Minutes(value.strip()) if field in DURATIONS else value.strip()
 
 
-KEYS = RefinerSettings.keys()
+KEYS = wire_keys(RefinerSettings)
 """The key on the wire of each field of the settings."""
 
 DURATIONS = frozenset(name for name, field in RefinerSettings.model_fields.items() if is_duration(field))

@@ -7,8 +7,8 @@ variable or the key that the value came from, the value, and what is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -42,10 +42,13 @@ def dotted(location: Location) -> str:
 class Layered(BaseSettings):
     """Settings that several sources make together; made by keywords, they are these and the defaults.
 
-    An alias is a key of the ConfigMap, one in capitals an environment variable.
+    An alias is a key of the ConfigMap, one in capitals an environment variable. A model with a *spelling* has its keys
+    spelled so, and knows them by no other name.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", populate_by_name=True, validate_default=False)
+
+    spelling: ClassVar[Callable[[str], str] | None] = None
 
     @classmethod
     def settings_customise_sources(
@@ -61,19 +64,9 @@ class Layered(BaseSettings):
         return (init_settings, *init_settings().pop(_SOURCES, ()))
 
     @classmethod
-    def keys(cls) -> dict[str, str]:
-        """Return the key of each field in a ConfigMap."""
-        return wire_keys(cls)
-
-    @classmethod
     def variables(cls, field: str) -> tuple[str, ...]:
         """Return the names of the environment variables that set *field*; the first that is set counts."""
         return tuple(each for each in _aliases(cls.model_fields[field]) if each.isupper())
-
-    @classmethod
-    def fields(cls) -> dict[str, str]:
-        """Return the field that each key of a ConfigMap stands for, older names included."""
-        return _fields(cls)
 
     @classmethod
     def read(cls, field: str, value: object) -> object:
@@ -147,12 +140,9 @@ class ConfigSource(Source):
     def __init__(self, model: type[Layered], values: Mapping[str, object], place: str = "") -> None:
         super().__init__(model)
         self.place = place
-        fields = model.fields()
-        self.unknown = [key for key in values if key not in fields]
-        for key, value in values.items():
-            if key in fields:
-                field = fields[key]
-                self.values[field] = model.read(field, value)
+        known = {key: field for field, key in wire_keys(model).items()} if model.spelling else _fields(model)
+        self.unknown = [key for key in values if key not in known]
+        self.values |= {known[key]: model.read(known[key], value) for key, value in values.items() if key in known}
 
     def named(self, keys: Location) -> str:
         """Return what messages call the value at *keys*."""
@@ -200,7 +190,9 @@ def wire_keys(model: type[BaseModel]) -> dict[str, str]:
     # What the model says itself comes before the sections it takes over, as people would write it.
     own = {name: number for number, name in enumerate(model.__annotations__)}
     names = sorted(model.model_fields, key=lambda name: own.get(name, len(own)))
-    return {name: next(iter(_aliases(model.model_fields[name])), name) for name in names}
+    keys = {name: next(iter(_aliases(model.model_fields[name])), name) for name in names}
+    spelling = model.spelling if issubclass(model, Layered) else None
+    return {name: spelling(key) for name, key in keys.items()} if spelling else keys
 
 
 def flags_of(model: type[BaseModel]) -> dict[str, Flag]:
@@ -239,8 +231,7 @@ def _walked(model: type[BaseModel], location: Location) -> tuple[Location, type[
     field = _fields(model).get(str(location[0])) if location else None
     if field is None:
         return location, model
-    key = (model.keys() if issubclass(model, Layered) else wire_keys(model))[field]
-    inner, rest = nested(model.model_fields[field]), location[1:]
+    key, inner, rest = wire_keys(model)[field], nested(model.model_fields[field]), location[1:]
     if inner is None or not rest:
         return (key, *rest), model
     entry = rest[:1] if inner[1] else ()
@@ -255,5 +246,4 @@ def _name(location: Location, sources: tuple[Source, ...]) -> str:
 
 
 def _unknown(model: type[BaseModel]) -> str:
-    keys = model.keys() if issubclass(model, Layered) else wire_keys(model)
-    return f"unknown key; allowed are {', '.join(sorted(keys.values()))}"
+    return f"unknown key; allowed are {', '.join(sorted(wire_keys(model).values()))}"

@@ -114,7 +114,7 @@ class ProcessSettings(Layered):
     interval: Annotated[Positive, Flag("--interval SECONDS", "between two passes, more or less by a quarter", rank=1)]
     """Between two passes, more or less by :data:`tightship.app.runtime.loop.JITTER`."""
     log_format: Annotated[
-        LogFormat, Flag("--log-format FORMAT", "plaintext, console, json, stackdriver or v3", "logging", rank=1)
+        LogFormat, Flag("--log-format FORMAT", f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}", "logging", rank=1)
     ] = variable("LOG_FORMAT", default=FORMATS[0])
     log_level: Annotated[LogLevel, Flag("--log-level LEVEL", "debug, info, warning or error", "logging")] = variable(
         "LOG_LEVEL", default="info"
