@@ -20,6 +20,8 @@ from tightship.planning.evictability import EvictionRules, awaited_for
 from tightship.planning.plan.model import Placement
 from tightship.planning.pools import KNOWN_POOL_LABELS
 
+_RULES = DrainRules()
+
 
 class DrainKeys(Layered):
     """How a drain goes about it: :class:`tightship.drain.machine.DrainRules`, whose names and defaults these are."""
@@ -27,33 +29,33 @@ class DrainKeys(Layered):
     eviction_method: Literal["evict", "delete"] = Field(default="evict", alias="evictionMethod")
     """``evict`` asks the API server, which keeps every PodDisruptionBudget. ``delete`` deletes the pods **past every
     PodDisruptionBudget**, as the older controller did: budgets then neither keep a node nor slow its drain."""
-    settle: Seconds = Field(default=5.0, alias="settleTime")
+    settle: Seconds = Field(default=_RULES.settle, alias="settleTime")
     """How long a cordoned node is left alone before its pods are listed and judged once more: a binding under way
     becomes visible (Cluster Autoscaler's ``--node-delete-delay-after-taint`` and Karpenter's minimum are 5 s)."""
-    pod_timeout: Seconds = Field(default=600.0, alias="podEvictionTimeout")
+    pod_timeout: Seconds = Field(default=_RULES.pod_timeout, alias="podEvictionTimeout")
     """How long a drain goes without any pod agreeing to go before it is given up."""
-    node_timeout: Seconds = Field(default=1800.0, alias="nodeDrainTimeout")
+    node_timeout: Seconds = Field(default=_RULES.node_timeout, alias="nodeDrainTimeout")
     """How long emptying one node may take altogether, without ``awaitCompletionFor``."""
-    await_timeout: Seconds = Field(default=0.0, alias="awaitCompletionFor")
+    await_timeout: Seconds = Field(default=_RULES.await_timeout, alias="awaitCompletionFor")
     """How long a drain waits for pods that end by themselves: those of Jobs that must not be restarted, and those whose
     safe-to-evict annotation says ``on-completion``. 0: they keep their node."""
-    not_ready_timeout: Seconds = Field(default=300.0, alias="notReadyTimeout")
+    not_ready_timeout: Seconds = Field(default=_RULES.not_ready_timeout, alias="notReadyTimeout")
     """How long a node in drain may be NotReady before the drain is given up and the rest left to node lifecycle."""
-    pending_timeout: Seconds = Field(default=30.0, alias="pendingTimeout")
+    pending_timeout: Seconds = Field(default=_RULES.pending_timeout, alias="pendingTimeout")
     """How long a pod made since the drain began may have no node, where the drained one could take it, before that is
     given back: the longer, the likelier the autoscaler adds a node for it."""
-    hand_over_timeout: Seconds = Field(default=3600.0, alias="handOverTimeout")
+    hand_over_timeout: Seconds = Field(default=_RULES.hand_over_timeout, alias="handOverTimeout")
     """How long an empty node waits for the autoscaler (which by default takes it after 10 minutes)."""
     when_not_taken: Literal["restore", "keep"] = Field(default="restore", alias="whenNotTaken")
     """What becomes of an empty node that no autoscaler takes in that time: ``restore`` uncordons it, ``keep`` leaves it
     empty and cordoned, and in drain, for a person to delete."""
-    backoff: Seconds = Field(default=300.0, alias="backoff")
+    backoff: Seconds = Field(default=_RULES.backoff, alias="backoff")
     """Pause before a node whose drain failed is tried again; doubled with each failure in a row."""
-    backoff_limit: Seconds = Field(default=6 * 3600.0, alias="backoffLimit", validate_default=True)
+    backoff_limit: Seconds = Field(default=_RULES.backoff_limit, alias="backoffLimit", validate_default=True)
     """The longest such pause."""
-    hold_off: Seconds = Field(default=4 * 3600.0, alias="holdOff")
+    hold_off: Seconds = Field(default=_RULES.hold_off, alias="holdOff")
     """How long a node is left alone when someone else uncordoned it during a drain."""
-    most_in_flight: int = Field(default=10, ge=1, alias="maximumEvictionsInFlight")
+    most_in_flight: int = Field(default=_RULES.most_in_flight, ge=1, alias="maximumEvictionsInFlight")
     """Pods of one node on their way out at a time."""
 
     @field_validator("backoff_limit")
