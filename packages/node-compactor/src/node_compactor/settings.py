@@ -46,7 +46,6 @@ class PoolSettings(BaseModel):
         float,
         Flag("--limit RATIO", "CPU requests over allocatable CPU below which a node may go (without --config: 0.75)"),
     ] = Field(default=0.0, ge=0, alias="scaleDownCPURequestRatioLimit")
-    """CPU requests over allocatable CPU below which a node is underutilized (0 to 1)."""
     required_count: Annotated[
         int, Flag("--required-count N", "underutilized nodes a pool must have before one may go (without --config: 1)")
     ] = Field(default=0, ge=0, alias="scaleDownRequiredUnderutilizedNodeCount")
@@ -54,7 +53,6 @@ class PoolSettings(BaseModel):
     minimum_nodes: Annotated[int, Flag("--min-nodes N", "nodes every pool keeps (default: 0)")] = Field(
         default=0, ge=0, alias="minimumNodeCount"
     )
-    """Nodes the pool keeps in any case."""
     budget: Annotated[
         BudgetField | None,
         Flag(
@@ -63,7 +61,6 @@ class PoolSettings(BaseModel):
             "percentage (default: no limit)",
         ),
     ] = Field(default=None, alias="maximumNodesInDrain")
-    """Nodes of the pool in drain at once, nodes that are not Ready included; a number or a percentage of the pool."""
     strategy: StrategyName | None = None
     """Which nodes of the pool go first; without it, as for all pools."""
     after_added: Seconds | None = Field(default=None, alias="coolDownAfterNodeAdded")
@@ -138,13 +135,10 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
         default=300.0,
         validation_alias=AliasChoices("neededMarkedTimeForRemoval", "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS"),
     )
-    """How long a node must have been underutilized without a break."""
     cluster_budget: Annotated[
         BudgetField | None, Flag("--cluster-budget N|P%", "the same for the whole cluster (default: no limit)", rank=-1)
     ] = Field(default=None, alias="maximumNodesInDrain")
-    """Nodes of the whole cluster in drain at once."""
     max_nodes: MostRemovals
-    """Removals after which a plan stops."""
     pool_labels: PoolLabels
     ignore_daemonsets: Annotated[
         bool, Flag("--ignore-daemonsets", "leave DaemonSet pods out of both sides of the ratio (default: no)", "rules")

@@ -54,7 +54,6 @@ class RefinerSettings(NodeSettings):
     minimum_nodes: Annotated[int, Flag("--min-nodes N", "nodes the cluster keeps (default: 2)")] = Field(
         default=2, ge=0
     )
-    """Nodes the cluster keeps in any case."""
     minimum_non_tainted_nodes: Annotated[
         int,
         Flag(
@@ -62,14 +61,12 @@ class RefinerSettings(NodeSettings):
             "nodes without a taint that keeps pods away, which the cluster keeps (default: 2)",
         ),
     ] = Field(default=2, ge=0)
-    """The same of nodes that no taint keeps pods from."""
     excess_nodes_threshold: Annotated[
         float,
         Flag(
             "--threshold NODES", "nodes the cluster must be able to do without before one may go (default: 2)", rank=-1
         ),
     ] = Field(default=2.0, ge=0, allow_inf_nan=False)
-    """Nodes the cluster must be able to do without before one of them goes."""
     candidate_order: Annotated[
         CandidateOrder,
         Flag(
@@ -81,21 +78,17 @@ class RefinerSettings(NodeSettings):
     cpu_weight: Annotated[
         float, Flag("--cpu-weight W", "weight of the CPU ratio in the score (default: 0.8)", "plan")
     ] = Field(default=0.8, ge=0, allow_inf_nan=False)
-    """What the CPU ratio counts in the score."""
     memory_weight: Annotated[
         float, Flag("--memory-weight W", "weight of the memory ratio in the score (default: 0.2)", "plan")
     ] = Field(default=0.2, ge=0, allow_inf_nan=False)
-    """The same of the memory ratio."""
     placement: HowSure
     cluster_budget: BudgetField = Field(default=Budget(count=1), alias="maximum_nodes_in_drain")
     """Nodes of the whole cluster in drain at once, nodes that are not Ready included."""
     max_nodes: MostRemovals
-    """Removals after which a plan stops."""
     pool_labels: PoolLabels
     """Labels that name a node's pool; pools are only shown and selected by, the refiner goes by the whole cluster."""
     disabled_rules: DisabledRules
     system_pod_timeout: SystemPodTimeout
-    """How long after its creation a kube-system pod without a PDB blocks its node."""
     pod_timeout: Seconds = Field(default=510.0, alias="podEvictionTimeout")
     node_timeout: Seconds = Field(default=510.0, alias="nodeDrainTimeout")
     """The older controller gave every drain 8 minutes and 30 seconds."""

@@ -93,7 +93,6 @@ class RunSettings(ProcessSettings):
             plan=True,
         ),
     ] = variable("MINIMUM_REPLICAS_LOWER_BOUND", default=3)
-    """The lowest floor of HPAs that name none."""
     annotation_prefix: Annotated[
         str,
         BeforeValidator(_prefix),
@@ -111,7 +110,6 @@ class RunSettings(ProcessSettings):
     watch: Annotated[
         Switch, Flag("--watch", "watch HPAs too, and raise again at once what is set back", "floors", rank=1, sets=True)
     ] = variable("WATCH_HPAS", default=False)
-    """Whether to watch HPAs between cycles, to react when somebody sets their bounds back."""
     decision_log: Annotated[
         Path | None, Flag("--decision-log FILE", "append every judgement to FILE, for `replay`", "floors")
     ] = variable("DECISION_LOG", default=None)

@@ -107,7 +107,7 @@ class ProcessSettings(Layered):
     A subclass gives ``interval``, ``config_map``, ``ports`` and ``lease_name`` their :func:`variable`, and its *words*.
     """
 
-    model_config = SettingsConfigDict(populate_by_name=True, validate_default=True)
+    model_config = SettingsConfigDict(validate_default=True)
 
     words: ClassVar[RunWords]
 
@@ -234,4 +234,4 @@ def _own_namespace(file: Path) -> str:
         return "default"
 
 
-__all__ = ["EVERYWHERE", "NodeProcessSettings", "ProcessSettings", "load_process", "variable"]
+__all__ = ["EVERYWHERE", "NodeProcessSettings", "ProcessSettings", "RunWords", "load_process", "variable"]

@@ -124,7 +124,6 @@ class ScaleUpKeys(Layered):
             "rules",
         ),
     ] = Field(default=True, alias="scaleUpVeto")
-    """Whether a node is left alone whose removal would need the room of such replicas."""
     scale_up_replicas: Annotated[
         int,
         Flag(
@@ -197,12 +196,9 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
 
     placement: HowSure
     max_nodes: MostRemovals
-    """Removals after which a plan stops."""
     pool_labels: PoolLabels
-    """Labels that name a node's pool."""
     disabled_rules: DisabledRules
     system_pod_timeout: SystemPodTimeout
-    """How long after its creation a kube-system pod without a PDB blocks its node."""
 
     @property
     def eviction_rules(self) -> EvictionRules:
