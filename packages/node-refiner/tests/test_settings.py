@@ -10,13 +10,14 @@ import pytest
 import yaml
 
 from node_refiner.configuration import configure, load_settings, parse_config_map
-from node_refiner.settings import KEYS, RefinerSettings, snake
+from node_refiner.settings import KEYS, RefinerSettings
 from tightship.app.settings.fields import SWITCHABLE_RULES, Budget
 from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
 from tightship.core.reasons import Reason
 
 Json = dict[str, Any]
+snake = RefinerSettings.spelled
 
 OLD = {
     "drainer_enabled": "true",

@@ -48,7 +48,7 @@ class Model(Base):
 
 
 class Snaky(Base):
-    spelling = staticmethod(str.lower)
+    spelled = staticmethod(str.lower)
 
     @classmethod
     def read(cls, field: str, value: object) -> object:

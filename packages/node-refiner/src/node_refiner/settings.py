@@ -32,18 +32,11 @@ _ORDERS = get_args(CandidateOrder)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-def snake(key: str) -> str:
-    """Return a key in camel case as the refiner writes it: ``maximumAPIFailures`` is ``maximum_api_failures``."""
-    return _HUMP.sub("_", key).lower()
-
-
 class RefinerSettings(NodeSettings):
     """Everything the refiner depends on besides the cluster and the time. Durations are in seconds.
 
     The defaults of the first seven are those of the older controller's README.
     """
-
-    spelling = staticmethod(snake)
 
     drainer_enabled: GoBool = True
     """Whether anything is drained; without it everything is judged and shown, and nothing is changed."""
@@ -106,6 +99,11 @@ class RefinerSettings(NodeSettings):
             raise ValueError("cpu_weight is 0 as well; allowed is at least one above 0, or every node scores the same")
         return memory
 
+    @staticmethod
+    def spelled(key: str) -> str:
+        """Return a key in camel case as the refiner writes it: ``maximumAPIFailures`` is ``maximum_api_failures``."""
+        return _HUMP.sub("_", key).lower()
+
     @classmethod
     def variables(cls, field: str) -> tuple[str, ...]:
         """Return the name of the environment variable that sets *field*."""
@@ -129,4 +127,4 @@ KEYS = wire_keys(RefinerSettings)
 DURATIONS = frozenset(name for name, field in RefinerSettings.model_fields.items() if is_duration(field))
 """Fields whose values are durations."""
 
-__all__ = ["DURATIONS", "KEYS", "PREFIX", "CandidateOrder", "RefinerSettings", "snake"]
+__all__ = ["DURATIONS", "KEYS", "PREFIX", "CandidateOrder", "RefinerSettings"]

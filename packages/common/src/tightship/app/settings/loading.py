@@ -7,8 +7,8 @@ variable or the key that the value came from, the value, and what is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeVar, get_args, get_origin
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -42,13 +42,10 @@ def dotted(location: Location) -> str:
 class Layered(BaseSettings):
     """Settings that several sources make together; made by keywords, they are these and the defaults.
 
-    An alias is a key of the ConfigMap, one in capitals an environment variable. A model with a *spelling* has its keys
-    spelled so, and knows them by no other name.
+    An alias is a key of the ConfigMap, one in capitals an environment variable.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", populate_by_name=True, validate_default=False)
-
-    spelling: ClassVar[Callable[[str], str] | None] = None
 
     @classmethod
     def settings_customise_sources(
@@ -62,6 +59,11 @@ class Layered(BaseSettings):
         """Return the sources given to :func:`resolve`: nothing is read behind our back."""
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings, *init_settings().pop(_SOURCES, ()))
+
+    @staticmethod
+    def spelled(key: str) -> str:
+        """Return how the ConfigMap spells *key*; a model with a spelling of its own knows keys by no other name."""
+        return key
 
     @classmethod
     def variables(cls, field: str) -> tuple[str, ...]:
@@ -140,7 +142,8 @@ class ConfigSource(Source):
     def __init__(self, model: type[Layered], values: Mapping[str, object], place: str = "") -> None:
         super().__init__(model)
         self.place = place
-        known = {key: field for field, key in wire_keys(model).items()} if model.spelling else _fields(model)
+        own = model.spelled is not Layered.spelled
+        known = {key: field for field, key in wire_keys(model).items()} if own else _fields(model)
         self.unknown = [key for key in values if key not in known]
         self.values |= {known[key]: model.read(known[key], value) for key, value in values.items() if key in known}
 
@@ -191,8 +194,7 @@ def wire_keys(model: type[BaseModel]) -> dict[str, str]:
     own = {name: number for number, name in enumerate(model.__annotations__)}
     names = sorted(model.model_fields, key=lambda name: own.get(name, len(own)))
     keys = {name: next(iter(_aliases(model.model_fields[name])), name) for name in names}
-    spelling = model.spelling if issubclass(model, Layered) else None
-    return {name: spelling(key) for name, key in keys.items()} if spelling else keys
+    return {name: model.spelled(key) for name, key in keys.items()} if issubclass(model, Layered) else keys
 
 
 def flags_of(model: type[BaseModel]) -> dict[str, Flag]:
