@@ -20,6 +20,7 @@ Location = tuple[int | str, ...]
 """Where a value is: the fields or keys from the outermost inwards."""
 
 _SOURCES = "sources"
+"""The keyword by which :func:`resolve` hands its sources to a model."""
 
 
 class SettingsError(ValueError):
