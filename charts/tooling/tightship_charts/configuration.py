@@ -13,10 +13,9 @@ from pydantic.fields import FieldInfo
 from hpa_scaler.app.settings import ScalerSettings
 from hpa_scaler.spec.annotations import ANNOTATIONS
 from node_compactor.settings import CompactorSettings
-from node_refiner.configuration import KEYS as REFINER_KEYS
 from node_refiner.settings import RefinerSettings
 from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, is_duration
-from tightship.app.settings.loading import wire_keys
+from tightship.app.settings.loading import Layered, flags_of, nested, wire_keys
 
 Json = dict[str, Any]
 
@@ -29,47 +28,48 @@ _PLAIN = {bool: "boolean", int: "integer", str: "string"}
 
 
 class Key(Struct, frozen=True):
-    """One key of a configuration: its *path*, the *field* of the model, the *schema* of its value, and its *default*
-    as people write it.
+    """One key of a configuration: its *path*, the *flag* that sets it, the *schema* of its value, and its *default* as
+    people write it.
     """
 
     path: tuple[str, ...]
-    field: str
+    flag: str
     schema: Json
     default: str
 
 
-MODELS: Mapping[str, tuple[type[BaseModel], Mapping[str, str]]] = {
-    "node-compactor": (CompactorSettings, wire_keys(CompactorSettings)),
-    "node-refiner": (RefinerSettings, REFINER_KEYS),
-    "hpa-scaler": (ScalerSettings, wire_keys(ScalerSettings)),
+MODELS: Mapping[str, type[Layered]] = {
+    "node-compactor": CompactorSettings,
+    "node-refiner": RefinerSettings,
+    "hpa-scaler": ScalerSettings,
 }
-"""The settings that a controller's ConfigMap holds, and the key of each field on the wire."""
+"""The settings that a controller's ConfigMap holds."""
 
 
 def config_schema(controller: str) -> Json:
     """Return the JSON schema of ``config`` of *controller*."""
-    model, keys = MODELS[controller]
-    return _object(model, keys)
+    model = MODELS[controller]
+    return _object(model, wire_keys(model))
 
 
 def config_keys(controller: str) -> list[Key]:
     """Return every key of ``config`` of *controller*, those of pools and servers under ``NAME``."""
-    model, keys = MODELS[controller]
-    return list(_keys(model, keys, ()))
+    model = MODELS[controller]
+    return list(_keys(model, wire_keys(model), ()))
 
 
 def _keys(model: type[BaseModel], keys: Mapping[str, str], above: tuple[str, ...]) -> list[Key]:
     found: list[Key] = []
+    flags = flags_of(model)
     for name in keys:
         field, here = model.model_fields[name], (*above, keys[name])
         schema = _field(name, field)
-        inner = _inner(field.annotation)
-        if inner is None:
-            found.append(Key(here, name, schema, shown(field)))
+        inner = nested(field)
+        if inner is None or inner[0] is Budget:
+            found.append(Key(here, flags[name].name if name in flags else "", schema, shown(field)))
             continue
-        named = () if "properties" in schema else ("NAME",)
-        found += _keys(inner, wire_keys(inner), (*here, *named))
+        named = ("NAME",) if inner[1] else ()
+        found += _keys(inner[0], wire_keys(inner[0]), (*here, *named))
     return found
 
 
@@ -133,14 +133,6 @@ def _annotated(annotation: object, metadata: list[Any]) -> Json:
 def _texts(schema: Json) -> Json:
     """Let YAML's numbers stand for texts: ``X-Scope-OrgID: 1``."""
     return {"type": ["string", "integer"]} if schema == {"type": "string"} else schema
-
-
-def _inner(annotation: object) -> type[BaseModel] | None:
-    """Return the model that is nested in a field, if any."""
-    for each in (annotation, *get_args(annotation)):
-        if isinstance(each, type) and issubclass(each, BaseModel) and each is not Budget:
-            return each
-    return None
 
 
 def shown(field: FieldInfo) -> str:

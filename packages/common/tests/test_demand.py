@@ -7,7 +7,7 @@ import pytest
 from cluster_builder import node, pod, snapshot
 from hpas import NEW, OLD, hpa, replica, replica_set
 
-from tightship.app.settings.sections import ScaleUpKeys
+from tightship.app.settings.sections import NodeSettings
 from tightship.core.reasons import Reason
 from tightship.planning import demand
 from tightship.planning.cluster import Snapshot, Starting
@@ -186,10 +186,10 @@ def test_room_is_kept_for_so_many_of_each_and_in_all_for_those_of_high_priority_
 def test_nothing_is_asked_of_hpas_where_it_is_switched_off() -> None:
     seen = snapshot([node("a"), hpa(minimum=5), *two()])
     assert with_starting(seen, 0) is seen
-    off = ScaleUpKeys.model_validate({"scaleUpVeto": False})
-    assert (off.ahead(()), ScaleUpKeys().ahead(demand.SWITCHABLE)) == (Ahead(buffers=True), Ahead())
-    assert ScaleUpKeys().ahead(()) == Ahead(100, buffers=True)
-    assert ScaleUpKeys().ahead({Reason.BUFFER_NEEDS_NODE}) == Ahead(100)
+    assert NodeSettings(scale_up_veto=False).ahead == Ahead(buffers=True)
+    assert NodeSettings(disabled_rules=demand.SWITCHABLE).ahead == Ahead()
+    assert NodeSettings().ahead == Ahead(100, buffers=True)
+    assert NodeSettings(disabled_rules={Reason.BUFFER_NEEDS_NODE}).ahead == Ahead(100)
 
 
 def test_the_order_of_objects_makes_no_difference() -> None:

@@ -10,10 +10,12 @@ import pytest
 from tightship.app.cli import CliError, Parser
 from tightship.app.cli.run_command import add_run
 from tightship.app.runtime.main import Runtime
-from tightship.app.settings.process import Name, Ports, Positive, ProcessSettings, variable
+from tightship.app.settings.process import Name, Ports, Positive, ProcessSettings, RunWords, variable
 
 
 class Own(ProcessSettings):
+    words = RunWords("again and again", "Runs.", "queries and limits", "docs/moving.md")
+
     interval: Positive = variable("PAUSE_SECONDS", default=300.0)
     config_map: Name = variable("CONFIG_MAP_NAME", default="own-config")
     ports: Ports = variable("HTTP_PORTS", default=(5000,))
@@ -27,17 +29,7 @@ class Command:
         self.given: list[tuple[Own, Mapping[str, str]]] = []
         self.parser = Parser("own", "Does its own.")
         commands = self.parser.add_subparsers(parser_class=Parser)
-        add_run(
-            commands,
-            "own",
-            "7.8",
-            does="again and again",
-            description="Runs.",
-            live="queries and limits",
-            migration="docs/moving.md",
-            settings=Own,
-            serve=self.serve,
-        )
+        add_run(commands, "own", "7.8", Own, self.serve)
 
     async def serve(self, runtime: Runtime, settings: Own, environment: Mapping[str, str]) -> None:
         self.given.append((settings, environment))

@@ -14,11 +14,8 @@ from typing import Any
 
 import pytest
 
-from node_compactor.configuration import Flags
-from node_compactor.cool_downs import CoolDownKeys
-from node_compactor.options import FLAGS
-from node_compactor.settings import CompactorSettings, PoolSettings
-from tightship.app.settings.loading import wire_keys
+from node_compactor.settings import CompactorSettings, CoolDownKeys, PoolSettings
+from tightship.app.settings.loading import flags_of, wire_keys
 from tightship.app.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands
 
@@ -200,15 +197,15 @@ def test_the_help_of_run_leads_to_the_page_with_the_older_names(cli: Any) -> Non
 def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: str) -> None:
     outcome = cli(what, "--help")
     assert outcome.code == 0
-    by_flag = {each.field for each in FLAGS}
+    flags = flags_of(PoolSettings) | flags_of(CompactorSettings)
     running = [name for section in (DrainKeys, CoolDownKeys, NodeKeys, SteeringKeys) for name in section.model_fields]
     only_in_the_file = {"pools", "enabled", *running}
     fields = set(CompactorSettings.model_fields) | set(PoolSettings.model_fields)
-    assert fields - by_flag == only_in_the_file
+    assert fields - flags.keys() == only_in_the_file
     text = DOCS.read_text() + (DOCS.parent / "settings.md").read_text()
-    for each in FLAGS:
-        assert each.flag in outcome.out
-        assert f"`{each.flag}`" in text
+    for each in flags.values():
+        assert each.name in outcome.out
+        assert f"`{each.name}`" in text
     assert re.search(r"\(default:[^)]*\)\s+\(default:", outcome.out) is None
     for key in (*wire_keys(CompactorSettings).values(), *wire_keys(PoolSettings).values()):
         assert f"`{key}`" in text
@@ -222,6 +219,6 @@ def test_version_names_the_program(cli: Any) -> None:
 
 def test_nothing_is_given_unless_a_flag_is(cli: Any) -> None:
     from node_compactor.cli import COMMAND
-    from node_compactor.options import flags_of
+    from node_compactor.configuration import flags_given
 
-    assert flags_of(COMMAND.parser().parse_args(["plan"])) == Flags()
+    assert flags_given(COMMAND.parser().parse_args(["plan"])) == {}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from node_compactor.configuration import Flags, configure
+from node_compactor.configuration import configure
 from node_compactor.describing import summarize, wire
 from node_compactor.settings import load_settings
 from tightship.app.settings.loading import BadFlagsError, SettingsError
@@ -68,14 +68,13 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
     environment = {"MINIMUM_NODE_AGE_SECONDS": "600"}
     assert configure(config, {}).minimum_age == 3600
     assert configure(config, environment).minimum_age == 600
-    flags = Flags(top={"minimumNodeAge": ("--min-age", "5m")})
+    flags = {"minimum_age": "5m"}
     assert configure(config, environment, flags).minimum_age == 300
     assert configure(config, environment, flags).marked_for == 60
 
 
 def test_a_gate_given_as_a_flag_holds_for_every_pool(tmp_path: Path) -> None:
-    flags = Flags(pool={"scaleDownCPURequestRatioLimit": ("--limit", "0.8")})
-    settings = configure(written(tmp_path, json.dumps(SEED)), {}, flags)
+    settings = configure(written(tmp_path, json.dumps(SEED)), {}, {"limit": "0.8"})
     assert {name: pool.limit for name, pool in settings.pools.items()} == {"general": 0.8, "quiet": 0.8}
     assert not settings.pools["quiet"].enabled
 
@@ -101,10 +100,7 @@ def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_bad_flag_is_named_as_such() -> None:
-    flags = Flags(
-        pool={"scaleDownCPURequestRatioLimit": ("--limit", "much")},
-        top={"strategy": ("--strategy", "best"), "maximumNodesInDrain": ("--cluster-budget", "101%")},
-    )
+    flags = {"limit": "much", "strategy": "best", "cluster_budget": "101%"}
     with pytest.raises(BadFlagsError) as caught:
         configure(None, {}, flags)
     assert [each.partition(": ")[0] for each in caught.value.problems] == ["--cluster-budget", "--limit", "--strategy"]
@@ -130,7 +126,7 @@ def test_a_missing_file_is_named() -> None:
 
 
 def test_the_settings_of_a_document_read_back(tmp_path: Path) -> None:
-    flags = Flags(pool={"maximumNodesInDrain": ("--budget", "10%")}, top={"disabledRules": ("", ["LocalStorage"])})
+    flags = {"budget": "10%", "disabled_rules": ["LocalStorage"]}
     settings = configure(written(tmp_path, json.dumps(SEED)), {}, flags)
     plain: Any = json.loads(json.dumps(wire(settings)))
     assert load_settings(plain) == settings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node_compactor.configuration import Flags, configure
+from node_compactor.configuration import configure
 from node_compactor.judge import CompactorJudge
 from node_compactor.running import drains_of
 from node_compactor.settings import CompactorSettings, load_settings
@@ -196,6 +196,6 @@ def test_a_strategy_given_as_a_flag_overrules_that_of_a_pool(tmp_path: Any) -> N
     config = tmp_path / "c.yaml"
     config.write_text('{"nodePools": {"a": {"enabled": true, "strategy": "fewest-nodes"}}}')
     assert strategy_of(configure(str(config), {})).name == "fewest-nodes"
-    flagged = configure(str(config), {}, Flags(top={"strategy": ("--strategy", "least-utilized")}))
+    flagged = configure(str(config), {}, {"strategy": "least-utilized"})
     assert strategy_of(flagged).name == "least-utilized"
     assert isinstance(strategy_of(load_settings(pools(a=None, b="fewest-nodes"))), PerPool)

@@ -181,7 +181,7 @@ REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [
         {"nodePools": {"p": {"maximumNodesInDrain": "some"}}},
         ("nodePools.p.maximumNodesInDrain: 'some'", "percentage"),
     ),
-    ("a plan of no nodes", {"max_nodes": 0}, ("max_nodes: 0", "greater than or equal to 1")),
+    ("a plan of no nodes", {"maximumNodesInPlan": 0}, ("maximumNodesInPlan: 0", "greater than or equal to 1")),
     (
         "rules that are no list",
         {"disabledRules": "NotReplicated"},

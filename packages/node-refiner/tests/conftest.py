@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from node_refiner.cli import COMMAND
-from node_refiner.configuration import PREFIX
+from node_refiner.settings import PREFIX
 from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
 

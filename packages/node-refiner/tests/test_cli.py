@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from node_refiner.cli import COMMAND
-from node_refiner.configuration import KEYS, configure, load_settings
+from node_refiner.configuration import configure, flags_given, load_settings
 from node_refiner.describing import summarize, wire
-from node_refiner.options import FLAGS, flags_of
-from node_refiner.settings import RefinerSettings
+from node_refiner.settings import KEYS, RefinerSettings
+from tightship.app.settings.loading import flags_of
 from tightship.app.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands
 from tightship_testkit.builders import budget, node, pod, workload
@@ -157,28 +157,29 @@ def test_help_names_every_setting_and_so_does_the_documentation(cli: Any, what: 
     outcome = cli(what, "--help")
     assert outcome.code == 0
     sections = {name for section in (DrainKeys, NodeKeys, SteeringKeys) for name in section.model_fields}
-    assert set(RefinerSettings.model_fields) - {each.field for each in FLAGS} == RUNNING | sections
+    flags = flags_of(RefinerSettings)
+    assert RefinerSettings.model_fields.keys() - flags.keys() == RUNNING | sections
     settings = (DOCS / "settings.md").read_text()
     ours = settings[settings.index("# Settings of node-refiner") :]
     for key in KEYS.values():
         assert f"`{key}`" in ours
-    for each in FLAGS:
-        assert each.flag in outcome.out
-        assert f"`{each.flag}`" in ours
+    for each in flags.values():
+        assert each.name in outcome.out
+        assert f"`{each.name}`" in ours
     assert re.search(r"\(default:[^)]*\)\s+\(default:", outcome.out) is None
 
 
 def test_nothing_is_given_unless_a_flag_is() -> None:
-    assert flags_of(COMMAND.parser().parse_args(["plan"])) == {}
+    assert flags_given(COMMAND.parser().parse_args(["plan"])) == {}
 
 
 def test_the_settings_of_a_document_read_back(cli: Any, cluster: Path) -> None:
     flags = {
-        "disabled_rules": ("--disable-rule", ["LocalStorage", "NotReplicated"]),
-        "settle_time": ("", "90s"),
-        "time_gap": ("", "7"),
-        "maximum_nodes_in_drain": ("", "10%"),
-        "hold_off": ("", "0"),
+        "disabled_rules": ["LocalStorage", "NotReplicated"],
+        "settle": "90s",
+        "time_gap": "7",
+        "cluster_budget": "10%",
+        "hold_off": "0",
     }
     settings = configure(None, {}, flags)
     plain: Any = json.loads(json.dumps(wire(settings)))

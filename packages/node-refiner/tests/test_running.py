@@ -108,7 +108,7 @@ def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
 def test_a_failed_drain_is_tried_again_after_the_gap() -> None:
     controller = refiner({})
     settings = controller.configuration.parse({"time_gap": "7"})
-    assert drains_of(settings).rules.backoff_base == 7 * 60
+    assert drains_of(settings).rules.backoff == 7 * 60
     assert drains_of(settings).rules.node_timeout == 510
     assert controller.configuration.acting(settings)
     assert not controller.configuration.acting(controller.configuration.parse({"drainer_enabled": "False"}))

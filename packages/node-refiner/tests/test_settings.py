@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from node_refiner.configuration import KEYS, configure, load_settings, parse_config_map, snake
-from node_refiner.settings import RefinerSettings
+from node_refiner.configuration import configure, load_settings, parse_config_map
+from node_refiner.settings import KEYS, RefinerSettings
 from tightship.app.settings.fields import SWITCHABLE_RULES, Budget
 from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
 from tightship.core.reasons import Reason
 
 Json = dict[str, Any]
+snake = RefinerSettings.spelled
 
 OLD = {
     "drainer_enabled": "true",
@@ -252,7 +253,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
     assert configure(config, {}).time_gap == 300
     assert configure(config, environment).time_gap == 420
     assert configure(config, environment).minimum_nodes == 3
-    assert configure(config, environment, {"time_gap": ("--time-gap", "90s")}).time_gap == 90
+    assert configure(config, environment, {"time_gap": "90s"}).time_gap == 90
     assert parse_config_map(OLD, environment).time_gap == 420
 
 
@@ -267,7 +268,7 @@ def test_an_error_says_where_the_value_is_from(tmp_path: Path) -> None:
     ]
     assert not isinstance(refused.value, BadFlagsError)
     with pytest.raises(BadFlagsError, match="--threshold: 'much'"):
-        configure(None, {}, {"excess_nodes_threshold": ("--threshold", "much")})
+        configure(None, {}, {"excess_nodes_threshold": "much"})
 
 
 @pytest.mark.parametrize(

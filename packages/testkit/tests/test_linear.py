@@ -28,8 +28,8 @@ from hpa_scaler.spec.fallbacks import without_fallback
 from hpa_scaler.spec.golang import parse_float, parse_int32
 from hpa_scaler.spec.promql import lookback
 from tightship.app.cli.selector import parse_selector
+from tightship.app.settings.config_maps import mapping_of
 from tightship.app.settings.fields import parse_budget
-from tightship.app.settings.files import mapping_of
 from tightship.app.settings.loading import SettingsError
 from tightship.core import quantity
 from tightship.core.durations import parse_duration

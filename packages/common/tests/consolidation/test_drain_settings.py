@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tightship.app.settings.loading import load
-from tightship.app.settings.sections import DrainKeys
+from tightship.app.settings.sections import DrainKeys, NodeSettings
 from tightship.core.objects import Node
-from tightship.core.reasons import Refusal
+from tightship.core.reasons import Reason, Refusal
 from tightship.drain.machine import DrainRules
 from tightship.nodes.drains import drain_settings
 from tightship.planning.cluster import Snapshot
@@ -15,8 +15,14 @@ from tightship.planning.demand import Ahead
 from tightship.planning.evictability import ENDS_BY_ITSELF, EvictionRules
 
 Json = dict[str, Any]
-EVICTION = EvictionRules(awaited=ENDS_BY_ITSELF)
-AHEAD = Ahead(12, buffers=True)
+PLANS: Json = {
+    "placement": "certain",
+    "disabledRules": ["LocalStorage"],
+    "blockingSystemPodTimeout": "13m",
+    "maximumScaleUpReplicas": 12,
+}
+"""Settings of plans that drains go by too."""
+EVICTION = EvictionRules(frozenset({Reason.LOCAL_STORAGE}), 780, ENDS_BY_ITSELF, 180)
 
 
 def nothing(snapshot: Snapshot, node: Node) -> list[Refusal]:
@@ -25,7 +31,7 @@ def nothing(snapshot: Snapshot, node: Node) -> list[Refusal]:
 
 
 def test_the_defaults_are_the_machines() -> None:
-    assert drain_settings(DrainKeys(), EVICTION, "likely", Ahead(), nothing).rules == DrainRules()
+    assert drain_settings(NodeSettings(), nothing).rules == DrainRules()
 
 
 def test_every_setting_of_a_drain_reaches_it() -> None:
@@ -45,7 +51,7 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         "maximumEvictionsInFlight": 11,
     }
     assert set(DrainKeys.model_fields) == {_field(key) for key in values}
-    found = drain_settings(load(DrainKeys, values), EVICTION, "certain", AHEAD, nothing)
+    found = drain_settings(load(NodeSettings, {**values, **PLANS}), nothing)
     assert found.rules == DrainRules(
         settle=1,
         pod_timeout=120,
@@ -55,13 +61,13 @@ def test_every_setting_of_a_drain_reaches_it() -> None:
         pending_timeout=360,
         hand_over_timeout=420,
         keep_drained=True,
-        backoff_base=480,
+        backoff=480,
         backoff_limit=540,
         hold_off=600,
         most_in_flight=11,
         past_budgets=True,
     )
-    assert (found.eviction, found.placement, found.ahead) == (EVICTION, "certain", AHEAD)
+    assert (found.eviction, found.placement, found.ahead) == (EVICTION, "certain", Ahead(12, buffers=True))
 
 
 def _field(key: str) -> str:

@@ -12,22 +12,20 @@ from prometheus_client import CollectorRegistry, Gauge
 from tightship.app.runtime.serving import Configuration
 from tightship.app.settings.loading import load
 from tightship.app.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
-from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
+from tightship.app.settings.sections import NodeSettings
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import News
+from tightship.drain_io.drain_task import DrainSettings
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.controller import NodeController
-from tightship.nodes.drains import drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks
 from tightship.planning.checks import Check
 from tightship.planning.claim_budget import cluster_room
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Facts
-from tightship.planning.evictability import EvictionRules
 from tightship.planning.facts import FactRules, NodeFacts
-from tightship.planning.nodes import opt_outs
 from tightship.planning.placement.scoring import best_fit
 from tightship.planning.plan import Candidate, Gates, Placement, Planner, Removal, Strategy
 from tightship.planning.plan.strategies import NewPlanner, Outcome
@@ -42,7 +40,7 @@ CONFIG, LEASE = "toy-config", "toy"
 NOTE = "toy.dev/note"
 
 
-class ToySettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
+class ToySettings(NodeSettings):
     """*goes* are the nodes to remove, *note* those to write a note on, both in order, *held* makes all of them wait."""
 
     on: bool = True
@@ -97,7 +95,7 @@ class ToyJudge:
         self.settings = settings
         self.pace = settings
         self.placement: Placement = "likely"
-        self.ahead = settings.ahead(())
+        self.ahead = settings.ahead
         self.rules = FactRules()
 
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
@@ -143,9 +141,7 @@ TOY: NodeController[ToySettings, ToyGates] = NodeController(
     configuration=Configuration(parse, acting=lambda settings: settings.on),
     judge=ToyJudge,
     describe=lambda settings: SettingsView("as it is told", {"goes": settings.goes}),
-    drain_settings=lambda settings: drain_settings(
-        settings, EvictionRules(), "likely", settings.ahead(()), lambda _, node: opt_outs(node)
-    ),
+    drain_settings=lambda settings: DrainSettings(rules=settings.drain_rules, ahead=settings.ahead),
     pool_of=lambda node, settings: "pool",
     metrics=ToyMetrics,
     notes=notes_of,

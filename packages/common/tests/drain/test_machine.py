@@ -394,7 +394,7 @@ class World(RuleBasedStateMachine):
             assert not seen.awaits
         if record.phase is Phase.RESTORING and after.phase is Phase.BACKOFF:
             assert after.attempts == record.attempts + 1
-            pause = min(self.drain_rules.backoff_limit, self.drain_rules.backoff_base * 2 ** (after.attempts - 1))
+            pause = min(self.drain_rules.backoff_limit, self.drain_rules.backoff * 2 ** (after.attempts - 1))
             assert after.next_try == self.now + pause
         if after.phase in (Phase.RESTORING, Phase.YIELDED):
             assert after.reason

@@ -54,7 +54,7 @@ DEADLINE = 300.0
 NAMESPACE = "default"
 RATES = Rates(hang_seconds=1.0, slow_seconds=0.5).times(3)
 QUICK = Timing(first=0.1, longest=0.5, silence=2)
-RULES = DrainRules(settle=0.5, backoff_base=1, backoff_limit=2, pending_timeout=60, hand_over_timeout=60)
+RULES = DrainRules(settle=0.5, backoff=1, backoff_limit=2, pending_timeout=60, hand_over_timeout=60)
 SPEEDS = Speeds(Pace(start=0.5, stop=0.5, boot=0.5), horizontal_every=1e9, nodes_every=1e9)
 
 
@@ -184,7 +184,7 @@ async def test_storms(tmp_path: Path, first: int) -> None:
 @pytest.mark.parametrize("phase", ["Claimed", "Evicting"])
 async def test_an_outage_in_the_middle_of_a_drain(tmp_path: Path, phase: str) -> None:
     """Ten minutes: longer than every pause of the connection, the watches, and the drain."""
-    rules = DrainRules(settle=2, backoff_base=1, backoff_limit=2, pod_timeout=3, node_timeout=5)
+    rules = DrainRules(settle=2, backoff=1, backoff_limit=2, pod_timeout=3, node_timeout=5)
     async with (
         field(tmp_path, 1) as on,
         Proxy(on.simulation.url, writes=WRITES) as proxy,

@@ -253,7 +253,7 @@ def test_a_restore_takes_off_what_is_left_and_backs_off(cordoned: bool, change: 
     assert written(made) == (Phase.BACKOFF, change, None)
     assert isinstance(made, Write)
     assert made.record is not None
-    assert (made.record.attempts, made.record.next_try) == (1, NOW + RULES.backoff_base)
+    assert (made.record.attempts, made.record.next_try) == (1, NOW + RULES.backoff)
     assert (made.record.reason, made.record.deadline) == ("why", None)
 
 

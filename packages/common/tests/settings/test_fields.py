@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from tightship.app.settings.fields import Budget, GoBool, Seconds, is_duration
-from tightship.app.settings.loading import SettingsError, load
-from tightship.app.settings.showing import plain
+from tightship.app.settings.fields import Budget, GoBool, Minutes, Seconds, is_duration, plain
+from tightship.app.settings.loading import Layered, SettingsError, load
 
 
-class Model(BaseModel):
+class Model(Layered):
     pause: Seconds = 60.0
     longest: Seconds = Field(default=90.0, alias="longestPause", validate_default=True)
     on: GoBool = True
@@ -19,17 +20,17 @@ class Model(BaseModel):
 
 @pytest.mark.parametrize(
     ("unit", "written", "seconds"),
-    [("s", "5", 5), ("m", "5", 300), ("m", "90s", 90), ("s", 5, 5), ("m", 5, 5), ("m", 1.5, 1.5), ("m", "0.5", 30)],
+    [(str, "5", 5), (Minutes, "5", 300), (Minutes, "90s", 90), (int, 5, 5), (float, 1.5, 1.5), (Minutes, "0.5", 30)],
 )
-def test_a_plain_number_in_a_text_has_the_unit_of_its_model(unit: str, written: object, seconds: float) -> None:
+def test_a_plain_number_in_a_text_has_the_unit_of_the_text(unit: Any, written: object, seconds: float) -> None:
     """One that is no text is seconds already, so that defaults are never read again in another unit."""
-    loaded = load(Model, {"pause": written}, plain_unit=unit)
+    loaded = load(Model, {"pause": unit(written)})
     assert (loaded.pause, loaded.longest) == (seconds, 90)
 
 
 def test_the_error_names_the_unit() -> None:
     with pytest.raises(SettingsError, match=r"pause: 'soon'.* or a plain number of minutes"):
-        load(Model, {"pause": "soon"}, plain_unit="m")
+        load(Model, {"pause": Minutes("soon")})
 
 
 def test_fields_of_durations_are_known() -> None:

@@ -12,8 +12,8 @@ from hpa_scaler.app.looking import Configured, look
 from hpa_scaler.app.options import ORDERS, add_options
 from hpa_scaler.app.outcome_file import OutcomeFileError, encode_outcomes
 from hpa_scaler.app.release_command import add_release
-from hpa_scaler.app.run_command import add_run
-from hpa_scaler.app.run_settings import PROGRAM
+from hpa_scaler.app.run_settings import PROGRAM, RunSettings
+from hpa_scaler.app.running import serve
 from hpa_scaler.decide.correlated import DropState
 from hpa_scaler.decide.cycle import log_lines
 from hpa_scaler.decide.decision_log import LogError, replay
@@ -23,6 +23,7 @@ from tightship.app.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, P
 from tightship.app.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.app.cli.basics import no_command, print_version, write_rendered
 from tightship.app.cli.output import write_document
+from tightship.app.cli.run_command import add_run
 from tightship.kube import host
 from tightship.kube.documents import DocumentError, unpack
 from tightship.kube.object_file import read_bytes
@@ -101,7 +102,7 @@ def build_parser() -> Parser:
     again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
     add_logging_arguments(again)
     again.set_defaults(run=_replay)
-    add_run(commands)
+    add_run(commands, PROGRAM, hpa_scaler.__version__, RunSettings, serve)
     add_release(commands)
     version = commands.add_parser("version", help="print the version", description="Print the version.")
     version.set_defaults(run=lambda _: print_version(PROGRAM, hpa_scaler.__version__))

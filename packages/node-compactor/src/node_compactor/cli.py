@@ -6,22 +6,23 @@ import argparse
 import sys
 
 import node_compactor
-from node_compactor.configuration import configure
+from node_compactor.configuration import add_options, configure, flags_given
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
-from node_compactor.options import add_options, flags_of
-from node_compactor.run_command import add_run
+from node_compactor.run_settings import RunSettings
+from node_compactor.running import serve
 from tightship.app.cli import run
 from tightship.app.cli.arguments import environment
 from tightship.app.cli.commands import Configured, Program
+from tightship.app.cli.run_command import add_run
 from tightship.report import SettingsView
 
 PROGRAM = "node-compactor"
 
 
 def _configure(arguments: argparse.Namespace) -> Configured[CompactorGates]:
-    settings = configure(arguments.config, environment(), flags_of(arguments))
+    settings = configure(arguments.config, environment(), flags_given(arguments))
     return Configured(SettingsView(summarize(settings, arguments.config), wire(settings)), CompactorJudge(settings))
 
 
@@ -31,7 +32,7 @@ COMMAND = Program(
     description="Drains the least utilized nodes of each pool, so that Cluster Autoscaler can delete them.",
     add_options=add_options,
     configure=_configure,
-    add_commands=lambda commands: add_run(commands, PROGRAM),
+    add_commands=lambda commands: add_run(commands, PROGRAM, node_compactor.__version__, RunSettings, serve),
 )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from node_compactor.settings import EVERY_OTHER_POOL, CompactorSettings, PoolSettings
+from tightship.app.settings.fields import plain, scalar
 from tightship.app.settings.loading import wire_keys
-from tightship.app.settings.showing import plain, scalar
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.report.document import Plain, Setting

@@ -16,22 +16,11 @@ from tightship.planning.claim_budget import budget_check, cluster_room, nodes_ou
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead
 from tightship.planning.evaluate import Facts
-from tightship.planning.evictability import EvictionRules, awaited_for
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere
 from tightship.planning.plan import STRATEGIES, PerPool, Placement, Strategy
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.utilization import UtilizationRules
-
-
-def eviction_rules(settings: CompactorSettings) -> EvictionRules:
-    """Return the rules for pods; a drain and the plan before it go by the same."""
-    return EvictionRules(
-        settings.disabled_rules,
-        settings.system_pod_timeout,
-        awaited_for(settings.await_timeout),
-        settings.node_timeout,
-    )
 
 
 class CompactorJudge:
@@ -41,13 +30,13 @@ class CompactorJudge:
         self.settings = settings
         self.pace = settings
         self.placement: Placement = settings.placement
-        self.ahead: Ahead = settings.ahead(settings.disabled_rules)
+        self.ahead: Ahead = settings.ahead
         self.rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),
-            eviction=eviction_rules(settings),
+            eviction=settings.eviction_rules,
             counted=UtilizationRules(settings.ignore_daemonsets, settings.ignore_mirror_pods),
             pool_labels=settings.pool_labels,
-            past_budgets=settings.eviction_method == "delete",
+            past_budgets=settings.past_budgets,
         )
 
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:

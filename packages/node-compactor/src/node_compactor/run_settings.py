@@ -6,11 +6,28 @@ What may change (pools, gates, drains) comes from the ConfigMap: :mod:`node_comp
 from __future__ import annotations
 
 from tightship.app.observability.logging import FORMATS
-from tightship.app.settings.process import LogFormat, LogLevel, Name, NodeProcessSettings, Ports, Positive, variable
+from tightship.app.settings.process import (
+    LogFormat,
+    LogLevel,
+    Name,
+    NodeProcessSettings,
+    Ports,
+    Positive,
+    RunWords,
+    variable,
+)
 
 
 class RunSettings(NodeProcessSettings):
     """The compactor's defaults and names. Durations are in seconds."""
+
+    words = RunWords(
+        does="mark, drain, hand over, loop after loop",
+        description="Run the controller: mark underutilized nodes, drain the least utilized, hand it to Cluster "
+        "Autoscaler, again and again. Serves metrics, probes and its last plan over HTTP.",
+        live="pools and gates",
+        migration="docs/migration.md",
+    )
 
     interval: Positive = variable("SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", default=300.0)
     """The older controller's default; its chart set 60."""

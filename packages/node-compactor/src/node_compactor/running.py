@@ -8,7 +8,7 @@ import node_compactor
 from node_compactor.configuration import parse_config_map
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import CompactorGates
-from node_compactor.judge import CompactorJudge, eviction_rules
+from node_compactor.judge import CompactorJudge
 from node_compactor.marking import CONTROLLER, MarkWrite, mark_writes
 from node_compactor.metrics import CompactorMetrics
 from node_compactor.run_settings import RunSettings
@@ -41,8 +41,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
 
 def drains_of(settings: CompactorSettings) -> DrainSettings:
     """Return how drains go about it under *settings*: by the same rules as the plan before them."""
-    judge = CompactorJudge(settings)
-    return drain_settings(settings, eviction_rules(settings), settings.placement, judge.ahead, judge.keeps)
+    return drain_settings(settings, CompactorJudge(settings).keeps)
 
 
 def marks_of(evaluation: Evaluation[CompactorGates], settings: CompactorSettings) -> tuple[MarkWrite, ...]:

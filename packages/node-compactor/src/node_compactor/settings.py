@@ -7,20 +7,33 @@ style, and the name ``"*"`` stands for every pool that is not named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from node_compactor.cool_downs import CoolDownKeys
-from tightship.app.settings.fields import BudgetField, Rules, Seconds
-from tightship.app.settings.loading import Location, dotted, load
-from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
-from tightship.planning.pools import KNOWN_POOL_LABELS
+from tightship.app.settings.fields import BudgetField, Flag, Seconds
+from tightship.app.settings.loading import Layered, load, wire_keys
+from tightship.app.settings.sections import (
+    DisabledRules,
+    DrainKeys,
+    HowSure,
+    MostRemovals,
+    NodeKeys,
+    NodeSettings,
+    PoolLabels,
+    ScaleUpKeys,
+    SteeringKeys,
+    SystemPodTimeout,
+)
+from tightship.planning.plan import STRATEGIES
 
 EVERY_OTHER_POOL = "*"
 
-StrategyName = Literal["least-utilized", "fewest-nodes"]
+if TYPE_CHECKING:
+    StrategyName: TypeAlias = str
+else:
+    StrategyName = Literal[tuple(STRATEGIES)]
 
 
 class PoolSettings(BaseModel):
@@ -29,14 +42,25 @@ class PoolSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     enabled: bool = False
-    limit: float = Field(default=0.0, ge=0, alias="scaleDownCPURequestRatioLimit")
-    """CPU requests over allocatable CPU below which a node is underutilized (0 to 1)."""
-    required_count: int = Field(default=0, ge=0, alias="scaleDownRequiredUnderutilizedNodeCount")
+    limit: Annotated[
+        float,
+        Flag("--limit RATIO", "CPU requests over allocatable CPU below which a node may go (without --config: 0.75)"),
+    ] = Field(default=0.0, ge=0, alias="scaleDownCPURequestRatioLimit")
+    required_count: Annotated[
+        int, Flag("--required-count N", "underutilized nodes a pool must have before one may go (without --config: 1)")
+    ] = Field(default=0, ge=0, alias="scaleDownRequiredUnderutilizedNodeCount")
     """Underutilized nodes the pool must have, besides those in drain, before one is removed."""
-    minimum_nodes: int = Field(default=0, ge=0, alias="minimumNodeCount")
-    """Nodes the pool keeps in any case."""
-    budget: BudgetField | None = Field(default=None, alias="maximumNodesInDrain")
-    """Nodes of the pool in drain at once, nodes that are not Ready included; a number or a percentage of the pool."""
+    minimum_nodes: Annotated[int, Flag("--min-nodes N", "nodes every pool keeps (default: 0)")] = Field(
+        default=0, ge=0, alias="minimumNodeCount"
+    )
+    budget: Annotated[
+        BudgetField | None,
+        Flag(
+            "--budget N|P%",
+            "nodes of a pool that may be out at once, those in drain, not Ready and planned together: a number or a "
+            "percentage (default: no limit)",
+        ),
+    ] = Field(default=None, alias="maximumNodesInDrain")
     strategy: StrategyName | None = None
     """Which nodes of the pool go first; without it, as for all pools."""
     after_added: Seconds | None = Field(default=None, alias="coolDownAfterNodeAdded")
@@ -47,44 +71,100 @@ class PoolSettings(BaseModel):
     """Pause of the pool when a drain in it was given up."""
 
 
-class CompactorSettings(DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, SteeringKeys):
-    """Everything the compactor depends on besides the cluster and the time. Durations are in seconds."""
+class CoolDownKeys(Layered):
+    """When to pause: after what has happened to a pool, or to any pool.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    The defaults are what users of Cluster Autoscaler and of node-refiner expect, each pause where it does its work:
+
+    * *Node added*, 10 minutes for its pool, none for the others. A new node is evidence of load that is still finding
+      its place. Cluster Autoscaler waits as long (``--scale-down-delay-after-add``), by default for all groups at once,
+      node-refiner an hour for the whole cluster; but in a cluster of many pools some node is always new, and nothing
+      would ever be removed, which is why ``--scale-down-delay-type-local`` exists. Who wants it global sets it.
+    * *Node deleted*, none, as in Cluster Autoscaler and the older controller: one node goes at a time, and the next is
+      judged on the cluster as it is then.
+    * *Drain failed*, 10 minutes for its pool (node-refiner's), whose nodes run the same workloads, so that the next
+      drain would likely fail as well and only move pods about; 3 minutes for all
+      (``--scale-down-delay-after-failure``). The node itself has its own, growing ``backoff``.
+    """
+
+    after_added: Seconds = Field(default=600.0, alias="coolDownAfterNodeAdded")
+    """Pause of a pool that got a node. A pool may have its own."""
+    after_deleted: Seconds = Field(default=0.0, alias="coolDownAfterNodeDeleted")
+    """Pause of a pool whose node a drain has removed. A pool may have its own."""
+    after_failure: Seconds = Field(default=600.0, alias="coolDownAfterFailure")
+    """Pause of a pool in which a drain was given up. A pool may have its own."""
+    all_after_added: Seconds = Field(default=0.0, alias="clusterCoolDownAfterNodeAdded")
+    """Pause of all pools when any got a node."""
+    all_after_deleted: Seconds = Field(default=0.0, alias="clusterCoolDownAfterNodeDeleted")
+    """Pause of all pools when a drain has removed a node."""
+    all_after_failure: Seconds = Field(default=180.0, alias="clusterCoolDownAfterFailure")
+    """Pause of all pools when a drain was given up."""
+
+
+class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, SteeringKeys):
+    """Everything the compactor depends on besides the cluster and the time. Durations are in seconds.
+
+    The reference and documents list the keys in the order of these fields, then of the sections from the last on.
+    """
 
     pools: Mapping[str, PoolSettings] = Field(default_factory=dict, alias="nodePools")
-    strategy: StrategyName = "least-utilized"
-    placement: Literal["possible", "likely", "certain"] = "likely"
-    minimum_age: Seconds = Field(
-        default=1200.0, validation_alias=AliasChoices("minimumNodeAge", "MINIMUM_NODE_AGE_SECONDS")
-    )
+    strategy: Annotated[
+        StrategyName,
+        Flag(
+            "--strategy NAME",
+            f"which nodes go first: {' or '.join(STRATEGIES)} (default: {next(iter(STRATEGIES))})",
+            "plan",
+        ),
+    ] = "least-utilized"
+    placement: HowSure
+    minimum_age: Annotated[
+        Seconds,
+        Flag(
+            "--min-age DURATION",
+            "age below which a node stays: 90s, 10m, 1h30m, or a plain number of seconds (default: 0 while planning)",
+        ),
+    ] = Field(default=1200.0, validation_alias=AliasChoices("minimumNodeAge", "MINIMUM_NODE_AGE_SECONDS"))
     """Age below which a node is left alone (the older controller's default)."""
-    marked_for: Seconds = Field(
+    marked_for: Annotated[
+        Seconds,
+        Flag(
+            "--marked-for DURATION",
+            "how long a node must have been marked underutilized, in the same forms (default: 0 while planning)",
+        ),
+    ] = Field(
         default=300.0,
         validation_alias=AliasChoices("neededMarkedTimeForRemoval", "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS"),
     )
-    """How long a node must have been underutilized without a break."""
-    cluster_budget: BudgetField | None = Field(default=None, alias="maximumNodesInDrain")
-    """Nodes of the whole cluster in drain at once."""
-    max_nodes: int | None = Field(default=None, ge=1, alias="maximumNodesInPlan")
-    """Removals after which a plan stops."""
-    pool_labels: tuple[str, ...] = Field(default=KNOWN_POOL_LABELS, alias="nodePoolLabels")
-    ignore_daemonsets: bool = Field(default=False, alias="ignoreDaemonSetsUtilization")
-    ignore_mirror_pods: bool = Field(default=False, alias="ignoreMirrorPodsUtilization")
-    disabled_rules: Rules = Field(default=frozenset(), alias="disabledRules")
-    system_pod_timeout: Seconds = Field(default=3600.0, alias="blockingSystemPodTimeout")
-    """How long after its creation a kube-system pod without a PDB blocks its node."""
+    cluster_budget: Annotated[
+        BudgetField | None, Flag("--cluster-budget N|P%", "the same for the whole cluster (default: no limit)", rank=-1)
+    ] = Field(default=None, alias="maximumNodesInDrain")
+    max_nodes: MostRemovals
+    pool_labels: PoolLabels
+    ignore_daemonsets: Annotated[
+        bool, Flag("--ignore-daemonsets", "leave DaemonSet pods out of both sides of the ratio (default: no)", "rules")
+    ] = Field(default=False, alias="ignoreDaemonSetsUtilization")
+    ignore_mirror_pods: Annotated[
+        bool, Flag("--ignore-mirror-pods", "leave mirror pods out of both sides of the ratio (default: no)", "rules")
+    ] = Field(default=False, alias="ignoreMirrorPodsUtilization")
+    disabled_rules: DisabledRules
+    system_pod_timeout: SystemPodTimeout
+
+    @classmethod
+    def read(cls, field: str, value: object) -> object:
+        """Return *value* as the validation takes it: what pools hold by its keys, as flags are put there."""
+        if field != "pools" or not isinstance(value, Mapping):
+            return value
+        keys = wire_keys(PoolSettings)
+        return {
+            name: {keys.get(key, key): each for key, each in pool.items()} if isinstance(pool, Mapping) else pool
+            for name, pool in value.items()
+        }
 
     def pool(self, name: str) -> PoolSettings | None:
         """Return the settings of pool *name*, those of ``"*"`` where it is not named, ``None`` where neither is."""
         return self.pools.get(name) or self.pools.get(EVERY_OTHER_POOL)
 
 
-def load_settings(values: Mapping[str, object], named: Callable[[Location], str] = dotted) -> CompactorSettings:
-    """Return settings from plain values (keys on the wire or field names).
-
-    See :func:`tightship.app.settings.loading.load`.
-
-    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems.
-    """
-    return load(CompactorSettings, values, named, inner=PoolSettings)
+def load_settings(values: Mapping[str, object]) -> CompactorSettings:
+    """Return settings from plain values, by their keys; see :func:`tightship.app.settings.loading.load`."""
+    return load(CompactorSettings, values)

@@ -6,22 +6,23 @@ import argparse
 import sys
 
 import node_refiner
-from node_refiner.configuration import configure
+from node_refiner.configuration import add_options, configure, flags_given
 from node_refiner.describing import excess_summary, summarize, wire
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
-from node_refiner.options import add_options, flags_of
-from node_refiner.run_command import add_run
+from node_refiner.run_settings import RunSettings
+from node_refiner.running import serve
 from tightship.app.cli import run
 from tightship.app.cli.arguments import environment
 from tightship.app.cli.commands import Configured, Program
+from tightship.app.cli.run_command import add_run
 from tightship.report import SettingsView
 
 PROGRAM = "node-refiner"
 
 
 def _configure(arguments: argparse.Namespace) -> Configured[RefinerGates]:
-    settings = configure(arguments.config, environment(), flags_of(arguments))
+    settings = configure(arguments.config, environment(), flags_given(arguments))
     view = SettingsView(summarize(settings, arguments.config), wire(settings))
     return Configured(view, RefinerJudge(settings), lambda gates: excess_summary(gates.outlook, settings))
 
@@ -32,7 +33,7 @@ COMMAND = Program(
     description="Counts the nodes that a cluster could do without, and drains one at a time.",
     add_options=add_options,
     configure=_configure,
-    add_commands=lambda commands: add_run(commands, PROGRAM),
+    add_commands=lambda commands: add_run(commands, PROGRAM, node_refiner.__version__, RunSettings, serve),
 )
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from node_refiner.configuration import DURATIONS, KEYS
 from node_refiner.outlook import Outlook
-from node_refiner.settings import RefinerSettings
-from tightship.app.settings.showing import plain
+from node_refiner.settings import DURATIONS, KEYS, RefinerSettings
+from tightship.app.settings.fields import plain
 from tightship.core.counting import counted
 from tightship.report import ExcessSummary
 from tightship.report.document import Setting

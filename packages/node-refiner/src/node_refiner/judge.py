@@ -23,21 +23,10 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead
 from tightship.planning.disruption import DisruptionLedger, RenewedLedger
 from tightship.planning.evaluate import Facts
-from tightship.planning.evictability import EvictionRules, awaited_for
 from tightship.planning.facts import FactRules, NodeFacts, candidates_of
 from tightship.planning.nodes import NodeRules, left_without, opt_outs
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.plan import Candidate, Placement, Planner, Strategy
-
-
-def eviction_rules(settings: RefinerSettings) -> EvictionRules:
-    """Return the rules for pods; a drain and the plan before it go by the same."""
-    return EvictionRules(
-        settings.disabled_rules,
-        settings.system_pod_timeout,
-        awaited_for(settings.await_timeout),
-        settings.node_timeout,
-    )
 
 
 class RefinerJudge:
@@ -47,12 +36,12 @@ class RefinerJudge:
         self.settings = settings
         self.pace = settings
         self.placement: Placement = settings.placement
-        self.ahead: Ahead = settings.ahead(settings.disabled_rules)
+        self.ahead: Ahead = settings.ahead
         self.rules = FactRules(
             nodes=NodeRules(settings.disabled_rules),
-            eviction=eviction_rules(settings),
+            eviction=settings.eviction_rules,
             pool_labels=settings.pool_labels,
-            past_budgets=settings.eviction_method == "delete",
+            past_budgets=settings.past_budgets,
         )
 
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:

@@ -5,20 +5,30 @@ What may change (threshold, minimums, pauses, drains) comes from the ConfigMap: 
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
-from tightship.app.settings.process import Name, NodeProcessSettings, Port, Ports, Positive, variable
+from tightship.app.settings.fields import Allowed
+from tightship.app.settings.process import Name, NodeProcessSettings, Port, Ports, Positive, RunWords, variable
 
 
 class RunSettings(NodeProcessSettings):
     """The refiner's defaults and names. Durations are in seconds."""
+
+    words = RunWords(
+        does="count excess nodes, drain one, hand it over, loop after loop",
+        description="Run the controller: count the nodes the cluster could do without, drain the one whose removal "
+        "disturbs least, hand it to the Cluster Autoscaler, again and again. Serves metrics, probes and its last plan "
+        "over HTTP.",
+        live="threshold, minimums and pauses",
+        migration="docs/migration-node-refiner.md",
+    )
 
     interval: Positive = variable("CALCULATION_LOOP_FREQUENCY_SECONDS", default=60.0)
     """The older controller's, which could not be changed."""
     config_map: Name = variable("CONFIG_MAP_NAME", default="node-refiner-cm")
     """The older controller obeyed any ConfigMap of that name in whatever namespace."""
     ports: Ports = variable("HTTP_PORTS", default=(8080,))
-    listening_port: Ports = variable("LISTENING_PORT", default=(8080,))
+    listening_port: Annotated[Ports, Allowed("a port")] = variable("LISTENING_PORT", default=(8080,))
     """The older name, of the port for metrics alone; ``HTTP_PORTS`` comes before it."""
     probe_port: Port = variable("HTTP_PROBE_PORT", default=9102)
     """Where the older controller's probe asked for ``/alive``."""

@@ -8,7 +8,7 @@ import node_refiner
 from node_refiner.configuration import parse_config_map
 from node_refiner.describing import excess_summary, summarize, wire
 from node_refiner.gates import CONTROLLER, RefinerGates
-from node_refiner.judge import RefinerJudge, eviction_rules
+from node_refiner.judge import RefinerJudge
 from node_refiner.metrics import RefinerMetrics
 from node_refiner.run_settings import RunSettings
 from node_refiner.settings import RefinerSettings
@@ -47,8 +47,7 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, R
 
 def drains_of(settings: RefinerSettings) -> DrainSettings:
     """Return how drains go about it under *settings*: by the same rules as the plan before them."""
-    judge = RefinerJudge(settings)
-    return drain_settings(settings, eviction_rules(settings), settings.placement, judge.ahead, judge.keeps)
+    return drain_settings(settings, RefinerJudge(settings).keeps)
 
 
 def remarks(evaluation: Evaluation[RefinerGates], settings: RefinerSettings) -> Remarks:

@@ -1,30 +1,42 @@
 """What a user can set: the older controller's six keys, the order of candidates, and what all controllers share.
 
-On the wire all keys are flat and in snake case, in the older controller's style, and a plain number of a duration is
-**minutes**, its unit; in these fields durations are in seconds. :mod:`node_refiner.configuration` reads the one into
-the other.
+On the wire all keys are flat and in snake case, in the older controller's style: ``settleTime`` of node-compactor is
+``settle_time`` here. A plain number of a duration is **minutes** there, the older controller's unit; in these fields
+durations are in seconds.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal, get_args, get_origin
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from tightship.app.settings.fields import Budget, BudgetField, GoBool, Rules, Seconds
-from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
-from tightship.planning.pools import KNOWN_POOL_LABELS
+from tightship.app.settings.fields import Budget, BudgetField, Flag, GoBool, Minutes, Seconds, is_duration
+from tightship.app.settings.loading import wire_keys
+from tightship.app.settings.sections import (
+    DisabledRules,
+    HowSure,
+    MostRemovals,
+    NodeSettings,
+    PoolLabels,
+    SystemPodTimeout,
+)
+
+PREFIX = "NODE_REFINER_"
+"""With a key in capitals behind it, the environment variable that sets the key."""
 
 CandidateOrder = Literal["score", "fewest_evictions", "pods_priority"]
+_ORDERS = get_args(CandidateOrder)
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-class RefinerSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
+class RefinerSettings(NodeSettings):
     """Everything the refiner depends on besides the cluster and the time. Durations are in seconds.
 
     The defaults of the first seven are those of the older controller's README.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     drainer_enabled: GoBool = True
     """Whether anything is drained; without it everything is judged and shown, and nothing is changed."""
@@ -32,27 +44,44 @@ class RefinerSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     """Pause after a drain, from its end on, and from its start on while it is under way."""
     time_since_last_addition: Seconds = 3600.0
     """Pause after a node was added to the cluster."""
-    minimum_nodes: int = Field(default=2, ge=0)
-    """Nodes the cluster keeps in any case."""
-    minimum_non_tainted_nodes: int = Field(default=2, ge=0)
-    """The same of nodes that no taint keeps pods from."""
-    excess_nodes_threshold: float = Field(default=2.0, ge=0, allow_inf_nan=False)
-    """Nodes the cluster must be able to do without before one of them goes."""
-    candidate_order: CandidateOrder = "score"
-    cpu_weight: float = Field(default=0.8, ge=0, allow_inf_nan=False)
-    """What the CPU ratio counts in the score."""
-    memory_weight: float = Field(default=0.2, ge=0, allow_inf_nan=False)
-    """The same of the memory ratio."""
-    placement: Literal["possible", "likely", "certain"] = "likely"
+    minimum_nodes: Annotated[int, Flag("--min-nodes N", "nodes the cluster keeps (default: 2)")] = Field(
+        default=2, ge=0
+    )
+    minimum_non_tainted_nodes: Annotated[
+        int,
+        Flag(
+            "--min-non-tainted-nodes N",
+            "nodes without a taint that keeps pods away, which the cluster keeps (default: 2)",
+        ),
+    ] = Field(default=2, ge=0)
+    excess_nodes_threshold: Annotated[
+        float,
+        Flag(
+            "--threshold NODES", "nodes the cluster must be able to do without before one may go (default: 2)", rank=-1
+        ),
+    ] = Field(default=2.0, ge=0, allow_inf_nan=False)
+    candidate_order: Annotated[
+        CandidateOrder,
+        Flag(
+            "--candidate-order WORD",
+            f"which nodes go first: {', '.join(_ORDERS[:-1])} or {_ORDERS[-1]} (default: score)",
+            "plan",
+        ),
+    ] = "score"
+    cpu_weight: Annotated[
+        float, Flag("--cpu-weight W", "weight of the CPU ratio in the score (default: 0.8)", "plan")
+    ] = Field(default=0.8, ge=0, allow_inf_nan=False)
+    memory_weight: Annotated[
+        float, Flag("--memory-weight W", "weight of the memory ratio in the score (default: 0.2)", "plan")
+    ] = Field(default=0.2, ge=0, allow_inf_nan=False)
+    placement: HowSure
     cluster_budget: BudgetField = Field(default=Budget(count=1), alias="maximum_nodes_in_drain")
     """Nodes of the whole cluster in drain at once, nodes that are not Ready included."""
-    max_nodes: int | None = Field(default=None, ge=1, alias="maximum_nodes_in_plan")
-    """Removals after which a plan stops."""
-    pool_labels: tuple[str, ...] = Field(default=KNOWN_POOL_LABELS, alias="node_pool_labels")
+    max_nodes: MostRemovals
+    pool_labels: PoolLabels
     """Labels that name a node's pool; pools are only shown and selected by, the refiner goes by the whole cluster."""
-    disabled_rules: Rules = frozenset()
-    system_pod_timeout: Seconds = Field(default=3600.0, alias="blocking_system_pod_timeout")
-    """How long after its creation a kube-system pod without a PDB blocks its node."""
+    disabled_rules: DisabledRules
+    system_pod_timeout: SystemPodTimeout
     pod_timeout: Seconds = Field(default=510.0, alias="podEvictionTimeout")
     node_timeout: Seconds = Field(default=510.0, alias="nodeDrainTimeout")
     """The older controller gave every drain 8 minutes and 30 seconds."""
@@ -70,5 +99,32 @@ class RefinerSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
             raise ValueError("cpu_weight is 0 as well; allowed is at least one above 0, or every node scores the same")
         return memory
 
+    @staticmethod
+    def spelled(key: str) -> str:
+        """Return a key in camel case as the refiner writes it: ``maximumAPIFailures`` is ``maximum_api_failures``."""
+        return _HUMP.sub("_", key).lower()
 
-__all__ = ["CandidateOrder", "RefinerSettings"]
+    @classmethod
+    def variables(cls, field: str) -> tuple[str, ...]:
+        """Return the name of the environment variable that sets *field*."""
+        return (PREFIX + KEYS[field].upper(),)
+
+    @classmethod
+    def read(cls, field: str, value: object) -> object:
+        """Return *value* as the validation takes it: lists of what stands between commas, durations in minutes."""
+        if field in DURATIONS and isinstance(value, int | float) and not isinstance(value, bool):
+            return Minutes(value)
+        if not isinstance(value, str):
+            return value
+        if get_origin(cls.model_fields[field].annotation) in (tuple, frozenset):
+            return [part.strip() for part in value.split(",") if part.strip()]
+        return Minutes(value.strip()) if field in DURATIONS else value.strip()
+
+
+KEYS = wire_keys(RefinerSettings)
+"""The key on the wire of each field of the settings."""
+
+DURATIONS = frozenset(name for name, field in RefinerSettings.model_fields.items() if is_duration(field))
+"""Fields whose values are durations."""
+
+__all__ = ["DURATIONS", "KEYS", "PREFIX", "CandidateOrder", "RefinerSettings"]

@@ -42,7 +42,7 @@ class DrainRules(Struct, frozen=True, kw_only=True):
     hand_over_timeout: float = 3600.0
     keep_drained: bool = False
     restore_stuck: bool = True
-    backoff_base: float = 300.0
+    backoff: float = 300.0
     backoff_limit: float = 6 * 3600.0
     hold_off: float = 4 * 3600.0
     most_in_flight: int = 10
@@ -311,7 +311,7 @@ def _drained(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now
 def _restoring(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
     del seen
     attempts = record.attempts + 1
-    pause = min(rules.backoff_limit, rules.backoff_base * 2 ** min(attempts - 1, 30))
+    pause = min(rules.backoff_limit, rules.backoff * 2 ** min(attempts - 1, 30))
     ended = _enter(record, Phase.BACKOFF, now, attempts=attempts, next_try=now + pause, deadline=None)
     return Write(ended, undoing(node, record))
 

@@ -308,7 +308,7 @@ class Drainer:
                 controller=self._controller,
                 since={Phase.BACKOFF.value: now},
                 attempts=0 if record is None else 1,
-                next_try=now + (rules.hold_off if record is None else rules.backoff_base),
+                next_try=now + (rules.hold_off if record is None else rules.backoff),
                 reason=str(because),
             )
         after = await patch_node(self._tools.connection, live, record_patch(live, mended, change))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from hpa_scaler.app.run_settings import RunSettings
 from hpa_scaler.app.settings import ScalerSettings, ServerSettings, load_settings
 from hpa_scaler.prometheus.client import Limits
@@ -11,7 +13,6 @@ from hpa_scaler.prometheus.servers import DEFAULT, Server, Tls
 from hpa_scaler.spec.addresses import AllowList, parse_address
 from hpa_scaler.spec.rules import Rules
 from tightship.app.settings.config_maps import config_in, read_config
-from tightship.app.settings.loading import Location, dotted
 
 CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
 """Keys of a ConfigMap's data that may hold a configuration, in this order."""
@@ -26,47 +27,27 @@ def parse_config_map(data: Mapping[str, str]) -> ScalerSettings:
     Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems at once.
     """
     key, found = config_in(data, CONFIG_MAP_KEYS)
-
-    def named(location: Location) -> str:
-        return f"{key}: {dotted(location)}" if key else dotted(location)
-
-    return load_settings(found, named)
+    return load_settings(found, key)
 
 
 def read_settings(path: str | None) -> ScalerSettings:
     """Return the settings in the file *path*, or the defaults without a file. Raises as
     :func:`parse_config_map` does.
     """
-    if path is None:
-        return ScalerSettings()
-    return load_settings(read_config(path, CONFIG_MAP_KEYS), lambda location: f"{path}: {dotted(location)}")
+    return ScalerSettings() if path is None else load_settings(read_config(path, CONFIG_MAP_KEYS), path)
 
 
 def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
-    """Return the rules of judgements."""
-    return Rules(
+    """Return the rules of judgements: the settings of the same names, and what the process is told."""
+    return msgspec.structs.replace(
+        msgspec.convert(settings, Rules, from_attributes=True),
         prefix=run.annotation_prefix,
         lower_bound=run.lower_bound,
-        age_query=settings.age_query,
-        late_query=settings.late_query,
-        failed_query=settings.failed_query,
-        cold_guard=settings.cold_guard,
-        longest_guard=settings.longest_guard,
-        rollout_limit=settings.rollout_limit,
         longest_gap=CYCLES_APART * run.interval,
         handover_gap=CYCLES_APART * run.interval,
-        contest_resets=settings.contest_resets,
-        contest_window=settings.contest_window,
-        contest_pause=settings.contest_pause,
-        contest_longest_pause=settings.contest_longest_pause,
-        drop_count=settings.drop_count,
         drop_share=settings.drop_share / 100,
         drop_floor_share=settings.drop_floor_share / 100,
         drop_size=settings.drop_size / 100,
-        drop_hold=settings.drop_hold,
-        rise_factor=settings.rise_factor,
-        rise_pods=settings.rise_pods,
-        maximum_factor=settings.maximum_factor,
     )
 
 

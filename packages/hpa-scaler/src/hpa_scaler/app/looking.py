@@ -10,7 +10,7 @@ from msgspec import Struct
 import hpa_scaler
 from hpa_scaler.app.configuration import read_settings, rules_of
 from hpa_scaler.app.describing import settings_view
-from hpa_scaler.app.options import PROCESS_FLAGS, selection_of
+from hpa_scaler.app.options import selection_of
 from hpa_scaler.app.run_settings import PROGRAM, RunSettings
 from hpa_scaler.app.settings import ScalerSettings
 from hpa_scaler.app.sighting import (
@@ -30,6 +30,7 @@ from hpa_scaler.spec.queries import Outcome, Query
 from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rules import Rules
 from tightship.app.cli import CliError, UsageError
+from tightship.app.cli.arguments import given
 from tightship.app.cli.basics import near
 from tightship.app.cli.source import file_of, file_source, reading
 from tightship.app.settings.loading import SettingsError
@@ -51,11 +52,10 @@ class Configured(Struct, frozen=True):
     @classmethod
     def of(cls, arguments: argparse.Namespace, environment: Mapping[str, str]) -> Configured:
         """Return the settings of *arguments* over *environment*. Raises :class:`CliError` with all problems."""
-        given = {name: getattr(arguments, name) for name in PROCESS_FLAGS if getattr(arguments, name) is not None}
         problems: list[str] = []
         process, settings = None, None
         try:
-            process = load_process(RunSettings, environment, given)
+            process = load_process(RunSettings, environment, given(arguments, RunSettings, plan=True))
         except SettingsError as error:
             problems += error.problems
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
+from hpa_scaler.app.run_settings import RunSettings
 from hpa_scaler.app.sighting import KINDS, Selection
 from hpa_scaler.report.document import HpaEntry
-from tightship.app.cli.arguments import add_cluster_arguments, add_time_argument, value_of
+from tightship.app.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, value_of
 from tightship.app.cli.selector import parse_selector
 
 _ACTIONS = ("raise", "lower", "hold", "skip")
@@ -18,9 +19,6 @@ ORDERS: Mapping[str, Callable[[HpaEntry], object] | None] = {
     "change": lambda entry: -abs(entry.minimum.after - entry.minimum.now),
 }
 """Orders of a plan's HPAs, the default first; ties are sorted by namespace and name."""
-
-PROCESS_FLAGS = ("prometheus_server_url", "lower_bound", "annotation_prefix")
-"""Flags for settings of the process, by field."""
 
 
 def _selector(text: str) -> str:
@@ -36,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     settings.add_argument(
         "--config", metavar="FILE", help="what the controller's ConfigMap holds, or the manifest of one"
     )
-    add_process_options(settings)
+    add_flags(settings, RunSettings, "floors", plan=True)
     add_time_argument(settings)
     answers = parser.add_argument_group("queries")
     answers.add_argument(
@@ -66,29 +64,10 @@ def add_selection(group: argparse._ArgumentGroup, *, all_by_default: bool = True
     )
 
 
-def add_process_options(group: argparse._ArgumentGroup) -> None:
-    """Add the flags of the process, see :data:`PROCESS_FLAGS`."""
-    group.add_argument(
-        "--prometheus-server-url",
-        metavar="URL",
-        help="the server of HPAs that name none (default: $PROMETHEUS_SERVER_URL)",
-    )
-    group.add_argument(
-        "--lower-bound",
-        metavar="N",
-        help="the lowest floor of HPAs that name none (default: $MINIMUM_REPLICAS_LOWER_BOUND, else 3)",
-    )
-    group.add_argument(
-        "--annotation-prefix",
-        metavar="PREFIX",
-        help="what annotations begin with (default: $ANNOTATION_PREFIX, else estafette.io)",
-    )
-
-
 def selection_of(arguments: argparse.Namespace, namespaces: tuple[str, ...], selector: str) -> Selection:
     """Return the selection of HPAs: the flags', else the configuration's."""
     chosen = tuple(dict.fromkeys(arguments.namespace or ())) or (() if arguments.all_namespaces else namespaces)
     return Selection(chosen, selector if arguments.selector is None else arguments.selector)
 
 
-__all__ = ["ORDERS", "PROCESS_FLAGS", "add_options", "add_process_options", "add_selection", "selection_of"]
+__all__ = ["ORDERS", "add_options", "add_selection", "selection_of"]

@@ -15,7 +15,18 @@ from hpa_scaler.spec.addresses import parse_address
 from hpa_scaler.spec.annotations import PREFIX
 from hpa_scaler.spec.golang import parse_int32
 from tightship.app.observability.logging import FORMATS
-from tightship.app.settings.process import LogFormat, LogLevel, Name, Ports, Positive, ProcessSettings, Switch, variable
+from tightship.app.settings.fields import Allowed, Flag
+from tightship.app.settings.process import (
+    LogFormat,
+    LogLevel,
+    Name,
+    Ports,
+    Positive,
+    ProcessSettings,
+    RunWords,
+    Switch,
+    variable,
+)
 
 PROGRAM = "hpa-scaler"
 
@@ -43,6 +54,14 @@ def _prefix(value: object) -> object:
 class RunSettings(ProcessSettings):
     """The hpa-scaler's defaults and names. Durations are in seconds."""
 
+    words = RunWords(
+        does="ask, judge, and set the floors of HPAs, cycle after cycle",
+        description="Run the controller: ask Prometheus what annotated HPAs want to know, judge where their floors "
+        "belong, and set them, again and again. Serves metrics, probes and its last cycle over HTTP.",
+        live="servers, defaults and how careful it is",
+        migration="docs/migration.md",
+    )
+
     interval: Positive = variable("SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", default=75.0)
     """The older controller's was fixed: 68 to 111 s."""
     log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default=FORMATS[0])
@@ -51,20 +70,52 @@ class RunSettings(ProcessSettings):
     ports: Ports = variable("HTTP_PORTS", default=(9101,))
     """The older controller's port of metrics; its probe had the default port of the probes."""
     lease_name: Name = variable("LEASE_NAME", default="hpa-scaler")
-    prometheus_server_url: Annotated[str, BeforeValidator(_url)] = variable("PROMETHEUS_SERVER_URL", default="")
+    prometheus_server_url: Annotated[
+        str,
+        BeforeValidator(_url),
+        Allowed("an address with `http` or `https`"),
+        Flag(
+            "--prometheus-server-url URL",
+            "the server of HPAs that name none (default: $PROMETHEUS_SERVER_URL)",
+            "floors",
+            plan=True,
+        ),
+    ] = variable("PROMETHEUS_SERVER_URL", default="")
     """The server of HPAs that name none; the older controller did not start without it."""
-    lower_bound: Annotated[int, BeforeValidator(_lower_bound)] = variable("MINIMUM_REPLICAS_LOWER_BOUND", default=3)
-    """The lowest floor of HPAs that name none."""
-    annotation_prefix: Annotated[str, BeforeValidator(_prefix)] = variable("ANNOTATION_PREFIX", default=PREFIX)
+    lower_bound: Annotated[
+        int,
+        BeforeValidator(_lower_bound),
+        Allowed("a whole number, as Go reads it"),
+        Flag(
+            "--lower-bound N",
+            "the lowest floor of HPAs that name none (default: $MINIMUM_REPLICAS_LOWER_BOUND, else 3)",
+            "floors",
+            plan=True,
+        ),
+    ] = variable("MINIMUM_REPLICAS_LOWER_BOUND", default=3)
+    annotation_prefix: Annotated[
+        str,
+        BeforeValidator(_prefix),
+        Allowed("a DNS name"),
+        Flag(
+            "--annotation-prefix PREFIX",
+            "what annotations begin with (default: $ANNOTATION_PREFIX, else estafette.io)",
+            "floors",
+            plan=True,
+        ),
+    ] = variable("ANNOTATION_PREFIX", default=PREFIX)
     """What the names of all annotations begin with, before ``/hpa-scaler``."""
     cycle_deadline: Positive = variable("CYCLE_DEADLINE_SECONDS", default=120.0)
     """How long a cycle may take; the next cycle judges again what was not written by then."""
-    watch: Switch = variable("WATCH_HPAS", default=False)
-    """Whether to watch HPAs between cycles, to react when somebody sets their bounds back."""
-    decision_log: Path | None = variable("DECISION_LOG", default=None)
+    watch: Annotated[
+        Switch, Flag("--watch", "watch HPAs too, and raise again at once what is set back", "floors", rank=1, sets=True)
+    ] = variable("WATCH_HPAS", default=False)
+    decision_log: Annotated[
+        Path | None, Flag("--decision-log FILE", "append every judgement to FILE, for `replay`", "floors")
+    ] = variable("DECISION_LOG", default=None)
     """A file to which every judgement is appended, for ``replay``; none by default."""
-    decision_log_megabytes: Annotated[float, Field(gt=0, le=100_000)] = variable(
-        "DECISION_LOG_MEGABYTES", default=200.0
+    decision_log_megabytes: Annotated[float, Field(gt=0, le=100_000), Allowed("a number above 0, up to 100000")] = (
+        variable("DECISION_LOG_MEGABYTES", default=200.0)
     )
     """From this size on the file is renamed to ``.1``, in place of the one before, and begun anew."""
 

@@ -6,7 +6,7 @@ Keys on the wire are in the older controllers' style. Durations are in seconds; 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -17,7 +17,7 @@ from hpa_scaler.spec.golang import format_float
 from hpa_scaler.spec.queries import AGE_QUERY, FAILED_QUERY, LATE_QUERY
 from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.fields import Seconds
-from tightship.app.settings.loading import Location, SettingsError, dotted, load
+from tightship.app.settings.loading import ConfigSource, Layered, SettingsError, resolve
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
@@ -155,7 +155,7 @@ def _servers(servers: Mapping[str, ServerSettings]) -> Mapping[str, ServerSettin
     return servers
 
 
-class ScalerSettings(_Section):
+class ScalerSettings(Layered):
     """Everything that comes from the ConfigMap."""
 
     servers: Annotated[Mapping[str, ServerSettings], AfterValidator(_servers)] = Field(
@@ -218,16 +218,16 @@ class ScalerSettings(_Section):
     limit."""
 
 
-def load_settings(values: Mapping[str, object], named: Callable[[Location], str] = dotted) -> ScalerSettings:
-    """Return settings from plain values (keys on the wire).
+def load_settings(values: Mapping[str, object], place: str = "") -> ScalerSettings:
+    """Return settings from plain values by their keys; *place* is the file, or the key of a ConfigMap's data.
 
     Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems, including those of the annotations
     in ``defaults``.
     """
-    given = dict(values)
-    defaults, problems = _defaults(given.pop("defaults", {}), named)
+    config = ConfigSource(ScalerSettings, values, place)
+    defaults, problems = _defaults(config.values.pop("defaults", {}), config)
     try:
-        settings = load(ScalerSettings, given, named, inner=_owner)
+        settings = resolve(ScalerSettings, config)
     except SettingsError as error:
         raise SettingsError(sorted([*error.problems, *problems])) from error
     if problems:
@@ -235,23 +235,15 @@ def load_settings(values: Mapping[str, object], named: Callable[[Location], str]
     return settings.model_copy(update={"defaults": defaults})
 
 
-def _owner(location: Location) -> type[BaseModel]:
-    """Return the model that has the key at the end of *location*."""
-    nested: dict[int | str, type[BaseModel]] = {"tls": TlsSettings, "basicAuth": BasicAuth}
-    if location[0] != "prometheusServers":
-        return ScalerSettings
-    return nested.get(location[2], ServerSettings) if len(location) > 3 else ServerSettings
-
-
-def _defaults(value: object, named: Callable[[Location], str]) -> tuple[dict[str, str], list[str]]:
+def _defaults(value: object, config: ConfigSource) -> tuple[dict[str, str], list[str]]:
     """Return texts by the annotation's name, from values by key, and what is wrong with them."""
     if not isinstance(value, Mapping):
-        return {}, [f"{named(('defaults',))}: {value!r}: must be a mapping of annotations"]
+        return {}, [f"{config.named(('defaults',))}: {value!r}: must be a mapping of annotations"]
     texts: dict[str, str] = {}
     problems: list[str] = []
     for key, each in value.items():
         annotation = BY_KEY.get(str(key))
-        where = named(("defaults", str(key)))
+        where = config.named(("defaults", str(key)))
         text = _text(each)
         if annotation is None:
             allowed = ", ".join(sorted(each.key for each in ANNOTATIONS))
@@ -262,7 +254,7 @@ def _defaults(value: object, named: Callable[[Location], str]) -> tuple[dict[str
             texts[annotation.name] = text
     for line in check_defaults(texts):
         key, _, rest = line.partition(": ")
-        problems.append(f"{named(('defaults', key))}: {rest}")
+        problems.append(f"{config.named(('defaults', key))}: {rest}")
     return texts, sorted(problems)
 
 

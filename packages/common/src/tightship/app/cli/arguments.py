@@ -1,4 +1,4 @@
-"""Arguments that all commands spell alike."""
+"""Arguments that all commands spell alike, and flags that set fields of settings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable
 from textwrap import wrap
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_origin
+
+from pydantic import BaseModel
 
 from tightship.app.cli.app import EXIT_USAGE
 from tightship.app.cli.selector import parse_selector
+from tightship.app.settings.loading import flags_of
 from tightship.core.times import parse_rfc3339
 from tightship.report import DEFAULT_ORDER, ORDERS
 
@@ -76,18 +79,6 @@ def add_cluster_arguments(
     return group
 
 
-def add_selector_argument(group: argparse._ArgumentGroup) -> None:
-    """Add the label selector."""
-    group.add_argument(
-        "-l",
-        "--selector",
-        metavar="SELECTOR",
-        type=value_of(parse_selector),
-        help="only nodes with these labels may be removed, as for kubectl: a=b, a!=b, a, !a, 'a in (b,c)', "
-        "'a notin (b,c)', joined by commas (default: all nodes)",
-    )
-
-
 def add_time_argument(group: argparse._ArgumentGroup) -> None:
     """Add the time at which ages are judged."""
     group.add_argument(
@@ -96,6 +87,70 @@ def add_time_argument(group: argparse._ArgumentGroup) -> None:
         type=value_of(parse_rfc3339),
         help="judge ages as if it were TIME, RFC 3339 such as 2026-03-01T04:00:00Z (default: now, for a file too)",
     )
+
+
+def add_flags(
+    group: argparse._ArgumentGroup, model: type[BaseModel], topic: str, *, plan: bool = False, **words: str
+) -> None:
+    """Add the flags of *topic* that fields of *model* carry, with *plan* those that ``plan`` takes too.
+
+    The values are checked with those of all other sources. *words* take the places in the help that are named so.
+    """
+    for field, flag in flags_of(model).items():
+        if flag.topic != topic or (plan and not flag.plan):
+            continue
+        kind = model.model_fields[field].annotation
+        how: dict[str, Any] = {"dest": field, "default": None, "help": flag.help.format(**words).replace("%", "%%")}
+        if kind is not bool:
+            listed = get_origin(kind) in (tuple, frozenset)
+            how |= {"metavar": flag.metavar, "type": flag.parse, "action": "append" if listed else "store"}
+        elif flag.sets is None:
+            how["action"] = argparse.BooleanOptionalAction
+        else:
+            how |= {"action": "store_const", "const": flag.sets}
+        group.add_argument(flag.name, **how)
+
+
+def add_plan_flags(parser: argparse.ArgumentParser, *models: type[BaseModel], config: str, gates: str) -> None:
+    """Add what ``plan`` and ``explain`` of a controller of nodes take: which nodes may go, and flags of *models*.
+
+    *config* is the help of ``--config``, *gates* the title of the flags for gates.
+    """
+    group = parser.add_argument_group("which nodes may go")
+    group.add_argument("--config", metavar="FILE", help=config)
+    group.add_argument(
+        "--pool",
+        metavar="NAME",
+        action="append",
+        help="only nodes of this pool may be removed; repeatable (default: all pools)",
+    )
+    group.add_argument(
+        "-l",
+        "--selector",
+        metavar="SELECTOR",
+        type=value_of(parse_selector),
+        help="only nodes with these labels may be removed, as for kubectl: a=b, a!=b, a, !a, 'a in (b,c)', "
+        "'a notin (b,c)', joined by commas (default: all nodes)",
+    )
+    titles = {"": gates, "plan": "plan", "rules": "rules"}
+    groups = {topic: parser.add_argument_group(title) for topic, title in titles.items()}
+    for topic, topical in groups.items():
+        for model in models:
+            add_flags(topical, model, topic)
+    groups["plan"].add_argument(
+        "--until-stable",
+        action="store_true",
+        help="plan round after round, as if the moved pods had become Ready, until no more node can go "
+        "(default: one round)",
+    )
+    add_time_argument(groups["rules"])
+
+
+def given(arguments: argparse.Namespace, *models: type[BaseModel], plan: bool = False) -> dict[str, object]:
+    """Return the values of those flags of *models* that were given, by field; *plan* is as for :func:`add_flags`."""
+    flags = {field: flag for model in models for field, flag in flags_of(model).items()}
+    values = {field: getattr(arguments, field) for field, flag in flags.items() if flag.plan or not plan}
+    return {field: value for field, value in values.items() if value is not None}
 
 
 def add_output_arguments(

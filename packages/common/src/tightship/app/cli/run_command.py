@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from tightship.app.cli.app import CliError
-from tightship.app.cli.arguments import Parser, environment
+from tightship.app.cli.arguments import Parser, add_flags, environment, given
 from tightship.app.observability.logging import LoggingError, set_up
 from tightship.app.runtime.main import Runtime, run_controller
-from tightship.app.settings.loading import SettingsError
+from tightship.app.settings.loading import SettingsError, flags_of
 from tightship.app.settings.process import ProcessSettings, load_process
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
@@ -23,72 +23,31 @@ _EPILOG = """Everything can also be set in the environment, the older controller
 flags come first. {live} come from the ConfigMap, live.
 exit codes: 0 stopped by SIGTERM; 1 an error; 64 wrong usage; 130 interrupted."""
 
-_FLAGS = (
-    "kubeconfig",
-    "context",
-    "namespace",
-    "config_map",
-    "config_path",
-    "interval",
-    "dry_run",
-    "leader_elect",
-    "ports",
-    "probe_port",
-    "host",
-    "log_level",
-    "log_format",
-)
+_TITLES = {"cluster": "cluster", "": "configuration", "logging": "logging"}
 
 
 def add_run(
     commands: argparse._SubParsersAction[Parser],
     program: str,
     version: str,
-    *,
-    does: str,
-    description: str,
-    live: str,
-    migration: str,
     settings: type[_Settings],
     serve: Serve[_Settings],
-    own: Callable[[Parser], Sequence[str]] = lambda _: (),
 ) -> None:
-    """Add the command to *commands*.
-
-    *program* is the controller's name. *does* is what it does in a few words, *live* what its ConfigMap holds, such as
-    "pools and gates"; *migration* the page that has the names of the older controller. *serve* runs it by its
-    *settings*. *own* adds flags that only this controller has, and returns their fields of the settings.
-    """
+    """Add the command to *commands*; *program* is the controller's name, *serve* runs it by its *settings*."""
+    words = settings.words
     run = commands.add_parser(
         "run",
-        help=f"run the controller: {does}",
-        description=description,
-        epilog=_EPILOG.format(live=live[:1].upper() + live[1:], migration=migration),
+        help=f"run the controller: {words.does}",
+        description=words.description,
+        epilog=_EPILOG.format(live=words.live[:1].upper() + words.live[1:], migration=words.migration),
     )
     run.usage = f"{program} run [flags]"
-    where = run.add_argument_group("cluster")
-    where.add_argument("--kubeconfig", metavar="FILE", help="default: its service account, or $KUBECONFIG")
-    where.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
-    where.add_argument("--namespace", metavar="NAME", help="of its ConfigMap and Leases (default: its own)")
-    config = run.add_argument_group("configuration")
-    config.add_argument("--config-map", metavar="NAME", help=f"ConfigMap with {live}, watched")
-    config.add_argument("--config", metavar="FILE", dest="config_path", help="a mounted file or folder instead, polled")
-    config.add_argument("--interval", metavar="SECONDS", help="between two passes, more or less by a quarter")
-    config.add_argument("--dry-run", action="store_const", const=True, help="judge and show, but change nothing")
-    config.add_argument(
-        "--no-leader-elect", action="store_const", const=False, dest="leader_elect", help="for a single replica"
-    )
-    config.add_argument("--port", action="append", type=int, dest="ports", metavar="PORT", help="HTTP port, repeatable")
-    config.add_argument("--probe-port", type=int, metavar="PORT", help="HTTP port for the probes only")
-    config.add_argument("--host", metavar="ADDRESS", help="address to serve on")
-    logs = run.add_argument_group("logging")
-    logs.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
-    logs.add_argument("--log-format", metavar="FORMAT", help="plaintext, console, json, stackdriver or v3")
-    fields = (*_FLAGS, *own(run))
+    own = {flag.topic: flag.topic for flag in flags_of(settings).values() if flag.topic not in _TITLES}
+    for topic, title in (_TITLES | own).items():
+        add_flags(run.add_argument_group(title), settings, topic, live=words.live)
 
     def begin(arguments: argparse.Namespace) -> int:
-        given = {name: getattr(arguments, name) for name in fields if getattr(arguments, name) is not None}
-        return _run(given, program, version, settings, serve)
+        return _run(given(arguments, settings), program, version, settings, serve)
 
     run.set_defaults(run=begin)
 

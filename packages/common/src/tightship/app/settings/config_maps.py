@@ -1,10 +1,13 @@
-"""Configuration inside a ConfigMap: under which key of its data, and a manifest in place of the configuration."""
+"""Configuration as a text: JSON or YAML, in a file or under a key of a ConfigMap's data, perhaps in a manifest."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from tightship.app.settings.files import mapping_of, read_mapping
+import msgspec
+import yaml
+
 from tightship.app.settings.loading import SettingsError
 
 
@@ -14,7 +17,7 @@ def read_config(path: str, keys: Sequence[str]) -> Mapping[str, object]:
     *keys* are those of a ConfigMap's data under which a configuration is looked for, in this order. Raises
     :class:`SettingsError`, the file named.
     """
-    return unwrapped(read_mapping(path), path, keys)
+    return _unwrapped(read_mapping(path), path, keys)
 
 
 def config_in(data: Mapping[str, str], keys: Sequence[str]) -> tuple[str, Mapping[str, object]]:
@@ -27,13 +30,13 @@ def config_in(data: Mapping[str, str], keys: Sequence[str]) -> tuple[str, Mappin
     if key is None and len(data) == 1:
         key = next(iter(data))
     if key is not None:
-        return key, unwrapped(mapping_of(data[key], key), key, keys)
+        return key, _unwrapped(mapping_of(data[key], key), key, keys)
     if data:
         raise SettingsError([_no_key(data, keys)])
     return "", {}
 
 
-def unwrapped(found: Mapping[str, object], name: str, keys: Sequence[str]) -> Mapping[str, object]:
+def _unwrapped(found: Mapping[str, object], name: str, keys: Sequence[str]) -> Mapping[str, object]:
     """Return what a ConfigMap manifest holds; what is none is the configuration itself."""
     if found.get("kind") != "ConfigMap":
         return found
@@ -50,4 +53,41 @@ def _no_key(held: Mapping[str, object], keys: Sequence[str]) -> str:
     return f"the ConfigMap has no configuration: its data keys are {has}; looked for are {wanted}"
 
 
-__all__ = ["config_in", "read_config", "unwrapped"]
+def read_mapping(path: str) -> Mapping[str, object]:
+    """Return the mapping that the file *path* holds. Raises :class:`SettingsError`, the file named."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SettingsError([f"{path}: {error.strerror or error}"]) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError([f"{path}: is not UTF-8 text"]) from error
+    return mapping_of(text, path)
+
+
+def mapping_of(text: str, name: str) -> Mapping[str, object]:
+    """Return the mapping that *text* holds; none where it is empty. Raises :class:`SettingsError`, *name* in front."""
+    try:
+        found = _decoded(text)
+    except RecursionError as error:
+        raise SettingsError([f"{name}: is nested too deeply"]) from error
+    except ValueError as error:
+        raise SettingsError([f"{name}: neither JSON nor YAML: {error}"]) from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise SettingsError([f"{name}: holds {type(found).__name__}, not a mapping of settings"])
+    return {str(key): value for key, value in found.items()}
+
+
+def _decoded(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as as_json:
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as as_yaml:
+            why = str(as_json) if text.lstrip().startswith("{") else " ".join(str(as_yaml).split())
+            raise ValueError(why) from as_yaml
+
+
+__all__ = ["config_in", "mapping_of", "read_config", "read_mapping"]

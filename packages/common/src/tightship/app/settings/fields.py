@@ -1,11 +1,17 @@
-"""Kinds of values in settings: durations, budgets and lists of rules, each with an error that says what is allowed."""
+"""Kinds of values in settings, what a field says of itself besides, and settings as plain data.
+
+Each kind has an error that says what is allowed. A field's annotation may carry its :class:`Flag`, and in
+:class:`Allowed` the words of the reference.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from msgspec import Struct
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from tightship.core.durations import DurationError, parse_duration
@@ -14,31 +20,62 @@ from tightship.core.reasons import Reason
 from tightship.planning.demand import SWITCHABLE as SWITCHABLE_DEMAND_RULES
 from tightship.planning.evictability import SWITCHABLE as SWITCHABLE_POD_RULES
 from tightship.planning.nodes import SWITCHABLE as SWITCHABLE_NODE_RULES
+from tightship.report.document import Plain
 
 SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES | SWITCHABLE_DEMAND_RULES
 """Reasons whose rules a user may switch off."""
 
 
-PLAIN_UNIT = "plain_unit"
-"""Key of a validation's context: what a plain number means in a text, ``s`` (the default) or ``m``."""
+class Flag(Struct, frozen=True):
+    """The flag that sets a field: ``Annotated[int, Flag("--max-nodes N", "removals after which a plan stops")]``.
 
-
-def seconds(value: object, info: ValidationInfo) -> object:
-    """Return a duration in seconds; what is neither text nor number is left for the validation to name.
-
-    A number that is no text is seconds in any case.
+    *usage* is its name and the word for its value; a switch has none: it sets *sets*, or has a ``--no-`` form too.
+    *topic* names the group of the help that lists the flag, where it is not the one for most; within a group, flags
+    stand by *rank*, then in the order of the fields. Values are texts for the validation, unless *parse* is to read
+    them before. With *plan*, the flag of a process is one of ``plan`` and ``explain`` too.
     """
+
+    usage: str
+    help: str
+    topic: str = ""
+    rank: int = 0
+    sets: bool | None = None
+    parse: Callable[[str], object] = str
+    plan: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.usage.partition(" ")[0]
+
+    @property
+    def metavar(self) -> str:
+        return self.usage.partition(" ")[2]
+
+
+class Allowed(Struct, frozen=True):
+    """What a value may be, in the words of the reference; of several in an annotation the last counts."""
+
+    words: str
+
+
+class Minutes(str):
+    """A text of a duration whose plain number means minutes."""
+
+    __slots__ = ()
+
+
+def seconds(value: object) -> object:
+    """Return a duration in seconds; what is neither text nor number is left for the validation to name."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return value
-    unit = (info.context or {}).get(PLAIN_UNIT, "s") if isinstance(value, str) else "s"
     try:
-        return parse_duration(str(value), plain_unit=unit)
+        return parse_duration(str(value), plain_unit="m" if isinstance(value, Minutes) else "s")
     except DurationError as error:
         raise ValueError(str(error)) from error
 
 
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0)]
-"""A duration in seconds; ``10m`` and a plain number are read, the latter in the unit of :data:`PLAIN_UNIT`."""
+"""A duration in seconds. ``10m`` is read, and a plain number: seconds, or minutes in a text of :class:`Minutes`."""
 
 
 def is_duration(field: FieldInfo) -> bool:
@@ -110,3 +147,27 @@ def _rules(value: object) -> object:
 
 Rules = Annotated[frozenset[Reason], BeforeValidator(_rules)]
 """Reasons whose rules are switched off."""
+
+
+def plain(value: object) -> Plain | list[str]:
+    """Return the value of a setting that is no mapping: a scalar or a list of words, sorted where it has no order."""
+    match value:
+        case frozenset():
+            return sorted(map(str, value))
+        case tuple():
+            return [str(each) for each in value]
+        case _:
+            return scalar(value)
+
+
+def scalar(value: object) -> Plain:
+    """Return the value of a setting that is neither mapping nor list; whole numbers without a fraction."""
+    match value:
+        case Budget():
+            return value.count if value.count is not None else str(value)
+        case float():
+            return int(value) if value.is_integer() else value
+        case bool() | int() | None:
+            return value
+        case _:
+            return str(value)

@@ -1,18 +1,26 @@
-"""From plain values to settings: every problem at once, each naming the key, the value and what is allowed."""
+"""One resolver for all settings: flags over environment over ConfigMap or file over defaults.
+
+A model of settings is a :class:`Layered`; its fields say which names they have in each of these places. A controller
+makes the sources and calls :func:`resolve`, which reports every problem at once. Each problem names the flag, the
+variable or the key that the value came from, the value, and what is allowed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from tightship.app.settings.fields import PLAIN_UNIT
+from tightship.app.settings.fields import Flag
 
 Location = tuple[int | str, ...]
-"""Where a value stands: the keys from the outermost inwards."""
+"""Where a value is: the fields or keys from the outermost inwards."""
 
-_Model = TypeVar("_Model", bound=BaseModel)
+_SOURCES = "sources"
+"""The keyword by which :func:`resolve` hands its sources to a model."""
 
 
 class SettingsError(ValueError):
@@ -32,55 +40,213 @@ def dotted(location: Location) -> str:
     return ".".join(str(part) for part in location)
 
 
-def load(
-    model: type[_Model],
-    values: Mapping[str, object],
-    named: Callable[[Location], str] = dotted,
-    inner: type[BaseModel] | Callable[[Location], type[BaseModel]] | None = None,
-    plain_unit: str = "s",
-) -> _Model:
-    """Return a *model* from plain values (keys on the wire or field names).
+class Layered(BaseSettings):
+    """Settings that several sources make together; made by keywords, they are these and the defaults.
 
-    Raises :class:`SettingsError` with **all** problems, each naming the key, the value and what is allowed. *named*
-    words a location, for values that don't come from a file.
-    *inner* is the model of what is nested in it, if anything; a function of the location where there are several.
-    *plain_unit* is the unit of durations that are written as a plain number.
+    An alias is a key of the ConfigMap, one in capitals an environment variable.
     """
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", populate_by_name=True, validate_default=False)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources given to :func:`resolve`: nothing is read behind our back."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings, *init_settings().pop(_SOURCES, ()))
+
+    @staticmethod
+    def spelled(key: str) -> str:
+        """Return how the ConfigMap spells *key*; a model with a spelling of its own knows keys by no other name."""
+        return key
+
+    @classmethod
+    def variables(cls, field: str) -> tuple[str, ...]:
+        """Return the names of the environment variables that set *field*; the first that is set counts."""
+        return tuple(each for each in _aliases(cls.model_fields[field]) if each.isupper())
+
+    @classmethod
+    def read(cls, field: str, value: object) -> object:
+        """Return *value*, as it stands in a source, as the validation of *field* takes it."""
+        del field
+        return value
+
+
+_Settings = TypeVar("_Settings", bound=Layered)
+
+
+class Source(PydanticBaseSettingsSource):
+    """One place that settings come from: their *values* by field, and the *names* of their locations for messages."""
+
+    def __init__(self, model: type[Layered]) -> None:
+        super().__init__(model)
+        self.model = model
+        self.values: dict[str, Any] = {}
+        self.names: dict[Location, str] = {}
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return the value of a field, ``None`` if there is none, and the key under which settings are made of it."""
+        del field
+        return self.values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return all values by field."""
+        return self.values
+
+    def take(self, location: Location, value: object, name: str) -> None:
+        """Put *value* at *location*, which messages call *name*."""
+        *above, last = map(str, location)
+        values = self.values
+        for each in above:
+            values = values.setdefault(each, {})
+        values[last] = value if above else self.model.read(last, value)
+        self.names[location] = name
+
+
+class FlagSource(Source):
+    """Flags, by the field that each sets; *inside* are those for what a field holds, by location."""
+
+    def __init__(
+        self, model: type[Layered], flags: Mapping[str, object], inside: Mapping[Location, object] = {}
+    ) -> None:
+        super().__init__(model)
+        for location, value in [*(((field,), value) for field, value in flags.items()), *inside.items()]:
+            owner = _walked(model, location)[1]
+            field = _fields(owner)[str(location[-1])]
+            flag = flags_of(owner).get(field)
+            self.take(location, value, flag.name if flag is not None else f"--{field.replace('_', '-')}")
+
+
+class EnvironmentSource(Source):
+    """Environment variables; an empty one counts as not set."""
+
+    def __init__(self, model: type[Layered], environment: Mapping[str, str]) -> None:
+        super().__init__(model)
+        for field in model.model_fields:
+            name = next((each for each in model.variables(field) if environment.get(each)), None)
+            if name is not None:
+                self.take((field,), environment[name], name)
+
+
+class ConfigSource(Source):
+    """What a ConfigMap or a file holds, by its keys; *place* is the file, or the key of the ConfigMap's data.
+
+    *unknown* are keys that no field has.
+    """
+
+    def __init__(self, model: type[Layered], values: Mapping[str, object], place: str = "") -> None:
+        super().__init__(model)
+        self.place = place
+        own = model.spelled is not Layered.spelled
+        known = {key: field for field, key in wire_keys(model).items()} if own else _fields(model)
+        self.unknown = [key for key in values if key not in known]
+        self.values |= {known[key]: model.read(known[key], value) for key, value in values.items() if key in known}
+
+    def named(self, keys: Location) -> str:
+        """Return what messages call the value at *keys*."""
+        return f"{self.place}: {dotted(keys)}" if self.place else dotted(keys)
+
+
+class DefaultSource(Source):
+    """Values by field, for those that no source before this one has."""
+
+    def __init__(self, model: type[Layered], values: Mapping[str, object]) -> None:
+        super().__init__(model)
+        self.values.update(values)
+
+
+def resolve(model: type[_Settings], *sources: Source) -> _Settings:
+    """Return the settings that *sources* make together, each over those that follow it.
+
+    Raises :class:`SettingsError` with **all** problems, :class:`BadFlagsError` if one of them is a flag's.
+    """
+    config = next((each for each in sources if isinstance(each, ConfigSource)), ConfigSource(model, {}))
+    problems = {f"{config.named((key,))}: {_unknown(model)}" for key in config.unknown}
+    settings, usage = None, False
     try:
-        return model.model_validate(dict(values), context={PLAIN_UNIT: plain_unit})
+        settings = model.model_validate({_SOURCES: sources})
     except ValidationError as error:
-        keys = wire_keys(model)
-
-        def placed(location: Location) -> str:
-            # A default that another value makes impossible is placed by its field, which nobody wrote.
-            outermost = [keys.get(str(each), each) if each not in values else each for each in location[:1]]
-            return named((*outermost, *location[1:]))
-
-        problems: set[str] = set()
         for each in error.errors():
-            location, key = each["loc"], placed(each["loc"])
-            if each["type"] == "extra_forbidden":
-                owner = _owner(model, inner, location)
-                problems.add(f"{key}: unknown key; allowed are {', '.join(sorted(wire_keys(owner).values()))}")
-            else:
-                problems.add(f"{key}: {each.get('input')!r}: {each['msg'].removeprefix('Value error, ')}")
-        raise SettingsError(sorted(problems)) from error
+            keys, owner = _walked(model, each["loc"])
+            name = _name(each["loc"], sources)
+            usage |= name.startswith("-")
+            why = f"{each.get('input')!r}: {each['msg'].removeprefix('Value error, ')}"
+            why = _unknown(owner) if each["type"] == "extra_forbidden" else why
+            problems.add(f"{name or config.named(keys)}: {why}")
+    if settings is None or problems:
+        raise (BadFlagsError if usage else SettingsError)(sorted(problems))
+    return settings
 
 
-def _owner(
-    model: type[BaseModel], inner: type[BaseModel] | Callable[[Location], type[BaseModel]] | None, location: Location
-) -> type[BaseModel]:
-    if inner is None or len(location) < 2:
-        return model
-    return inner if isinstance(inner, type) else inner(location)
+def load(model: type[_Settings], values: Mapping[str, object], place: str = "") -> _Settings:
+    """Return a *model* of the *values* of a ConfigMap or a file alone; see :class:`ConfigSource`, :func:`resolve`."""
+    return resolve(model, ConfigSource(model, values, place))
 
 
 def wire_keys(model: type[BaseModel]) -> dict[str, str]:
     """Return the key on the wire of each field of *model*, by the field's name."""
-    keys: dict[str, str] = {}
     # What the model says itself comes before the sections it takes over, as people would write it.
     own = {name: number for number, name in enumerate(model.__annotations__)}
-    for name, field in sorted(model.model_fields.items(), key=lambda item: own.get(item[0], len(own))):
-        choices = field.validation_alias
-        keys[name] = field.alias or (str(choices.choices[0]) if isinstance(choices, AliasChoices) else name)
-    return keys
+    names = sorted(model.model_fields, key=lambda name: own.get(name, len(own)))
+    keys = {name: next(iter(_aliases(model.model_fields[name])), name) for name in names}
+    return {name: model.spelled(key) for name, key in keys.items()} if issubclass(model, Layered) else keys
+
+
+def flags_of(model: type[BaseModel]) -> dict[str, Flag]:
+    """Return the flags of *model* by field, as its help lists them; a field that overrides another keeps its flag."""
+    found: dict[str, Flag] = {}
+    for name in wire_keys(model):
+        fields = (base.model_fields.get(name) for base in model.__mro__ if issubclass(base, BaseModel))
+        flags = (each for field in fields if field is not None for each in field.metadata if isinstance(each, Flag))
+        flag = next(flags, None)
+        if flag is not None:
+            found[name] = flag
+    return dict(sorted(found.items(), key=lambda item: item[1].rank))
+
+
+def nested(field: FieldInfo) -> tuple[type[BaseModel], bool] | None:
+    """Return the model of what *field* holds, if any, and whether the field holds several of them by name."""
+    several = get_origin(field.annotation) is Mapping
+    for each in (field.annotation, *get_args(field.annotation)):
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            return each, several
+    return None
+
+
+def _aliases(field: FieldInfo) -> list[str]:
+    alias = field.validation_alias
+    return [str(each) for each in alias.choices] if isinstance(alias, AliasChoices) else [str(alias)] if alias else []
+
+
+def _fields(model: type[BaseModel]) -> dict[str, str]:
+    """Return the field that each name in a ConfigMap stands for: keys, aliases, and the names of the fields."""
+    return {each: name for name, field in model.model_fields.items() for each in (name, *_aliases(field))}
+
+
+def _walked(model: type[BaseModel], location: Location) -> tuple[Location, type[BaseModel]]:
+    """Return *location*, of fields or keys, in keys, and the model that has the last of them."""
+    field = _fields(model).get(str(location[0])) if location else None
+    if field is None:
+        return location, model
+    key, inner, rest = wire_keys(model)[field], nested(model.model_fields[field]), location[1:]
+    if inner is None or not rest:
+        return (key, *rest), model
+    entry = rest[:1] if inner[1] else ()
+    keys, owner = _walked(inner[0], rest[len(entry) :])
+    return (key, *entry, *keys), owner
+
+
+def _name(location: Location, sources: tuple[Source, ...]) -> str:
+    """Return the flag or variable that the value at *location* came from, if one did."""
+    above = (location[:end] for end in range(len(location), 0, -1))
+    return next((each.names[part] for part in above for each in sources if part in each.names), "")
+
+
+def _unknown(model: type[BaseModel]) -> str:
+    return f"unknown key; allowed are {', '.join(sorted(wire_keys(model).values()))}"

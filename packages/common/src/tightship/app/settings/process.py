@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from msgspec import Struct
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic_settings import SettingsConfigDict
 
 from tightship.app.observability.logging import FORMATS, LEVELS
-from tightship.app.settings.fields import Seconds
-from tightship.app.settings.loading import Location, SettingsError
+from tightship.app.settings.fields import Allowed, Flag, Seconds
+from tightship.app.settings.loading import EnvironmentSource, FlagSource, Layered, resolve
 from tightship.drain_io.claims import CLAIMS_LEASE, CLAIMS_NAMESPACE
 from tightship.kube.host import token
 
@@ -69,13 +70,17 @@ def _one_of(allowed: tuple[str, ...]) -> Callable[[object], object]:
     return check
 
 
-Switch = Annotated[bool, BeforeValidator(_switch)]
-Name = Annotated[str, BeforeValidator(_name)]
-Ports = Annotated[tuple[int, ...], BeforeValidator(_ports)]
-Port = Annotated[int, BeforeValidator(_port)]
-LogFormat = Annotated[str, BeforeValidator(_one_of(FORMATS))]
-LogLevel = Annotated[str, BeforeValidator(_one_of(tuple(LEVELS)))]
-Positive = Annotated[Seconds, Field(gt=0, le=86400)]
+def _words(texts: Iterable[str]) -> Allowed:
+    return Allowed(", ".join(f"`{each}`" for each in texts))
+
+
+Switch = Annotated[bool, BeforeValidator(_switch), _words(("true", "false"))]
+Name = Annotated[str, BeforeValidator(_name), Allowed("a name of a Kubernetes object")]
+Ports = Annotated[tuple[int, ...], BeforeValidator(_ports), Allowed("ports, separated by commas")]
+Port = Annotated[int, BeforeValidator(_port), Allowed("a port")]
+LogFormat = Annotated[str, BeforeValidator(_one_of(FORMATS)), _words(FORMATS)]
+LogLevel = Annotated[str, BeforeValidator(_one_of(tuple(LEVELS))), _words(LEVELS)]
+Positive = Annotated[Seconds, Field(gt=0, le=86400), Allowed("a duration above 0, up to a day")]
 
 
 def variable(*names: str, default: object) -> Any:
@@ -83,39 +88,74 @@ def variable(*names: str, default: object) -> Any:
     return Field(default=default, validation_alias=AliasChoices(*names))
 
 
-class ProcessSettings(BaseSettings):
-    """How a process runs. Durations are in seconds; in the environment ``90s`` and plain seconds are read.
+class RunWords(Struct, frozen=True):
+    """What the help of ``run`` says of a controller.
 
-    A subclass gives ``interval``, ``config_map``, ``ports`` and ``lease_name`` their :func:`variable`.
+    *does* is what it does in a few words, *live* what its ConfigMap holds, such as "pools and gates"; *migration* is
+    the page that has the names of the older controller.
     """
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_default=True)
+    does: str
+    description: str
+    live: str
+    migration: str
 
-    interval: Positive
+
+class ProcessSettings(Layered):
+    """How a process runs. Durations are in seconds; in the environment ``90s`` and plain seconds are read.
+
+    A subclass gives ``interval``, ``config_map``, ``ports`` and ``lease_name`` their :func:`variable`, and its *words*.
+    """
+
+    model_config = SettingsConfigDict(validate_default=True)
+
+    words: ClassVar[RunWords]
+
+    interval: Annotated[Positive, Flag("--interval SECONDS", "between two passes, more or less by a quarter", rank=1)]
     """Between two passes, more or less by :data:`tightship.app.runtime.loop.JITTER`."""
-    log_format: LogFormat = variable("LOG_FORMAT", default=FORMATS[0])
-    log_level: LogLevel = variable("LOG_LEVEL", default="info")
-    kubeconfig: str | None = variable("TIGHTSHIP_KUBECONFIG", default=None)
+    log_format: Annotated[
+        LogFormat, Flag("--log-format FORMAT", f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}", "logging", rank=1)
+    ] = variable("LOG_FORMAT", default=FORMATS[0])
+    log_level: Annotated[LogLevel, Flag("--log-level LEVEL", "debug, info, warning or error", "logging")] = variable(
+        "LOG_LEVEL", default="info"
+    )
+    kubeconfig: Annotated[
+        str | None, Flag("--kubeconfig FILE", "default: its service account, or $KUBECONFIG", "cluster")
+    ] = variable("TIGHTSHIP_KUBECONFIG", default=None)
     """A kubeconfig by name. ``KUBECONFIG`` (which may name several) and a pod's own account are found without it."""
-    context: str | None = variable("KUBE_CONTEXT", default=None)
-    namespace: Name = variable("NAMESPACE", "POD_NAMESPACE", default="default")
+    context: Annotated[str | None, Flag("--context NAME", "context of the kubeconfig", "cluster")] = variable(
+        "KUBE_CONTEXT", default=None
+    )
+    namespace: Annotated[
+        Name, Flag("--namespace NAME", "of its ConfigMap and Leases (default: its own)", "cluster")
+    ] = variable("NAMESPACE", "POD_NAMESPACE", default="default")
     """Where the ConfigMap and the Leases are; by default that of the pod's service account, else ``default``."""
     identity: str = variable("POD_NAME", default="")
     """This replica, unique to the process: the pod's name, else the host's, and a random part."""
-    config_map: Name
+    config_map: Annotated[Name, Flag("--config-map NAME", "ConfigMap with {live}, watched")]
     """The ConfigMap with the live configuration."""
-    config_path: Path | None = variable("CONFIG_PATH", default=None)
+    config_path: Annotated[Path | None, Flag("--config FILE", "a mounted file or folder instead, polled")] = variable(
+        "CONFIG_PATH", default=None
+    )
     """A mounted file, or a folder of files, in place of the ConfigMap."""
-    dry_run: Switch = variable("DRY_RUN", default=False)
+    dry_run: Annotated[Switch, Flag("--dry-run", "judge and show, but change nothing", rank=1, sets=True)] = variable(
+        "DRY_RUN", default=False
+    )
     """Judge, plan and show everything; make no request that changes anything."""
-    host: str = variable("HTTP_HOST", default=EVERYWHERE)
-    ports: Ports
+    host: Annotated[str, Flag("--host ADDRESS", "address to serve on", rank=4)] = variable(
+        "HTTP_HOST", default=EVERYWHERE
+    )
+    ports: Annotated[Ports, Flag("--port PORT", "HTTP port, repeatable", rank=3, parse=int)]
     """Each serves all: metrics, status, page and probes."""
-    probe_port: Port = variable("HTTP_PROBE_PORT", default=5000)
+    probe_port: Annotated[Port, Flag("--probe-port PORT", "HTTP port for the probes only", rank=3, parse=int)] = (
+        variable("HTTP_PROBE_PORT", default=5000)
+    )
     """Serves the probes alone, on connections of its own; one that is among *ports* serves all. Where only *ports* are
     given it is the first of them: who chose every port did not choose this one."""
     request_timeout: Positive = variable("REQUEST_TIMEOUT_SECONDS", default=30.0)
-    leader_elect: Switch = variable("LEADER_ELECT", default=True)
+    leader_elect: Annotated[Switch, Flag("--no-leader-elect", "for a single replica", rank=2, sets=False)] = variable(
+        "LEADER_ELECT", default=True
+    )
     lease_name: Name
     lease_duration: Positive = variable("LEASE_DURATION_SECONDS", default=15.0)
     lease_renew_deadline: Positive = variable("LEASE_RENEW_DEADLINE_SECONDS", default=10.0)
@@ -141,25 +181,6 @@ class ProcessSettings(BaseSettings):
             least = f"{cls.variables('stop_timeout')[0]}, which is {info.data['stop_timeout']:g}"
             raise ValueError(f"must be above {least}")
         return value
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read nothing but what is given: :func:`load_process` has put flags over environment, by variable."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)
-
-    @classmethod
-    def variables(cls, field: str) -> tuple[str, ...]:
-        """Return the names of the environment variables that set *field*, the first found counts."""
-        alias = cls.model_fields[field].validation_alias
-        return tuple(str(each) for each in alias.choices) if isinstance(alias, AliasChoices) else (field,)
 
     def filled(self, namespace: str, unique: str) -> Self:
         """Return the settings with what only this process knows in the place of what was not said."""
@@ -188,8 +209,6 @@ class NodeProcessSettings(ProcessSettings):
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
 
-_FLAGS = {"config_path": "--config", "leader_elect": "--no-leader-elect", "ports": "--port"}
-
 
 def load_process(
     model: type[_Settings],
@@ -201,32 +220,10 @@ def load_process(
 ) -> _Settings:
     """Return a *model* of *flags* (by field) over *environment* over defaults; an empty variable counts as not set.
 
-    Raises :class:`SettingsError` with all problems, each naming the variable or flag, the value and what is allowed.
+    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems, each naming the variable or flag,
+    the value and what is allowed.
     """
-    given = flags or {}
-    values: dict[str, object] = {}
-    origins: dict[str, str] = {}
-    for field in model.model_fields:
-        variables = model.variables(field)
-        found = next((each for each in variables if environment.get(each)), None)
-        # One name for each field: pydantic would prefer a variable to a flag, and name the first in every error.
-        if field in given:
-            values[variables[0]] = given[field]
-            origins[variables[0]] = _FLAGS.get(field, f"--{field.replace('_', '-')}")
-        elif found is not None:
-            values[variables[0]] = environment[found]
-            origins[variables[0]] = found
-
-    def line(location: Location, value: object, message: str) -> str:
-        name = str(location[0]) if location else ""
-        shown = origins.get(name, model.variables(name)[0] if name in model.model_fields else name)
-        return f"{shown}: {value!r}: {message.removeprefix('Value error, ')}"
-
-    try:
-        loaded = model.model_validate(values)
-    except ValidationError as error:
-        problems = {line(each["loc"], each.get("input"), each["msg"]) for each in error.errors()}
-        raise SettingsError(sorted(problems)) from error
+    loaded = resolve(model, FlagSource(model, flags or {}), EnvironmentSource(model, environment))
     return loaded.filled(_own_namespace(namespace_file), unique())
 
 
@@ -237,4 +234,4 @@ def _own_namespace(file: Path) -> str:
         return "default"
 
 
-__all__ = ["EVERYWHERE", "NodeProcessSettings", "ProcessSettings", "load_process", "variable"]
+__all__ = ["EVERYWHERE", "NodeProcessSettings", "ProcessSettings", "RunWords", "load_process", "variable"]

@@ -1,0 +1,126 @@
+"""Where a setting comes from, what each place calls it, and what its field says of its flag."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AliasChoices, BaseModel, Field
+
+from tightship.app.cli.arguments import add_flags, given
+from tightship.app.settings.fields import Flag, Minutes, Seconds
+from tightship.app.settings.loading import (
+    BadFlagsError,
+    ConfigSource,
+    DefaultSource,
+    EnvironmentSource,
+    FlagSource,
+    Layered,
+    SettingsError,
+    Source,
+    flags_of,
+    load,
+    resolve,
+    wire_keys,
+)
+
+
+class Inner(BaseModel):
+    model_config = {"extra": "forbid", "populate_by_name": True}
+
+    size: Annotated[int, Flag("--size N", "how large")] = Field(default=1, alias="largeSize")
+
+
+class Base(Layered):
+    pause: Annotated[Seconds, Flag("--pause DURATION", "how long: 100%", "times")] = Field(
+        default=60.0, validation_alias=AliasChoices("longPause", "OLD_PAUSE", "PAUSE")
+    )
+
+
+class Model(Base):
+    inner: Mapping[str, Inner] = Field(default={}, alias="byName")
+    words: Annotated[tuple[str, ...], Flag("--word WORD", "{one}; repeatable")] = ()
+    on: Annotated[bool, Flag("--on", "both ways", rank=-1)] = False
+    off: Annotated[bool, Flag("--no-off", "one way", sets=False)] = True
+    pause: Seconds = Field(default=5.0, validation_alias=AliasChoices("longPause", "OLD_PAUSE", "PAUSE"))
+
+
+class Snaky(Base):
+    spelled = staticmethod(str.lower)
+
+    @classmethod
+    def read(cls, field: str, value: object) -> object:
+        return Minutes(value) if field == "pause" else value
+
+
+PLACES: list[Source] = [
+    FlagSource(Model, {"pause": "1s"}),
+    EnvironmentSource(Model, {"OLD_PAUSE": "", "PAUSE": "2s"}),
+    ConfigSource(Model, {"longPause": "3s"}, "c.yaml"),
+    DefaultSource(Model, {"pause": 4}),
+]
+
+
+@pytest.mark.parametrize(("places", "seconds"), [(PLACES[number:], number + 1) for number in range(5)])
+def test_a_source_comes_before_those_that_follow_it(places: list[Source], seconds: float) -> None:
+    assert resolve(Model, *places).pause == seconds
+
+
+def test_nothing_is_read_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAUSE", "9")
+    monkeypatch.setenv("pause", "9")
+    assert Model().pause == resolve(Model).pause == 5
+    assert Model(pause="7s").pause == 7
+
+
+def test_what_is_nested_is_merged_and_each_problem_names_its_place() -> None:
+    config = ConfigSource(
+        Model, {"byName": {"a": {"largeSize": 2, "typo": 1}, "b": {"size": "big"}}, "typo": 1}, "c.yaml"
+    )
+    inside = {("inner", "a", "largeSize"): "huge"}
+    with pytest.raises(BadFlagsError) as refused:
+        resolve(Model, FlagSource(Model, {"words": [1]}, inside), EnvironmentSource(Model, {"PAUSE": "soon"}), config)
+    assert [each.rpartition(": Input")[0] or each.partition("; ")[0] for each in refused.value.problems] == [
+        "--size: 'huge'",
+        "--word: 1",
+        "PAUSE: 'soon': 'soon' is not a duration",
+        "c.yaml: byName.a.typo: unknown key",
+        "c.yaml: byName.b.largeSize: 'big'",
+        "c.yaml: typo: unknown key",
+    ]
+    assert refused.value.problems[3].endswith("; allowed are largeSize")
+    assert refused.value.problems[5].endswith("; allowed are byName, longPause, off, on, words")
+
+
+def test_a_key_may_have_another_spelling_and_then_no_other_name() -> None:
+    assert wire_keys(Snaky) == {"pause": "longpause"}
+    assert load(Snaky, {"longpause": "2"}).pause == 120
+    for key in ("longPause", "pause", "PAUSE"):
+        with pytest.raises(SettingsError, match=f"^{key}: unknown key; allowed are longpause$"):
+            load(Snaky, {key: "2"})
+
+
+def test_a_field_keeps_the_flag_of_the_one_it_overrides() -> None:
+    assert [each.name for each in flags_of(Model).values()] == ["--on", "--word", "--no-off", "--pause"]
+
+
+def test_flags_are_made_of_fields_and_given_by_field() -> None:
+    parser = argparse.ArgumentParser()
+    for topic in ("", "times"):
+        add_flags(parser.add_argument_group(topic), Model, topic, one="one word")
+
+    def values(*arguments: str) -> dict[str, Any]:
+        return given(parser.parse_args(arguments), Model)
+
+    assert values() == {}
+    assert values("--word", "a", "--word", "b", "--no-off", "--no-on", "--pause", "3") == {
+        "words": ["a", "b"],
+        "off": False,
+        "on": False,
+        "pause": "3",
+    }
+    text = parser.format_help()
+    assert "one word; repeatable" in text
+    assert "how long: 100%" in text
