@@ -72,17 +72,17 @@ def test_they_have_three_commands_to_see_it_work(notes: Notes, chart: str) -> No
 
 @each_chart
 def test_those_of_a_live_controller_say_how_to_uninstall_it_so_that_nothing_is_left(notes: Notes, chart: str) -> None:
-    assert "Before you uninstall it" in notes(chart, {"dryRun": False})
-    assert "Before you uninstall it" not in notes(chart, {"dryRun": True})
+    assert "An uninstall " in notes(chart, {"dryRun": False})
+    assert "An uninstall " not in notes(chart, {"dryRun": True})
 
 
 @pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
 def test_those_of_a_controller_of_nodes_say_what_ends_a_drain_that_an_uninstall_has_left(
     notes: Notes, chart: str
 ) -> None:
-    assert "a Job gives their\nnodes back, and Helm waits for it" in notes(chart, {"dryRun": False})
+    assert "A Job then gives the nodes back, and Helm waits for the Job" in notes(chart, {"dryRun": False})
     said = notes(chart, {"dryRun": False, "giveBack": {"enabled": False}})
-    assert "Install it again, switched off like that" in said
+    assert "install the controller again with that value" in said
 
 
 def test_values_that_they_name_are_those_of_the_chart_that_is_installed(notes: Notes) -> None:
@@ -91,8 +91,8 @@ def test_values_that_they_name_are_those_of_the_chart_that_is_installed(notes: N
     said = notes(UMBRELLA, {"global": {"dryRun": False}})
     assert "(node-refiner.config.drainer_enabled=false)" in said
     assert "(node-compactor.config.nodePools.NAME.enabled=false)" in said
-    assert "say which in node-compactor.config.nodePools." in said
-    assert "say which in hpa-scaler.prometheusServerUrl." in said
+    assert "Enable pools in node-compactor.config.nodePools." in said
+    assert "Set hpa-scaler.prometheusServerUrl," in said
 
 
 def test_what_could_not_be_made_is_named_as_it_was_asked_for(notes: Notes) -> None:
@@ -112,7 +112,7 @@ def test_those_of_all_speak_of_each_that_is_installed(notes: Notes) -> None:
 def test_they_warn_of_what_was_asked_for_and_could_not_be_made(notes: Notes, chart: str) -> None:
     said = notes(chart, everything(chart))
     for key in ("serviceMonitor", "prometheusRule", "verticalPodAutoscaler"):
-        assert f"WARNING: {key}.enabled is true, but this cluster does not know" in said
+        assert f"WARNING: {key}.enabled is true, but this cluster does not serve" in said
     assert "WARNING" not in notes(chart)
 
 
@@ -126,9 +126,9 @@ def test_they_warn_of_what_was_asked_for_and_could_not_be_made(notes: Notes, cha
             "would drain underutilized nodes of",
         ),
         ("node-compactor", {"configMap": {"create": False, "name": "own"}}, "in the ConfigMap own"),
-        ("node-refiner", {"config": {"excess_nodes_threshold": 3}}, "could do without 3."),
-        ("node-refiner", {"config": {"drainer_enabled": False}}, "drainer_enabled is false: nothing is drained"),
-        ("hpa-scaler", {}, "No Prometheus is named"),
+        ("node-refiner", {"config": {"excess_nodes_threshold": 3}}, "excess nodes is 3 or more."),
+        ("node-refiner", {"config": {"drainer_enabled": False}}, "drainer_enabled is false, so the controller drains nothing"),
+        ("hpa-scaler", {}, "No default Prometheus is set"),
         ("hpa-scaler", {"annotationPrefix": "example.com"}, 'example.com/hpa-scaler: "true"'),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from rendering import Render
 
 from tightship_charts.matrix import APIS, FEATURES, Values, everything, merge
-from tightship_charts.places import CHARTS, CONTROLLERS, SHARED, UMBRELLA
+from tightship_charts.places import CONTROLLERS, SHARED, UMBRELLA
 from tightship_charts.values import Value, defaults, leaves, own_keys, values_file
 from tightship_e2e.helm import HelmError
 
@@ -139,7 +139,7 @@ def test_no_value_is_without_effect(render: Render, chart: str) -> None:
             return f"{now!r} to {changed!r}: {str(error).splitlines()[-1]}"
 
     text(base)
-    # What charts share is the same text and the same templates in all of them: see the next tests.
+    # What charts share is the same text in all of them (see the next test), and the same templates.
     every = [each for each in leaves(chart) if chart in {CONTROLLERS[0], UMBRELLA} or each.path[0] in own_keys(chart)]
     with ThreadPoolExecutor(2) as pool:
         troubles = pool.map(trouble, every)
@@ -150,20 +150,6 @@ def test_what_charts_share_is_the_same_in_all_of_them() -> None:
     parts = {values_file(chart).read_text(encoding="utf-8").partition(SHARED)[2] for chart in CONTROLLERS}
     assert len(parts) == 1
     assert "networkPolicy:" in parts.pop()
-
-
-@pytest.mark.parametrize("chart", CONTROLLERS[1:])
-def test_all_charts_of_a_controller_have_the_same_templates(chart: str) -> None:
-    def templates(chart: str) -> dict[str, str]:
-        files = (CHARTS / chart / "templates").rglob("*.yaml")
-        # Only controllers of nodes have claims, and nodes to give back.
-        return {
-            each.name: each.read_text().replace('{{- include "tightship-lib.claimsRole" . }}\n', "")
-            for each in files
-            if each.name != "release.yaml"
-        }
-
-    assert templates(chart) == templates(CONTROLLERS[0])
 
 
 @pytest.mark.parametrize("chart", [*CONTROLLERS, UMBRELLA])

@@ -1,4 +1,4 @@
-{{/* The live configuration. A chart defines CONTROLLER.config, the data of the ConfigMap. */}}
+{{/* The live configuration. */}}
 
 {{- define "tightship-lib.configMap" -}}
 {{- if .Values.configMap.create -}}
@@ -7,7 +7,7 @@ kind: ConfigMap
 metadata:
   {{- include "tightship-lib.metadata" (dict "root" . "name" (include "tightship-lib.configMapName" .) "annotations" .Values.configMap.annotations) | nindent 2 }}
 data:
-  {{- include (printf "%s.config" (include "tightship-lib.controller" .)) . | nindent 2 }}
+  {{- .Own.config | nindent 2 }}
 {{- end -}}
 {{- end -}}
 

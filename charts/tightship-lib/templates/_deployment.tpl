@@ -1,5 +1,4 @@
-{{/* The controller itself. A chart defines besides, as CONTROLLER.env, CONTROLLER.mounts and CONTROLLER.volumes, what only
-     this controller has. */}}
+{{/* The controller itself. */}}
 
 {{- define "tightship-lib.deployment" -}}
 {{- include "tightship-lib.checks" . -}}
@@ -23,7 +22,7 @@ spec:
       annotations:
         kubectl.kubernetes.io/default-container: {{ include "tightship-lib.controller" . }}
         {{- if $v.configMap.mounted }}
-        checksum/config: {{ include (printf "%s.config" (include "tightship-lib.controller" .)) . | sha256sum }}
+        checksum/config: {{ .Own.config | sha256sum }}
         {{- end }}
         {{- with mergeOverwrite (dict) ($v.commonAnnotations | default dict) ($v.podAnnotations | default dict) }}
         {{- toYaml . | nindent 8 }}
@@ -96,7 +95,14 @@ containers:
       {{- end }}
     env:
       {{- include "tightship-lib.env" . | nindent 6 }}
-      {{- include (printf "%s.env" $name) . | nindent 6 }}
+      - name: {{ .Own.interval }}
+        value: {{ include "tightship-lib.text" $v.interval | quote }}
+      {{- with .Own.env }}
+      {{- . | nindent 6 }}
+      {{- end }}
+      {{- with include "tightship-lib.claimsEnv" . }}
+      {{- . | nindent 6 }}
+      {{- end }}
       {{- with $v.env }}
       {{- tpl (toYaml .) $ | nindent 6 }}
       {{- end }}
@@ -193,7 +199,7 @@ probes
   mountPath: /secrets/{{ $name }}
   readOnly: true
 {{- end }}
-{{- with include (printf "%s.mounts" (include "tightship-lib.controller" .)) . | trim }}
+{{- with .Own.mounts }}
 {{ . }}
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
@@ -222,7 +228,7 @@ probes
   secret:
     secretName: {{ $secret }}
 {{- end }}
-{{- with include (printf "%s.volumes" (include "tightship-lib.controller" .)) . | trim }}
+{{- with .Own.volumes }}
 {{ . }}
 {{- end }}
 {{- with .Values.extraVolumes }}
@@ -287,10 +293,12 @@ probes
 
 {{/* What the controllers of nodes have besides: one ledger of claims for all of them. */}}
 {{- define "tightship-lib.claimsEnv" -}}
+{{- if include "tightship-lib.drains" . -}}
 - name: CLAIMS_LEASE_NAME
   value: {{ .Values.claims.leaseName }}
 - name: CLAIMS_LEASE_NAMESPACE
   value: {{ include "tightship-lib.claimsNamespace" . }}
+{{- end -}}
 {{- end -}}
 
 {{- define "tightship-lib.claimsNamespace" -}}

@@ -70,7 +70,7 @@ spec:
 {{- $p := .Values.prometheusRule -}}
 {{- $controller := include "tightship-lib.controller" . -}}
 {{- $selector := $p.selector | default (printf "namespace=%q,container=%q" (include "tightship-lib.namespace" .) $controller) -}}
-{{- $leads := include (printf "%s.leads" $controller) . -}}
+{{- $leads := and (include "tightship-lib.live" .) .Values.leaderElection.enabled (not .Own.idle) -}}
 {{- $known := .Files.Get "files/alerts.json" | fromJsonArray -}}
 {{- $names := list -}}
 {{- range $known -}}{{- $names = append $names .alert -}}{{- end -}}
@@ -81,7 +81,7 @@ spec:
 {{- end -}}
 {{- range $alert := $known }}
 {{- $own := index $p.alerts $alert.alert | default dict }}
-{{- if and (ne (index $own "enabled" | toString) "false") (or (not $alert.leaders) (eq $leads "true")) }}
+{{- if and (ne (index $own "enabled" | toString) "false") (or (not $alert.leaders) $leads) }}
 {{- $threshold := $alert.threshold }}
 {{- if hasKey $own "threshold" }}
 {{- $threshold = $own.threshold }}

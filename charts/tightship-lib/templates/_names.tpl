@@ -126,17 +126,6 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* "true" or "false": the chart's own dryRun, else global.dryRun, else what the controller defines. */}}
-{{- define "tightship-lib.dryRun" -}}
-{{- if not (kindIs "invalid" .Values.dryRun) -}}
-{{- .Values.dryRun -}}
-{{- else if not (kindIs "invalid" .Values.global.dryRun) -}}
-{{- .Values.global.dryRun -}}
-{{- else -}}
-{{- include (printf "%s.dryRun" (include "tightship-lib.controller" .)) . -}}
-{{- end -}}
-{{- end -}}
-
 {{/* "true" where an object of this kind can be made: its CRD is there. Takes (list root "group/version/Kind"). */}}
 {{- define "tightship-lib.served" -}}
 {{- $root := index . 0 -}}

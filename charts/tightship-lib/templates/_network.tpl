@@ -22,7 +22,6 @@ spec:
       protocol: TCP
 {{- end -}}
 
-{{/* A chart may define more ways out as CONTROLLER.ports, a JSON list of the ports it asks others on. */}}
 {{- define "tightship-lib.networkPolicy" -}}
 {{- $n := .Values.networkPolicy -}}
 {{- if $n.enabled -}}
@@ -77,7 +76,7 @@ spec:
       to:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-    {{- with include (printf "%s.ports" (include "tightship-lib.controller" .)) . | fromJsonArray }}
+    {{- with .Own.ports }}
     - ports:
         {{- range . }}
         - port: {{ . }}

@@ -1,5 +1,4 @@
-{{/* The account and its rights. A chart defines CONTROLLER.clusterRules, what it does all over the cluster, and
-     CONTROLLER.acts, "true" where it may change anything. */}}
+{{/* The account and its rights. */}}
 
 {{- define "tightship-lib.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
@@ -20,10 +19,8 @@ automountServiceAccountToken: {{ $account.automountServiceAccountToken }}
 
 {{- define "tightship-lib.clusterRole" -}}
 {{- if .Values.rbac.create -}}
-{{- $controller := include "tightship-lib.controller" . -}}
-{{- $namespaces := include (printf "%s.namespaces" $controller) . | fromJsonArray -}}
 {{- $name := include "tightship-lib.clusterName" . -}}
-{{- range $namespace := $namespaces | default (list "-") }}
+{{- range $namespace := .Own.namespaces | default (list "-") }}
 {{- $kind := ternary "ClusterRole" "Role" (eq $namespace "-") }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -31,7 +28,7 @@ kind: {{ $kind }}
 metadata:
   {{- include "tightship-lib.metadata" (dict "root" $ "name" $name "namespace" $namespace) | nindent 2 }}
 rules:
-  {{- include (printf "%s.clusterRules" $controller) $ | nindent 2 }}
+  {{- $.Own.clusterRules | nindent 2 }}
   {{- with $.Values.rbac.additionalRules }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -50,10 +47,9 @@ subjects:
 {{- end -}}
 {{- end -}}
 
-{{/* Its own namespace: the Lease, the configuration, and what the chart adds as CONTROLLER.ownRules. */}}
+{{/* Its own namespace: the Lease, the configuration, and what only this controller needs. */}}
 {{- define "tightship-lib.role" -}}
 {{- if .Values.rbac.create -}}
-{{- $controller := include "tightship-lib.controller" . -}}
 {{- $rules := include "tightship-lib.ownRules" . | trim -}}
 {{- if $rules }}
 ---
@@ -79,13 +75,12 @@ subjects:
 {{- end -}}
 
 {{- define "tightship-lib.ownRules" -}}
-{{- $controller := include "tightship-lib.controller" . -}}
 {{- $leases := list -}}
-{{- if eq (include (printf "%s.acts" $controller) .) "true" -}}
+{{- if include "tightship-lib.live" . -}}
 {{- if .Values.leaderElection.enabled -}}
 {{- $leases = append $leases (include "tightship-lib.leaseName" .) -}}
 {{- end -}}
-{{- if hasKey .Values "claims" -}}
+{{- if include "tightship-lib.drains" . -}}
 {{- if eq (include "tightship-lib.claimsNamespace" .) (include "tightship-lib.namespace" .) -}}
 {{- $leases = append $leases .Values.claims.leaseName -}}
 {{- end -}}
@@ -100,7 +95,7 @@ subjects:
   resourceNames: [{{ include "tightship-lib.configMapName" . }}]
   verbs: [list, watch]
 {{- end }}
-{{- with include (printf "%s.ownRules" $controller) . | trim }}
+{{- with .Own.ownRules }}
 {{ . }}
 {{- end }}
 {{- end -}}
@@ -118,9 +113,9 @@ subjects:
 
 {{/* The ledger of claims, where it is in another namespace. */}}
 {{- define "tightship-lib.claimsRole" -}}
+{{- if and .Values.rbac.create (include "tightship-lib.drains" .) (include "tightship-lib.live" .) -}}
 {{- $there := include "tightship-lib.claimsNamespace" . -}}
-{{- $acts := include (printf "%s.acts" (include "tightship-lib.controller" .)) . -}}
-{{- if and .Values.rbac.create (eq $acts "true") (ne $there (include "tightship-lib.namespace" .)) -}}
+{{- if ne $there (include "tightship-lib.namespace" .) -}}
 {{- $name := include "tightship-lib.clusterName" . }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -140,6 +135,7 @@ roleRef:
   name: {{ $name }}
 subjects:
   {{- include "tightship-lib.subjects" . | nindent 2 }}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -177,25 +173,25 @@ subjects:
   verbs: [list, watch]
 {{- end -}}
 
-{{/* What every controller of nodes may do: docs/permissions.md. Takes (list root method veto disabled): how it evicts,
-     "delete" or not, whether it looks at HPAs, false or not, and the rules that are switched off. */}}
+{{/* What every controller of nodes may do: docs/permissions.md. Takes a dict: root, and from the configuration
+     evictionMethod, scaleUpVeto and disabledRules, whatever the keys are called there. */}}
 {{- define "tightship-lib.nodeRules" -}}
-{{- $root := index . 0 -}}
+{{- $root := .root -}}
 {{ include "tightship-lib.nodeReads" $root }}
-{{- if ne (index . 2 | toString) "false" }}
+{{- if ne (.scaleUpVeto | toString) "false" }}
 {{ include "tightship-lib.autoscalerReads" $root }}
 {{- end }}
-{{- if not (has "BufferNeedsNode" (index . 3 | default list)) }}
+{{- if not (has "BufferNeedsNode" (.disabledRules | default list)) }}
 {{ include "tightship-lib.bufferReads" $root }}
 {{- end }}
-{{- if eq (include (printf "%s.acts" (include "tightship-lib.controller" $root)) $root) "true" }}
+{{- if include "tightship-lib.live" $root }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]
 - apiGroups: [""]
   resources: [pods/eviction]
   verbs: [create]
-{{- if eq (index . 1 | toString) "delete" }}
+{{- if eq (.evictionMethod | toString) "delete" }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [delete]

@@ -4,7 +4,9 @@
 
 {{/* An account of its own without rights could only fail. */}}
 {{- define "tightship-lib.givesBack" -}}
+{{- if include "tightship-lib.drains" . -}}
 {{- and .Values.giveBack.enabled (or .Values.rbac.create (not .Values.serviceAccount.create)) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "tightship-lib.releaseName" -}}
@@ -23,8 +25,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* Takes a dict: root, weight, and perhaps name and namespace. */}}
 {{- define "tightship-lib.releaseMetadata" -}}
-{{- $acts := include (printf "%s.acts" (include "tightship-lib.controller" .root)) .root -}}
-{{- $hook := dict "helm.sh/hook" (ternary "post-delete" "post-upgrade,post-rollback" (eq $acts "true")) -}}
+{{- $hook := dict "helm.sh/hook" (ternary "post-delete" "post-upgrade,post-rollback" (include "tightship-lib.live" .root | eq "true")) -}}
 {{- $_ := set $hook "helm.sh/hook-weight" (toString .weight) -}}
 {{- $_ := set $hook "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" -}}
 {{- $name := .name | default (include "tightship-lib.releaseName" .root) -}}
