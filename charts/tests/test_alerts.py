@@ -12,9 +12,8 @@ from msgspec import Struct
 from rendering import Json, Render, each_chart
 
 from tightship_charts.alerts import ALERTS
-from tightship_charts.dashboards import dashboard
+from tightship_charts.dashboards import DASHBOARDS, dashboard
 from tightship_charts.matrix import APIS, Values
-from tightship_charts.panels import DASHBOARDS
 from tightship_charts.places import CHARTS, CONTROLLERS
 from tightship_e2e import binaries
 from tightship_e2e.helm import HelmError, run

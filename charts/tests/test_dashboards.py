@@ -23,9 +23,8 @@ from tightship.drain.answers import Answer
 from tightship.drain.machine import Ending
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship_charts.alerts import ALERTS
-from tightship_charts.dashboards import SOURCE, WIDTH, dashboard
+from tightship_charts.dashboards import DASHBOARDS, SOURCE, WIDTH, dashboard
 from tightship_charts.matrix import APIS
-from tightship_charts.panels import DASHBOARDS
 from tightship_charts.places import CHARTS, CONTROLLERS, UMBRELLA
 
 TARGET = frozenset({"namespace", "job", "pod", "container"})

@@ -127,7 +127,11 @@ def test_they_warn_of_what_was_asked_for_and_could_not_be_made(notes: Notes, cha
         ),
         ("node-compactor", {"configMap": {"create": False, "name": "own"}}, "in the ConfigMap own"),
         ("node-refiner", {"config": {"excess_nodes_threshold": 3}}, "excess nodes is 3 or more."),
-        ("node-refiner", {"config": {"drainer_enabled": False}}, "drainer_enabled is false, so the controller drains nothing"),
+        (
+            "node-refiner",
+            {"config": {"drainer_enabled": False}},
+            "drainer_enabled is false, so the controller drains nothing",
+        ),
         ("hpa-scaler", {}, "No default Prometheus is set"),
         ("hpa-scaler", {"annotationPrefix": "example.com"}, 'example.com/hpa-scaler: "true"'),
     ],

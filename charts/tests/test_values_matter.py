@@ -11,8 +11,8 @@ import pytest
 from rendering import Render
 
 from tightship_charts.matrix import APIS, FEATURES, Values, everything, merge
-from tightship_charts.places import CONTROLLERS, SHARED, UMBRELLA
-from tightship_charts.values import Value, defaults, leaves, own_keys, values_file
+from tightship_charts.places import CONTROLLERS, UMBRELLA
+from tightship_charts.values import Value, defaults, leaves, own_keys
 from tightship_e2e.helm import HelmError
 
 TEXTS = {
@@ -139,17 +139,11 @@ def test_no_value_is_without_effect(render: Render, chart: str) -> None:
             return f"{now!r} to {changed!r}: {str(error).splitlines()[-1]}"
 
     text(base)
-    # What charts share is the same text in all of them (see the next test), and the same templates.
+    # What charts share is the same text (see test_generated.py) and the same templates in all of them.
     every = [each for each in leaves(chart) if chart in {CONTROLLERS[0], UMBRELLA} or each.path[0] in own_keys(chart)]
     with ThreadPoolExecutor(2) as pool:
         troubles = pool.map(trouble, every)
         assert {each.dotted: what for each, what in zip(every, troubles, strict=True) if what} == {}
-
-
-def test_what_charts_share_is_the_same_in_all_of_them() -> None:
-    parts = {values_file(chart).read_text(encoding="utf-8").partition(SHARED)[2] for chart in CONTROLLERS}
-    assert len(parts) == 1
-    assert "networkPolicy:" in parts.pop()
 
 
 @pytest.mark.parametrize("chart", [*CONTROLLERS, UMBRELLA])
