@@ -87,7 +87,7 @@ def test_two_replicas_are_one_value(render: Render, chart: str) -> None:
         ({"podDisruptionBudget": {"maxUnavailable": 0}}, "would block every drain"),
         ({"podDisruptionBudget": {"maxUnavailable": "0%"}}, "would block every drain"),
         ({"podDisruptionBudget": {"maxUnavailable": None}}, "would block every drain"),
-        ({"serviceAccount": {"create": False}}, "the name of an account"),
+        ({"serviceAccount": {"create": False}}, "the name of an existing ServiceAccount"),
     ],
 )
 def test_values_that_would_be_unsafe_together_are_refused(

@@ -11,7 +11,7 @@ data:
 {{- end -}}
 {{- end -}}
 
-{{/* A value as a text: a whole number without an exponent, a list with commas. */}}
+{{/* A value as a string: a whole number without an exponent, a list with commas. */}}
 {{- define "tightship-lib.text" -}}
 {{- if kindIs "slice" . -}}
 {{- join "," . -}}
@@ -22,7 +22,7 @@ data:
 {{- end -}}
 {{- end -}}
 
-{{/* Objects of the user's own; texts and objects both are templates. */}}
+{{/* Objects of the user. Strings and maps are both templates. */}}
 {{- define "tightship-lib.extraObjects" -}}
 {{- range .Values.extraObjects }}
 ---

@@ -40,7 +40,7 @@ rollingUpdate:
   maxSurge: 1
   maxUnavailable: 0
 {{- else -}}
-{{/* Nothing keeps the old replica from acting beside the new one. */ -}}
+{{/* Without election nothing keeps the old replica from acting beside the new one. */ -}}
 type: Recreate
 {{- end -}}
 {{- end -}}
@@ -49,7 +49,7 @@ type: Recreate
 {{- $v := .Values -}}
 {{- $name := include "tightship-lib.controller" . -}}
 serviceAccountName: {{ include "tightship-lib.serviceAccountName" . }}
-{{- /* The account's own default is false; this pod needs its token, unless it goes by a kubeconfig. */}}
+{{- /* The account's own default is false. This pod needs the token, unless it uses a kubeconfig. */}}
 automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
 {{- with include "tightship-lib.imagePullSecrets" . }}
 {{ . }}
@@ -171,7 +171,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* The name of the port that kubelets ask: one that serves everything has the name it has for that. */}}
+{{/* The name of the container port for probes: a port that serves everything already has a name. */}}
 {{- define "tightship-lib.probes" -}}
 {{- $http := .Values.http -}}
 {{- if eq (toString $http.probePort) (toString $http.port) -}}
@@ -236,7 +236,7 @@ probes
 {{- end }}
 {{- end -}}
 
-{{/* The environment that every controller has: its process settings (docs/settings.md, "The process"). */}}
+{{/* The environment of every controller: its process settings (docs/settings.md, "The process"). */}}
 {{- define "tightship-lib.env" -}}
 {{- $v := .Values -}}
 - name: POD_NAME
@@ -291,7 +291,7 @@ probes
 {{- end }}
 {{- end -}}
 
-{{/* What the controllers of nodes have besides: one ledger of claims for all of them. */}}
+{{/* Controllers of nodes share one Lease with claims. */}}
 {{- define "tightship-lib.claimsEnv" -}}
 {{- if include "tightship-lib.drains" . -}}
 - name: CLAIMS_LEASE_NAME

@@ -1,4 +1,4 @@
-{{/* ServiceMonitor or PodMonitor: the same but for how the pods are found. */}}
+{{/* ServiceMonitor and PodMonitor differ only in how they find the pods. */}}
 
 {{- define "tightship-lib.endpoint" -}}
 {{- $m := index . 1 -}}
@@ -108,7 +108,7 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{/* Every file of dashboards/, as a ConfigMap for Grafana's side-car, or as a GrafanaDashboard for its operator. */}}
+{{/* Every file of dashboards/, as a ConfigMap for Grafana's sidecar, and as a GrafanaDashboard for the Grafana Operator. */}}
 {{- define "tightship-lib.dashboards" -}}
 {{- $g := .Values.grafanaDashboard -}}
 {{- if $g.enabled }}

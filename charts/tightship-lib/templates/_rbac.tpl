@@ -47,7 +47,7 @@ subjects:
 {{- end -}}
 {{- end -}}
 
-{{/* Its own namespace: the Lease, the configuration, and what only this controller needs. */}}
+{{/* The release's namespace: Leases, the configuration, and what only this controller needs. */}}
 {{- define "tightship-lib.role" -}}
 {{- if .Values.rbac.create -}}
 {{- $rules := include "tightship-lib.ownRules" . | trim -}}
@@ -100,7 +100,7 @@ subjects:
 {{- end }}
 {{- end -}}
 
-{{/* A name can't be demanded of what is created. Takes the names of the Leases. */}}
+{{/* Kubernetes can't restrict `create` by name. Takes the names of the Leases. */}}
 {{- define "tightship-lib.leaseRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
@@ -111,7 +111,7 @@ subjects:
   verbs: [get, update]
 {{- end -}}
 
-{{/* The ledger of claims, where it is in another namespace. */}}
+{{/* The Lease with the claims, if it is in another namespace. */}}
 {{- define "tightship-lib.claimsRole" -}}
 {{- if and .Values.rbac.create (include "tightship-lib.drains" .) (include "tightship-lib.live" .) -}}
 {{- $there := include "tightship-lib.claimsNamespace" . -}}
@@ -139,7 +139,7 @@ subjects:
 {{- end -}}
 {{- end -}}
 
-{{/* What every controller of nodes looks at. */}}
+{{/* What every controller of nodes reads. */}}
 {{- define "tightship-lib.nodeReads" -}}
 - apiGroups: [""]
   resources: [nodes, pods, persistentvolumeclaims, persistentvolumes, namespaces, replicationcontrollers]

@@ -1,8 +1,8 @@
-{{/* What gives back the nodes that drains hold when nobody goes on with them: after an uninstall, and after an upgrade or a
-     rollback to a dry run, which has no rights to write. It runs the controller with RELEASE, which waits until whoever led
-     does so no more. Its account and rights are there for as long as it runs. */}}
+{{/* The Job that gives back the nodes of drains that nobody continues: after an uninstall, and after an upgrade or a
+     rollback to a dry run, which has no rights to write. The Job runs the controller with RELEASE, which waits until the
+     former leader no longer leads. The Job's account and rights exist only while it runs. */}}
 
-{{/* An account of its own without rights could only fail. */}}
+{{/* "true" if the chart runs the Job. With an account of its own and without rights, the Job could only fail. */}}
 {{- define "tightship-lib.givesBack" -}}
 {{- if include "tightship-lib.drains" . -}}
 {{- and .Values.giveBack.enabled (or .Values.rbac.create (not .Values.serviceAccount.create)) -}}
@@ -17,7 +17,7 @@
 {{- ternary (include "tightship-lib.releaseName" .) .Values.serviceAccount.name .Values.serviceAccount.create -}}
 {{- end -}}
 
-{{/* Not of the kind that the controller's pods are selected by. */}}
+{{/* No selector of the controller's pods matches these labels. */}}
 {{- define "tightship-lib.releaseLabels" -}}
 app.kubernetes.io/name: {{ printf "%s-release" (include "tightship-lib.name" .) }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -194,7 +194,7 @@ volumes:
 {{- end }}
 {{- end -}}
 
-{{/* As the controller has it, but for what is of no use in a pod that gives back and ends. */}}
+{{/* The controller's environment without what a pod that gives back and exits does not use. */}}
 {{- define "tightship-lib.releaseEnv" -}}
 {{- $left := list "DRY_RUN" "CONFIG_PATH" "HTTP_HOST" "HTTP_PORTS" "HTTP_PROBE_PORT" -}}
 {{- range include "tightship-lib.env" . | fromYamlArray }}
