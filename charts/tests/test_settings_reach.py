@@ -82,7 +82,7 @@ def process_of(chart: str, rendered: Rendered) -> ProcessSettings:
 
 @each_chart
 def test_every_setting_of_the_process_can_be_set_by_values(render: Render, chart: str) -> None:
-    """All at once to what is no default: whatever is still one can't be reached. No variable is set that nobody reads."""
+    """All at once to what is no default: what is still one can't be reached. No variable is set that nobody reads."""
     rendered, model = render(chart, merge(CHANGED, CHANGED_TOO[chart])), PROCESS[chart]
     loaded = process_of(chart, rendered).model_dump()
     plain = load_process(model, {}, unique=lambda: "u").model_dump()
