@@ -120,7 +120,7 @@ def _controller(chart: str) -> Iterator[str]:
         yield f"| `{'.'.join(key.path)}` | {allowed(key.schema)} | {f'`{key.default}`' if key.default else ''} |"
     yield "\n## Alerts\n"
     yield "These alerts need `prometheusRule.enabled`. [Alerts](../../docs/alerts.md) says what to do about each.\n"
-    yield "| alert | severity | for | threshold | |\n|---|---|---|---|---|"
+    yield "| alert | severity | for | threshold | summary |\n|---|---|---|---|---|"
     for alert in ALERTS[chart]:
         least = "" if alert.threshold is None else f"{alert.threshold:g}"
         least += f", or {alert.passes} intervals" if alert.passes else ""
@@ -162,13 +162,13 @@ def allowed(schema: Json) -> str:
     if pattern.endswith("%)$"):
         return "a number or a percentage"
     if kinds == ["array"]:
-        return f"a list of {allowed(schema['items'])}".replace("a text", "texts")
+        return f"a list of {allowed(schema['items'])}".replace("a string", "strings")
     if kinds == ["object"]:
         names = ", ".join(f"`{each}`" for each in schema.get("properties", ()))
-        return f"by annotation: {names}" if names else "texts by name"
+        return f"by annotation: {names}" if names else "strings by name"
     if kinds in (["integer"], ["number", "string"]):
         return f"a {'whole ' if kinds == ['integer'] else ''}number{_bounds(schema)}"
-    return "`true`, `false`" if kinds == ["boolean"] else "a text"
+    return "`true`, `false`" if kinds == ["boolean"] else "a string"
 
 
 def _bounds(schema: Json) -> str:

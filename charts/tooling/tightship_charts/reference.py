@@ -59,8 +59,8 @@ _WORDS: tuple[tuple[object, str], ...] = (
     (LogFormat, ", ".join(f"`{each}`" for each in FORMATS)),
     (LogLevel, ", ".join(f"`{each}`" for each in LEVELS)),
     (Path | None, "a path"),
-    (str, "a text"),
-    (str | None, "a text"),
+    (str, "a string"),
+    (str | None, "a string"),
 )
 """What the types of a process's settings allow."""
 
