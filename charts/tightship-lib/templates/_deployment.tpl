@@ -51,9 +51,7 @@ type: Recreate
 serviceAccountName: {{ include "tightship-lib.serviceAccountName" . }}
 {{- /* The account's own default is false. This pod needs the token, unless it uses a kubeconfig. */}}
 automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
-{{- with include "tightship-lib.imagePullSecrets" . }}
-{{ . }}
-{{- end }}
+{{ include "tightship-lib.pod" . }}
 {{- with $v.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -73,21 +71,14 @@ dnsPolicy: {{ . }}
 dnsConfig:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-enableServiceLinks: false
 terminationGracePeriodSeconds: {{ include "tightship-lib.text" $v.terminationGracePeriodSeconds }}
-{{- with $v.podSecurityContext }}
-securityContext:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
 {{- with $v.initContainers }}
 initContainers:
   {{- tpl (toYaml .) $ | nindent 2 }}
 {{- end }}
 containers:
   - name: {{ $name }}
-    image: {{ include "tightship-lib.image" . }}
-    imagePullPolicy: {{ $v.image.pullPolicy }}
-    command: [{{ $name }}]
+    {{- include "tightship-lib.controllerContainer" . | nindent 4 }}
     args:
       - run
       {{- range $v.extraArgs }}
@@ -106,10 +97,6 @@ containers:
       {{- with $v.env }}
       {{- tpl (toYaml .) $ | nindent 6 }}
       {{- end }}
-    {{- with $v.envFrom }}
-    envFrom:
-      {{- tpl (toYaml .) $ | nindent 6 }}
-    {{- end }}
     ports:
       - name: http
         containerPort: {{ $v.http.port }}
@@ -131,14 +118,6 @@ containers:
       {{- toYaml (merge (omit $probe "enabled") (dict "httpGet" (dict "path" $path "port" (include "tightship-lib.probes" $)))) | nindent 6 }}
     {{- end }}
     {{- end }}
-    {{- with $v.resources }}
-    resources:
-      {{- toYaml . | nindent 6 }}
-    {{- end }}
-    {{- with $v.securityContext }}
-    securityContext:
-      {{- toYaml . | nindent 6 }}
-    {{- end }}
     {{- with include "tightship-lib.mounts" . | trim }}
     volumeMounts:
       {{- . | nindent 6 }}
@@ -149,14 +128,6 @@ containers:
 {{- with include "tightship-lib.volumes" . | trim }}
 volumes:
   {{- . | nindent 2 }}
-{{- end }}
-{{- with $v.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $v.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $v.affinity }}
 affinity:
@@ -189,10 +160,8 @@ probes
   mountPath: /etc/tightship/config
   readOnly: true
 {{- end }}
-{{- if .Values.kubeconfig.secretName }}
-- name: kubeconfig
-  mountPath: /etc/tightship/kubeconfig
-  readOnly: true
+{{- with include "tightship-lib.kubeconfigMount" . }}
+{{ . }}
 {{- end }}
 {{- range $name, $_ := .Values.secretMounts }}
 - name: secret-{{ $name }}
@@ -213,15 +182,8 @@ probes
   configMap:
     name: {{ include "tightship-lib.configMapName" . }}
 {{- end }}
-{{- with .Values.kubeconfig }}
-{{- if .secretName }}
-- name: kubeconfig
-  secret:
-    secretName: {{ .secretName }}
-    items:
-      - key: {{ .key }}
-        path: config
-{{- end }}
+{{- with include "tightship-lib.kubeconfigVolume" . }}
+{{ . }}
 {{- end }}
 {{- range $name, $secret := .Values.secretMounts }}
 - name: secret-{{ $name }}

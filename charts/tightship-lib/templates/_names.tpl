@@ -119,13 +119,6 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{- define "tightship-lib.imagePullSecrets" -}}
-{{- with concat (.Values.global.imagePullSecrets | default list) (.Values.imagePullSecrets | default list) | uniq -}}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end -}}
-{{- end -}}
-
 {{/* "true" if the cluster serves a kind: its CRD is installed. Takes (list root "group/version/Kind"). */}}
 {{- define "tightship-lib.served" -}}
 {{- $root := index . 0 -}}

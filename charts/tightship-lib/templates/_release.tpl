@@ -128,34 +128,16 @@ spec:
 
 {{- define "tightship-lib.releasePod" -}}
 {{- $v := .Values -}}
-{{- $name := include "tightship-lib.controller" . -}}
 restartPolicy: Never
 serviceAccountName: {{ include "tightship-lib.releaseAccount" . }}
 automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
-{{- with include "tightship-lib.imagePullSecrets" . }}
-{{ . }}
-{{- end }}
+{{ include "tightship-lib.pod" . }}
 {{- with $v.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-enableServiceLinks: false
-{{- with $v.podSecurityContext }}
-securityContext:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $v.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $v.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
 containers:
   - name: release
-    image: {{ include "tightship-lib.image" . }}
-    imagePullPolicy: {{ $v.image.pullPolicy }}
-    command: [{{ $name }}]
+    {{- include "tightship-lib.controllerContainer" . | nindent 4 }}
     args: [run]
     env:
       {{- include "tightship-lib.releaseEnv" . | nindent 6 }}
@@ -163,34 +145,13 @@ containers:
       {{- with $v.env }}
       {{- tpl (toYaml .) $ | nindent 6 }}
       {{- end }}
-    {{- with $v.envFrom }}
-    envFrom:
-      {{- tpl (toYaml .) $ | nindent 6 }}
-    {{- end }}
-    {{- with $v.resources }}
-    resources:
-      {{- toYaml . | nindent 6 }}
-    {{- end }}
-    {{- with $v.securityContext }}
-    securityContext:
-      {{- toYaml . | nindent 6 }}
-    {{- end }}
-    {{- if $v.kubeconfig.secretName }}
+    {{- with include "tightship-lib.kubeconfigMount" . }}
     volumeMounts:
-      - name: kubeconfig
-        mountPath: /etc/tightship/kubeconfig
-        readOnly: true
+      {{- . | nindent 6 }}
     {{- end }}
-{{- with $v.kubeconfig }}
-{{- if .secretName }}
+{{- with include "tightship-lib.kubeconfigVolume" . }}
 volumes:
-  - name: kubeconfig
-    secret:
-      secretName: {{ .secretName }}
-      items:
-        - key: {{ .key }}
-          path: config
-{{- end }}
+  {{- . | nindent 2 }}
 {{- end }}
 {{- end -}}
 

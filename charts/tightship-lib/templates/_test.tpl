@@ -27,26 +27,10 @@ metadata:
 spec:
   restartPolicy: Never
   automountServiceAccountToken: false
-  enableServiceLinks: false
-  {{- with include "tightship-lib.imagePullSecrets" . }}
-  {{- . | nindent 2 }}
-  {{- end }}
-  {{- with .Values.podSecurityContext }}
-  securityContext:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "tightship-lib.pod" . | nindent 2 }}
   containers:
     - name: asks
-      image: {{ include "tightship-lib.image" . }}
-      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      {{- include "tightship-lib.container" . | nindent 6 }}
       env:
         - name: TARGET
           value: {{ printf "http://%s:%v" (include "tightship-lib.fullname" .) (.Values.service.port | default .Values.http.port) }}
@@ -62,10 +46,6 @@ spec:
         requests:
           cpu: 10m
           memory: 32Mi
-      {{- with .Values.securityContext }}
-      securityContext:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
 {{- end -}}
 
 {{- define "tightship-lib.testScript" -}}
