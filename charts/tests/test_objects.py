@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -143,6 +144,14 @@ def test_a_default_that_is_taken_away_is_missed_by_its_name_or_by_nothing(render
         allowed = f"missing property '{value.path[-1]}'|{value.dotted}: nothing would block|^$"
         assert re.search(allowed, said), (value.dotted, said)
         assert not list(nothings(objects)), value.dotted
+
+
+def test_a_chart_that_says_too_little_is_told_what_is_missing(helm: Helm, charts: Path, tmp_path: Path) -> None:
+    chart = shutil.copytree(charts / "node-refiner", tmp_path / "node-refiner")
+    said = (chart / "templates/all.yaml").read_text()
+    (chart / "templates/all.yaml").write_text(re.sub(r'  "interval" .*\n', "", said))
+    with pytest.raises(HelmError, match=r"tightship-lib\.manifests: interval is missing"):
+        helm.template(chart)
 
 
 def nothings(item: object) -> Iterator[object]:

@@ -126,9 +126,6 @@ def test_nothing_gives_nodes_back_where_it_is_switched_off_or_could_only_fail(re
     account = {"create": False, "name": "mine"}
     [job] = render(chart, {"rbac": {"create": False}, "serviceAccount": account}).hooks
     assert job["spec"]["template"]["spec"]["serviceAccountName"] == "mine"
-
-
-def test_a_scaler_has_nothing_to_give_back(render: Render) -> None:
     assert render("hpa-scaler").hooks == []
 
 
@@ -143,10 +140,6 @@ def test_the_charts_own_dry_run_comes_before_the_global_one(render: Render, char
         rendered = render(chart, {"dryRun": own, "global": {"dryRun": everywhere}})
         assert rendered.env["DRY_RUN"] == dry
         assert bool(WRITES & {verb for verb, _ in rendered.rights()}) is (dry == "false")
-
-
-def test_what_evicts_begins_with_a_dry_run_and_what_must_be_annotated_does_not(render: Render) -> None:
-    assert [render(chart).env["DRY_RUN"] for chart in CONTROLLERS] == ["true", "true", "false"]
 
 
 def test_a_refiner_whose_drainer_is_switched_off_may_finish_what_it_had_begun(render: Render) -> None:

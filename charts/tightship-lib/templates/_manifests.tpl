@@ -33,11 +33,7 @@
 ---
 {{ include "tightship-lib.prometheusRule" $context }}
 ---
-{{ include "tightship-lib.clusterRole" $context }}
----
-{{ include "tightship-lib.role" $context }}
----
-{{ include "tightship-lib.claimsRole" $context }}
+{{ include "tightship-lib.rights" $context }}
 ---
 {{ include "tightship-lib.release" $context }}
 ---

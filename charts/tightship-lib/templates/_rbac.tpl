@@ -11,69 +11,61 @@ automountServiceAccountToken: {{ $account.automountServiceAccountToken }}
 {{- end -}}
 {{- end -}}
 
-{{- define "tightship-lib.subjects" -}}
-- kind: ServiceAccount
-  name: {{ include "tightship-lib.serviceAccountName" . }}
-  namespace: {{ include "tightship-lib.namespace" . }}
+{{/* A role and its binding. Takes a dict: root, kind (ClusterRole or Role), name, metadata and rules, both as text, and the
+     name of the account. */}}
+{{- define "tightship-lib.grant" }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}
+metadata:
+  {{- .metadata | nindent 2 }}
+rules:
+  {{- .rules | trim | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  {{- .metadata | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .account }}
+    namespace: {{ include "tightship-lib.namespace" .root }}
 {{- end -}}
 
-{{- define "tightship-lib.clusterRole" -}}
+{{/* All that the controller's account may do. */}}
+{{- define "tightship-lib.rights" -}}
 {{- if .Values.rbac.create -}}
+{{- $here := include "tightship-lib.namespace" . -}}
 {{- $name := include "tightship-lib.clusterName" . -}}
-{{- range $namespace := .Own.namespaces | default (list "-") }}
-{{- $kind := ternary "ClusterRole" "Role" (eq $namespace "-") }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ $kind }}
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" $ "name" $name "namespace" $namespace) | nindent 2 }}
-rules:
-  {{- $.Own.clusterRules | nindent 2 }}
-  {{- with $.Values.rbac.additionalRules }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ $kind }}Binding
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" $ "name" $name "namespace" $namespace) | nindent 2 }}
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: {{ $kind }}
-  name: {{ $name }}
-subjects:
-  {{- include "tightship-lib.subjects" $ | nindent 2 }}
-{{- end }}
+{{- $grant := dict "root" . "name" $name "account" (include "tightship-lib.serviceAccountName" .) -}}
+{{- $rules := .Own.clusterRules -}}
+{{- with .Values.rbac.additionalRules -}}
+{{- $rules = printf "%s\n%s" $rules (toYaml .) -}}
+{{- end -}}
+{{- range $namespace := .Own.namespaces | default (list "-") -}}
+{{- $metadata := include "tightship-lib.metadata" (dict "root" $ "name" $name "namespace" $namespace) -}}
+{{- $kind := ternary "ClusterRole" "Role" (eq $namespace "-") -}}
+{{- include "tightship-lib.grant" (merge (dict "kind" $kind "metadata" $metadata "rules" $rules) $grant) }}
+{{- end -}}
+{{- with include "tightship-lib.ownRules" . | trim -}}
+{{- $metadata := include "tightship-lib.metadata" (dict "root" $) -}}
+{{- include "tightship-lib.grant" (merge (dict "kind" "Role" "name" (include "tightship-lib.fullname" $) "metadata" $metadata "rules" .) $grant) }}
+{{- end -}}
+{{- if and (include "tightship-lib.drains" .) (include "tightship-lib.live" .) -}}
+{{- $there := include "tightship-lib.claimsNamespace" . -}}
+{{- if ne $there $here -}}
+{{- $metadata := include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" $there) -}}
+{{- include "tightship-lib.grant" (merge (dict "kind" "Role" "metadata" $metadata "rules" (include "tightship-lib.leaseRules" (list .Values.claims.leaseName))) $grant) }}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The release's namespace: Leases, the configuration, and what only this controller needs. */}}
-{{- define "tightship-lib.role" -}}
-{{- if .Values.rbac.create -}}
-{{- $rules := include "tightship-lib.ownRules" . | trim -}}
-{{- if $rules }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" .) | nindent 2 }}
-rules:
-  {{- $rules | nindent 2 }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" .) | nindent 2 }}
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: {{ include "tightship-lib.fullname" . }}
-subjects:
-  {{- include "tightship-lib.subjects" . | nindent 2 }}
-{{- end }}
-{{- end -}}
-{{- end -}}
-
+{{/* The rules for the release's namespace: Leases, the configuration, and what only this controller needs. */}}
 {{- define "tightship-lib.ownRules" -}}
 {{- $leases := list -}}
 {{- if include "tightship-lib.live" . -}}
@@ -109,34 +101,6 @@ subjects:
   resources: [leases]
   resourceNames: {{ toJson . }}
   verbs: [get, update]
-{{- end -}}
-
-{{/* The Lease with the claims, if it is in another namespace. */}}
-{{- define "tightship-lib.claimsRole" -}}
-{{- if and .Values.rbac.create (include "tightship-lib.drains" .) (include "tightship-lib.live" .) -}}
-{{- $there := include "tightship-lib.claimsNamespace" . -}}
-{{- if ne $there (include "tightship-lib.namespace" .) -}}
-{{- $name := include "tightship-lib.clusterName" . }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" $there) | nindent 2 }}
-rules:
-  {{- include "tightship-lib.leaseRules" (list .Values.claims.leaseName) | nindent 2 }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" $there) | nindent 2 }}
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: {{ $name }}
-subjects:
-  {{- include "tightship-lib.subjects" . | nindent 2 }}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 
 {{/* What every controller of nodes reads. */}}

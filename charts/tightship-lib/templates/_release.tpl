@@ -34,27 +34,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* Takes a dict: root, kind, name, namespace, rules (as text). */}}
 {{- define "tightship-lib.releaseRole" -}}
-{{- $place := dict "root" .root "weight" -5 "name" .name "namespace" .namespace }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ .kind }}
-metadata:
-  {{- include "tightship-lib.releaseMetadata" $place | nindent 2 }}
-rules:
-  {{- .rules | nindent 2 }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ .kind }}Binding
-metadata:
-  {{- include "tightship-lib.releaseMetadata" $place | nindent 2 }}
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: {{ .kind }}
-  name: {{ .name }}
-subjects:
-  - kind: ServiceAccount
-    name: {{ include "tightship-lib.releaseAccount" .root }}
-    namespace: {{ include "tightship-lib.namespace" .root }}
+{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" .root "weight" -5 "name" .name "namespace" .namespace) -}}
+{{- include "tightship-lib.grant" (merge (dict "metadata" $metadata "account" (include "tightship-lib.releaseAccount" .root)) .) }}
 {{- end -}}
 
 {{- define "tightship-lib.releaseClusterRules" -}}
@@ -97,10 +78,10 @@ metadata:
 automountServiceAccountToken: false
 {{- end }}
 {{- if $v.rbac.create }}
-{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "ClusterRole" "name" $everywhere "namespace" "-" "rules" (include "tightship-lib.releaseClusterRules" . | trim)) }}
-{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $name "namespace" $namespace "rules" (include "tightship-lib.releaseOwnRules" . | trim)) }}
+{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "ClusterRole" "name" $everywhere "namespace" "-" "rules" (include "tightship-lib.releaseClusterRules" .)) }}
+{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $name "namespace" $namespace "rules" (include "tightship-lib.releaseOwnRules" .)) }}
 {{- if ne $there $namespace }}
-{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName) | trim)) }}
+{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName))) }}
 {{- end }}
 {{- end }}
 ---
