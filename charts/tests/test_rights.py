@@ -9,8 +9,6 @@ import pytest
 import yaml
 from rendering import Feature, Json, Render, each_case, each_chart, each_node_chart
 
-from tightship_charts.places import CONTROLLERS
-
 Right = tuple[str, str, str, str]
 
 WRITES = {"create", "patch", "update", "delete", "deletecollection", "*"}
