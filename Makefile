@@ -1,4 +1,4 @@
-# Everything a developer types. `make` alone lists it.
+# The commands of a developer. `make` without a target lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -14,14 +14,14 @@ FIRST_SEED ?= 1000
 SEEDS ?= 10000
 FIRST ?= 0
 DOCKER ?= docker
-# Workers side by side, as many as control planes fit on this machine; see packages/testkit/src/tightship_testkit/order.py.
+# As many workers as this machine has room for control planes; see packages/testkit/src/tightship_testkit/order.py.
 PYTEST := $(BIN)/pytest -n auto
-# What takes no Go and no half-minute of a processor.
+# The tests that need no Go, and less than half a minute of processor time each.
 FAST := not controlplane and not slow
 REGISTRY ?= ghcr.io/tightship
 TAG ?= dev
 
-# Where it is set every worker of a test run, and every controller that a test starts, would compile all modules anew.
+# If this were set, every worker of a test run and every controller that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
@@ -37,14 +37,14 @@ $(VENV)/.installed: requirements/dev.lock $(PACKAGES:%=%/pyproject.toml)
 	@touch $@
 
 .PHONY: install
-install: $(VENV)/.installed ## Make .venv from the hashed lock, with all packages editable.
+install: $(VENV)/.installed ## Create .venv from the hashed lock, with all packages editable.
 
 .PHONY: demo
-demo: install ## One night of all three controllers on an embedded cluster, on this terminal (ARGS="--seconds 180"; ARGS="--fast": in seconds, as lines).
+demo: install ## Show one night of all three controllers on an embedded cluster, in this terminal (ARGS="--seconds 180"; ARGS="--fast": in seconds, as lines).
 	@$(BIN)/python -m tightship_simulator.demo --seed $(SEED) $(ARGS)
 
 .PHONY: plan-demo
-plan-demo: install ## Make an off-peak cluster and plan on it (SEED=7 NODES=40).
+plan-demo: install ## Generate an off-peak cluster and plan on it (SEED=7 NODES=40).
 	@mkdir -p demo
 	@$(BIN)/python -m tightship_simulator.generate --seed $(SEED) --nodes $(NODES) -o demo/cluster.json
 	@echo "made demo/cluster.json: an off-peak cluster of $(NODES) nodes (seed $(SEED)). Planning on it:"
@@ -56,41 +56,41 @@ plan-demo: install ## Make an off-peak cluster and plan on it (SEED=7 NODES=40).
 	@echo "       $(BIN)/node-compactor plan        # your own cluster, read only"
 
 .PHONY: test
-test: install ## Set up what this machine can have, then run every test; what is skipped is named, with how to get it.
+test: install ## Build what this machine can build, then run every test. The run names each skipped test's requirement, and how to meet it.
 	@if command -v go >/dev/null; then $(MAKE) --no-print-directory controlplane; \
 	elif [ "$$CI" = true ]; then echo "Go 1.26 or newer is required under CI=true" >&2; exit 1; \
 	else echo "skipped: tests on a real control plane need Go 1.26 or newer; install it and run make controlplane"; fi
 	@$(PYTEST) packages charts/tests e2e/tests $(ARGS)
 
 .PHONY: test-fast
-test-fast: install ## Only the tests that need nothing of make controlplane: some three minutes.
+test-fast: install ## Run only the tests that need no control plane: about three minutes.
 	@$(PYTEST) packages charts/tests e2e/tests -m "$(FAST)" $(ARGS)
 
 .PHONY: test-slow
-test-slow: install ## What make test-fast leaves out, but for the charts' own tests (needs make controlplane).
+test-slow: install ## Run what make test-fast leaves out, except the charts' own tests (needs make controlplane).
 	@$(PYTEST) packages e2e/tests -m "not ($(FAST))" $(ARGS)
 
 SEEDS ?= 10000
 PROCESSES ?= 2
 
 .PHONY: soak
-soak: install ## Ten thousand disasters by seed, on virtual time: hours of two cores (SEEDS=10000 FIRST=0 PROCESSES=2).
+soak: install ## Run ten thousand disasters by seed, on virtual time: hours on two cores (SEEDS=10000 FIRST=0 PROCESSES=2).
 	@$(BIN)/python -m tightship_testkit.disasters soak --seeds $(SEEDS) --first $(or $(FIRST),0) --processes $(PROCESSES) $(ARGS)
 
 .PHONY: replay
-replay: install ## One of them again, with the controllers' log, each write, and what was broken (SEED=7).
+replay: install ## Repeat one disaster, with the controllers' log, each write, and the broken promises (SEED=7).
 	@$(BIN)/python -m tightship_testkit.disasters replay --seed $(SEED) $(ARGS)
 
 .PHONY: agreement
-agreement: install controlplane ## More random clusters against the real kube-scheduler (CLUSTERS=1000 FIRST_SEED=1000).
+agreement: install controlplane ## Compare more random clusters with the real kube-scheduler (CLUSTERS=1000 FIRST_SEED=1000).
 	@$(PYTEST) e2e/tests/test_scheduler_agreement.py --clusters $(CLUSTERS) --first-seed $(FIRST_SEED) $(ARGS)
 
 .PHONY: controlplane
-controlplane: ## Build the real control plane for tests into a cache outside the repository (needs Go 1.26+).
+controlplane: ## Build the programs of a real control plane into a cache outside the repository (needs Go 1.26+).
 	@$(PYTHON) e2e/controlplane/build.py
 
 .PHONY: check
-check: install ## Lint, format, types and the rules of which layer may import which.
+check: install ## Check lint, format, types, and which layer imports which.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -99,20 +99,20 @@ check: install ## Lint, format, types and the rules of which layer may import wh
 	@$(BIN)/zizmor --quiet --offline --persona pedantic .github
 
 .PHONY: lint-workflows
-lint-workflows: ## Read the workflows as GitHub does (needs Go 1.26+).
+lint-workflows: ## Check the workflows with actionlint (needs Go 1.26+).
 	@GOWORK=off GOFLAGS= go -C .github/actionlint tool actionlint $(abspath $(wildcard .github/workflows/*.yml))
 
 .PHONY: format
-format: install ## Format and fix what can be fixed.
+format: install ## Format the code and apply automatic fixes.
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
 .PHONY: charts
-charts: install ## Make what is generated anew: schemas, READMEs, alerts, dashboards of the charts, and the list of settings.
+charts: install ## Regenerate values, schemas, READMEs, alerts and dashboards of the charts, the settings reference and the pictures.
 	@PYTHONPATH=charts/tooling $(BIN)/python -m tightship_charts
 
 .PHONY: charts-test
-charts-test: install ## Render the charts with many values and judge what comes out (needs Helm: make controlplane).
+charts-test: install ## Render the charts with many values and test the manifests (needs Helm: make controlplane).
 	@$(PYTEST) charts/tests $(ARGS)
 
 .PHONY: images
@@ -126,28 +126,28 @@ NODE_IMAGE ?=
 START ?= fresh
 
 .PHONY: kind-cluster
-kind-cluster: install ## Make the kind cluster of the e2e scenarios, of 11 nodes (needs Docker and kind; NODE_IMAGE=kindest/node:...).
+kind-cluster: install ## Create the kind cluster for the e2e scenarios, with 11 nodes (needs Docker and kind; NODE_IMAGE=kindest/node:...).
 	@$(BIN)/python -m tightship_e2e.providers.kind_cluster create --node-image "$(NODE_IMAGE)"
 
 .PHONY: e2e-kind
-e2e-kind: install ## Scenarios of whole releases on that cluster, with images of this commit (REGISTRY= TAG=; START=upgrade: from what is installed).
+e2e-kind: install ## Run scenarios of whole releases on the kind cluster, with images of this commit (REGISTRY= TAG=; START=upgrade: from the installed release).
 	@$(BIN)/python -m tightship_e2e.providers.kind_cluster load --registry "$(REGISTRY)" --tag "$(TAG)"
 	@$(BIN)/pytest --provider kind --registry "$(REGISTRY)" --tag "$(TAG)" --timeout 2400 \
 		$(if $(filter upgrade,$(START)),e2e/tests/test_upgrade.py) e2e/tests/test_release.py e2e/tests/test_day.py $(ARGS)
 
 .PHONY: bench
-bench: install ## What is promised about speed, memory and packing, as ratios within this run (needs make controlplane).
+bench: install ## Measure speed, memory and packing, as ratios within this run (needs make controlplane).
 	@$(BIN)/python bench/run.py $(ARGS)
 
 .PHONY: live
-live: install controlplane ## The running controller on a real cluster of 1,523 nodes, in a real control plane (ARGS="steered --minutes 5").
+live: install controlplane ## Run the controller on the data of a real cluster of 1,523 nodes, in a real control plane (ARGS="steered --minutes 5").
 	@$(BIN)/python bench/live.py $(ARGS)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate $(patsubst %,--no-emit-package %,tightship node-compactor node-refiner hpa-scaler tightship-simulator tightship-testkit tightship-e2e)
 
 .PHONY: lock
-lock: install ## Resolve the locked requirements anew.
+lock: install ## Resolve the locked requirements again.
 	@$(COMPILE) --group build --group lint --group test $(PACKAGES:%=%/pyproject.toml) -o requirements/dev.lock
 	@$(COMPILE) --group wheels -o requirements/build.lock
 	@$(COMPILE) packages/node-compactor/pyproject.toml -o requirements/node-compactor.lock
@@ -155,5 +155,5 @@ lock: install ## Resolve the locked requirements anew.
 	@$(COMPILE) packages/hpa-scaler/pyproject.toml -o requirements/hpa-scaler.lock
 
 .PHONY: clean
-clean: ## Remove what the targets above made here (not the cache of built binaries).
+clean: ## Remove what these targets created here (not the cache of built binaries).
 	@rm -rf $(VENV) demo bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,16 +1,16 @@
 #!/bin/sh
-# The steps that make the content of an image. images/Dockerfile runs them, and e2e/tests/test_images.py runs the same
-# ones into empty directories, so that what is tested is what is built.
+# The steps that create the content of an image. images/Dockerfile runs these steps, and e2e/tests/test_images.py runs the same
+# steps into empty directories, so that the tests cover what the images contain.
 #
-#   install.sh builder DIR                       what builds wheels, as requirements/build.lock has it
+#   install.sh builder DIR                       the tools that build wheels, from requirements/build.lock
 #   install.sh wheels BUILDER OUT CONTROLLER     the wheels of tightship and of CONTROLLER
-#   install.sh locked DIR CONTROLLER             an environment with what requirements/CONTROLLER.lock has and its
-#                                                byte-code, without pip
-#   install.sh controller DIR WHEELS CONTROLLER  the wheels into that environment, and their byte-code
+#   install.sh locked DIR CONTROLLER             an environment with the packages of requirements/CONTROLLER.lock and
+#                                                their byte-code, without pip
+#   install.sh controller DIR WHEELS CONTROLLER  installs the wheels into that environment, with byte-code
 #
 # Directories are absolute paths. PYTHON is the interpreter, which needs pip; default python3. The same sources, lock,
-# interpreter and path of DIR give the same bytes: wheels take their times from SOURCE_DATE_EPOCH, and byte-code goes by
-# the content of its source, not by its time.
+# interpreter and path of DIR give the same bytes: wheels take their timestamps from SOURCE_DATE_EPOCH, and byte-code depends
+# on the content of its source, not on a timestamp.
 set -eu
 umask 022
 cd "$(dirname "$0")/.."
@@ -18,14 +18,14 @@ python=${PYTHON:-python3}
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_QUIET=1 PIP_ROOT_USER_ACTION=ignore
 export PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0
 
-# Wheels only: nothing is ever compiled, so no image needs a compiler, and nothing that is downloaded runs here.
+# Installs only wheels, so no image needs a compiler, and pip runs no downloaded code.
 locked() {
     "$python" -m venv --without-pip "$1"
     "$python" -m pip --python "$1/bin/python" install --no-compile --require-hashes --no-deps \
         --only-binary :all: --requirement "$2"
 }
 
-# Byte-code of all below a directory, $2, by the interpreter $1.
+# Compiles every module below the directory $2 with the interpreter $1.
 compiled() {
     "$1" -m compileall -q -j 0 --invalidation-mode unchecked-hash \
         -x 'site-packages/(kubernetes/.*/models/(?!__init__)|.*/tests/)' "$2"
@@ -42,8 +42,8 @@ wheels)
     ;;
 locked)
     locked "$2" "requirements/$3.lock"
-    # The API models of the Kubernetes client, thousands of modules, are loaded one by one where one is used, which is
-    # hardly ever: their byte-code would be a quarter of the image.
+    # `compiled` leaves out the API models of the Kubernetes client: thousands of modules, each loaded only when it is used,
+    # which is rare. Their byte-code would be a quarter of the image.
     compiled "$2/bin/python" "$2/lib"
     ;;
 controller)

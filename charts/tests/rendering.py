@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tightship_charts.matrix import Values, features
-from tightship_charts.places import CHARTS, CONTROLLERS
-from tightship_e2e.renderings import HOOK
+from tightship_charts.places import CONTROLLERS, NODE_CONTROLLERS
+from tightship_e2e.renderings import HOOK, Renderings
 
 EVERYTHING = "everything"
 
-CHARTS_HERE = tuple(chart for chart in CONTROLLERS if (CHARTS / chart / "Chart.yaml").exists())
-
-CASES = [(chart, name) for chart in CHARTS_HERE for name in (*features(chart), EVERYTHING)]
+CASES = [(chart, name) for chart in CONTROLLERS for name in (*features(chart), EVERYTHING)]
 """Every chart of a controller with every feature."""
 
 each_case = pytest.mark.parametrize(("chart", "name"), CASES, ids=[f"{chart}-{name}" for chart, name in CASES])
-each_chart = pytest.mark.parametrize("chart", CHARTS_HERE)
+each_chart = pytest.mark.parametrize("chart", CONTROLLERS)
+each_node_chart = pytest.mark.parametrize("chart", NODE_CONTROLLERS)
 
 Json = dict[str, Any]
 
@@ -71,8 +71,12 @@ class Rendered:
         return set(_rights([*self.rules(), *self.rules("Role")]))
 
 
-class Render(Protocol):
-    """Renders a chart with values."""
+class Render:
+    """Renders charts of the folder *charts*."""
+
+    def __init__(self, charts: Path, renderings: Renderings) -> None:
+        self._charts = charts
+        self._renderings = renderings
 
     def __call__(
         self,
@@ -82,13 +86,14 @@ class Render(Protocol):
         release: str = "rel",
         namespace: str = "ns",
         apis: Sequence[str] = (),
-    ) -> Rendered: ...
+    ) -> Rendered:
+        """Render *chart* with *values*."""
+        found = self._renderings(self._charts / chart, values, release=release, namespace=namespace, apis=apis)
+        return Rendered(found)
 
 
-class Feature(Protocol):
-    """Renders a chart with the values of one feature, or with ``everything``, once."""
-
-    def __call__(self, chart: str, name: str) -> Rendered: ...
+Feature = Callable[[str, str], Rendered]
+"""Renders a chart with the values of one feature, or with ``everything``, once."""
 
 
 def _rights(rules: list[Json]) -> Iterator[tuple[str, str]]:

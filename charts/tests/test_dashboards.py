@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import product
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -23,9 +24,8 @@ from tightship.drain.answers import Answer
 from tightship.drain.machine import Ending
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship_charts.alerts import ALERTS
-from tightship_charts.dashboards import SOURCE, WIDTH, dashboard
+from tightship_charts.dashboards import DASHBOARDS, SOURCE, WIDTH, dashboard
 from tightship_charts.matrix import APIS
-from tightship_charts.panels import DASHBOARDS
 from tightship_charts.places import CHARTS, CONTROLLERS, UMBRELLA
 
 TARGET = frozenset({"namespace", "job", "pod", "container"})
@@ -134,25 +134,19 @@ def test_a_dashboard_is_one_that_grafana_takes(chart: str) -> None:
     board = json.loads((CHARTS / chart / "dashboards" / f"{chart}.json").read_text(encoding="utf-8"))
     assert {"uid", "title", "schemaVersion", "panels", "templating", "time"} <= board.keys()
     assert "id" not in board  # which is the importing Grafana's to give
+    assert board["uid"] == (chart if chart == UMBRELLA else f"tightship-{chart}")
     assert len(board["uid"]) <= 40
     assert [each["name"] for each in board["templating"]["list"]] == ["datasource", "namespace", "job"]
-    assert [each["title"] for each in board["panels"] if each["type"] == "row"] == [
-        "Outcome",
-        "Why not",
-        "Safety",
-        "Health",
-    ]
+    rows = [each["title"] for each in board["panels"] if each["type"] == "row"]
+    assert rows == ["Outcome", "Why not", "Safety", "Health"]
     ids = [each["id"] for each in board["panels"]]
     assert len(set(ids)) == len(ids)
     taken: set[tuple[int, int]] = set()
     for panel in board["panels"]:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= WIDTH
-        cells = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
+        columns, lines = (range(place[at], place[at] + place[size]) for at, size in ("xw", "yh"))
+        cells = set(product(columns, lines))
         assert not cells & taken, panel["title"]
         taken |= cells
         if panel["type"] != "row":
@@ -161,11 +155,6 @@ def test_a_dashboard_is_one_that_grafana_takes(chart: str) -> None:
             references = [each["refId"] for each in panel["targets"]]
             assert references
             assert len(set(references)) == len(references)
-
-
-def test_dashboards_have_uids_of_their_own() -> None:
-    uids = [dashboard(chart)["uid"] for chart in DASHBOARDS]
-    assert len(set(uids)) == len(uids) == 4
 
 
 @pytest.mark.parametrize("chart", [*CONTROLLERS, UMBRELLA])

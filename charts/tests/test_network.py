@@ -38,26 +38,20 @@ def test_a_scrape_finds_the_pods(feature: Feature, chart: str, name: str) -> Non
 
 
 @each_chart
-def test_nothing_is_scraped_twice_by_default(render: Render, chart: str) -> None:
-    assert not {"ServiceMonitor", "PodMonitor"} & render(chart, apis=APIS).kinds
+def test_by_default_nothing_is_scraped_and_no_policy_is_made(render: Render, chart: str) -> None:
+    assert not {"ServiceMonitor", "PodMonitor", "NetworkPolicy"} & render(chart, apis=APIS).kinds
 
 
 @each_chart
-def test_no_policy_is_made_unless_it_is_asked_for(render: Render, chart: str) -> None:
-    assert not render(chart).of("NetworkPolicy")
-
-
-@each_chart
-def test_a_policy_lets_scrapes_in_and_nothing_else(render: Render, chart: str) -> None:
+def test_a_policy_lets_in_scrapes_and_out_what_names_and_the_api_server_need(render: Render, chart: str) -> None:
+    """The API server under both of its ports: what a plug-in sees may be that of the Service or its own."""
     spec = policy(render, chart)
     assert spec["policyTypes"] == ["Ingress", "Egress"]
-    assert ports(spec["ingress"]) == {("http", "TCP"), ("probes", "TCP")}
+    served = {("http", "TCP"), ("probes", "TCP")}
+    assert ports(spec["ingress"]) == served
     assert "from" not in spec["ingress"][0]
-    assert ports(policy(render, chart, {"http": {"extraPorts": [5001]}})["ingress"]) == {
-        ("http", "TCP"),
-        ("probes", "TCP"),
-        ("http-5001", "TCP"),
-    }
+    assert ports(policy(render, chart, {"http": {"extraPorts": [5001]}})["ingress"]) == served | {("http-5001", "TCP")}
+    assert ports(spec["egress"]) == {(53, "UDP"), (53, "TCP"), (443, "TCP"), (6443, "TCP")}
 
 
 @each_chart
@@ -76,13 +70,6 @@ def test_who_may_ask_can_be_said_and_helm_test_may_in_any_case(
     assert test["metadata"]["namespace"] == rendered.one("NetworkPolicy")["metadata"]["namespace"]
     assert labels.items() <= test["metadata"]["labels"].items()
     assert not labels.items() <= rendered.one("Deployment")["spec"]["template"]["metadata"]["labels"].items()
-
-
-@each_chart
-def test_a_policy_lets_out_what_names_and_the_api_server_need(render: Render, chart: str) -> None:
-    """The API server under both of its ports: what a plug-in sees may be that of the Service or its own."""
-    egress = ports(policy(render, chart)["egress"])
-    assert egress == {(53, "UDP"), (53, "TCP"), (443, "TCP"), (6443, "TCP")}
 
 
 @pytest.mark.parametrize(

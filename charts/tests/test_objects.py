@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -56,36 +57,28 @@ def test_whatever_selects_pods_selects_the_controllers_and_changes_with_no_versi
 
 
 @each_chart
-def test_a_release_name_of_53_characters_leaves_every_name_valid(render: Render, chart: str) -> None:
-    rendered = render(chart, everything(chart), release=LONGEST_RELEASE, apis=APIS)
+@pytest.mark.parametrize("release", [LONGEST_RELEASE, "team.blue"], ids=["of 53 characters", "with dots"])
+def test_a_release_name_leaves_every_name_and_label_valid(render: Render, chart: str, release: str) -> None:
     assert len(LONGEST_RELEASE) == 53
-    for item in rendered.objects:
-        name = item["metadata"]["name"]
+    for item in render(chart, everything(chart), release=release, apis=APIS).objects:
         if item["kind"] in {"Service", "Deployment", "ServiceAccount", "ConfigMap"}:
-            assert DNS_LABEL.fullmatch(name), place(item)
+            assert DNS_LABEL.fullmatch(item["metadata"]["name"]), place(item)
         for value in (item["metadata"].get("labels") or {}).values():
             assert len(value) <= 63, place(item)
 
 
 @each_chart
-def test_a_release_name_with_dots_leaves_every_name_valid(render: Render, chart: str) -> None:
-    rendered = render(chart, everything(chart), release="team.blue", apis=APIS)
-    for kind in ("Service", "Deployment", "ServiceAccount", "ConfigMap"):
-        assert all(DNS_LABEL.fullmatch(each["metadata"]["name"]) for each in rendered.of(kind))
-
-
-@each_chart
-def test_two_long_release_names_that_begin_alike_have_no_name_in_common(render: Render, chart: str) -> None:
-    first, second = (
-        {place(each) for each in render(chart, release=LONGEST_RELEASE[:-1] + end).objects} for end in ("1", "2")
-    )
-    assert not first & second
-
-
-@each_chart
-def test_one_release_name_in_two_namespaces_has_no_object_of_the_cluster_in_common(render: Render, chart: str) -> None:
-    first, second = ({place(each) for each in render(chart, namespace=each).objects} for each in ("one", "two"))
-    assert not first & second
+def test_two_releases_have_no_object_in_common(render: Render, chart: str) -> None:
+    """Neither with long names that begin alike, nor with one name in two namespaces."""
+    for others in (
+        ({"release": LONGEST_RELEASE[:-1] + "1"}, {"release": LONGEST_RELEASE[:-1] + "2"}),
+        (
+            {"namespace": "one"},
+            {"namespace": "two"},
+        ),
+    ):
+        first, second = ({place(each) for each in render(chart, **each_of).objects} for each_of in others)
+        assert not first & second
 
 
 @each_chart
@@ -117,6 +110,10 @@ HOSTILE: Values = {
     "annotationPrefix": "a b",
     "dryRun": "no",
     "replicaCount": "2",
+    "priorityClassName": "system\nhostNetwork: true",
+    "runtimeClassName": "sandbox\nhostNetwork: true",
+    "prometheusRule": {"namespace": "a\nb: c"},
+    "grafanaDashboard": {"namespace": "a\nb: c"},
     "nonsense": True,
 }
 
@@ -147,6 +144,14 @@ def test_a_default_that_is_taken_away_is_missed_by_its_name_or_by_nothing(render
         allowed = f"missing property '{value.path[-1]}'|{value.dotted}: nothing would block|^$"
         assert re.search(allowed, said), (value.dotted, said)
         assert not list(nothings(objects)), value.dotted
+
+
+def test_a_chart_that_says_too_little_is_told_what_is_missing(helm: Helm, charts: Path, tmp_path: Path) -> None:
+    chart = shutil.copytree(charts / "node-refiner", tmp_path / "node-refiner")
+    said = (chart / "templates/all.yaml").read_text()
+    (chart / "templates/all.yaml").write_text(re.sub(r'  "interval" .*\n', "", said))
+    with pytest.raises(HelmError, match=r"tightship-lib\.manifests: interval is missing"):
+        helm.template(chart)
 
 
 def nothings(item: object) -> Iterator[object]:

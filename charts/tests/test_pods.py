@@ -66,11 +66,13 @@ def test_probes_have_a_port_of_their_own_unless_another_has_its_number(render: R
 
 
 @each_chart
-def test_two_replicas_are_one_value(render: Render, chart: str) -> None:
-    deployment = render(chart, {"replicaCount": 2}).one("Deployment")
-    assert deployment["spec"]["replicas"] == 2
-    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+def test_with_election_replicas_overlap_and_without_the_old_one_goes_first(render: Render, chart: str) -> None:
     assert render(chart).env["LEADER_ELECT"] == "true"
+    two = render(chart, {"replicaCount": 2}).one("Deployment")["spec"]
+    assert two["replicas"] == 2
+    assert two["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    alone = render(chart, {"leaderElection": {"enabled": False}}).one("Deployment")["spec"]
+    assert alone["strategy"] == {"type": "Recreate"}
 
 
 @each_chart
@@ -87,7 +89,7 @@ def test_two_replicas_are_one_value(render: Render, chart: str) -> None:
         ({"podDisruptionBudget": {"maxUnavailable": 0}}, "would block every drain"),
         ({"podDisruptionBudget": {"maxUnavailable": "0%"}}, "would block every drain"),
         ({"podDisruptionBudget": {"maxUnavailable": None}}, "would block every drain"),
-        ({"serviceAccount": {"create": False}}, "the name of an account"),
+        ({"serviceAccount": {"create": False}}, "the name of an existing ServiceAccount"),
     ],
 )
 def test_values_that_would_be_unsafe_together_are_refused(
@@ -113,12 +115,6 @@ def test_a_budget_that_leaves_one_pod_to_go_is_taken(
     spec = render(chart, {"replicaCount": replicas, "podDisruptionBudget": budget}).one("PodDisruptionBudget")["spec"]
     assert rendered.items() <= spec.items()
     assert spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
-
-
-@each_chart
-def test_without_election_the_old_replica_goes_before_the_new_one_comes(render: Render, chart: str) -> None:
-    deployment = render(chart, {"leaderElection": {"enabled": False}}).one("Deployment")
-    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
 
 
 @each_chart

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rendering import Feature, Json, Render, each_case, each_chart
-
-from tightship_charts.places import CONTROLLERS
+from rendering import Feature, Json, Render, each_case, each_chart, each_node_chart
 
 Right = tuple[str, str, str, str]
 
@@ -55,23 +53,19 @@ def test_a_controller_has_the_documented_rights(
     assert rights_of(rendered.rules("Role")) == rights_of(documented("Role", *roles))
 
 
-@pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
-def test_who_looks_at_no_autoscalers_may_not(feature: Feature, chart: str) -> None:
-    assert ("list", "horizontalpodautoscalers") in feature(chart, "live").rights()
-    assert ("list", "horizontalpodautoscalers") not in feature(chart, "no veto").rights()
-
-
-@pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
-def test_who_looks_at_no_buffers_may_not(render: Render, chart: str) -> None:
+@each_node_chart
+def test_who_looks_at_no_autoscalers_or_buffers_may_not(feature: Feature, render: Render, chart: str) -> None:
+    granted = rights_of(feature(chart, "live").rules())
+    without = rights_of(feature(chart, "no veto").rules())
+    assert {right[2] for right in granted - without} == {"horizontalpodautoscalers"}
     key = "disabledRules" if chart == "node-compactor" else "disabled_rules"
     without = rights_of(render(chart, {"dryRun": False, "config": {key: ["BufferNeedsNode"]}}).rules())
-    granted = rights_of(render(chart, {"dryRun": False}).rules())
     assert {right[2] for right in granted - without} == {"capacitybuffers", "podtemplates"}
 
 
 def test_only_a_scaler_that_watches_may_watch(feature: Feature) -> None:
-    assert ("watch", "horizontalpodautoscalers") in feature("hpa-scaler", "watch").rights()
-    assert ("watch", "horizontalpodautoscalers") not in feature("hpa-scaler", "live").rights()
+    watch = ("watch", "horizontalpodautoscalers")
+    assert [watch in feature("hpa-scaler", name).rights() for name in ("watch", "live")] == [True, False]
 
 
 @each_case
@@ -95,12 +89,7 @@ def test_leases_and_config_maps_are_granted_by_name_in_one_namespace(feature: Fe
         assert rendered.env["LEASE_NAME"] in named or name == "no election"
 
 
-@each_chart
-def test_a_dry_run_may_write_nothing(render: Render, chart: str) -> None:
-    assert not WRITES & {verb for verb, _ in render(chart, {"dryRun": True}).rights()}
-
-
-@pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
+@each_node_chart
 @pytest.mark.parametrize(("dry_run", "when"), [(True, "post-upgrade,post-rollback"), (False, "post-delete")])
 def test_what_gives_nodes_back_may_patch_nodes_and_write_leases_and_no_more(
     render: Render, chart: str, dry_run: bool, when: str
@@ -128,16 +117,13 @@ def test_what_gives_nodes_back_may_patch_nodes_and_write_leases_and_no_more(
     }
 
 
-@pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
+@each_node_chart
 def test_nothing_gives_nodes_back_where_it_is_switched_off_or_could_only_fail(render: Render, chart: str) -> None:
     assert render(chart, {"giveBack": {"enabled": False}}).hooks == []
     assert render(chart, {"rbac": {"create": False}}).hooks == []
     account = {"create": False, "name": "mine"}
     [job] = render(chart, {"rbac": {"create": False}, "serviceAccount": account}).hooks
     assert job["spec"]["template"]["spec"]["serviceAccountName"] == "mine"
-
-
-def test_a_scaler_has_nothing_to_give_back(render: Render) -> None:
     assert render("hpa-scaler").hooks == []
 
 
@@ -152,10 +138,6 @@ def test_the_charts_own_dry_run_comes_before_the_global_one(render: Render, char
         rendered = render(chart, {"dryRun": own, "global": {"dryRun": everywhere}})
         assert rendered.env["DRY_RUN"] == dry
         assert bool(WRITES & {verb for verb, _ in rendered.rights()}) is (dry == "false")
-
-
-def test_what_evicts_begins_with_a_dry_run_and_what_must_be_annotated_does_not(render: Render) -> None:
-    assert [render(chart).env["DRY_RUN"] for chart in CONTROLLERS] == ["true", "true", "false"]
 
 
 def test_a_refiner_whose_drainer_is_switched_off_may_finish_what_it_had_begun(render: Render) -> None:
@@ -177,7 +159,7 @@ def test_only_the_eviction_method_delete_may_delete_pods(feature: Feature, chart
     assert (("delete", "pods") in feature(chart, name).rights()) is (name == "deletion")
 
 
-@pytest.mark.parametrize("chart", ["node-compactor", "node-refiner"])
+@each_node_chart
 def test_claims_in_another_namespace_are_granted_there(feature: Feature, chart: str) -> None:
     rendered = feature(chart, "claims elsewhere")
     there = [role for role in rendered.of("Role") if role["metadata"]["namespace"] == "claims"]

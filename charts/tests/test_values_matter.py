@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,54 +12,20 @@ import pytest
 from rendering import Render
 
 from tightship_charts.matrix import APIS, FEATURES, Values, everything, merge
-from tightship_charts.places import CHARTS, CONTROLLERS, SHARED, UMBRELLA
-from tightship_charts.values import Value, defaults, leaves, own_keys, values_file
+from tightship_charts.places import CONTROLLERS, UMBRELLA
+from tightship_charts.schema import KINDS
+from tightship_charts.values import Value, defaults, leaves, own_keys
 from tightship_e2e.helm import HelmError
-
-TEXTS = {
-    "300s": "301s",
-    "60s": "61s",
-    "75s": "76s",
-    "30s": "31s",
-    "15s": "14s",
-    "10s": "9s",
-    "40s": "41s",
-    "50s": "51s",
-    "2s": "1s",
-    "1m": "2m",
-    "Always": "Never",
-    "AlwaysAllow": "IfHealthyBudget",
-    "Recreate": "Initial",
-    "SingleStack": "PreferDualStack",
-    "None": "Default",
-    "debug": "error",
-    "json": "v3",
-}
-"""Another text for each, where not every text is allowed."""
 
 VALUES: Mapping[str, object] = {
     "config": {},
-    "dryRun": True,
-    "extraArgs": [],
     "extraObjects": [],
-    "global.dryRun": True,
-    "global.logFormat": "v3",
-    "global.logLevel": "error",
-    "hostUsers": True,
-    "http.extraPorts": [5001],
     "image.digest": "",
-    "minimumReplicasLowerBound": 4,
-    "networkPolicy.egress.apiServerPorts": [444],
-    "networkPolicy.egress.dnsPorts": [54],
-    "podDisruptionBudget.maxUnavailable": 2,
-    "podDisruptionBudget.minAvailable": 1,
     "prometheusRule.alerts": {"NodeCompactorDown": {"enabled": False}},
-    "rbac.additionalRules": [],
-    "service.ipFamilies": ["IPv6"],
     "startupProbe": {"enabled": True},
     "strategy": {"type": "Recreate"},
 }
-"""Another value, where the kind alone does not say what is allowed."""
+"""Another value, where neither the kind nor the type says what is allowed."""
 
 _PODS: Values = {"podMonitor": FEATURES["pod monitor"]["podMonitor"], "serviceMonitor": {"enabled": False}}
 NEEDED: Mapping[str, Values] = {
@@ -76,19 +43,26 @@ NEEDED: Mapping[str, Values] = {
 """What must be as it is not while everything is on, for a value or all under it to matter."""
 
 
-def other(value: object) -> object:
-    """Return something else of the same kind."""
+def other(value: object, kind: str = "") -> object:
+    """Return something else of the same kind, or of the same type."""
+    words = kind.removeprefix("list of ").split("|") if "|" in kind else KINDS.get(kind, {}).get("enum", ())
     match value:
         case bool():
             return not value
         case int():
             return value + 1
+        case str() if words:
+            return [each for each in words if each not in ("", value)][-1]
+        case str() if "duration" in kind:
+            return re.sub(r"\d+", lambda number: str(int(number[0]) + 1), value)
         case str():
-            return TEXTS.get(value, f"{value}x")
+            return f"{value}x"
         case list():
-            return [other(each) for each in value] if value else [{"other": "x"}]
+            return [other(each, kind) for each in value] if value else [{"other": "x"}]
         case dict():
             return {**value, "other": "x"}
+        case None if "bool" in kind:
+            return True
         case _:
             return 1
 
@@ -132,38 +106,18 @@ def test_no_value_is_without_effect(render: Render, chart: str) -> None:
         needed = NEEDED.get(value.dotted, NEEDED.get(value.path[0], {}))
         before = merge(base, needed) if needed.keys() <= defaults(chart).keys() else base
         now = at(merge(defaults(chart), before), value.path)
-        changed = VALUES[value.dotted] if value.dotted in VALUES else other(now)
+        changed = VALUES[value.dotted] if value.dotted in VALUES else other(now, value.kind)
         try:
             return "no effect" if text(with_at(before, value.path, changed)) == text(before) else ""
         except HelmError as error:
             return f"{now!r} to {changed!r}: {str(error).splitlines()[-1]}"
 
     text(base)
-    # What charts share is the same text and the same templates in all of them: see the next tests.
+    # What charts share is the same text (see test_generated.py) and the same templates in all of them.
     every = [each for each in leaves(chart) if chart in {CONTROLLERS[0], UMBRELLA} or each.path[0] in own_keys(chart)]
     with ThreadPoolExecutor(2) as pool:
         troubles = pool.map(trouble, every)
         assert {each.dotted: what for each, what in zip(every, troubles, strict=True) if what} == {}
-
-
-def test_what_charts_share_is_the_same_in_all_of_them() -> None:
-    parts = {values_file(chart).read_text(encoding="utf-8").partition(SHARED)[2] for chart in CONTROLLERS}
-    assert len(parts) == 1
-    assert "networkPolicy:" in parts.pop()
-
-
-@pytest.mark.parametrize("chart", CONTROLLERS[1:])
-def test_all_charts_of_a_controller_have_the_same_templates(chart: str) -> None:
-    def templates(chart: str) -> dict[str, str]:
-        files = (CHARTS / chart / "templates").rglob("*.yaml")
-        # Only controllers of nodes have claims, and nodes to give back.
-        return {
-            each.name: each.read_text().replace('{{- include "tightship-lib.claimsRole" . }}\n', "")
-            for each in files
-            if each.name != "release.yaml"
-        }
-
-    assert templates(chart) == templates(CONTROLLERS[0])
 
 
 @pytest.mark.parametrize("chart", [*CONTROLLERS, UMBRELLA])

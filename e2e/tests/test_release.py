@@ -291,7 +291,7 @@ async def judged_by_its_own_test(on: Town, controller: str) -> None:
     async def well() -> bool:
         with suppress(HelmError):
             said = await on.provider.tested(RELEASE, SYSTEM)
-            return "is ready, its configuration is good, and its passes succeed" in said
+            return "is ready, its configuration is valid, and its passes succeed" in said
         return False
 
     await on.until(well, "the chart's own test says that all is well")

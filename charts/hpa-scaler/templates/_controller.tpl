@@ -1,17 +1,6 @@
-{{/* What is of this controller alone; tightship-lib calls these by the controller's name. */}}
-
-{{/* Nothing is touched that has not opted in. */}}
-{{- define "hpa-scaler.dryRun" -}}
-false
-{{- end -}}
-
-{{- define "hpa-scaler.acts" -}}
-{{- ternary "false" "true" (eq (include "tightship-lib.dryRun" .) "true") -}}
-{{- end -}}
+{{/* What only hpa-scaler has. */}}
 
 {{- define "hpa-scaler.env" -}}
-- name: SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS
-  value: {{ include "tightship-lib.text" .Values.interval | quote }}
 {{- with .Values.prometheusServerUrl }}
 - name: PROMETHEUS_SERVER_URL
   value: {{ . | quote }}
@@ -59,7 +48,7 @@ hpa-scaler-config.yaml: |
     {{- if .Values.watch }}
     - watch
     {{- end }}
-    {{- if eq (include "hpa-scaler.acts" .) "true" }}
+    {{- if include "tightship-lib.live" . }}
     - get
     - patch
     {{- end }}
@@ -69,28 +58,23 @@ hpa-scaler-config.yaml: |
 - apiGroups: [argoproj.io]
   resources: [rollouts]
   verbs: [get]
-{{- if eq (include "hpa-scaler.acts" .) "true" }}
+{{- if include "tightship-lib.live" . }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
 {{- end }}
 {{- end -}}
 
-{{/* Rights in these namespaces alone; without any, in the cluster. */}}
-{{- define "hpa-scaler.namespaces" -}}
-{{- .Values.config.namespaces | default list | toJson -}}
-{{- end -}}
-
-{{/* Events about its ConfigMap, where it has no rights in all namespaces. */}}
+{{/* Events on the ConfigMap: without a ClusterRole, nothing else grants them. */}}
 {{- define "hpa-scaler.ownRules" -}}
-{{- if and .Values.config.namespaces (eq (include "hpa-scaler.acts" .) "true") -}}
+{{- if and .Values.config.namespaces (include "tightship-lib.live" .) -}}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
 {{- end -}}
 {{- end -}}
 
-{{/* The ports of the servers that are named, or may be. */}}
+{{/* The ports of all Prometheus servers that the values name or allow. */}}
 {{- define "hpa-scaler.ports" -}}
 {{- $urls := concat (list .Values.prometheusServerUrl) (.Values.config.allowedServerURLs | default list) -}}
 {{- range .Values.config.prometheusServers -}}
@@ -105,19 +89,16 @@ hpa-scaler-config.yaml: |
 {{- $ports | uniq | toJson -}}
 {{- end -}}
 
-{{/* "true" where a replica should lead. */}}
-{{- define "hpa-scaler.leads" -}}
-{{- and (eq (include "hpa-scaler.acts" .) "true") .Values.leaderElection.enabled -}}
-{{- end -}}
-
 {{- define "hpa-scaler.notes" -}}
-The controller {{ ternary "would set" "sets" (eq (include "tightship-lib.dryRun" .) "true") }} the floors of HPAs with the annotation {{ .Values.annotationPrefix }}/hpa-scaler: "true", and of no other HPAs.
-{{- if not (or .Values.prometheusServerUrl (dig "prometheusServers" "default" "url" "" .Values.config)) }}
-No Prometheus is named for HPAs that name none themselves: say which in {{ include "tightship-lib.valuesOf" . }}prometheusServerUrl.
+{{- $verb := ternary "sets" "would set" (include "tightship-lib.live" . | eq "true") -}}
+{{- $effect := printf "The controller %s minReplicas of HPAs with the annotation %s/hpa-scaler: \"true\", and of no other HPAs." $verb .Values.annotationPrefix -}}
+{{- if not (or .Values.prometheusServerUrl (dig "prometheusServers" "default" "url" "" .Values.config)) -}}
+{{- $effect = printf "%s\nNo default Prometheus is set. Set %sprometheusServerUrl, or name a server in the annotations of each HPA." $effect (include "tightship-lib.valuesOf" .) -}}
 {{- end -}}
+{{- include "tightship-lib.notes" (dict "root" . "effect" $effect "leaving" (include "hpa-scaler.leaving" .)) -}}
 {{- end -}}
 
 {{- define "hpa-scaler.leaving" -}}
-Before you uninstall it, note that an uninstall leaves the floors as they are. Afterwards run
-`hpa-scaler release --all-namespaces` with your own rights: that gives all HPAs back.
+An uninstall leaves minReplicas of every HPA as it is. To give all HPAs back, run
+`hpa-scaler release --all-namespaces` after the uninstall, with rights of your own.
 {{- end -}}

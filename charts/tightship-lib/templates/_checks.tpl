@@ -1,4 +1,4 @@
-{{/* Values that together would make something unsafe or impossible. Each message names the value and what is allowed. */}}
+{{/* Refuses values that are unsafe or impossible together. Each message names the value and what is allowed. */}}
 
 {{- define "tightship-lib.checks" -}}
 {{- $v := .Values -}}
@@ -10,16 +10,16 @@
 {{- fail "strategy.type: without leader election only Recreate is allowed, or two replicas would act during an update" -}}
 {{- end -}}
 {{- if and $v.serviceMonitor.enabled $v.podMonitor.enabled -}}
-{{- fail "serviceMonitor.enabled, podMonitor.enabled: one of the two, or everything is scraped twice" -}}
+{{- fail "serviceMonitor.enabled, podMonitor.enabled: enable only one of the two, or Prometheus scrapes everything twice" -}}
 {{- end -}}
 {{- include "tightship-lib.checkBudget" . -}}
 {{- $grace := include "tightship-lib.seconds" $v.shutdown.grace | float64 -}}
 {{- if le ($v.terminationGracePeriodSeconds | float64) $grace -}}
-{{- fail (printf "terminationGracePeriodSeconds: %s: must be above shutdown.grace, which is %s, or a drain is killed in the middle" (include "tightship-lib.text" $v.terminationGracePeriodSeconds) (include "tightship-lib.text" $v.shutdown.grace)) -}}
+{{- fail (printf "terminationGracePeriodSeconds: %s: must be above shutdown.grace, which is %s, or the kubelet kills the pod in the middle of a drain" (include "tightship-lib.text" $v.terminationGracePeriodSeconds) (include "tightship-lib.text" $v.shutdown.grace)) -}}
 {{- end -}}
 {{- end -}}
 
-{{/* A budget must leave at least one pod that may be evicted, or it blocks every drain for ever. */}}
+{{/* A budget that allows no eviction blocks every drain for ever. */}}
 {{- define "tightship-lib.checkBudget" -}}
 {{- $b := .Values.podDisruptionBudget -}}
 {{- $replicas := .Values.replicaCount | int -}}
@@ -33,10 +33,10 @@
 {{- $kept = $least | int -}}
 {{- end -}}
 {{- if and (ge $kept $replicas) (gt $replicas 0) -}}
-{{- fail (printf "podDisruptionBudget.minAvailable: %s of replicaCount %d would block every drain; allowed is less, or maxUnavailable" $least $replicas) -}}
+{{- fail (printf "podDisruptionBudget.minAvailable: %s of replicaCount %d would block every drain; set a smaller value, or maxUnavailable" $least $replicas) -}}
 {{- end -}}
 {{- else if and $b.enabled (regexMatch "^(nothing|0+%?)$" $most) -}}
-{{- fail (printf "podDisruptionBudget.maxUnavailable: %s would block every drain; allowed is 1 or more" $most) -}}
+{{- fail (printf "podDisruptionBudget.maxUnavailable: %s would block every drain; set 1 or more" $most) -}}
 {{- end -}}
 {{- end -}}
 

@@ -1,4 +1,4 @@
-{{/* The live configuration. A chart defines CONTROLLER.config, the data of the ConfigMap. */}}
+{{/* The live configuration. */}}
 
 {{- define "tightship-lib.configMap" -}}
 {{- if .Values.configMap.create -}}
@@ -7,11 +7,11 @@ kind: ConfigMap
 metadata:
   {{- include "tightship-lib.metadata" (dict "root" . "name" (include "tightship-lib.configMapName" .) "annotations" .Values.configMap.annotations) | nindent 2 }}
 data:
-  {{- include (printf "%s.config" (include "tightship-lib.controller" .)) . | nindent 2 }}
+  {{- .Own.config | nindent 2 }}
 {{- end -}}
 {{- end -}}
 
-{{/* A value as a text: a whole number without an exponent, a list with commas. */}}
+{{/* A value as a string: a whole number without an exponent, a list with commas. */}}
 {{- define "tightship-lib.text" -}}
 {{- if kindIs "slice" . -}}
 {{- join "," . -}}
@@ -22,7 +22,7 @@ data:
 {{- end -}}
 {{- end -}}
 
-{{/* Objects of the user's own; texts and objects both are templates. */}}
+{{/* Objects of the user. Strings and maps are both templates. */}}
 {{- define "tightship-lib.extraObjects" -}}
 {{- range .Values.extraObjects }}
 ---

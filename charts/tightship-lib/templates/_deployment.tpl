@@ -1,5 +1,4 @@
-{{/* The controller itself. A chart defines besides, as CONTROLLER.env, CONTROLLER.mounts and CONTROLLER.volumes, what only
-     this controller has. */}}
+{{/* The controller itself. */}}
 
 {{- define "tightship-lib.deployment" -}}
 {{- include "tightship-lib.checks" . -}}
@@ -23,7 +22,7 @@ spec:
       annotations:
         kubectl.kubernetes.io/default-container: {{ include "tightship-lib.controller" . }}
         {{- if $v.configMap.mounted }}
-        checksum/config: {{ include (printf "%s.config" (include "tightship-lib.controller" .)) . | sha256sum }}
+        checksum/config: {{ .Own.config | sha256sum }}
         {{- end }}
         {{- with mergeOverwrite (dict) ($v.commonAnnotations | default dict) ($v.podAnnotations | default dict) }}
         {{- toYaml . | nindent 8 }}
@@ -41,7 +40,7 @@ rollingUpdate:
   maxSurge: 1
   maxUnavailable: 0
 {{- else -}}
-{{/* Nothing keeps the old replica from acting beside the new one. */ -}}
+{{/* Without election nothing keeps the old replica from acting beside the new one. */ -}}
 type: Recreate
 {{- end -}}
 {{- end -}}
@@ -50,11 +49,9 @@ type: Recreate
 {{- $v := .Values -}}
 {{- $name := include "tightship-lib.controller" . -}}
 serviceAccountName: {{ include "tightship-lib.serviceAccountName" . }}
-{{- /* The account's own default is false; this pod needs its token, unless it goes by a kubeconfig. */}}
+{{- /* The account's own default is false. This pod needs the token, unless it uses a kubeconfig. */}}
 automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
-{{- with include "tightship-lib.imagePullSecrets" . }}
-{{ . }}
-{{- end }}
+{{ include "tightship-lib.pod" . }}
 {{- with $v.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -74,21 +71,14 @@ dnsPolicy: {{ . }}
 dnsConfig:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-enableServiceLinks: false
 terminationGracePeriodSeconds: {{ include "tightship-lib.text" $v.terminationGracePeriodSeconds }}
-{{- with $v.podSecurityContext }}
-securityContext:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
 {{- with $v.initContainers }}
 initContainers:
   {{- tpl (toYaml .) $ | nindent 2 }}
 {{- end }}
 containers:
   - name: {{ $name }}
-    image: {{ include "tightship-lib.image" . }}
-    imagePullPolicy: {{ $v.image.pullPolicy }}
-    command: [{{ $name }}]
+    {{- include "tightship-lib.controllerContainer" . | nindent 4 }}
     args:
       - run
       {{- range $v.extraArgs }}
@@ -96,14 +86,17 @@ containers:
       {{- end }}
     env:
       {{- include "tightship-lib.env" . | nindent 6 }}
-      {{- include (printf "%s.env" $name) . | nindent 6 }}
+      - name: {{ .Own.interval }}
+        value: {{ include "tightship-lib.text" $v.interval | quote }}
+      {{- with .Own.env }}
+      {{- . | nindent 6 }}
+      {{- end }}
+      {{- with include "tightship-lib.claimsEnv" . }}
+      {{- . | nindent 6 }}
+      {{- end }}
       {{- with $v.env }}
       {{- tpl (toYaml .) $ | nindent 6 }}
       {{- end }}
-    {{- with $v.envFrom }}
-    envFrom:
-      {{- tpl (toYaml .) $ | nindent 6 }}
-    {{- end }}
     ports:
       - name: http
         containerPort: {{ $v.http.port }}
@@ -125,14 +118,6 @@ containers:
       {{- toYaml (merge (omit $probe "enabled") (dict "httpGet" (dict "path" $path "port" (include "tightship-lib.probes" $)))) | nindent 6 }}
     {{- end }}
     {{- end }}
-    {{- with $v.resources }}
-    resources:
-      {{- toYaml . | nindent 6 }}
-    {{- end }}
-    {{- with $v.securityContext }}
-    securityContext:
-      {{- toYaml . | nindent 6 }}
-    {{- end }}
     {{- with include "tightship-lib.mounts" . | trim }}
     volumeMounts:
       {{- . | nindent 6 }}
@@ -143,14 +128,6 @@ containers:
 {{- with include "tightship-lib.volumes" . | trim }}
 volumes:
   {{- . | nindent 2 }}
-{{- end }}
-{{- with $v.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $v.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $v.affinity }}
 affinity:
@@ -165,7 +142,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* The name of the port that kubelets ask: one that serves everything has the name it has for that. */}}
+{{/* The name of the container port for probes: a port that serves everything already has a name. */}}
 {{- define "tightship-lib.probes" -}}
 {{- $http := .Values.http -}}
 {{- if eq (toString $http.probePort) (toString $http.port) -}}
@@ -183,17 +160,15 @@ probes
   mountPath: /etc/tightship/config
   readOnly: true
 {{- end }}
-{{- if .Values.kubeconfig.secretName }}
-- name: kubeconfig
-  mountPath: /etc/tightship/kubeconfig
-  readOnly: true
+{{- with include "tightship-lib.kubeconfigMount" . }}
+{{ . }}
 {{- end }}
 {{- range $name, $_ := .Values.secretMounts }}
 - name: secret-{{ $name }}
   mountPath: /secrets/{{ $name }}
   readOnly: true
 {{- end }}
-{{- with include (printf "%s.mounts" (include "tightship-lib.controller" .)) . | trim }}
+{{- with .Own.mounts }}
 {{ . }}
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
@@ -207,22 +182,15 @@ probes
   configMap:
     name: {{ include "tightship-lib.configMapName" . }}
 {{- end }}
-{{- with .Values.kubeconfig }}
-{{- if .secretName }}
-- name: kubeconfig
-  secret:
-    secretName: {{ .secretName }}
-    items:
-      - key: {{ .key }}
-        path: config
-{{- end }}
+{{- with include "tightship-lib.kubeconfigVolume" . }}
+{{ . }}
 {{- end }}
 {{- range $name, $secret := .Values.secretMounts }}
 - name: secret-{{ $name }}
   secret:
     secretName: {{ $secret }}
 {{- end }}
-{{- with include (printf "%s.volumes" (include "tightship-lib.controller" .)) . | trim }}
+{{- with .Own.volumes }}
 {{ . }}
 {{- end }}
 {{- with .Values.extraVolumes }}
@@ -230,7 +198,7 @@ probes
 {{- end }}
 {{- end -}}
 
-{{/* The environment that every controller has: its process settings (docs/settings.md, "The process"). */}}
+{{/* The environment of every controller: its process settings (docs/settings.md, "The process"). */}}
 {{- define "tightship-lib.env" -}}
 {{- $v := .Values -}}
 - name: POD_NAME
@@ -285,12 +253,14 @@ probes
 {{- end }}
 {{- end -}}
 
-{{/* What the controllers of nodes have besides: one ledger of claims for all of them. */}}
+{{/* Controllers of nodes share one Lease with claims. */}}
 {{- define "tightship-lib.claimsEnv" -}}
+{{- if include "tightship-lib.drains" . -}}
 - name: CLAIMS_LEASE_NAME
   value: {{ .Values.claims.leaseName }}
 - name: CLAIMS_LEASE_NAMESPACE
   value: {{ include "tightship-lib.claimsNamespace" . }}
+{{- end -}}
 {{- end -}}
 
 {{- define "tightship-lib.claimsNamespace" -}}

@@ -1,4 +1,4 @@
-{{/* ServiceMonitor or PodMonitor: the same but for how the pods are found. */}}
+{{/* ServiceMonitor and PodMonitor differ only in how they find the pods. */}}
 
 {{- define "tightship-lib.endpoint" -}}
 {{- $m := index . 1 -}}
@@ -70,7 +70,7 @@ spec:
 {{- $p := .Values.prometheusRule -}}
 {{- $controller := include "tightship-lib.controller" . -}}
 {{- $selector := $p.selector | default (printf "namespace=%q,container=%q" (include "tightship-lib.namespace" .) $controller) -}}
-{{- $leads := include (printf "%s.leads" $controller) . -}}
+{{- $leads := and (include "tightship-lib.live" .) .Values.leaderElection.enabled (not .Own.idle) -}}
 {{- $known := .Files.Get "files/alerts.json" | fromJsonArray -}}
 {{- $names := list -}}
 {{- range $known -}}{{- $names = append $names .alert -}}{{- end -}}
@@ -81,7 +81,7 @@ spec:
 {{- end -}}
 {{- range $alert := $known }}
 {{- $own := index $p.alerts $alert.alert | default dict }}
-{{- if and (ne (index $own "enabled" | toString) "false") (or (not $alert.leaders) (eq $leads "true")) }}
+{{- if and (ne (index $own "enabled" | toString) "false") (or (not $alert.leaders) $leads) }}
 {{- $threshold := $alert.threshold }}
 {{- if hasKey $own "threshold" }}
 {{- $threshold = $own.threshold }}
@@ -108,7 +108,7 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{/* Every file of dashboards/, as a ConfigMap for Grafana's side-car, or as a GrafanaDashboard for its operator. */}}
+{{/* Every file of dashboards/, as a ConfigMap for Grafana's sidecar, and as a GrafanaDashboard for the Grafana Operator. */}}
 {{- define "tightship-lib.dashboards" -}}
 {{- $g := .Values.grafanaDashboard -}}
 {{- if $g.enabled }}

@@ -1,5 +1,5 @@
-{{/* Every name and label is made here. All templates take the root context; which controller a chart is of stands in its
-     Chart.yaml, so that a chart can be used under an alias. */}}
+{{/* Names, labels and metadata. The templates take the root context. An annotation in Chart.yaml names the chart's
+     controller, because an alias changes the name of the chart. */}}
 
 {{- define "tightship-lib.controller" -}}
 {{- index .Chart.Annotations "tightship.dev/controller" -}}
@@ -9,8 +9,9 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* At most 52 characters, so that with the longest suffix a Service still has a name (63). A release name that is too
-     long gives way to a checksum of itself: two that begin alike stay apart. Helm allows dots in it, a Service has none. */}}
+{{/* At most 52 characters, so that the longest suffix fits into the 63 characters of a Service's name. A release name that
+     is too long ends in its checksum, so that two names that begin alike stay apart. Helm allows dots in a release name;
+     the name of a Service has none. */}}
 {{- define "tightship-lib.fullname" -}}
 {{- $name := include "tightship-lib.name" . -}}
 {{- $release := .Release.Name | replace "." "-" -}}
@@ -34,7 +35,7 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* The same release name may stand in two namespaces, but a ClusterRole is there once. */}}
+{{/* Two namespaces may have releases of the same name, but a ClusterRole has no namespace. */}}
 {{- define "tightship-lib.clusterName" -}}
 {{- printf "%s:%s" (include "tightship-lib.namespace" .) (include "tightship-lib.fullname" .) -}}
 {{- end -}}
@@ -43,7 +44,7 @@
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "tightship-lib.fullname" .) .Values.serviceAccount.name -}}
 {{- else -}}
-{{- required "serviceAccount.name: with serviceAccount.create=false the name of an account that is there must be given" .Values.serviceAccount.name -}}
+{{- required "serviceAccount.name: serviceAccount.create=false needs the name of an existing ServiceAccount" .Values.serviceAccount.name -}}
 {{- end -}}
 {{- end -}}
 
@@ -60,7 +61,7 @@ app.kubernetes.io/name: {{ include "tightship-lib.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* What objects bear besides the labels they are selected by. */}}
+{{/* The labels that no selector uses. */}}
 {{- define "tightship-lib.partLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: {{ include "tightship-lib.controller" . }}
@@ -78,8 +79,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
-{{/* Labels: those of all objects, then *extra* ones, which can't replace those that things are selected by.
-     Takes (list root extra). */}}
+{{/* The labels of all objects and the extra ones, which can't replace the labels of selectors. Takes (list root extra). */}}
 {{- define "tightship-lib.labelsWith" -}}
 {{- $root := index . 0 -}}
 {{- $labels := mergeOverwrite (dict) (include "tightship-lib.commonLabels" $root | fromYaml) (index . 1 | default dict) -}}
@@ -107,7 +107,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* What the name of an image is made of; global.imageRegistry comes first. */}}
+{{/* The image; global.imageRegistry overrides the registry. */}}
 {{- define "tightship-lib.image" -}}
 {{- $image := .Values.image -}}
 {{- $registry := default $image.registry .Values.global.imageRegistry -}}
@@ -119,25 +119,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{- define "tightship-lib.imagePullSecrets" -}}
-{{- with concat (.Values.global.imagePullSecrets | default list) (.Values.imagePullSecrets | default list) | uniq -}}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end -}}
-{{- end -}}
-
-{{/* "true" or "false": the chart's own dryRun, else global.dryRun, else what the controller defines. */}}
-{{- define "tightship-lib.dryRun" -}}
-{{- if not (kindIs "invalid" .Values.dryRun) -}}
-{{- .Values.dryRun -}}
-{{- else if not (kindIs "invalid" .Values.global.dryRun) -}}
-{{- .Values.global.dryRun -}}
-{{- else -}}
-{{- include (printf "%s.dryRun" (include "tightship-lib.controller" .)) . -}}
-{{- end -}}
-{{- end -}}
-
-{{/* "true" where an object of this kind can be made: its CRD is there. Takes (list root "group/version/Kind"). */}}
+{{/* "true" if the cluster serves a kind: its CRD is installed. Takes (list root "group/version/Kind"). */}}
 {{- define "tightship-lib.served" -}}
 {{- $root := index . 0 -}}
 {{- if $root.Capabilities.APIVersions.Has (index . 1) -}}true{{- end -}}

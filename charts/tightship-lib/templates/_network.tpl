@@ -22,7 +22,6 @@ spec:
       protocol: TCP
 {{- end -}}
 
-{{/* A chart may define more ways out as CONTROLLER.ports, a JSON list of the ports it asks others on. */}}
 {{- define "tightship-lib.networkPolicy" -}}
 {{- $n := .Values.networkPolicy -}}
 {{- if $n.enabled -}}
@@ -36,7 +35,7 @@ spec:
       {{- include "tightship-lib.selectorLabels" . | nindent 6 }}
   policyTypes: [Ingress, Egress]
   ingress:
-    {{- /* Scrapes, and probes where the network plug-in counts the kubelet as a stranger. */}}
+    {{- /* Scrapes, and probes if the network plug-in does not exempt the kubelet. */}}
     - ports:
         - port: http
           protocol: TCP
@@ -51,7 +50,7 @@ spec:
       {{- with $n.ingress.from }}
       from:
         {{- toYaml . | nindent 8 }}
-        {{- /* And `helm test`, which would say else that the controller is not there. */}}
+        {{- /* And `helm test`, which would otherwise not reach the controller. */}}
         - podSelector:
             matchLabels:
               {{- include "tightship-lib.testLabels" $ | nindent 14 }}
@@ -67,7 +66,7 @@ spec:
         - port: {{ . }}
           protocol: TCP
         {{- end }}
-    {{- /* Plug-ins differ on whether they see the Service's port or the API server's own. */}}
+    {{- /* Some plug-ins see the port of the Service, others the API server's own port. */}}
     - ports:
         {{- range $n.egress.apiServerPorts }}
         - port: {{ . }}
@@ -77,7 +76,7 @@ spec:
       to:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-    {{- with include (printf "%s.ports" (include "tightship-lib.controller" .)) . | fromJsonArray }}
+    {{- with .Own.ports }}
     - ports:
         {{- range . }}
         - port: {{ . }}

@@ -1,37 +1,68 @@
-{{/* What is live, what is a dry run, and how to watch it work. A chart defines CONTROLLER.notes, the effect of its
-     values, and CONTROLLER.leaving, how to uninstall it so that nothing is left. */}}
-
 {{/* What to write before the name of a value: nothing, or in a parent chart the name or alias of this one. */}}
 {{- define "tightship-lib.valuesOf" -}}
 {{- ternary "" (printf "%s." .Chart.Name) .Chart.IsRoot -}}
 {{- end -}}
 
+{{/* What is live, what is a dry run, and how to watch it work. Takes a dict: root; effect, what the values come to; and
+     leaving, how to uninstall the controller so that nothing is left. */}}
 {{- define "tightship-lib.notes" -}}
+{{- $effect := required "tightship-lib.notes: effect is missing" .effect -}}
+{{- $leaving := required "tightship-lib.notes: leaving is missing" .leaving -}}
+{{- with required "tightship-lib.notes: root is missing" .root -}}
+{{- $root := . -}}
 {{- $controller := include "tightship-lib.controller" . -}}
 {{- $name := include "tightship-lib.fullname" . -}}
 {{- $kubectl := printf "kubectl --namespace %s" (include "tightship-lib.namespace" .) -}}
 {{- $dry := eq (include "tightship-lib.dryRun" .) "true" -}}
-{{ $controller }} {{ .Chart.AppVersion }}: {{ ternary "DRY RUN. The controller judges and shows, and changes nothing." "LIVE." $dry }}
-{{ include (printf "%s.notes" $controller) . | trim }}
+{{ $controller }} {{ .Chart.AppVersion }}: {{ ternary "DRY RUN. The controller shows what it would do, and changes nothing." "LIVE." $dry }}
+{{ $effect }}
 
   {{ $kubectl }} logs deployment/{{ $name }}
   {{ $kubectl }} exec deployment/{{ $name }} -- {{ $controller }} plan
   {{ $kubectl }} port-forward service/{{ $name }} {{ .Values.http.port }}:{{ .Values.service.port | default .Values.http.port }}   # then http://localhost:{{ .Values.http.port }}
 {{- range $key, $api := dict "serviceMonitor" "monitoring.coreos.com/v1/ServiceMonitor" "podMonitor" "monitoring.coreos.com/v1/PodMonitor" "prometheusRule" "monitoring.coreos.com/v1/PrometheusRule" "verticalPodAutoscaler" "autoscaling.k8s.io/v1/VerticalPodAutoscaler" }}
-{{- if and (index $.Values $key).enabled (not (include "tightship-lib.served" (list $ $api))) }}
-WARNING: {{ include "tightship-lib.valuesOf" $ }}{{ $key }}.enabled is true, but this cluster does not know {{ $api }}, so none was created.
+{{- if and (index $root.Values $key).enabled (not (include "tightship-lib.served" (list $root $api))) }}
+WARNING: {{ include "tightship-lib.valuesOf" $root }}{{ $key }}.enabled is true, but this cluster does not serve {{ $api }}, so the chart created none.
 {{- end }}
 {{- end }}
 {{- if not $dry }}
-{{ include (printf "%s.leaving" $controller) . | trim }}
-{{- else if and .Release.IsUpgrade (hasKey .Values "giveBack") }}
+{{ $leaving }}
+{{- else if and .Release.IsUpgrade (include "tightship-lib.drains" .) }}
 {{- if eq (include "tightship-lib.givesBack" .) "true" }}
-If drains were under way, a Job has given their nodes back.
+If a drain was under way, a Job has given its node back.
 {{- else }}
-WARNING: giveBack.enabled is false: if a drain was under way, its node stays cordoned. kubectl get nodes shows such a node.
+WARNING: {{ include "tightship-lib.valuesOf" . }}giveBack.enabled is false. If a drain was under way, its node stays cordoned: kubectl get nodes shows the status SchedulingDisabled.
 {{- end }}
 {{- end }}
 {{- if and (gt (.Values.replicaCount | int) 1) $dry }}
-In a dry run there is no leader election: every replica judges for itself.
+A dry run has no leader election: each replica makes its own plan.
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* How to uninstall a controller that drains nodes. Takes a dict: root, how to switch the controller off, and the value
+     that does so. */}}
+{{- define "tightship-lib.leaving" -}}
+{{- $values := include "tightship-lib.valuesOf" .root -}}
+{{- if eq (include "tightship-lib.givesBack" .root) "true" -}}
+An uninstall or a return to a dry run aborts drains under way. A Job then gives the nodes back, and Helm waits for the Job.
+To let the drains finish first, {{ .how }} ({{ $values }}{{ .value }}), and wait
+until no node has the taint tightship.dev/draining or tightship.dev/candidate.
+{{- else -}}
+An uninstall or a return to a dry run aborts drains under way, and their nodes stay cordoned: {{ $values }}giveBack.enabled is false.
+To let the drains finish first, {{ .how }} ({{ $values }}{{ .value }}), and wait
+until no node has the taint tightship.dev/draining or tightship.dev/candidate.
+To free a node that stayed cordoned, install the controller again with that value: the controller ends the drain and starts no other.
+{{- end -}}
+{{- end -}}
+
+{{/* What to do next. Takes a dict: root, and the contexts of the controllers that are installed. */}}
+{{- define "tightship-lib.nextSteps" -}}
+{{- $release := printf "%s --namespace %s" .root.Release.Name .root.Release.Namespace -}}
+Check:     helm test {{ $release }} --logs
+{{- range .controllers }}
+{{- if eq (include "tightship-lib.dryRun" .) "true" }}
+Go live:   helm upgrade {{ .Release.Name }} CHART --namespace {{ .Release.Namespace }} --reset-then-reuse-values --set {{ include "tightship-lib.valuesOf" . }}dryRun=false
+{{- end }}
 {{- end }}
 {{- end -}}

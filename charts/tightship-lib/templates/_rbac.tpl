@@ -1,5 +1,4 @@
-{{/* The account and its rights. A chart defines CONTROLLER.clusterRules, what it does all over the cluster, and
-     CONTROLLER.acts, "true" where it may change anything. */}}
+{{/* The account and its rights. */}}
 
 {{- define "tightship-lib.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
@@ -12,80 +11,68 @@ automountServiceAccountToken: {{ $account.automountServiceAccountToken }}
 {{- end -}}
 {{- end -}}
 
-{{- define "tightship-lib.subjects" -}}
-- kind: ServiceAccount
-  name: {{ include "tightship-lib.serviceAccountName" . }}
-  namespace: {{ include "tightship-lib.namespace" . }}
+{{/* A role and its binding. Takes a dict: root, kind (ClusterRole or Role), name, metadata and rules, both as text, and the
+     name of the account. */}}
+{{- define "tightship-lib.grant" }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}
+metadata:
+  {{- .metadata | nindent 2 }}
+rules:
+  {{- .rules | trim | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  {{- .metadata | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .account }}
+    namespace: {{ include "tightship-lib.namespace" .root }}
 {{- end -}}
 
-{{- define "tightship-lib.clusterRole" -}}
+{{/* All that the controller's account may do. */}}
+{{- define "tightship-lib.rights" -}}
 {{- if .Values.rbac.create -}}
-{{- $controller := include "tightship-lib.controller" . -}}
-{{- $namespaces := include (printf "%s.namespaces" $controller) . | fromJsonArray -}}
+{{- $here := include "tightship-lib.namespace" . -}}
 {{- $name := include "tightship-lib.clusterName" . -}}
-{{- range $namespace := $namespaces | default (list "-") }}
-{{- $kind := ternary "ClusterRole" "Role" (eq $namespace "-") }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ $kind }}
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" $ "name" $name "namespace" $namespace) | nindent 2 }}
-rules:
-  {{- include (printf "%s.clusterRules" $controller) $ | nindent 2 }}
-  {{- with $.Values.rbac.additionalRules }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ $kind }}Binding
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" $ "name" $name "namespace" $namespace) | nindent 2 }}
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: {{ $kind }}
-  name: {{ $name }}
-subjects:
-  {{- include "tightship-lib.subjects" $ | nindent 2 }}
-{{- end }}
+{{- $grant := dict "root" . "name" $name "account" (include "tightship-lib.serviceAccountName" .) -}}
+{{- $rules := .Own.clusterRules -}}
+{{- with .Values.rbac.additionalRules -}}
+{{- $rules = printf "%s\n%s" $rules (toYaml .) -}}
+{{- end -}}
+{{- range $namespace := .Own.namespaces | default (list "-") -}}
+{{- $metadata := include "tightship-lib.metadata" (dict "root" $ "name" $name "namespace" $namespace) -}}
+{{- $kind := ternary "ClusterRole" "Role" (eq $namespace "-") -}}
+{{- include "tightship-lib.grant" (merge (dict "kind" $kind "metadata" $metadata "rules" $rules) $grant) }}
+{{- end -}}
+{{- with include "tightship-lib.ownRules" . | trim -}}
+{{- $metadata := include "tightship-lib.metadata" (dict "root" $) -}}
+{{- include "tightship-lib.grant" (merge (dict "kind" "Role" "name" (include "tightship-lib.fullname" $) "metadata" $metadata "rules" .) $grant) }}
+{{- end -}}
+{{- if and (include "tightship-lib.drains" .) (include "tightship-lib.live" .) -}}
+{{- $there := include "tightship-lib.claimsNamespace" . -}}
+{{- if ne $there $here -}}
+{{- $metadata := include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" $there) -}}
+{{- include "tightship-lib.grant" (merge (dict "kind" "Role" "metadata" $metadata "rules" (include "tightship-lib.leaseRules" (list .Values.claims.leaseName))) $grant) }}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Its own namespace: the Lease, the configuration, and what the chart adds as CONTROLLER.ownRules. */}}
-{{- define "tightship-lib.role" -}}
-{{- if .Values.rbac.create -}}
-{{- $controller := include "tightship-lib.controller" . -}}
-{{- $rules := include "tightship-lib.ownRules" . | trim -}}
-{{- if $rules }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" .) | nindent 2 }}
-rules:
-  {{- $rules | nindent 2 }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" .) | nindent 2 }}
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: {{ include "tightship-lib.fullname" . }}
-subjects:
-  {{- include "tightship-lib.subjects" . | nindent 2 }}
-{{- end }}
-{{- end -}}
-{{- end -}}
-
+{{/* The rules for the release's namespace: Leases, the configuration, and what only this controller needs. */}}
 {{- define "tightship-lib.ownRules" -}}
-{{- $controller := include "tightship-lib.controller" . -}}
 {{- $leases := list -}}
-{{- if eq (include (printf "%s.acts" $controller) .) "true" -}}
+{{- if include "tightship-lib.live" . -}}
 {{- if .Values.leaderElection.enabled -}}
 {{- $leases = append $leases (include "tightship-lib.leaseName" .) -}}
 {{- end -}}
-{{- if hasKey .Values "claims" -}}
+{{- if include "tightship-lib.drains" . -}}
 {{- if eq (include "tightship-lib.claimsNamespace" .) (include "tightship-lib.namespace" .) -}}
 {{- $leases = append $leases .Values.claims.leaseName -}}
 {{- end -}}
@@ -100,12 +87,12 @@ subjects:
   resourceNames: [{{ include "tightship-lib.configMapName" . }}]
   verbs: [list, watch]
 {{- end }}
-{{- with include (printf "%s.ownRules" $controller) . | trim }}
+{{- with .Own.ownRules }}
 {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* A name can't be demanded of what is created. Takes the names of the Leases. */}}
+{{/* Kubernetes can't restrict `create` by name. Takes the names of the Leases. */}}
 {{- define "tightship-lib.leaseRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
@@ -116,34 +103,7 @@ subjects:
   verbs: [get, update]
 {{- end -}}
 
-{{/* The ledger of claims, where it is in another namespace. */}}
-{{- define "tightship-lib.claimsRole" -}}
-{{- $there := include "tightship-lib.claimsNamespace" . -}}
-{{- $acts := include (printf "%s.acts" (include "tightship-lib.controller" .)) . -}}
-{{- if and .Values.rbac.create (eq $acts "true") (ne $there (include "tightship-lib.namespace" .)) -}}
-{{- $name := include "tightship-lib.clusterName" . }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" $there) | nindent 2 }}
-rules:
-  {{- include "tightship-lib.leaseRules" (list .Values.claims.leaseName) | nindent 2 }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  {{- include "tightship-lib.metadata" (dict "root" . "name" $name "namespace" $there) | nindent 2 }}
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: {{ $name }}
-subjects:
-  {{- include "tightship-lib.subjects" . | nindent 2 }}
-{{- end -}}
-{{- end -}}
-
-{{/* What every controller of nodes looks at. */}}
+{{/* What every controller of nodes reads. */}}
 {{- define "tightship-lib.nodeReads" -}}
 - apiGroups: [""]
   resources: [nodes, pods, persistentvolumeclaims, persistentvolumes, namespaces, replicationcontrollers]
@@ -177,25 +137,25 @@ subjects:
   verbs: [list, watch]
 {{- end -}}
 
-{{/* What every controller of nodes may do: docs/permissions.md. Takes (list root method veto disabled): how it evicts,
-     "delete" or not, whether it looks at HPAs, false or not, and the rules that are switched off. */}}
+{{/* What every controller of nodes may do: docs/permissions.md. Takes a dict: root, and from the configuration
+     evictionMethod, scaleUpVeto and disabledRules, whatever the keys are called there. */}}
 {{- define "tightship-lib.nodeRules" -}}
-{{- $root := index . 0 -}}
+{{- $root := .root -}}
 {{ include "tightship-lib.nodeReads" $root }}
-{{- if ne (index . 2 | toString) "false" }}
+{{- if ne (.scaleUpVeto | toString) "false" }}
 {{ include "tightship-lib.autoscalerReads" $root }}
 {{- end }}
-{{- if not (has "BufferNeedsNode" (index . 3 | default list)) }}
+{{- if not (has "BufferNeedsNode" (.disabledRules | default list)) }}
 {{ include "tightship-lib.bufferReads" $root }}
 {{- end }}
-{{- if eq (include (printf "%s.acts" (include "tightship-lib.controller" $root)) $root) "true" }}
+{{- if include "tightship-lib.live" $root }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]
 - apiGroups: [""]
   resources: [pods/eviction]
   verbs: [create]
-{{- if eq (index . 1 | toString) "delete" }}
+{{- if eq (.evictionMethod | toString) "delete" }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [delete]

@@ -1,10 +1,12 @@
-{{/* What gives back the nodes that drains hold when nobody goes on with them: after an uninstall, and after an upgrade or a
-     rollback to a dry run, which has no rights to write. It runs the controller with RELEASE, which waits until whoever led
-     does so no more. Its account and rights are there for as long as it runs. */}}
+{{/* The Job that gives back the nodes of drains that nobody continues: after an uninstall, and after an upgrade or a
+     rollback to a dry run, which has no rights to write. The Job runs the controller with RELEASE, which waits until the
+     former leader no longer leads. The Job's account and rights exist only while it runs. */}}
 
-{{/* An account of its own without rights could only fail. */}}
+{{/* "true" if the chart runs the Job. With an account of its own and without rights, the Job could only fail. */}}
 {{- define "tightship-lib.givesBack" -}}
+{{- if include "tightship-lib.drains" . -}}
 {{- and .Values.giveBack.enabled (or .Values.rbac.create (not .Values.serviceAccount.create)) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "tightship-lib.releaseName" -}}
@@ -15,7 +17,7 @@
 {{- ternary (include "tightship-lib.releaseName" .) .Values.serviceAccount.name .Values.serviceAccount.create -}}
 {{- end -}}
 
-{{/* Not of the kind that the controller's pods are selected by. */}}
+{{/* No selector of the controller's pods matches these labels. */}}
 {{- define "tightship-lib.releaseLabels" -}}
 app.kubernetes.io/name: {{ printf "%s-release" (include "tightship-lib.name" .) }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -23,8 +25,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* Takes a dict: root, weight, and perhaps name and namespace. */}}
 {{- define "tightship-lib.releaseMetadata" -}}
-{{- $acts := include (printf "%s.acts" (include "tightship-lib.controller" .root)) .root -}}
-{{- $hook := dict "helm.sh/hook" (ternary "post-delete" "post-upgrade,post-rollback" (eq $acts "true")) -}}
+{{- $hook := dict "helm.sh/hook" (ternary "post-delete" "post-upgrade,post-rollback" (include "tightship-lib.live" .root | eq "true")) -}}
 {{- $_ := set $hook "helm.sh/hook-weight" (toString .weight) -}}
 {{- $_ := set $hook "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" -}}
 {{- $name := .name | default (include "tightship-lib.releaseName" .root) -}}
@@ -33,27 +34,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* Takes a dict: root, kind, name, namespace, rules (as text). */}}
 {{- define "tightship-lib.releaseRole" -}}
-{{- $place := dict "root" .root "weight" -5 "name" .name "namespace" .namespace }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ .kind }}
-metadata:
-  {{- include "tightship-lib.releaseMetadata" $place | nindent 2 }}
-rules:
-  {{- .rules | nindent 2 }}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ .kind }}Binding
-metadata:
-  {{- include "tightship-lib.releaseMetadata" $place | nindent 2 }}
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: {{ .kind }}
-  name: {{ .name }}
-subjects:
-  - kind: ServiceAccount
-    name: {{ include "tightship-lib.releaseAccount" .root }}
-    namespace: {{ include "tightship-lib.namespace" .root }}
+{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" .root "weight" -5 "name" .name "namespace" .namespace) -}}
+{{- include "tightship-lib.grant" (merge (dict "metadata" $metadata "account" (include "tightship-lib.releaseAccount" .root)) .) }}
 {{- end -}}
 
 {{- define "tightship-lib.releaseClusterRules" -}}
@@ -96,10 +78,10 @@ metadata:
 automountServiceAccountToken: false
 {{- end }}
 {{- if $v.rbac.create }}
-{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "ClusterRole" "name" $everywhere "namespace" "-" "rules" (include "tightship-lib.releaseClusterRules" . | trim)) }}
-{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $name "namespace" $namespace "rules" (include "tightship-lib.releaseOwnRules" . | trim)) }}
+{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "ClusterRole" "name" $everywhere "namespace" "-" "rules" (include "tightship-lib.releaseClusterRules" .)) }}
+{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $name "namespace" $namespace "rules" (include "tightship-lib.releaseOwnRules" .)) }}
 {{- if ne $there $namespace }}
-{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName) | trim)) }}
+{{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName))) }}
 {{- end }}
 {{- end }}
 ---
@@ -127,34 +109,16 @@ spec:
 
 {{- define "tightship-lib.releasePod" -}}
 {{- $v := .Values -}}
-{{- $name := include "tightship-lib.controller" . -}}
 restartPolicy: Never
 serviceAccountName: {{ include "tightship-lib.releaseAccount" . }}
 automountServiceAccountToken: {{ empty $v.kubeconfig.secretName }}
-{{- with include "tightship-lib.imagePullSecrets" . }}
-{{ . }}
-{{- end }}
+{{ include "tightship-lib.pod" . }}
 {{- with $v.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-enableServiceLinks: false
-{{- with $v.podSecurityContext }}
-securityContext:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $v.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $v.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
 containers:
   - name: release
-    image: {{ include "tightship-lib.image" . }}
-    imagePullPolicy: {{ $v.image.pullPolicy }}
-    command: [{{ $name }}]
+    {{- include "tightship-lib.controllerContainer" . | nindent 4 }}
     args: [run]
     env:
       {{- include "tightship-lib.releaseEnv" . | nindent 6 }}
@@ -162,38 +126,17 @@ containers:
       {{- with $v.env }}
       {{- tpl (toYaml .) $ | nindent 6 }}
       {{- end }}
-    {{- with $v.envFrom }}
-    envFrom:
-      {{- tpl (toYaml .) $ | nindent 6 }}
-    {{- end }}
-    {{- with $v.resources }}
-    resources:
-      {{- toYaml . | nindent 6 }}
-    {{- end }}
-    {{- with $v.securityContext }}
-    securityContext:
-      {{- toYaml . | nindent 6 }}
-    {{- end }}
-    {{- if $v.kubeconfig.secretName }}
+    {{- with include "tightship-lib.kubeconfigMount" . }}
     volumeMounts:
-      - name: kubeconfig
-        mountPath: /etc/tightship/kubeconfig
-        readOnly: true
+      {{- . | nindent 6 }}
     {{- end }}
-{{- with $v.kubeconfig }}
-{{- if .secretName }}
+{{- with include "tightship-lib.kubeconfigVolume" . }}
 volumes:
-  - name: kubeconfig
-    secret:
-      secretName: {{ .secretName }}
-      items:
-        - key: {{ .key }}
-          path: config
-{{- end }}
+  {{- . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* As the controller has it, but for what is of no use in a pod that gives back and ends. */}}
+{{/* The controller's environment without what a pod that gives back and exits does not use. */}}
 {{- define "tightship-lib.releaseEnv" -}}
 {{- $left := list "DRY_RUN" "CONFIG_PATH" "HTTP_HOST" "HTTP_PORTS" "HTTP_PROBE_PORT" -}}
 {{- range include "tightship-lib.env" . | fromYamlArray }}

@@ -1,7 +1,7 @@
-{{/* `helm test`: does the controller, through its Service, say that it is ready, that its configuration is good, and that
-     its passes succeed? It asks over HTTP alone, and has no token. */}}
+{{/* `helm test`: asks the controller, through its Service, whether it is ready, its configuration is valid, and its passes
+     succeed. The pod uses only HTTP and has no token. */}}
 
-{{/* None that anything selects by but the network policy that lets it in. */}}
+{{/* Only the NetworkPolicy that lets the test in selects these labels. */}}
 {{- define "tightship-lib.testLabels" -}}
 app.kubernetes.io/name: {{ printf "%s-test" (include "tightship-lib.name" .) }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -27,26 +27,10 @@ metadata:
 spec:
   restartPolicy: Never
   automountServiceAccountToken: false
-  enableServiceLinks: false
-  {{- with include "tightship-lib.imagePullSecrets" . }}
-  {{- . | nindent 2 }}
-  {{- end }}
-  {{- with .Values.podSecurityContext }}
-  securityContext:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "tightship-lib.pod" . | nindent 2 }}
   containers:
     - name: asks
-      image: {{ include "tightship-lib.image" . }}
-      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      {{- include "tightship-lib.container" . | nindent 6 }}
       env:
         - name: TARGET
           value: {{ printf "http://%s:%v" (include "tightship-lib.fullname" .) (.Values.service.port | default .Values.http.port) }}
@@ -62,10 +46,6 @@ spec:
         requests:
           cpu: 10m
           memory: 32Mi
-      {{- with .Values.securityContext }}
-      securityContext:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
 {{- end -}}
 
 {{- define "tightship-lib.testScript" -}}
@@ -91,12 +71,12 @@ def trouble():
         return f"/readyz says {status}: {' '.join(text.split())}"
     status, text = ask("/metrics")
     if f'tightship_build_info{{"{{"}}controller="{CONTROLLER}"' not in text:
-        return f"/metrics says {status}, and is not that of {CONTROLLER}"
+        return f"/metrics says {status}, and is not the page of {CONTROLLER}"
     values = dict(re.findall(r"^(tightship_\w+) ([0-9.e+-]+)$", text, re.MULTILINE))
     if float(values["tightship_config_valid"]) != 1:
-        return "its configuration can't be used; its log says why"
+        return "the configuration is invalid; the log says why"
     if float(values["tightship_loop_last_success_timestamp_seconds"]) == 0:
-        return f"no pass has succeeded, {values['tightship_loop_failures_total']} have failed; its log says why"
+        return f"no pass has succeeded, and {values['tightship_loop_failures_total']} have failed; the log says why"
     status, text = ask("/status")
     if status != 200 or not isinstance(json.loads(text), dict):
         return f"/status says {status}"
@@ -108,5 +88,5 @@ while found := trouble():
         sys.exit(f"{CONTROLLER} at {TARGET}: {found}")
     print(f"waiting: {found}", flush=True)
     time.sleep(2)
-print(f"{CONTROLLER} at {TARGET} is ready, its configuration is good, and its passes succeed")
+print(f"{CONTROLLER} at {TARGET} is ready, its configuration is valid, and its passes succeed")
 {{- end -}}

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 CHARTS = Path(__file__).resolve().parents[2]
 """The folder of all charts."""
 
-CONTROLLERS = ("node-compactor", "node-refiner", "hpa-scaler")
+TOOLING = CHARTS / "tooling"
+"""The folder with what files of the charts are made from."""
+
+NODE_CONTROLLERS = ("node-compactor", "node-refiner")
+"""Charts whose controllers drain nodes."""
+
+CONTROLLERS = (*NODE_CONTROLLERS, "hpa-scaler")
 """Charts of one controller each, which install alone."""
 
 UMBRELLA = "tightship"
 LIBRARY = "tightship-lib"
 INSTALLABLE = (*CONTROLLERS, UMBRELLA)
 
-SHARED = "# --- What all charts of Tightship share: `make charts` copies it from charts/tooling/shared-values.yaml ---"
-"""From this line on ``values.yaml`` of a controller's chart is made from :data:`SHARED_VALUES`."""
-
-SHARED_VALUES = CHARTS / "tooling" / "shared-values.yaml"
-"""The values that the charts of all controllers have in common."""
+AUDIENCES: Mapping[str, Sequence[str]] = {
+    "every chart": INSTALLABLE,
+    "every controller": CONTROLLERS,
+    "controllers of nodes": NODE_CONTROLLERS,
+}
+"""The charts that something shared is for, by the words for them in the files of :data:`TOOLING`."""

@@ -6,51 +6,61 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from tightship_charts.alerts import ALERTS
 from tightship_charts.configuration import Json, config_keys
-from tightship_charts.places import CHARTS, UMBRELLA
+from tightship_charts.places import CHARTS, NODE_CONTROLLERS, UMBRELLA
 from tightship_charts.values import Value, leaves
 
 _LONGEST = 60
 """Characters of a default in a table; what is longer is in ``values.yaml``."""
 
-SETTINGS_PAGES: Mapping[str, str] = {
-    "node-compactor": "settings.md",
-    "node-refiner": "settings.md#settings-of-node-refiner",
-    "hpa-scaler": "settings.md#settings-of-the-hpa-scaler",
+
+class _About(Struct, frozen=True):
+    """What the README of a controller's chart says first: page of its settings, older controller, flags to try."""
+
+    settings: str
+    older: str
+    flags: str
+
+
+_ABOUT: Mapping[str, _About] = {
+    "node-compactor": _About(
+        "settings.md",
+        "estafette-k8s-node-compactor",
+        "--set 'config.nodePools.*.enabled=true' --set 'config.nodePools.*.scaleDownCPURequestRatioLimit=0.75'",
+    ),
+    "node-refiner": _About(
+        "settings.md#settings-of-node-refiner", "SAP node-refiner", "--set config.excess_nodes_threshold=2"
+    ),
+    "hpa-scaler": _About(
+        "settings.md#settings-of-the-hpa-scaler",
+        "estafette-k8s-hpa-scaler",
+        "--set prometheusServerUrl=http://prometheus.monitoring.svc:9090",
+    ),
 }
-"""Where the settings of each are told, from the folder of all docs."""
-_OLDER: Mapping[str, str] = {
-    "node-compactor": "estafette-k8s-node-compactor",
-    "node-refiner": "SAP node-refiner",
-    "hpa-scaler": "estafette-k8s-hpa-scaler",
-}
-_FIRST: Mapping[str, str] = {
-    "node-compactor": "--set 'config.nodePools.*.enabled=true' "
-    "--set 'config.nodePools.*.scaleDownCPURequestRatioLimit=0.75'",
-    "node-refiner": "--set config.excess_nodes_threshold=2",
-    "hpa-scaler": "--set prometheusServerUrl=http://prometheus.monitoring.svc:9090",
-}
-_AT_FIRST: Mapping[str, str] = {
-    "node-compactor": "The controller starts in a dry run: look at the plan before you set `dryRun=false`.",
-    "node-refiner": "The controller starts in a dry run: look at the plan before you set `dryRun=false`.",
-    "hpa-scaler": "The controller is live at once for annotated HPAs; with `dryRun=true` it changes none.",
-}
+SETTINGS_PAGES = {controller: about.settings for controller, about in _ABOUT.items()}
+"""Where the settings of each controller are explained, from the folder of all docs."""
+
+_DRY_AT_FIRST = "The controller starts in a dry run: read the plan before you set `dryRun=false`."
+_LIVE_AT_FIRST = (
+    "The controller starts live, for annotated HPAs only. With `dryRun=true` the controller changes no HPA."
+)
 
 _PROMISES = """\
-The chart creates, and promises:
+The chart creates:
 
 * A Deployment whose pods meet the Pod Security Standard *restricted*, with a read-only root file system. One value,
   `replicaCount`, makes it two replicas.
-* RBAC rules without a wildcard ([which](../../docs/permissions.md)): no right to write in a dry run, and access to the
-  Lease and the ConfigMap by name only.
-* A ConfigMap that the controller watches: a change needs no restart. If you mount the ConfigMap instead
-  (`configMap.mounted`), a change rolls the pods.
-* A PodDisruptionBudget that can't block a drain. The chart refuses values with which the budget would, and refuses two
+* [RBAC rules](../../docs/permissions.md) without a wildcard. In a dry run the controller has no right to write. The
+  controller reads and updates Leases, and reads its ConfigMap, by name only.
+* A ConfigMap that the controller watches: a change needs no restart. With `configMap.mounted` the pods mount the
+  ConfigMap instead, and a change replaces the pods.
+* A PodDisruptionBudget that can't block a drain: the chart refuses values that would. The chart also refuses two
   replicas without leader election.
-* On request a NetworkPolicy, a ServiceMonitor or PodMonitor, alerts, a dashboard and a VerticalPodAutoscaler. The chart
-  creates an object of another project only where its CRD is installed.
+* If you enable them: a NetworkPolicy, a ServiceMonitor or PodMonitor, alerts, a dashboard and a VerticalPodAutoscaler.
+  The chart creates an object of another project only if its CRD is installed.
 """
 
 _UMBRELLA = """\
@@ -63,16 +73,17 @@ $ helm install tightship charts/tightship -n tightship --create-namespace --depe
 $ helm test tightship -n tightship --logs
 ```
 
-node-compactor and node-refiner start in a dry run; hpa-scaler changes only annotated HPAs. Helm's notes say what is
-live. `--set global.dryRun=true` puts all of them in a dry run, `--set global.dryRun=false` none. A controller's value
-stands under the controller's name and overrides the global one: `--set node-compactor.dryRun=false`. The controllers'
-own values: [node-compactor](../node-compactor/README.md), [node-refiner](../node-refiner/README.md),
+node-compactor and node-refiner start in a dry run. hpa-scaler starts live, and changes only annotated HPAs. The notes
+that Helm prints say which controllers are live. `--set global.dryRun=true` puts every controller in a dry run, and
+`--set global.dryRun=false` makes every controller live. A controller's own value overrides the global one:
+`--set node-compactor.dryRun=false`. Each controller's chart lists its values:
+[node-compactor](../node-compactor/README.md), [node-refiner](../node-refiner/README.md),
 [hpa-scaler](../hpa-scaler/README.md).
 
 node-compactor and node-refiner run side by side: they share one budget and one list of claims.
 
 A checkout holds no built dependencies: `--dependency-update` builds those that are missing. After a `git pull` run
-`helm dependency build charts/tightship`. A package holds all of them.
+`helm dependency build charts/tightship`. A packaged chart holds all of its dependencies.
 """
 
 
@@ -84,38 +95,38 @@ def readme(chart: str) -> str:
 
 def _controller(chart: str) -> Iterator[str]:
     about = _chart_file(chart)
-    older = _OLDER[chart]
-    anchor = f"from-{older.lower().replace(' ', '-')}"
+    said = _ABOUT[chart]
+    anchor = f"from-{said.older.lower().replace(' ', '-')}"
     yield f"# {chart}\n"
     yield f"{about['description']}\n"
     yield "```console"
     yield f"$ helm install {chart} charts/{chart} -n tightship --create-namespace --dependency-update \\"
-    yield f"    {_FIRST[chart]}"
+    yield f"    {said.flags}"
     yield f"$ helm test {chart} -n tightship --logs"
     yield "```\n"
-    yield f"{_AT_FIRST[chart]}\n"
+    yield f"{_DRY_AT_FIRST if chart in NODE_CONTROLLERS else _LIVE_AT_FIRST}\n"
     newest = about["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
     yield f"Kubernetes {newest} or newer, Helm 4 or 3."
-    yield f"Coming from [{older}](../../docs/migration-charts.md#{anchor}).\n"
+    yield f"To migrate from {said.older}, read [the migration page](../../docs/migration-charts.md#{anchor}).\n"
     yield _PROMISES
     yield "## Values\n"
     yield from _values(chart)
     yield "## Configuration\n"
     plain = "minutes" if chart == "node-refiner" else "seconds"
-    yield f"The keys of `config`; [settings](../../docs/{SETTINGS_PAGES[chart]}) explains each."
+    yield f"The keys of `config`. [Settings](../../docs/{said.settings}) explains each key."
     yield f"Write durations as `90s`, `10m`, `1h30m`, or as plain {plain}.\n"
     yield "| key | allowed | default |\n|---|---|---|"
     for key in config_keys(chart):
         yield f"| `{'.'.join(key.path)}` | {allowed(key.schema)} | {f'`{key.default}`' if key.default else ''} |"
     yield "\n## Alerts\n"
-    yield "These alerts need `prometheusRule.enabled`; [alerts](../../docs/alerts.md) says what to do about each.\n"
-    yield "| alert | severity | for | threshold | |\n|---|---|---|---|---|"
+    yield "These alerts need `prometheusRule.enabled`. [Alerts](../../docs/alerts.md) says what to do about each.\n"
+    yield "| alert | severity | for | threshold | summary |\n|---|---|---|---|---|"
     for alert in ALERTS[chart]:
         least = "" if alert.threshold is None else f"{alert.threshold:g}"
         least += f", or {alert.passes} intervals" if alert.passes else ""
-        said = alert.summary.replace("CONTROLLER", chart)
+        summary = alert.summary.replace("CONTROLLER", chart)
         link = f"[`{alert.named(chart)}`](../../docs/alerts.md#{alert.name.lower()})"
-        yield f"| {link} | {alert.severity} | {alert.patience} | {least} | {said} |"
+        yield f"| {link} | {alert.severity} | {alert.patience} | {least} | {summary} |"
     yield ""
 
 
@@ -151,13 +162,13 @@ def allowed(schema: Json) -> str:
     if pattern.endswith("%)$"):
         return "a number or a percentage"
     if kinds == ["array"]:
-        return f"a list of {allowed(schema['items'])}".replace("a text", "texts")
+        return f"a list of {allowed(schema['items'])}".replace("a string", "strings")
     if kinds == ["object"]:
         names = ", ".join(f"`{each}`" for each in schema.get("properties", ()))
-        return f"by annotation: {names}" if names else "texts by name"
+        return f"by annotation: {names}" if names else "strings by name"
     if kinds in (["integer"], ["number", "string"]):
         return f"a {'whole ' if kinds == ['integer'] else ''}number{_bounds(schema)}"
-    return "`true`, `false`" if kinds == ["boolean"] else "a text"
+    return "`true`, `false`" if kinds == ["boolean"] else "a string"
 
 
 def _bounds(schema: Json) -> str:

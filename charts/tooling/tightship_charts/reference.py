@@ -23,9 +23,10 @@ _HEAD = """\
 <!-- Made by `make charts` from the code: edit that. -->
 # Every setting, by name
 
-What a setting means is in [settings](settings.md); here is each with all its names, what it allows, and its default.
-Flags come before the environment, that before the ConfigMap, that before defaults. Under `config` in the
-[charts' values](../charts/tightship/README.md) are the keys of the ConfigMap.
+[Settings](settings.md) explains what each setting means. This page lists each setting with all its names, what it
+allows, and its default. A flag overrides the environment, the environment overrides the ConfigMap, and the ConfigMap
+overrides the default. The keys of the ConfigMap are also the keys of `config` in the
+[charts' values](../charts/tightship/README.md).
 """
 
 _PROCESS: Mapping[str, type[ProcessSettings]] = {
@@ -33,7 +34,7 @@ _PROCESS: Mapping[str, type[ProcessSettings]] = {
     "node-refiner": node_refiner.run_settings.RunSettings,
     "hpa-scaler": hpa_scaler.app.run_settings.RunSettings,
 }
-_WORDS: Mapping[object, str] = {Path | None: "a path", str: "a text", str | None: "a text"}
+_WORDS: Mapping[object, str] = {Path | None: "a path", str: "a string", str | None: "a string"}
 """What a type allows that has no words of its own."""
 
 
@@ -44,7 +45,7 @@ def reference() -> str:
 
 def _section(controller: str) -> Iterator[str]:
     yield f"## {controller}\n"
-    yield f"What each means: [settings]({SETTINGS_PAGES[controller]}).\n"
+    yield f"What each setting means: [settings]({SETTINGS_PAGES[controller]}).\n"
     yield f"### The process of {controller}\n"
     yield "| variable | flag of `run` | allowed | default |\n|---|---|---|---|"
     yield from _process(controller)

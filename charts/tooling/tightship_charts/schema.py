@@ -1,4 +1,6 @@
-"""``values.schema.json`` of a chart: the types of its defaults, what is said here besides, ``config`` from the code.
+"""``values.schema.json`` of a chart: the kinds that its values name, else the types of their defaults.
+
+The code of the controller says what ``config`` allows.
 
 Helm puts ``global``, a mapping for each dependency (the library too) and, by a dependency's condition, ``enabled`` into
 the values of a chart: all are allowed, and ``global`` may hold what other charts want.
@@ -14,174 +16,79 @@ from collections.abc import Mapping
 from tightship.app.observability.logging import FORMATS, LEVELS
 from tightship_charts.configuration import DURATION, FRACTION, MODELS, Json, config_schema
 from tightship_charts.places import CONTROLLERS, LIBRARY, UMBRELLA
-from tightship_charts.values import defaults, documented
+from tightship_charts.values import Value, defaults, documented
 
 _PORT: Json = {"type": "integer", "minimum": 1, "maximum": 65535}
-_DURATION: Json = {"type": ["string", "number"], "pattern": DURATION, "exclusiveMinimum": 0}
-_PROMETHEUS_DURATION: Json = {"type": "string", "pattern": "^(|([0-9]+(ms|[smhdwy]))+)$"}
-_FREE: Json = {"type": "object"}
-_OBJECTS: Json = {"type": "array", "items": _FREE}
-_TEXTS: Json = {"type": "object", "additionalProperties": {"type": "string"}}
-_NAME: Json = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$"}
-_LABEL_NAME: Json = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"}
-_PROBE: Json = {"type": "object", "properties": {"enabled": {"type": "boolean"}}, "required": ["enabled"]}
-_AMOUNT: Json = {"type": ["integer", "string", "null"], "minimum": 0, "pattern": "^(100|[0-9]{1,2})%$"}
-_COUNT: Json = {"type": "integer", "minimum": 0}
-_SWITCH_OR_NONE: Json = {"type": ["boolean", "null"]}
-_LEVEL: Json = {"enum": ["", *LEVELS]}
-_FORMAT: Json = {"enum": ["", *FORMATS]}
-_RULES: Json = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {"verbs": {"type": "array", "minItems": 1, "items": {"type": "string"}}},
-        "required": ["verbs"],
-    },
-}
-_ALERTS: Json = {
-    "type": "object",
-    "additionalProperties": {
-        "type": "object",
-        "properties": {
-            "enabled": {"type": "boolean"},
-            "severity": {"type": "string", "minLength": 1},
-            "for": {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"},
-            "threshold": {"type": ["number", "string"], "pattern": FRACTION},
-        },
-        "additionalProperties": False,
-    },
-}
+_OBJECT: Json = {"type": "object"}
+_TEXT: Json = {"type": "string"}
+_NAME: Json = _TEXT | {"pattern": "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$"}
+_PERCENTAGE = "^(100|[0-9]{1,2})%$"
 
-SAID: Mapping[str, Json] = {
-    "dryRun": _SWITCH_OR_NONE,
-    "interval": _DURATION,
-    "prometheusServerUrl": {"type": "string", "pattern": "^(|https?://.+)$"},
-    "minimumReplicasLowerBound": {"type": ["integer", "string"]},
-    "cycleDeadline": _DURATION,
-    "decisionLog.megabytes": {"type": "number", "exclusiveMinimum": 0},
-    "decisionLog.volume": _FREE,
-    "annotationPrefix": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"},
-    "claims.leaseName": _NAME | {"minLength": 1},
-    "claims.namespace": _LABEL_NAME,
-    "http.port": _PORT,
-    "http.probePort": _PORT,
-    "http.extraPorts": {"type": "array", "items": _PORT, "uniqueItems": True},
-    "http.host": {"type": "string", "minLength": 1},
-    "image.repository": {"type": "string", "minLength": 1},
-    "image.digest": {"type": "string", "pattern": "^(|sha256:[0-9a-f]{64})$"},
-    "image.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
-    "nameOverride": _LABEL_NAME,
-    "fullnameOverride": _LABEL_NAME,
-    "namespaceOverride": _LABEL_NAME,
-    "commonLabels": _TEXTS,
-    "commonAnnotations": _TEXTS,
-    "imagePullSecrets": _OBJECTS,
-    "global.imagePullSecrets": _OBJECTS,
-    "global.commonLabels": _TEXTS,
-    "global.dryRun": _SWITCH_OR_NONE,
-    "global.logLevel": _LEVEL,
-    "global.logFormat": _FORMAT,
-    "configMap.name": _NAME,
-    "configMap.annotations": _TEXTS,
-    "log.level": _LEVEL,
-    "log.format": _FORMAT,
-    "replicaCount": _COUNT,
-    "revisionHistoryLimit": _COUNT,
-    "strategy": {"type": "object", "properties": {"type": {"enum": ["RollingUpdate", "Recreate"]}}},
-    "leaderElection.resourceName": _NAME,
-    "leaderElection.leaseDuration": _DURATION,
-    "leaderElection.renewDeadline": _DURATION,
-    "leaderElection.retryPeriod": _DURATION,
-    "requestTimeout": _DURATION,
-    "shutdown.timeout": _DURATION,
-    "shutdown.grace": _DURATION,
-    "terminationGracePeriodSeconds": {"type": "integer", "minimum": 1},
-    "kubeconfig.secretName": _NAME,
-    "serviceAccount.name": _NAME,
-    "serviceAccount.annotations": _TEXTS,
-    "serviceAccount.labels": _TEXTS,
-    "rbac.additionalRules": _RULES,
-    "deploymentAnnotations": _TEXTS,
-    "podAnnotations": _TEXTS,
-    "podLabels": _TEXTS,
-    "podSecurityContext": _FREE,
-    "securityContext": _FREE,
-    "hostUsers": _SWITCH_OR_NONE,
-    "dnsConfig": _FREE,
-    "dnsPolicy": {"enum": ["", "Default", "ClusterFirst", "ClusterFirstWithHostNet", "None"]},
-    "resources": _FREE,
-    "nodeSelector": _TEXTS,
-    "tolerations": _OBJECTS,
-    "affinity": _FREE,
-    "topologySpreadConstraints": _OBJECTS,
-    "livenessProbe": _PROBE,
-    "readinessProbe": _PROBE,
-    "startupProbe": _PROBE,
-    "extraArgs": {"type": "array", "items": {"type": "string"}},
-    "env": _OBJECTS,
-    "envFrom": _OBJECTS,
-    "secretMounts": {
+KINDS: Mapping[str, Json] = {
+    "DNS name": _TEXT | {"pattern": "^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"},
+    "Prometheus duration or empty": _TEXT | {"pattern": "^(|([0-9]+(ms|[smhdwy]))+)$"},
+    "RBAC rules": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"verbs": {"type": "array", "minItems": 1, "items": _TEXT}},
+            "required": ["verbs"],
+        },
+    },
+    "URL or empty": _TEXT | {"pattern": "^(|https?://.+)$"},
+    "alerts by name": {
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "properties": {
+                "enabled": {"type": "boolean"},
+                "severity": _TEXT | {"minLength": 1},
+                "for": _TEXT | {"pattern": "^([0-9]+(ms|[smhdwy]))+$"},
+                "threshold": {"type": ["number", "string"], "pattern": FRACTION},
+            },
+            "additionalProperties": False,
+        },
+    },
+    "bool or null": {"type": ["boolean", "null"]},
+    "count": {"type": "integer", "minimum": 0},
+    "digest or empty": _TEXT | {"pattern": "^(|sha256:[0-9a-f]{64})$"},
+    "duration": {"type": ["string", "number"], "pattern": DURATION, "exclusiveMinimum": 0},
+    "int or string": {"type": ["integer", "string"]},
+    "label or empty": _TEXT | {"pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"},
+    "log format": {"enum": ["", *FORMATS]},
+    "log level": {"enum": ["", *LEVELS]},
+    "name": _NAME | {"minLength": 1},
+    "name or empty": _NAME,
+    "non-empty string": _TEXT | {"minLength": 1},
+    "number, percentage or null": {"type": ["integer", "string", "null"], "minimum": 0, "pattern": _PERCENTAGE},
+    "object": _OBJECT,
+    "objects": {"type": "array", "items": _OBJECT},
+    "objects or strings": {"type": "array", "items": {"type": ["object", "string"]}},
+    "one or more ports": {"type": "array", "items": _PORT, "minItems": 1},
+    "port": _PORT,
+    "port or null": _PORT | {"type": ["integer", "null"]},
+    "positive int": {"type": "integer", "minimum": 1},
+    "positive number": {"type": "number", "exclusiveMinimum": 0},
+    "probe": {"type": "object", "properties": {"enabled": {"type": "boolean"}}, "required": ["enabled"]},
+    "secrets by folder": {
         "type": "object",
         "propertyNames": {"pattern": "^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$"},
         "additionalProperties": _NAME | {"minLength": 1},
     },
-    "extraVolumes": _OBJECTS,
-    "extraVolumeMounts": _OBJECTS,
-    "initContainers": _OBJECTS,
-    "extraContainers": _OBJECTS,
-    "extraObjects": {"type": "array", "items": {"type": ["object", "string"]}},
-    "podDisruptionBudget.minAvailable": _AMOUNT,
-    "podDisruptionBudget.maxUnavailable": _AMOUNT,
-    "podDisruptionBudget.unhealthyPodEvictionPolicy": {"enum": ["", "AlwaysAllow", "IfHealthyBudget"]},
-    "networkPolicy.ingress.from": _OBJECTS,
-    "networkPolicy.ingress.extra": _OBJECTS,
-    "networkPolicy.egress.dnsPorts": {"type": "array", "items": _PORT, "minItems": 1},
-    "networkPolicy.egress.apiServerPorts": {"type": "array", "items": _PORT, "minItems": 1},
-    "networkPolicy.egress.apiServerTo": _OBJECTS,
-    "networkPolicy.egress.extra": _OBJECTS,
-    "service.port": _PORT | {"type": ["integer", "null"]},
-    "service.annotations": _TEXTS,
-    "service.labels": _TEXTS,
-    "service.ipFamilies": {"type": "array", "items": {"enum": ["IPv4", "IPv6"]}},
-    "service.ipFamilyPolicy": {"enum": ["", "SingleStack", "PreferDualStack", "RequireDualStack"]},
-    "prometheusRule.interval": _PROMETHEUS_DURATION,
-    "prometheusRule.labels": _TEXTS,
-    "prometheusRule.annotations": _TEXTS,
-    "prometheusRule.alertLabels": _TEXTS,
-    "prometheusRule.alerts": _ALERTS,
-    "prometheusRule.additionalRules": _OBJECTS,
-    "grafanaDashboard.labels": _TEXTS,
-    "grafanaDashboard.annotations": _TEXTS,
-    "grafanaDashboard.operator.instanceSelector": _TEXTS,
-    "verticalPodAutoscaler.updateMode": {"enum": ["Off", "Initial", "Recreate", "Auto", "InPlaceOrRecreate"]},
-    "verticalPodAutoscaler.minAllowed": _FREE,
-    "verticalPodAutoscaler.maxAllowed": _FREE,
-    **{
-        f"{monitor}.{key}": schema
-        for monitor in ("serviceMonitor", "podMonitor")
-        for key, schema in {
-            "namespace": _LABEL_NAME,
-            "interval": _PROMETHEUS_DURATION,
-            "scrapeTimeout": _PROMETHEUS_DURATION,
-            "labels": _TEXTS,
-            "annotations": _TEXTS,
-            "relabelings": _OBJECTS,
-            "metricRelabelings": _OBJECTS,
-        }.items()
-    },
+    "strategy": {"type": "object", "properties": {"type": {"enum": ["RollingUpdate", "Recreate"]}}},
+    "strings": {"type": "array", "items": _TEXT},
+    "strings by name": {"type": "object", "additionalProperties": _TEXT},
+    "unique ports": {"type": "array", "items": _PORT, "uniqueItems": True},
 }
-"""What is allowed where the default does not say enough, by path."""
+"""What a kind allows. Beside these, ``A|B`` is one of these words, and ``list of A|B`` a list of them."""
 
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def schema_of(chart: str) -> Json:
     """Return the schema of all values of *chart*. Raises :class:`TypeError` for a default that says no type."""
-    said = dict(SAID)
-    if chart in MODELS:
-        said["config"] = config_schema(chart)
-    described = {each.dotted: each.description for each in documented(chart)}
-    schema = _closed(defaults(chart), (), said, described)
+    said = {each.dotted: each for each in documented(chart)}
+    schema = _closed(defaults(chart), (), said, {"config": config_schema(chart)} if chart in MODELS else {})
     schema["properties"]["global"]["additionalProperties"] = True
     if chart == UMBRELLA:
         # Each of them checks its own values.
@@ -189,34 +96,43 @@ def schema_of(chart: str) -> Json:
             schema["properties"][controller] |= {"required": [], "additionalProperties": True}
         # A heading with nothing under it leaves the controllers' own defaults.
         schema["required"] = [each for each in schema["required"] if each not in {"global", *CONTROLLERS}]
-    what = "Whether this chart is installed as a part of another: its condition there."
+    what = "Whether a parent chart installs this chart: the condition of the dependency."
     schema["properties"]["enabled"] = {"type": "boolean", "description": what}
-    schema["properties"][LIBRARY] = {"type": "object", "description": "Not for people: Helm puts it here."}
+    schema["properties"][LIBRARY] = {"type": "object", "description": "Helm sets this. Leave it out."}
     return {"$schema": "http://json-schema.org/draft-07/schema#", "title": f"Values of the chart {chart}", **schema}
 
 
 def _closed(
-    values: Mapping[str, object], above: tuple[str, ...], said: Mapping[str, Json], described: Mapping[str, str]
+    values: Mapping[str, object], above: tuple[str, ...], said: Mapping[str, Value], from_code: Mapping[str, Json]
 ) -> Json:
     properties: Json = {}
     required: list[str] = []
     for key, value in values.items():
         dotted = ".".join((*above, key))
-        if dotted in said:
-            schema = dict(said[dotted])
+        kind = said[dotted].kind
+        if dotted in from_code:
+            schema = from_code[dotted]
+        elif kind:
+            schema = _of_kind(kind)
         elif isinstance(value, Mapping) and value:
-            schema = _closed(value, (*above, key), said, described)
+            schema = _closed(value, (*above, key), said, from_code)
         elif type(value) in _PLAIN:
             schema = {"type": _PLAIN[type(value)]}
         else:
-            raise TypeError(f"{dotted}: its default, {value!r}, does not say what is allowed: say it in SAID")
-        if dotted == "config" or (
-            _says_something(value, whole=dotted in said) and "null" not in schema.get("type", "")
-        ):
+            raise TypeError(f"{dotted}: its default, {value!r}, does not say what is allowed: name a kind")
+        counted_on = _says_something(value, whole=bool(kind)) and "null" not in schema.get("type", "")
+        if counted_on or dotted in from_code:
             required.append(key)
-        text = described.get(dotted)
+        text = said[dotted].description
         properties[key] = schema | ({"description": text} if text else {})
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _of_kind(kind: str) -> Json:
+    if "|" not in kind:
+        return KINDS[kind]
+    words = {"enum": kind.removeprefix("list of ").split("|")}
+    return {"type": "array", "items": words} if kind.startswith("list of ") else words
 
 
 def _says_something(value: object, *, whole: bool) -> bool:
@@ -226,4 +142,4 @@ def _says_something(value: object, *, whole: bool) -> bool:
     return value is not None and value != ""
 
 
-__all__ = ["SAID", "schema_of"]
+__all__ = ["KINDS", "schema_of"]

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import yaml
 from msgspec import Struct
 
-from tightship_charts.places import CHARTS, CONTROLLERS, SHARED, SHARED_VALUES
+from tightship_charts.places import AUDIENCES, CHARTS, TOOLING
 
 MARK = "# -- "
 """Begins the description of the key below it."""
+
+SHARED = "# --- Shared values: `make charts` copies them from charts/tooling/shared-values.yaml ---"
+"""From this line on a chart's ``values.yaml`` is made from ``shared-values.yaml``."""
+
+_PORTS = {"node-refiner": ("8080", "9102")}
+_USUAL_PORTS = ("9101", "5000")
+_PART = re.compile(r"^# --- For (.+) ---\n+", re.MULTILINE)
+_KIND = re.compile(r"\(([^)]*)\) ")
 
 Keys = tuple[str, ...]
 
 
 class Value(Struct, frozen=True):
-    """One key: its *path* from the top, its *default*, and its *description*, empty where a part speaks for itself."""
+    """One key: its *path* from the top, its *default*, and its *description*, empty where a part speaks for itself.
+
+    *kind* says what is allowed where the default does not say enough; empty where the default does.
+    """
 
     path: Keys
     default: object
     description: str
+    kind: str
 
     @property
     def dotted(self) -> str:
@@ -34,8 +47,8 @@ def values_file(chart: str) -> Path:
 
 
 def values_text(chart: str) -> str:
-    """Return what the file of *chart* should say: its own part, and what the charts of all controllers share."""
-    return f"{_own_part(chart)}{SHARED}\n\n{_shared_part()}" if chart in CONTROLLERS else _own_part(chart)
+    """Return what the file of *chart* should say: its own part, and what it shares with other charts."""
+    return f"{_own_part(chart)}{SHARED}\n\n{_shared_part(chart)}"
 
 
 def defaults(chart: str) -> dict[str, object]:
@@ -70,9 +83,14 @@ def _own_part(chart: str) -> str:
     return values_file(chart).read_text(encoding="utf-8").partition(SHARED)[0]
 
 
-def _shared_part() -> str:
-    """Return the shared values, without the comment that says what they are."""
-    return SHARED_VALUES.read_text(encoding="utf-8").partition("\n\n")[2]
+def _shared_part(chart: str) -> str:
+    """Return the parts of ``shared-values.yaml`` that are for *chart*."""
+    _, *parts = _PART.split((TOOLING / "shared-values.yaml").read_text(encoding="utf-8"))
+    text = "".join(part for audience, part in zip(parts[::2], parts[1::2], strict=True) if chart in AUDIENCES[audience])
+    port, probe_port = _PORTS.get(chart, _USUAL_PORTS)
+    for word, meaning in (("CHART_NAME", chart), ("HTTP_PORT", port), ("PROBE_PORT", probe_port)):
+        text = text.replace(word, meaning)
+    return text.rstrip() + "\n"
 
 
 def _walk(node: yaml.Node | None, path: Keys, lines: list[str], found: list[Value]) -> None:
@@ -80,7 +98,9 @@ def _walk(node: yaml.Node | None, path: Keys, lines: list[str], found: list[Valu
         return
     for key, value in node.value:
         here = (*path, str(key.value))
-        found.append(Value(here, _plain(value), _above(lines, key.start_mark.line)))
+        text = _above(lines, key.start_mark.line)
+        kind = _KIND.match(text)
+        found.append(Value(here, _plain(value), text[kind.end() :] if kind else text, kind[1] if kind else ""))
         _walk(value, here, lines, found)
 
 
@@ -101,4 +121,4 @@ def _above(lines: list[str], line: int) -> str:
     return ""
 
 
-__all__ = ["MARK", "Value", "defaults", "documented", "leaves", "own_keys", "values_file", "values_text"]
+__all__ = ["MARK", "SHARED", "Value", "defaults", "documented", "leaves", "own_keys", "values_file", "values_text"]

@@ -1,0 +1,69 @@
+{{/* Every object of a controller's chart. A chart includes this once, in templates/all.yaml, and passes what only its
+     controller has. Takes a dict:
+       root          the chart's root context
+       interval      the name of the environment variable for .Values.interval
+       config        text: the data of the ConfigMap
+       clusterRules  text: the RBAC rules of the ClusterRole
+     and, if the controller has them:
+       namespaces    list: namespaces that get a Role with clusterRules each, instead of one ClusterRole
+       ownRules      text: further RBAC rules in the release's namespace
+       env, mounts, volumes  text: environment variables, volume mounts and volumes of the pod
+       ports         list: ports of other servers that the NetworkPolicy lets the pod reach
+       idle          true: no replica has to lead, whatever leaderElection says
+     Templates of this library find these under .Own, beside .Values, .Chart and the rest of the root context. */}}
+
+{{- define "tightship-lib.manifests" -}}
+{{- range $key := list "root" "interval" "config" "clusterRules" -}}
+{{- $_ := required (printf "tightship-lib.manifests: %s is missing" $key) (index $ $key) -}}
+{{- end -}}
+{{- $context := merge (dict "Own" (omit . "root")) .root -}}
+{{ include "tightship-lib.configMap" $context }}
+---
+{{ include "tightship-lib.dashboards" $context }}
+---
+{{ include "tightship-lib.deployment" $context }}
+---
+{{ include "tightship-lib.extraObjects" $context }}
+---
+{{ include "tightship-lib.monitors" $context }}
+---
+{{ include "tightship-lib.networkPolicy" $context }}
+---
+{{ include "tightship-lib.podDisruptionBudget" $context }}
+---
+{{ include "tightship-lib.prometheusRule" $context }}
+---
+{{ include "tightship-lib.rights" $context }}
+---
+{{ include "tightship-lib.release" $context }}
+---
+{{ include "tightship-lib.service" $context }}
+---
+{{ include "tightship-lib.serviceAccount" $context }}
+---
+{{ include "tightship-lib.test" $context }}
+---
+{{ include "tightship-lib.verticalPodAutoscaler" $context }}
+{{- end -}}
+
+{{/* "true" where the controller drains nodes: the values of its chart say where its claims are. */}}
+{{- define "tightship-lib.drains" -}}
+{{- if hasKey .Values "claims" -}}true{{- end -}}
+{{- end -}}
+
+{{/* "true" or "false": the chart's dryRun, else global.dryRun, else a dry run for a controller that drains nodes: somebody
+     has to read its plan first. */}}
+{{- define "tightship-lib.dryRun" -}}
+{{- if not (kindIs "invalid" .Values.dryRun) -}}
+{{- .Values.dryRun -}}
+{{- else if not (kindIs "invalid" .Values.global.dryRun) -}}
+{{- .Values.global.dryRun -}}
+{{- else -}}
+{{- eq (include "tightship-lib.drains" .) "true" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "true" where the controller may change anything. */}}
+{{- define "tightship-lib.live" -}}
+{{- if ne (include "tightship-lib.dryRun" .) "true" -}}true{{- end -}}
+{{- end -}}
