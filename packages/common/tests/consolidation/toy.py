@@ -31,7 +31,7 @@ from tightship.planning.nodes import opt_outs
 from tightship.planning.plan import Plan, Removal
 from tightship.planning.utilization import Utilization, utilization
 from tightship.report import Generator, SettingsView
-from tightship.report.html.model import Fact
+from tightship.report.presentation import Fact
 from tightship_testkit.simulated import Controller, Simulated, until
 
 Json = dict[str, Any]

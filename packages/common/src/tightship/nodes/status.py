@@ -14,11 +14,11 @@ from tightship.nodes.decision import Decision
 from tightship.planning.nodes import drain_record
 from tightship.planning.pools import shown
 from tightship.report import ExcessSummary, Generator
-from tightship.report.as_html import plan_page
 from tightship.report.build import plan_document
 from tightship.report.document import API_VERSION, NodePlan, RefusalEntry, Source
-from tightship.report.html.model import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
 from tightship.report.inputs import Inputs, refusal_entry
+from tightship.report.plan_page import plan_page
+from tightship.report.presentation import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
 from tightship.report.warnings import warnings_of
 
 PODS_SHOWN, ENDED_SHOWN = 5, 10

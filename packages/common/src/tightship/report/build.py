@@ -9,6 +9,7 @@ from tightship.core.times import rfc3339
 from tightship.planning.plan import Removal
 from tightship.report.document import (
     API_VERSION,
+    DEFAULT_ORDER,
     KeptBy,
     MoveEntry,
     NodeEntry,
@@ -20,6 +21,7 @@ from tightship.report.document import (
     ShareTotals,
     StuckNode,
     Summary,
+    sorted_nodes,
 )
 from tightship.report.inputs import (
     Facts,
@@ -32,7 +34,6 @@ from tightship.report.inputs import (
     share,
     share_of,
 )
-from tightship.report.order import DEFAULT_ORDER, sorted_nodes
 
 
 def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:

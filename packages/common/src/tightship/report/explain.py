@@ -10,8 +10,15 @@ from tightship.core.times import rfc3339
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.plan import Removal
 from tightship.planning.pools import KNOWN_POOL_LABELS
-from tightship.report.document import API_VERSION
-from tightship.report.explanation import BudgetEntry, Change, GateCheck, NodeDetail, NodeExplanation, PodEntry
+from tightship.report.document import (
+    API_VERSION,
+    BudgetEntry,
+    Change,
+    GateCheck,
+    NodeDetail,
+    NodeExplanation,
+    PodEntry,
+)
 from tightship.report.inputs import (
     Facts,
     Inputs,

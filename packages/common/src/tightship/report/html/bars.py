@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tightship.report.html.markup import Markup, tag
-from tightship.report.html.model import Bar, Mark, Part, Picture, Scale
+from tightship.report.presentation import Bar, Mark, Part, Picture, Scale
 
 WIDTH = 120
 """Units that are a full bar, pixels in most windows."""

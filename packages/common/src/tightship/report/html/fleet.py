@@ -13,7 +13,7 @@ from msgspec import Struct
 from tightship.core.counting import counted
 from tightship.report.html.bars import number, path, rectangle, within
 from tightship.report.html.markup import Markup, joined, tag
-from tightship.report.html.model import Bar, Fleet, Group, Slot
+from tightship.report.presentation import Bar, Fleet, Group, Slot
 
 PANEL = 500
 """Units that a row of slots may be wide, pixels in a wide window."""

@@ -9,9 +9,9 @@ from importlib.resources import files
 
 from tightship.report.html.fleet import fleet_pictures
 from tightship.report.html.markup import Markup, joined, tag, text
-from tightship.report.html.model import Fact, Page, Section
 from tightship.report.html.tables import entry_ids, listing_table, plain_table
 from tightship.report.html.timeline import chart_picture
+from tightship.report.presentation import Fact, Page, Section
 
 _ASSETS = files("tightship.report.html") / "assets"
 _STYLE = (_ASSETS / "page.css").read_text("utf-8")

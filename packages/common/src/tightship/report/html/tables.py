@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from tightship.report.html.bars import picture, shape
 from tightship.report.html.markup import Markup, joined, tag, text
-from tightship.report.html.model import Cell, Entry, Listing, Section, Table
 from tightship.report.html.timeline import chart_picture
+from tightship.report.presentation import Cell, Entry, Listing, Section, Table
 
 
 def entry_ids(listing: Listing | None) -> dict[str, str]:

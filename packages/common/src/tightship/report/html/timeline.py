@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from tightship.report.html.markup import Markup, joined, tag
-from tightship.report.html.model import Chart, Series
+from tightship.report.presentation import Chart, Series
 
 COLUMNS = 600
 """Stretches of time that a picture tells apart."""

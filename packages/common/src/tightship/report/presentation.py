@@ -1,11 +1,105 @@
-"""What a page is made of. Every text is plain; pictures are numbers. See :mod:`tightship.report.html.page`."""
+"""What people see of a document: a :class:`Report` in lines, and a :class:`Page` with pictures.
+
+Every text is plain and in Unicode, and every picture is numbers: a format makes them fit for where they go.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
+
+Style = Literal["", "bold", "dim", "go", "why", "bad", "bar"]
+
+
+LABEL = 11
+"""Columns of the labels below a table."""
+
+
+class Line(Struct, frozen=True):
+    """A text of its own, in *style*, which goes on below itself where it is longer than a line.
+
+    A *sign* and a *label* stand before it; *word* is its first word, in a style of its own.
+    """
+
+    text: str
+    label: str = ""
+    sign: Literal["", "✓", "✗", "•"] = ""
+    word: str = ""
+    style: Style = ""
+    label_style: Style = ""
+    indent: int = 2
+
+
+def figure(label: str, text: str, style: Style = "") -> Line:
+    """Return a line below a table: *text* beside its *label*."""
+    return Line(text, label.ljust(LABEL), style=style, label_style="bold" if label else "", indent=0)
+
+
+def warning(text: str) -> Line:
+    """Return a warning below a table."""
+    return Line(text, "Warning".ljust(LABEL), label_style="bad", indent=0)
+
+
+class Column(Struct, frozen=True):
+    """A column of a :class:`Grid`: *style* is that of all cells, *styles* has one for each.
+
+    With *ratios* a bar stands beside each cell; *amounts* are a column of their own before it, under the same title.
+    Shapes call the column by its *name*, else by its title.
+    """
+
+    title: str
+    cells: Sequence[str]
+    align: Literal["<", ">"] = "<"
+    style: Style = ""
+    styles: Sequence[Style] = ()
+    ratios: Sequence[float | None] | None = None
+    amounts: Sequence[str] | None = None
+    name: str = ""
+
+
+class Shape(Struct, frozen=True):
+    """What a grid shows: no columns *without*, bars so many columns wide, *amounts* or not.
+
+    Texts of the first column are cut to *names* columns, or as far as needed but no further than to *shortest*.
+    """
+
+    without: tuple[str, ...] = ()
+    bar: int = 10
+    amounts: bool = True
+    names: int | None = None
+    shortest: int | None = None
+
+
+class Grid(Struct, frozen=True):
+    """A table in lines. Of its *shapes*, from roomy to narrow, the first that there is room for is taken.
+
+    *reasons* of each row are the last column, as many as there is room for; *below* are lines after each row.
+    """
+
+    columns: Sequence[Column]
+    shapes: Sequence[Shape] = (Shape(),)
+    reasons: Sequence[Sequence[str]] | None = None
+    below: Sequence[Sequence[Line]] = ()
+
+
+class Block(Struct, frozen=True):
+    """Lines under a *title*, and a grid below them."""
+
+    title: str
+    lines: Sequence[Line] = ()
+    grid: Grid | None = None
+
+
+class Report(Struct, frozen=True):
+    """A document in lines: what was judged (*heading*), a grid or blocks, and what there is to say in the *end*."""
+
+    heading: tuple[str, ...] = ()
+    grid: Grid | None = None
+    blocks: Sequence[Block] = ()
+    end: Sequence[Line] = ()
+
 
 Tone = Literal["", "good", "warn", "bad", "dim"]
 
@@ -204,3 +298,17 @@ SERVED_LINKS = (("status as JSON", "/status"), ("metrics", "/metrics"))
 """The links of a page that a controller serves."""
 REFRESH = 30
 """Seconds after which a page that a controller serves is fetched anew."""
+
+
+Document = TypeVar("Document", bound=Struct)
+
+
+class View(Struct, Generic[Document], frozen=True):
+    """How people see a kind of document: in lines, perhaps also with the columns of a *wide* grid, and as a page.
+
+    A format is there for each kind of document that has what the format shows.
+    """
+
+    report: Callable[[Document], Report]
+    wide: Callable[[Document], Sequence[Column]] | None = None
+    page: Callable[[Document], Page] | None = None

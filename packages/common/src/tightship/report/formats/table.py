@@ -1,0 +1,15 @@
+"""Lines that fit their terminal: a table, or what there is to say of each thing. Short, for a format is a module."""
+
+from __future__ import annotations
+
+from tightship.report.formats import Format
+from tightship.report.lines import written
+from tightship.report.presentation import Document, View
+from tightship.report.terminal import Terminal
+
+
+def _render(document: Document, view: View[Document], terminal: Terminal) -> str:
+    return written(view.report(document), terminal)
+
+
+FORMAT = Format(_render, place=1)
