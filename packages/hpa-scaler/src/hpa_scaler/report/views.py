@@ -210,7 +210,8 @@ def _about(detail: HpaDetail) -> Iterator[Line]:
     decision = f"{_WORDS[hpa.action]}: minReplicas {stays}{hpa.minimum}{' (dry run)' if hpa.dry_run else ''}"
     replicas = "replicas unknown" if hpa.replicas is None else counted(hpa.replicas, "replica")
     own = "" if hpa.own_maximum == hpa.maximum.now else f" (its user's: {hpa.own_maximum})"
-    yield _row("Decision", decision, {"raise": "go", "lower": "bar"}.get(hpa.action, "why"))
+    style: Style = "go" if hpa.action == "raise" else "bar" if hpa.action == "lower" else "why"
+    yield _row("Decision", decision, style)
     yield _row("Target", f"{hpa.target}, {replicas}")
     yield _row("maxReplicas", f"{hpa.maximum}{own}")
     for number, text in enumerate(detail.conditions):

@@ -185,6 +185,3 @@ def _legend() -> Markup:
         item("gone", "gone", "after the plan"),
         class_="legend",
     )
-
-
-__all__ = ["PANEL", "fleet_pictures"]

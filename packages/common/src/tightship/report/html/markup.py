@@ -45,6 +45,3 @@ def _attribute(key: str, value: str | int | bool) -> str:
     if isinstance(value, bool):
         return f" {name}" if value else ""
     return f' {name}="{value if isinstance(value, int) else text(value)}"'
-
-
-__all__ = ["VOID", "Markup", "joined", "tag", "text"]
