@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
+from importlib.resources import files
 
 from tightship.report.terminal import clean
 
+ASSETS = files("tightship.report.html") / "assets"
 VOID = frozenset({"input", "meta"})
 """Elements of a page that have no end tag."""
 
@@ -33,6 +36,11 @@ def tag(name: str, *children: str, **attributes: str | int | bool | None) -> Mar
         return Markup(f"<{name}{head}>")
     body = "".join(child if isinstance(child, Markup) else text(child) for child in children)
     return Markup(f"<{name}{head}>{body}</{name}>")
+
+
+def asset(name: str) -> Markup:
+    """Return the HTML of the asset *name*, in which an indented line goes on with the line above it."""
+    return Markup(re.sub(r"\n +", "", (ASSETS / name).read_text("utf-8")).removesuffix("\n"))
 
 
 def joined(parts: Iterable[str]) -> Markup:

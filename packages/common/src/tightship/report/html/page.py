@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterator
-from importlib.resources import files
 from string import Template
 
-from tightship.report.html.markup import Markup, joined, tag
+from tightship.report.html.markup import ASSETS, Markup, asset, joined, tag
 from tightship.report.html.tables import entry_ids, listing_table, section_of
 from tightship.report.presentation import Fact, Page
 
-_ASSETS = files("tightship.report.html") / "assets"
-_STYLE = Markup((_ASSETS / "page.css").read_text("utf-8"))
-_SCRIPT = Markup((_ASSETS / "page.js").read_text("utf-8"))
-# In the page an indented line goes on with the line above it.
-_BEFORE, _AFTER = map(Template, re.sub(r"\n +", "", (_ASSETS / "page.html").read_text("utf-8")).split("$main"))
+_STYLE = Markup((ASSETS / "page.css").read_text("utf-8"))
+_SCRIPT = Markup((ASSETS / "page.js").read_text("utf-8"))
+_BEFORE, _AFTER = map(Template, asset("page.html").split("$main"))
 
 
 def _hash(content: str) -> str:
@@ -65,7 +61,7 @@ def page_parts(page: Page) -> Iterator[str]:
         yield from listing_table(listing, ids)
     links = joined(tag("a", name, href=target) for name, target in page.links)
     alone = "" if page.refresh else "The page is complete in itself: it loads nothing."
-    yield _filled(_AFTER, footer=joined((links, alone)), script=_SCRIPT)
+    yield _filled(_AFTER, footer=joined((links, alone)), script=_SCRIPT) + "\n"
 
 
 def _filled(template: Template, **values: str) -> str:
