@@ -32,9 +32,9 @@ from tightship.report.terminal import Terminal
 
 
 def _render(document: Document, view: View[Document], terminal: Terminal) -> str:
-    report = view.report(document)
-    titles = "".join(f"# {block.title}\\n" for block in report.blocks if block.title)
-    return f"{len(report.grid.columns[0].cells)} rows\\n" if report.grid else titles
+    printout = view.printout(document)
+    titles = "".join(f"# {block.title}\\n" for block in printout.blocks if block.title)
+    return f"{len(printout.grid.columns[0].cells)} rows\\n" if printout.grid else titles
 
 
 FORMAT = Format(_render)

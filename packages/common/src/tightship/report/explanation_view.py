@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 from tightship.core.counting import counted
 from tightship.report.amounts import age, cores, memory, percent
 from tightship.report.document import NodeDetail, NodeExplanation, PodEntry, RefusalEntry
-from tightship.report.presentation import Block, Column, Grid, Line, Report, Shape, Style, View, warning
+from tightship.report.presentation import Block, Column, Grid, GridShape, Printout, Style, TextLine, View, warning
 
 _SHAPES = (
-    Shape(("PDB allows",)),
-    Shape(("OWNER", "PDB allows")),
-    Shape(("OWNER", "PDB")),
-    Shape(("OWNER", "PDB"), shortest=32),
-    Shape(("OWNER", "PDB", "MEMORY", "OTHER"), shortest=24),
-    Shape(("OWNER", "PDB", "MEMORY", "OTHER", "CPU", "FATE"), shortest=16),
+    GridShape(("PDB allows",)),
+    GridShape(("OWNER", "PDB allows")),
+    GridShape(("OWNER", "PDB")),
+    GridShape(("OWNER", "PDB"), shortest=32),
+    GridShape(("OWNER", "PDB", "MEMORY", "OTHER"), shortest=24),
+    GridShape(("OWNER", "PDB", "MEMORY", "OTHER", "CPU", "FATE"), shortest=16),
 )
 """Of pods. PDBs are shown by name, or only what they allow."""
 
 
-def _report(document: NodeExplanation) -> Report:
+def _printout(document: NodeExplanation) -> Printout:
     blocks = [block for node in document.nodes for block in _node(node)]
-    return Report(document.heading, blocks=blocks, end=list(map(warning, document.warnings)))
+    return Printout(document.heading, blocks=blocks, end=list(map(warning, document.warnings)))
 
 
 def _node(node: NodeDetail) -> Iterator[Block]:
@@ -34,13 +34,13 @@ def _node(node: NodeDetail) -> Iterator[Block]:
     if own:
         yield Block("The node itself", [_refusal(each, 2) for each in own])
     if node.pods:
-        yield Block("", [Line(_pods_title(node), style="bold", indent=0)], _pods(node.pods))
+        yield Block("", [TextLine(_pods_title(node), style="bold", indent=0)], _pods(node.pods))
     yield Block("Smallest change that would free this node", tuple(_changes(node)))
 
 
-def _about(node: NodeDetail) -> Iterator[Line]:
-    def row(label: str, text: str, style: Style = "") -> Line:
-        return Line(text, label.ljust(10), style=style)
+def _about(node: NodeDetail) -> Iterator[TextLine]:
+    def row(label: str, text: str, style: Style = "") -> TextLine:
+        return TextLine(text, label.ljust(10), style=style)
 
     state = "Ready" if node.ready else "not Ready"
     yield row("Decision", _decision(node), "go" if node.decision == "remove" else "why")
@@ -74,18 +74,18 @@ def _utilization(node: NodeDetail) -> Grid:
         Column("", list(map(percent, ratios)), ">"),
         Column("", [""] * len(ratios), ratios=ratios),
     )
-    return Grid(columns, (Shape(bar=20),))
+    return Grid(columns, (GridShape(bar=20),))
 
 
-def _gates(node: NodeDetail) -> Iterator[Line]:
+def _gates(node: NodeDetail) -> Iterator[TextLine]:
     widest = max(len(gate.name) for gate in node.gates)
     for gate in node.gates:
         text = gate.detail if gate.passed else f"{gate.reason}: {gate.detail}"
-        yield Line(text, f"  {gate.name.ljust(widest)}  ", "✓" if gate.passed else "✗")
+        yield TextLine(text, f"  {gate.name.ljust(widest)}  ", "✓" if gate.passed else "✗")
 
 
-def _refusal(refusal: RefusalEntry, indent: int) -> Line:
-    return Line(refusal.detail, word=refusal.reason, indent=indent)
+def _refusal(refusal: RefusalEntry, indent: int) -> TextLine:
+    return TextLine(refusal.detail, word=refusal.reason, indent=indent)
 
 
 def _pods_title(node: NodeDetail) -> str:
@@ -124,18 +124,18 @@ def _target(pod: PodEntry) -> str:
     return {"evict": "no place known", "stays": "(goes with the node)", "leaving": "(is being deleted)"}[pod.fate]
 
 
-def _changes(node: NodeDetail) -> Iterator[Line]:
+def _changes(node: NodeDetail) -> Iterator[TextLine]:
     if node.decision == "remove":
-        yield Line(f"nothing: it is removal #{node.order} of the plan")
+        yield TextLine(f"nothing: it is removal #{node.order} of the plan")
         return
     for change in node.changes:
         reasons = dict.fromkeys(removed.partition(" ")[0] for removed in change.removes)
         count = f" x{len(change.removes)}" if len(change.removes) > 1 else ""
-        yield Line(f"{change.change}  ({', '.join(reasons)}{count})", " ", "•")
+        yield TextLine(f"{change.change}  ({', '.join(reasons)}{count})", " ", "•")
     if node.without_change:
-        yield Line("no small change is known for:")
+        yield TextLine("no small change is known for:")
         for blocker in node.without_change:
-            yield Line(blocker, " ", "•")
+            yield TextLine(blocker, " ", "•")
 
 
-EXPLANATION = View(_report)
+EXPLANATION = View(_printout)

@@ -1,4 +1,4 @@
-"""A report as the lines of a terminal: columns no wider than their cells, grids that fit, texts that are folded."""
+"""A printout as the lines of a terminal: columns no wider than their cells, grids that fit, texts that are folded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import chain
 
 import msgspec
 
-from tightship.report.presentation import Block, Column, Grid, Line, Report, Shape
+from tightship.report.presentation import Block, Column, Grid, GridShape, Printout, TextLine
 from tightship.report.terminal import Terminal, length, pad
 
 WORDS_SHOWN = 3
@@ -20,14 +20,14 @@ _GAP = "  "
 _ASCII = {"✓": "ok", "✗": "no", "•": "-"}
 
 
-def written(report: Report, terminal: Terminal) -> str:
-    """Return *report* as lines; without headers, its rows and blocks alone."""
-    heading = [Line(text, style="dim", indent=0) for text in report.heading]
+def written(printout: Printout, terminal: Terminal) -> str:
+    """Return *printout* as lines; without headers, its rows and blocks alone."""
+    heading = [TextLine(text, style="dim", indent=0) for text in printout.heading]
     parts = [_folded(heading if terminal.headers else (), terminal)]
-    if report.grid is not None:
-        parts.append(_grid(report.grid, terminal, headers=terminal.headers))
-    parts += [_block(block, terminal) for block in report.blocks]
-    parts.append(_folded(report.end if terminal.headers else (), terminal))
+    if printout.grid is not None:
+        parts.append(_grid(printout.grid, terminal, headers=terminal.headers))
+    parts += [_block(block, terminal) for block in printout.blocks]
+    parts.append(_folded(printout.end if terminal.headers else (), terminal))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
 
 
@@ -37,11 +37,11 @@ def reason_words(reasons: Sequence[str], most: int) -> str:
     return ", ".join(reasons[:most]) + (f" +{more}" if more > 0 else "")
 
 
-def _folded(texts: Sequence[Line], terminal: Terminal) -> list[str]:
+def _folded(texts: Sequence[TextLine], terminal: Terminal) -> list[str]:
     return list(chain.from_iterable(_line(each, terminal) for each in texts))
 
 
-def _line(line: Line, terminal: Terminal) -> Iterator[str]:
+def _line(line: TextLine, terminal: Terminal) -> Iterator[str]:
     """Return *line*, folded where the terminal ends; what goes on stands below its text, not below its label."""
     sign = terminal.sign(line.sign, _ASCII.get(line.sign, ""))
     indent, label = " " * line.indent, terminal.plain(line.label)
@@ -125,7 +125,7 @@ def _narrowed(grid: Grid, terminal: Terminal, width: int, least: int, *, headers
     return columns, max(8, room_beside(columns))
 
 
-def _shaped(grid: Grid, shape: Shape, terminal: Terminal) -> list[Column]:
+def _shaped(grid: Grid, shape: GridShape, terminal: Terminal) -> list[Column]:
     """Return the columns as *shape* shows them, their texts as the terminal can."""
     columns = [
         shown
@@ -136,7 +136,7 @@ def _shaped(grid: Grid, shape: Shape, terminal: Terminal) -> list[Column]:
     return columns if shape.names is None else [_cut(columns[0], shape.names, terminal), *columns[1:]]
 
 
-def _with_bars(column: Column, shape: Shape, terminal: Terminal) -> Iterator[Column]:
+def _with_bars(column: Column, shape: GridShape, terminal: Terminal) -> Iterator[Column]:
     title = column.title
     if shape.amounts and column.amounts is not None:
         yield Column(title, column.amounts, ">")

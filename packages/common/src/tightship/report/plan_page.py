@@ -9,7 +9,7 @@ from tightship.planning.pools import shown
 from tightship.report.amounts import cores, memory, moved, percent
 from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, RefusalEntry, Share, ShareTotals
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
-from tightship.report.presentation import Cell, Fact, Fleet, Group, Listing, Page, Part, Section, Slot, Table
+from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table
 
 NAMES_SHOWN = 5
 """Names a line lists before it says how many more there are."""
@@ -29,7 +29,7 @@ def plan_page(plan: NodePlan, held: Mapping[str, RefusalEntry] | None = None) ->
         facts=_facts(plan),
         alerts=plan.warnings,
         sections=tuple(_sections(plan, arrived)),
-        listing=Listing(
+        listing=EntryList(
             heading="Nodes",
             columns=COLUMNS,
             keys=tuple(node.name for node in plan.nodes),

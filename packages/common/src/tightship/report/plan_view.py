@@ -9,22 +9,22 @@ from tightship.core.counting import counted
 from tightship.report.amounts import age, cores, cores_pair, memory, memory_pair, percent
 from tightship.report.document import NodeEntry, NodePlan, Share, ShareTotals
 from tightship.report.plan_page import besides, plan_page
-from tightship.report.presentation import Column, Grid, Line, Report, Shape, Style, View, figure, warning
+from tightship.report.presentation import Column, Grid, GridShape, Printout, Style, TextLine, View, figure, warning
 
 _SHAPES = (
-    Shape(),
-    Shape(bar=5),
-    Shape(bar=0),
-    Shape(bar=5, amounts=False),
-    Shape(bar=0, amounts=False),
-    Shape(("AGE",), bar=0, amounts=False),
-    Shape(("AGE", "POOL"), bar=0, amounts=False),
+    GridShape(),
+    GridShape(bar=5),
+    GridShape(bar=0),
+    GridShape(bar=5, amounts=False),
+    GridShape(bar=0, amounts=False),
+    GridShape(("AGE",), bar=0, amounts=False),
+    GridShape(("AGE", "POOL"), bar=0, amounts=False),
 )
 
 
-def _report(plan: NodePlan) -> Report:
+def _printout(plan: NodePlan) -> Printout:
     grid = Grid((*_about(plan.nodes), *_decided(plan.nodes)), _SHAPES, reasons=[node.reasons for node in plan.nodes])
-    return Report(plan.heading, grid, end=tuple(_summary(plan)))
+    return Printout(plan.heading, grid, end=tuple(_summary(plan)))
 
 
 def _wide(plan: NodePlan) -> Iterator[Column]:
@@ -85,7 +85,7 @@ def _details(node: NodeEntry) -> str:
     return "; ".join(parts) or "-"
 
 
-def _summary(plan: NodePlan) -> Iterator[Line]:
+def _summary(plan: NodePlan) -> Iterator[TextLine]:
     """Return the plan in numbers, what keeps the rest, and warnings."""
     summary = plan.summary
     nodes = summary.nodes
@@ -119,4 +119,4 @@ def _share_line(totals: ShareTotals, shown: Callable[[int], str], unit: str) -> 
     return f"{side(totals.before)} → {kept}   {shown(freed)} freed"
 
 
-PLAN = View(_report, lambda plan: tuple(_wide(plan)), plan_page)
+PLAN = View(_printout, lambda plan: tuple(_wide(plan)), plan_page)

@@ -1,4 +1,4 @@
-"""What people see of a document: a :class:`Report` in lines, and a :class:`Page` with pictures.
+"""What people see of a document: a :class:`Printout` in lines, and a :class:`Page` with pictures.
 
 Every text is plain and in Unicode, and every picture is numbers: a format makes them fit for where they go.
 """
@@ -17,7 +17,7 @@ LABEL = 11
 """Columns of the labels below a table."""
 
 
-class Line(Struct, frozen=True):
+class TextLine(Struct, frozen=True):
     """A text of its own, in *style*, which goes on below itself where it is longer than a line.
 
     A *sign* and a *label* stand before it; *word* is its first word, in a style of its own.
@@ -32,14 +32,14 @@ class Line(Struct, frozen=True):
     indent: int = 2
 
 
-def figure(label: str, text: str, style: Style = "") -> Line:
+def figure(label: str, text: str, style: Style = "") -> TextLine:
     """Return a line below a table: *text* beside its *label*."""
-    return Line(text, label.ljust(LABEL), style=style, label_style="bold" if label else "", indent=0)
+    return TextLine(text, label.ljust(LABEL), style=style, label_style="bold" if label else "", indent=0)
 
 
-def warning(text: str) -> Line:
+def warning(text: str) -> TextLine:
     """Return a warning below a table."""
-    return Line(text, "Warning".ljust(LABEL), label_style="bad", indent=0)
+    return TextLine(text, "Warning".ljust(LABEL), label_style="bad", indent=0)
 
 
 class Column(Struct, frozen=True):
@@ -59,7 +59,7 @@ class Column(Struct, frozen=True):
     name: str = ""
 
 
-class Shape(Struct, frozen=True):
+class GridShape(Struct, frozen=True):
     """What a grid shows: no columns *without*, bars so many columns wide, *amounts* or not.
 
     Texts of the first column are cut to *names* columns, or as far as needed but no further than to *shortest*.
@@ -79,26 +79,26 @@ class Grid(Struct, frozen=True):
     """
 
     columns: Sequence[Column]
-    shapes: Sequence[Shape] = (Shape(),)
+    shapes: Sequence[GridShape] = (GridShape(),)
     reasons: Sequence[Sequence[str]] | None = None
-    below: Sequence[Sequence[Line]] = ()
+    below: Sequence[Sequence[TextLine]] = ()
 
 
 class Block(Struct, frozen=True):
     """Lines under a *title*, and a grid below them."""
 
     title: str
-    lines: Sequence[Line] = ()
+    lines: Sequence[TextLine] = ()
     grid: Grid | None = None
 
 
-class Report(Struct, frozen=True):
+class Printout(Struct, frozen=True):
     """A document in lines: what was judged (*heading*), a grid or blocks, and what there is to say in the *end*."""
 
     heading: tuple[str, ...] = ()
     grid: Grid | None = None
     blocks: Sequence[Block] = ()
-    end: Sequence[Line] = ()
+    end: Sequence[TextLine] = ()
 
 
 Tone = Literal["", "good", "warn", "bad", "dim"]
@@ -240,7 +240,7 @@ class Section(Struct, frozen=True):
 class Entry(Struct, frozen=True, kw_only=True):
     """A row that can be searched for, selected and opened.
 
-    *key* is its name, unlike any other of the page; *state* one of those of its :class:`Listing`; *tags* are words to
+    *key* is its name, unlike any other of the page; *state* one of those of its :class:`EntryList`; *tags* are words to
     filter by; *summary* is what stands there for *details* until they are *opened*.
     """
 
@@ -253,7 +253,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     opened: bool = False
 
 
-class Listing(Struct, frozen=True):
+class EntryList(Struct, frozen=True):
     """All that a page is about, one entry each.
 
     *keys* are those of all entries, in their order; *rows* makes them, one after the other: there may be thousands.
@@ -289,7 +289,7 @@ class Page(Struct, frozen=True):
     facts: tuple[Fact, ...] = ()
     alerts: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
-    listing: Listing | None = None
+    listing: EntryList | None = None
     links: tuple[tuple[str, str], ...] = ()
     refresh: int = 0
 
@@ -309,6 +309,6 @@ class View(Struct, Generic[Document], frozen=True):
     A format is there for each kind of document that has what the format shows.
     """
 
-    report: Callable[[Document], Report]
+    printout: Callable[[Document], Printout]
     wide: Callable[[Document], Sequence[Column]] | None = None
     page: Callable[[Document], Page] | None = None

@@ -3,12 +3,12 @@
 from hpa_scaler.report.build import Sights, explanation_document, plan_document
 from hpa_scaler.report.document import FloorExplanation, FloorPlan, FloorRelease
 from hpa_scaler.report.page import plan_page
-from hpa_scaler.report.views import explanation_report, plan_report, release_report, wide_columns
+from hpa_scaler.report.views import explanation_printout, plan_printout, release_printout, wide_columns
 from tightship.report.presentation import View
 
-PLAN = View(plan_report, wide_columns, plan_page)
-EXPLANATION = View(explanation_report)
-RELEASE = View(release_report)
+PLAN = View(plan_printout, wide_columns, plan_page)
+EXPLANATION = View(explanation_printout)
+RELEASE = View(release_printout)
 
 __all__ = [
     "EXPLANATION",

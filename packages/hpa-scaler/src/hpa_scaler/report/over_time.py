@@ -17,7 +17,7 @@ from hpa_scaler.report.story import Change, Story, Told, failed, reasons_of
 from tightship.core.counting import counted
 from tightship.core.times import rfc3339
 from tightship.report.html.page import render_page
-from tightship.report.presentation import Cell, Chart, Entry, Fact, Listing, Page, Section, Series, Table
+from tightship.report.presentation import Cell, Chart, Entry, EntryList, Fact, Page, Section, Series, Table
 
 OPENED = 12
 """HPAs up to which all charts are open from the beginning."""
@@ -124,7 +124,7 @@ def _page(program: str, name: str, found: Replay, story: LogStory) -> Page:
             Fact("without an answer", f"{story.unanswered.total():,}", detail="decisions"),
         ),
         sections=tuple(_differences(found)),
-        listing=Listing(
+        listing=EntryList(
             heading="HPAs",
             columns=("HPA", "Floors", "Changes", "Without an answer", "Over time"),
             keys=tuple(hpa.key for hpa in hpas),

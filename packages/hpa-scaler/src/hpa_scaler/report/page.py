@@ -14,8 +14,8 @@ from tightship.core.counting import counted
 from tightship.report.presentation import (
     Cell,
     Entry,
+    EntryList,
     Fact,
-    Listing,
     Mark,
     MarkKind,
     Page,
@@ -65,7 +65,7 @@ def plan_page(plan: FloorPlan, lately: Lately | None = None) -> Page:
         facts=_facts(plan),
         alerts=(*held, *plan.warnings),
         sections=tuple(_sections(plan)),
-        listing=Listing(
+        listing=EntryList(
             heading="HPAs",
             columns=COLUMNS,
             keys=tuple(hpa.key for hpa in hpas),

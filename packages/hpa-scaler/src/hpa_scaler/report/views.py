@@ -20,7 +20,7 @@ from hpa_scaler.report.document import (
 from hpa_scaler.spec.annotations import STATE
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
-from tightship.report.presentation import Block, Column, Grid, Line, Report, Shape, Style, figure, warning
+from tightship.report.presentation import Block, Column, Grid, GridShape, Printout, Style, TextLine, figure, warning
 from tightship.report.terminal import Terminal
 
 LONGEST_FORMULA = 40
@@ -47,18 +47,18 @@ _RANGE_FROM = {
     "unreadable": "it can't be read",
 }
 _SHAPES = (
-    Shape(),
-    Shape(names=28),
-    Shape(("AGE",), names=28),
-    Shape(("AGE", "RATIO FLOOR")),
-    Shape(("AGE", "RATIO FLOOR"), names=28),
-    Shape(("AGE", "RATIO FLOOR", "FORMULA")),
-    Shape(("AGE", "RATIO FLOOR", "FORMULA"), names=28),
-    Shape(("AGE", "RATIO FLOOR", "FORMULA", "VALUE"), names=28),
+    GridShape(),
+    GridShape(names=28),
+    GridShape(("AGE",), names=28),
+    GridShape(("AGE", "RATIO FLOOR")),
+    GridShape(("AGE", "RATIO FLOOR"), names=28),
+    GridShape(("AGE", "RATIO FLOOR", "FORMULA")),
+    GridShape(("AGE", "RATIO FLOOR", "FORMULA"), names=28),
+    GridShape(("AGE", "RATIO FLOOR", "FORMULA", "VALUE"), names=28),
 )
 
 
-def plan_report(plan: FloorPlan) -> Report:
+def plan_printout(plan: FloorPlan) -> Printout:
     """Return *plan* as a table, and in numbers below it."""
     hpas = plan.hpas
     columns = [
@@ -71,7 +71,7 @@ def plan_report(plan: FloorPlan) -> Report:
     if any(hpa.data_age_seconds is not None for hpa in hpas):
         columns.append(Column("AGE", [_age(hpa) for hpa in hpas], ">"))
     grid = Grid(columns, _SHAPES, reasons=[hpa.reasons for hpa in hpas])
-    return Report(plan.heading, grid, end=tuple(_summary(plan)))
+    return Printout(plan.heading, grid, end=tuple(_summary(plan)))
 
 
 def wide_columns(plan: FloorPlan) -> Sequence[Column]:
@@ -151,7 +151,7 @@ def _bounds(hpa: HpaEntry) -> str:
     return f"{hpa.floors.lower_bound}..{upper}"
 
 
-def _summary(plan: FloorPlan) -> Iterator[Line]:
+def _summary(plan: FloorPlan) -> Iterator[TextLine]:
     """Return the plan in numbers, the most frequent reasons, and warnings."""
     summary = plan.summary
     actions = summary.actions
@@ -180,10 +180,10 @@ def dropping(drops: Drops) -> str:
     return f"{dropped} at once: nothing is lowered (CorrelatedDrop)"
 
 
-def explanation_report(document: FloorExplanation) -> Report:
+def explanation_printout(document: FloorExplanation) -> Printout:
     """Return everything about each HPA, one after the other."""
     blocks = [block for detail in document.hpas for block in _explained(detail)]
-    return Report(document.heading, blocks=blocks, end=tuple(map(warning, document.warnings)))
+    return Printout(document.heading, blocks=blocks, end=tuple(map(warning, document.warnings)))
 
 
 def _explained(detail: HpaDetail) -> Iterator[Block]:
@@ -194,17 +194,17 @@ def _explained(detail: HpaDetail) -> Iterator[Block]:
         yield Block("Queries", tuple(_queries(hpa)))
         yield Block("Floors", [_row(label, text) for label, text in floor_rows(hpa)])
     # What the state annotation says is told below.
-    written = [Line(f"{key}: {text}") for key, text in detail.annotations.items() if not key.endswith(f"-{STATE}")]
-    yield Block("Annotations", written or [Line("none")])
+    written = [TextLine(f"{key}: {text}") for key, text in detail.annotations.items() if not key.endswith(f"-{STATE}")]
+    yield Block("Annotations", written or [TextLine("none")])
     remembered = [_row(label, text) for label, text in _remembered(detail) if text is not None]
-    yield Block("Remembered", remembered or [Line("nothing: the controller never set this floor")])
+    yield Block("Remembered", remembered or [TextLine("nothing: the controller never set this floor")])
 
 
-def _row(label: str, text: str, style: Style = "") -> Line:
-    return Line(text, label.ljust(14), style=style)
+def _row(label: str, text: str, style: Style = "") -> TextLine:
+    return TextLine(text, label.ljust(14), style=style)
 
 
-def _about(detail: HpaDetail) -> Iterator[Line]:
+def _about(detail: HpaDetail) -> Iterator[TextLine]:
     hpa = detail.hpa
     stays = "" if hpa.minimum.moves else "stays "
     decision = f"{_WORDS[hpa.action]}: minReplicas {stays}{hpa.minimum}{' (dry run)' if hpa.dry_run else ''}"
@@ -218,27 +218,27 @@ def _about(detail: HpaDetail) -> Iterator[Line]:
         yield _row("Conditions" if number == 0 else "", text)
 
 
-def _causes(hpa: HpaEntry) -> Iterator[Line]:
+def _causes(hpa: HpaEntry) -> Iterator[TextLine]:
     for cause in hpa.causes:
-        yield Line(cause.detail, word=cause.reason)
+        yield TextLine(cause.detail, word=cause.reason)
         if cause.fix:
-            yield Line(f"→ {cause.fix}", indent=4)
+            yield TextLine(f"→ {cause.fix}", indent=4)
 
 
-def _queries(hpa: HpaEntry) -> Iterator[Line]:
+def _queries(hpa: HpaEntry) -> Iterator[TextLine]:
     if not hpa.queries:
-        yield Line("none: the floor follows the ratio and the lower bound alone")
+        yield TextLine("none: the floor follows the ratio and the lower bound alone")
     for query in hpa.queries:
-        yield Line(query.query)
+        yield TextLine(query.query)
         told = "" if query.outcome == "answered" else f"   {query.outcome}"
         back = f", looks back {format_duration(query.looks_back_seconds)} ({_RANGE_FROM[query.range_from]})"
-        yield Line(f"  {query_formula(query)}   server {query.server}{back}{told}")
+        yield TextLine(f"  {query_formula(query)}   server {query.server}{back}{told}")
     if hpa.queries and hpa.lowering_window_seconds:
-        yield Line(f"lowered to what all answers of {format_duration(hpa.lowering_window_seconds)} want")
+        yield TextLine(f"lowered to what all answers of {format_duration(hpa.lowering_window_seconds)} want")
     elif hpa.queries:
-        yield Line("lowered by one answer: there is no lowering window")
+        yield TextLine("lowered by one answer: there is no lowering window")
     if hpa.data_age_seconds is not None:
-        yield Line(f"data known to be whole for {_age(hpa)}")
+        yield TextLine(f"data known to be whole for {_age(hpa)}")
 
 
 def floor_rows(hpa: HpaEntry) -> Iterator[tuple[str, str]]:
@@ -282,7 +282,7 @@ def _pair(minimum: int | None, maximum: int | None) -> str | None:
     return f"minReplicas {minimum}, maxReplicas {maximum}"
 
 
-def release_report(release: FloorRelease) -> Report:
+def release_printout(release: FloorRelease) -> Printout:
     """Return a row for each HPA, with the bounds left to others, and the outcomes in numbers."""
     hpas = release.hpas
     grid = Grid(
@@ -296,5 +296,5 @@ def release_report(release: FloorRelease) -> Report:
     )
     outcomes = Counter(hpa.outcome for hpa in hpas)
     numbers = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(outcomes.items())) or "none"
-    told = Line(f"{counted(len(hpas), 'HPA')}: {numbers}", indent=0)
-    return Report(grid=grid, end=(told, *(Line(text, style="bad", indent=0) for text in release.warnings)))
+    told = TextLine(f"{counted(len(hpas), 'HPA')}: {numbers}", indent=0)
+    return Printout(grid=grid, end=(told, *(TextLine(text, style="bad", indent=0) for text in release.warnings)))

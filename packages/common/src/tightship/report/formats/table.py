@@ -9,7 +9,7 @@ from tightship.report.terminal import Terminal
 
 
 def _render(document: Document, view: View[Document], terminal: Terminal) -> str:
-    return written(view.report(document), terminal)
+    return written(view.printout(document), terminal)
 
 
 FORMAT = Format(_render, place=1)

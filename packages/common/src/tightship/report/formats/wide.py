@@ -12,8 +12,8 @@ from tightship.report.terminal import Terminal
 
 def _render(document: Document, view: View[Document], terminal: Terminal) -> str:
     assert view.wide is not None
-    report = msgspec.structs.replace(view.report(document), grid=Grid(view.wide(document)))
-    return written(report, terminal)
+    printout = msgspec.structs.replace(view.printout(document), grid=Grid(view.wide(document)))
+    return written(printout, terminal)
 
 
 FORMAT = Format(_render, needs="wide", place=2)

@@ -8,10 +8,10 @@ from tightship.report.html.bars import picture, shape
 from tightship.report.html.fleet import fleet_pictures
 from tightship.report.html.markup import Markup, joined, tag, text
 from tightship.report.html.timeline import chart_picture
-from tightship.report.presentation import Cell, Entry, Listing, Section, Table
+from tightship.report.presentation import Cell, Entry, EntryList, Section, Table
 
 
-def entry_ids(listing: Listing | None) -> dict[str, str]:
+def entry_ids(listing: EntryList | None) -> dict[str, str]:
     """Return the places of a listing's entries in the page, by their keys: numbers, whatever names may hold."""
     return {} if listing is None else {key: f"n{number}" for number, key in enumerate(listing.keys)}
 
@@ -38,7 +38,7 @@ def plain_table(table: Table, ids: Mapping[str, str], label: str, role: str) -> 
     return tag("div", made, class_="scroll", role=role, aria_label=label, tabindex=0)
 
 
-def listing_table(listing: Listing, ids: Mapping[str, str]) -> Iterator[Markup]:
+def listing_table(listing: EntryList, ids: Mapping[str, str]) -> Iterator[Markup]:
     """Return *listing* as one table, part after part, each entry's details in its last cell."""
     yield Markup("<section>")
     yield tag("h2", listing.heading, id="list", tabindex=-1)
@@ -59,7 +59,7 @@ def listing_table(listing: Listing, ids: Mapping[str, str]) -> Iterator[Markup]:
     yield Markup("</section>")
 
 
-def _legend(listing: Listing) -> Markup:
+def _legend(listing: EntryList) -> Markup:
     if not listing.legend:
         return Markup("")
     items = (
