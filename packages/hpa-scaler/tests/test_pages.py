@@ -18,7 +18,7 @@ from hpa_scaler.decide.cycle import Cycle, judge_cycle
 from hpa_scaler.decide.decision_log import cycle_line, decision_line, replay
 from hpa_scaler.decide.policy import Decision, Subject, decide
 from hpa_scaler.report import FloorPlan, Sights, plan_page
-from hpa_scaler.report.over_time import LogStory, render_replay
+from hpa_scaler.report.over_time import LogStory, replay_page
 from hpa_scaler.report.page import CHARTED
 from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.rules import Rules
@@ -181,7 +181,7 @@ def test_a_story_has_a_point_for_each_decision_and_gaps_where_nothing_was_answer
 @pytest.mark.parametrize("dark", [False, True])
 async def test_a_log_over_time_in_a_browser(browser: Browser, tmp_path: Path, dark: bool) -> None:
     story, lines = told([100.0, 205.0, None, 50.0] * 30)
-    url = written(tmp_path / "log.html", render_replay("hpa-scaler", "log", replay(lines, story.add), story))
+    url = written(tmp_path / "log.html", render_page(replay_page("hpa-scaler", "log", replay(lines, story.add), story)))
     async with opened(browser, url, width=360, dark=dark) as (page, watch):
         chart = page.get_by_role("img")
         await expect(chart).to_be_visible()
@@ -207,7 +207,7 @@ def test_the_command_draws_a_log_and_still_counts_differences(cli: Any, tmp_path
 
 
 def test_a_log_without_a_decision_is_a_page_too() -> None:
-    assert "The log has no decision." in render_replay("hpa-scaler", "log", replay([]), LogStory())
+    assert "The log has no decision." in render_page(replay_page("hpa-scaler", "log", replay([]), LogStory()))
 
 
 def sights(judged: Cycle, now: float = NOW) -> Sights:

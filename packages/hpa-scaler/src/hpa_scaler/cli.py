@@ -18,7 +18,7 @@ from hpa_scaler.decide.correlated import DropState
 from hpa_scaler.decide.cycle import log_lines
 from hpa_scaler.decide.decision_log import LogError, replay
 from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
-from hpa_scaler.report.over_time import LogStory, render_replay, replayed
+from hpa_scaler.report.over_time import LogStory, replay_page, replayed
 from tightship.app.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
 from tightship.app.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.app.cli.basics import no_command, print_version, write_rendered
@@ -27,6 +27,7 @@ from tightship.kube import host
 from tightship.kube.documents import DocumentError, unpack
 from tightship.kube.object_file import read_bytes
 from tightship.report.formats import formats_of
+from tightship.report.html.page import render_page
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
@@ -150,7 +151,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     except (LogError, DocumentError) as error:
         raise CliError(f"{name}: {error}") from error
     if drawn:
-        write_document(render_replay(PROGRAM, name, found, story), always_utf8=True)
+        write_document(render_page(replay_page(PROGRAM, name, found, story)), always_utf8=True)
     else:
         differences = "".join(f"{each}\n" for each in found.differences)
         write_document(f"{differences}{replayed(found)}\n", always_utf8=False)

@@ -16,7 +16,6 @@ from hpa_scaler.decide.policy import Decision
 from hpa_scaler.report.story import Change, Story, Told, failed, reasons_of
 from tightship.core.counting import counted
 from tightship.core.times import rfc3339
-from tightship.report.html.page import render_page
 from tightship.report.presentation import Cell, Chart, Entry, EntryList, Fact, Page, Section, Series, Table
 
 OPENED = 12
@@ -104,12 +103,8 @@ def replayed(found: Replay) -> str:
     return f"{decisions} of {in_all}{unended}: {counted(len(found.differences), 'difference')}"
 
 
-def render_replay(program: str, name: str, found: Replay, story: LogStory) -> str:
-    """Return the page of the log *name* as an HTML document."""
-    return render_page(_page(program, name, found, story))
-
-
-def _page(program: str, name: str, found: Replay, story: LogStory) -> Page:
+def replay_page(program: str, name: str, found: Replay, story: LogStory) -> Page:
+    """Return the page of the decision log called *name*."""
     hpas = [each.told() for each in story.story.hpas.values()]
     times = [at for hpa in hpas for at in (hpa.times[0], hpa.times[-1])]
     span = f"from {rfc3339(min(times))} to {rfc3339(max(times))}" if times else "no decision"
