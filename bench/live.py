@@ -33,9 +33,10 @@ from pathlib import Path
 from typing import Any
 
 from node_compactor.configuration import parse_config_map
-from node_compactor.deciding import decide
+from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings
 from tightship.kube.files import read_file
+from tightship.planning.evaluate import evaluate
 from tightship_e2e import ControlPlane, load
 from tightship_testkit import remover as stand_in
 from tightship_testkit.audit import AuditEvent
@@ -307,11 +308,11 @@ def profile(path: Path, options: argparse.Namespace) -> None:
         text = json.dumps(settings(strategy, CANDIDATES, options))
         parsed = parse_config_map({"config.yaml": text}, {})
         now, start = time.time(), time.process_time()
-        decision = decide(snapshot, parsed, now)
+        found = evaluate(snapshot, CompactorJudge(parsed), now)
         spent = time.process_time() - start
-        print(f"one pass of {strategy}: {spent:.2f} CPU s, {len(decision.plan.removals)} removals planned")
+        print(f"one pass of {strategy}: {spent:.2f} CPU s, {len(found.plan.removals)} removals planned")
         profiler = cProfile.Profile()
-        profiler.runcall(decide, snapshot, parsed, now)
+        profiler.runcall(evaluate, snapshot, CompactorJudge(parsed), now)
         pstats.Stats(profiler).sort_stats("cumulative").print_stats(25)
 
 

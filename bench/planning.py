@@ -25,12 +25,13 @@ from typing import Any
 
 import msgspec
 
-from node_compactor.policy import Policy
+from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.core.objects import KINDS, decode
 from tightship.core.reasons import Refusal
 from tightship.kube.files import read_file
 from tightship.planning.cluster import ClusterState, Snapshot
+from tightship.planning.evaluate import evaluate
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, forecast, make_plan
 from tightship_simulator.generate import NOW, objects
 
@@ -78,9 +79,9 @@ def measure_fleet(nodes: int) -> dict[str, Any]:
     state, taken_in = fleet(nodes)
     now = NOW.timestamp()
     snapshot = state.snapshot()
-    one_node = Policy(load_settings(EVERY_POOL | {"max_nodes": 1}), now)
     start = cpu()
-    decided = make_plan(snapshot, one_node.judge, STRATEGIES["least-utilized"], "certain")
+    one_node = {"max_nodes": 1, "placement": "certain"}
+    decided = evaluate(snapshot, CompactorJudge(load_settings(EVERY_POOL | one_node)), now).plan
     decision = cpu() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     event = one_event(state, snapshot)
@@ -94,11 +95,11 @@ def measure_fleet(nodes: int) -> dict[str, Any]:
         "watch event ms": round(event * 1000, 2),
         "plans": [],
     }
-    every = Policy(load_settings(EVERY_POOL), now)
-    for name, strategy in STRATEGIES.items():
+    for name in STRATEGIES:
         for placement in ("possible", "likely", "certain"):
             start = cpu()
-            plan = make_plan(snapshot, every.judge, strategy, placement)
+            chosen = {"strategy": name, "placement": placement}
+            plan = evaluate(snapshot, CompactorJudge(load_settings(EVERY_POOL | chosen)), now).plan
             result["plans"].append(
                 {"strategy": name, "placement": placement, "s": round(cpu() - start, 2),
                  "kept": nodes - len(plan.removals), "evictions": plan.evictions}

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from node_compactor.policy import Marks, Policy, demand_ahead
+from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.core.reasons import RUNNING_ONLY, Reason
 from tightship.kube.cache import read_cluster
@@ -21,8 +21,8 @@ from tightship.kube.connection import connect
 from tightship.kube.files import parse, read_file
 from tightship.kube.resources import RESOURCES
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import with_demand
-from tightship.planning.plan import STRATEGIES, Plan, make_plan
+from tightship.planning.evaluate import evaluate
+from tightship.planning.plan import Plan
 from tightship_e2e import ControlPlane, load, settle
 from tightship_e2e.source import clean_node, clean_pod
 from tightship_testkit.client import Client, Json, wait_for
@@ -56,10 +56,7 @@ def named(items: list[Json], kind: str, name: str) -> Json:
 
 
 def planned(snapshot: Snapshot, now: float) -> Plan:
-    settings = load_settings(golden("config.json"))
-    snapshot = with_demand(snapshot, demand_ahead(settings))
-    policy = Policy(settings, now, Marks.of(snapshot))
-    return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
+    return evaluate(snapshot, CompactorJudge(load_settings(golden("config.json"))), now).plan
 
 
 def answers(plan: Plan) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from node_refiner.deciding import Decider
+from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
+from tightship.planning.evaluate import evaluate
 from tightship.planning.plan import STRATEGIES, Placement, Plan, make_plan
 from tightship_simulator import check
 from tightship_testkit.client import Json
@@ -73,11 +74,11 @@ def test_a_plan_of_a_large_cluster_passes_the_independent_checker(
 )
 def test_the_refiners_plan_passes_the_independent_checker(openb: Json, order: Any, placement: Placement) -> None:
     settings = RefinerSettings(candidate_order=order, placement=placement, excess_nodes_threshold=500.0)
-    decision = Decider()(snapshot_of(openb), settings, NOW)
-    planned = [each.node for each in decision.plan.removals]
+    found = evaluate(snapshot_of(openb), RefinerJudge(settings), NOW)
+    planned = [each.node for each in found.plan.removals]
     assert len(planned) > 100
-    assert planned == list(decision.outlook.turns)[: len(planned)]
-    findings = check(openb, plain(decision.plan), straight=placement == "possible")
+    assert planned == list(found.gates.outlook.turns)[: len(planned)]
+    findings = check(openb, plain(found.plan), straight=placement == "possible")
     assert findings.wrong == []
 
 

@@ -39,7 +39,7 @@ CONFIG: Json = {
     },
     "minimumNodeAge": "20m",
     "neededMarkedTimeForRemoval": "5m",
-    "maximumNodesInPlan": 5,
+    "maximumNodesInPlan": 6,
     "placement": "certain",
 }
 
@@ -80,12 +80,12 @@ def gates(g: Compactors) -> None:
     g.node("minimum-1", "goes: its pool keeps its minimum", pool="minimum")
     g.node("minimum-2", "the last node its pool must keep", Reason.POOL_MIN_SIZE, pool="minimum")
     g.node("budget-1", "goes: its pool may have one node out", pool="budget")
-    g.node("budget-2", "its pool has one node out already", Reason.BUDGET_EXHAUSTED, pool="budget")
-    g.node("last-to-go", "goes as the last of five; its DaemonSet pod goes with it")
+    g.node("budget-2", "goes: a budget sets the pace, not the direction", pool="budget")
+    g.node("last-to-go", "goes as the last of six; its DaemonSet pod goes with it")
     g.pod("mover", "last-to-go", cpu="1800m")
     agent = g.workload("DaemonSet", "shop", "agent")
     g.pod("agent-x", "last-to-go", cpu="50m", owned_by=agent, labels={"app": "agent"})
-    g.node("one-too-many", "would be the sixth, where the plan stops after five", Reason.MAX_NODES_REACHED)
+    g.node("one-too-many", "would be the seventh, where the plan stops after six", Reason.MAX_NODES_REACHED)
     g.pod("left-over", "one-too-many", cpu="1900m")
 
 
@@ -101,6 +101,7 @@ def build() -> Compactors:
     golden.places(g)
     # The least utilized go first, by name among equals.
     g.goes("budget-1")
+    g.goes("budget-2")
     g.goes("minimum-1")
     g.goes("pdb-spent-1", **{"pair-1": "roomy"})
     g.goes("after-plan-1", first="slot-1")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from node_compactor.deciding import decide
+from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.core.reasons import Refusal
-from tightship.drain_io.claims import Claim
+from tightship.planning.facts import FactRules, gather
 from tightship_testkit.builders import NOW, node, snapshot
 
 Json = dict[str, Any]
@@ -20,8 +20,7 @@ def room(node: str, claimed: str = "", *, cluster: object = 8, **pool: object) -
     """Whether *node* may go too while the nodes *claimed* are out."""
     pools = {"a": {"enabled": True, **pool}, "b": {"enabled": True}}
     settings = load_settings({"nodePools": pools, "maximumNodesInDrain": cluster})
-    claims = [Claim(node=name, op="x", controller="node-refiner", holder="h", since=NOW) for name in claimed.split()]
-    return decide(CLUSTER, settings, NOW).room(node, claims)
+    return CompactorJudge(settings).room(node, gather(CLUSTER, FactRules(), NOW), claimed.split())
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_an_unknown_node_is_named_with_near_ones(cli: Any, data: Path) -> None:
 
 
 def test_a_defect_is_one_line(cli: Any, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightship.app.cli.commands.make_plan", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("tightship.app.cli.commands.evaluate", lambda *_, **__: 1 / 0)
     outcome = cli("plan", "-f", data / "cluster.yaml")
     assert outcome.code == 1
     assert outcome.err == (

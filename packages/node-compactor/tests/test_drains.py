@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 
 from node_compactor.configuration import Flags, configure
-from node_compactor.policy import Marks, NodeFacts, Policy
+from node_compactor.judge import CompactorJudge
 from node_compactor.running import drains_of
-from node_compactor.settings import load_settings
-from node_compactor.strategies import strategy_of
+from node_compactor.settings import CompactorSettings, load_settings
 from tightship.app.settings.loading import SettingsError
 from tightship.core.drain_record import DrainRecord, Phase, encode_record
 from tightship.core.reasons import Reason
 from tightship.drain.machine import DrainRules
 from tightship.planning.cluster import Snapshot
+from tightship.planning.evaluate import Facts, evaluate
 from tightship.planning.evictability import ENDS_BY_ITSELF
-from tightship.planning.plan import STRATEGIES, PerPool, Plan, make_plan
+from tightship.planning.facts import FactRules, gather, plannable
+from tightship.planning.plan import PerPool, Plan, Strategy
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]
@@ -110,11 +111,10 @@ JOB = {"owner": controller("Job", "batch"), "restartPolicy": "Never"}
 ON_COMPLETION = {"notes": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "on-completion"}}
 
 
-def planned(cluster: Snapshot, **settings: object) -> tuple[Plan, dict[str, NodeFacts]]:
+def planned(cluster: Snapshot, **settings: object) -> tuple[Plan, Facts]:
     loaded = load_settings({**OPEN, **settings})
-    policy = Policy(loaded, NOW, Marks())
-    plan = make_plan(policy.plannable(cluster), policy.judge, STRATEGIES["least-utilized"], "likely")
-    return plan, policy.facts(cluster)
+    found = evaluate(cluster, CompactorJudge(loaded), NOW)
+    return found.plan, found.facts
 
 
 @pytest.mark.parametrize("given", [JOB, ON_COMPLETION], ids=["a Job's pod", "on completion"])
@@ -149,12 +149,16 @@ def test_a_budget_keeps_a_node_unless_pods_are_deleted_past_it() -> None:
 
 def test_a_plan_that_keeps_budgets_is_made_on_the_whole_snapshot() -> None:
     cluster = snapshot(node(), budget())
-    assert Policy(load_settings({}), NOW).plannable(cluster) is cluster
+    assert plannable(cluster, CompactorJudge(load_settings({})).rules) is cluster
 
 
 # -- strategies
 
-POOLS = {"n1": "a", "n2": "b", "n3": "c"}
+
+def strategy_of(settings: CompactorSettings) -> Strategy:
+    """The strategy for one node in each of the pools a, b and c."""
+    cluster = snapshot(*(node(pool, labels={"nodepool": pool}) for pool in "abc"))
+    return CompactorJudge(settings).strategy(gather(cluster, FactRules(), NOW))
 
 
 def pools(**strategies: str | None) -> Json:
@@ -179,19 +183,19 @@ def pools(**strategies: str | None) -> Json:
     ids=["none has its own", "the common one", "all the same", "different", "of a pool without nodes", "no pools"],
 )
 def test_the_strategy_of_a_cluster(values: Json, name: str) -> None:
-    assert strategy_of(load_settings(values), POOLS).name == name
+    assert strategy_of(load_settings(values)).name == name
 
 
 def test_a_disabled_pool_has_no_say() -> None:
     values = pools(a=None, b="fewest-nodes")
     values["nodePools"]["b"]["enabled"] = False
-    assert strategy_of(load_settings(values), POOLS).name == "least-utilized"
+    assert strategy_of(load_settings(values)).name == "least-utilized"
 
 
 def test_a_strategy_given_as_a_flag_overrules_that_of_a_pool(tmp_path: Any) -> None:
     config = tmp_path / "c.yaml"
     config.write_text('{"nodePools": {"a": {"enabled": true, "strategy": "fewest-nodes"}}}')
-    assert strategy_of(configure(str(config), {}), POOLS).name == "fewest-nodes"
+    assert strategy_of(configure(str(config), {})).name == "fewest-nodes"
     flagged = configure(str(config), {}, Flags(top={"strategy": ("--strategy", "least-utilized")}))
-    assert strategy_of(flagged, POOLS).name == "least-utilized"
-    assert isinstance(strategy_of(load_settings(pools(a=None, b="fewest-nodes")), POOLS), PerPool)
+    assert strategy_of(flagged).name == "least-utilized"
+    assert isinstance(strategy_of(load_settings(pools(a=None, b="fewest-nodes"))), PerPool)

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from node_compactor.gates import GateChecks
-from node_compactor.policy import Marks, Policy, demand_ahead
+from node_compactor.gates import CompactorGates
+from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.core.reasons import RUNNING_ONLY, Reason
 from tightship.kube.files import FileError, read_file
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import with_demand
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.plan import STRATEGIES, Plan, Planner, make_plan
+from tightship.planning.evaluate import Evaluation, Horizon, evaluate
+from tightship.planning.facts import candidates_of
+from tightship.planning.plan import Plan, Planner
 from tightship.report import Generator, SettingsView, Source
 from tightship.report.build import plan_document
 from tightship.report.inputs import Inputs
@@ -26,11 +27,12 @@ GOLDEN = Folder(HERE / "golden")
 EXPECTED = GOLDEN.expected
 
 
+def evaluated(snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation[CompactorGates]:
+    return evaluate(snapshot, CompactorJudge(load_settings(GOLDEN.read("config.json"))), GOLDEN.now, horizon)
+
+
 def planned(snapshot: Snapshot) -> Plan:
-    settings = load_settings(GOLDEN.read("config.json"))
-    snapshot = with_demand(snapshot, demand_ahead(settings))
-    policy = Policy(settings, GOLDEN.now, Marks.of(snapshot))
-    return make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
+    return evaluated(snapshot).plan
 
 
 def test_every_node_of_the_golden_cluster_has_the_expected_answer() -> None:
@@ -61,10 +63,8 @@ def test_every_reason_is_the_answer_for_some_node() -> None:
 
 def test_a_node_left_out_by_the_command_says_so_beside_all_else() -> None:
     snapshot = read_file(GOLDEN.path / "cluster.json")
-    settings = load_settings(GOLDEN.read("config.json"))
     removed = {each["node"] for each in EXPECTED["removals"]}
-    policy = Policy(settings, GOLDEN.now, Marks.of(snapshot), only=set(snapshot.nodes) - removed)
-    plan = make_plan(snapshot, policy.judge, STRATEGIES[settings.strategy], settings.placement)
+    plan = evaluated(snapshot, Horizon(only=set(snapshot.nodes) - removed)).plan
     assert {name for name in removed if Reason.NOT_SELECTED in {each.reason for each in plan.refusals[name]}} == removed
 
 
@@ -93,36 +93,32 @@ def test_the_files_are_what_their_builder_writes(name: str) -> None:
 def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:
     """Before anything is planned, the closed gates of each node are just the gates that refuse it."""
     snapshot = read_file(GOLDEN.path / "cluster.json")
-    settings = load_settings(GOLDEN.read("config.json"))
-    marks = Marks.of(snapshot)
-    policy = Policy(settings, GOLDEN.now, marks)
-    facts, judgement = policy.facts(snapshot), policy.judge(snapshot)
-    checks = GateChecks(settings, facts, GOLDEN.now, marks)
-    planner = Planner(snapshot, DisruptionLedger(snapshot), judgement.candidates, "likely")
-    every_gate = {check.reason for name in facts for check in checks.of(name)}
+    found = evaluated(snapshot)
+    facts, gates = found.facts, found.gates
+    planner = Planner(found.snapshot, DisruptionLedger(found.snapshot), candidates_of(facts), "likely")
+    every_gate = {check.reason for name in facts for check in gates.checks(name)} - {Reason.BUDGET_EXHAUSTED}
     assert len(every_gate) > 6
     for name, fact in facts.items():
         refusing = {refusal.reason for refusal in fact.refusals} & every_gate
-        closed = {check.reason for check in checks.of(name) if not check.passed}
+        closed = {check.reason for check in gates.checks(name) if not check.open} & every_gate
         candidate = planner.candidates.get(name)
         if candidate is None:
             assert refusing <= closed, name
         else:
-            assert closed == {refusal.reason for refusal in judgement.gates.refuses(candidate, planner)}, name
+            assert closed == {refusal.reason for refusal in gates.refuses(candidate, planner)}, name
 
 
 def test_a_node_that_cant_be_read_has_its_row_in_the_document() -> None:
     snapshot = GOLDEN.with_malformed_objects()
-    settings = load_settings(GOLDEN.read("config.json"))
-    policy = Policy(settings, GOLDEN.now, Marks.of(snapshot))
+    found = evaluated(snapshot)
     document = plan_document(
         Inputs(
             generator=Generator("node-compactor", "0"),
             source=Source("cluster", "here"),
             settings=SettingsView("", {}),
             snapshot=snapshot,
-            facts=policy.facts(snapshot),
-            plan=planned(snapshot),
+            facts=found.facts,
+            plan=found.plan,
             now=GOLDEN.now,
         )
     )

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from node_compactor.marking import STALE_MARK, MarkWrite, mark_writes
-from node_compactor.policy import Marks, Policy
+from node_compactor.judge import CompactorJudge
+from node_compactor.marking import STALE_MARK, MarkWrite, mark_writes, marked_since
 from node_compactor.settings import load_settings
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record, encode_record
 from tightship.planning.cluster import Snapshot
+from tightship.planning.evaluate import evaluate
 from tightship_testkit.builders import NOW, node, pod, snapshot, when, workload
 
 Json = dict[str, Any]
@@ -23,8 +24,9 @@ POOLS = {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.5}}
 
 
 def writes(cluster: Snapshot, pools: Json | None = None, **settings: object) -> tuple[MarkWrite, ...]:
-    policy = Policy(load_settings({"nodePools": POOLS if pools is None else pools, **settings}), NOW, Marks.of(cluster))
-    return mark_writes(policy.facts(cluster), NOW)
+    loaded = load_settings({"nodePools": POOLS if pools is None else pools, **settings})
+    found = evaluate(cluster, CompactorJudge(loaded), NOW)
+    return mark_writes(found.facts, found.gates.underutilized, loaded, NOW)
 
 
 def marked(since: float = EARLIER, controller: str = "node-compactor") -> DrainRecord:
@@ -66,7 +68,7 @@ AHEAD, OVER = NOW + 100, NOW - 100
     [
         (idle(), MarkWrite("n1", marked(NOW))),
         (idle(marked()), None),
-        (idle(seed=SEED_MARK), MarkWrite("n1", marked(EARLIER), forget_seed=True)),
+        (idle(seed=SEED_MARK), MarkWrite("n1", marked(EARLIER), forget_legacy=True)),
         (idle(marked(), seed=SEED_MARK), None),
         (idle(failed(AHEAD)), MarkWrite("n1", with_mark(NOW, failed(AHEAD)))),
         (idle(failed(OVER)), MarkWrite("n1", with_mark(NOW, failed(OVER)))),
@@ -100,8 +102,8 @@ def test_an_underutilized_node_gets_its_mark(cluster: Snapshot, written: MarkWri
     [
         (busy(), None),
         (busy(marked()), MarkWrite("n1", None)),
-        (busy(marked(), seed=SEED_MARK), MarkWrite("n1", None, forget_seed=True)),
-        (busy(seed=SEED_MARK), MarkWrite("n1", None, forget_seed=True)),
+        (busy(marked(), seed=SEED_MARK), MarkWrite("n1", None, forget_legacy=True)),
+        (busy(seed=SEED_MARK), MarkWrite("n1", None, forget_legacy=True)),
         (busy(seed={"scaleDownInProgress": False, "lastUpdated": ""}), None),
         (busy(failed(AHEAD, since=EARLIER)), MarkWrite("n1", failed(AHEAD))),
         (busy(failed(AHEAD)), None),
@@ -214,7 +216,7 @@ def test_after_its_writes_nothing_is_left_to_write_and_the_marks_are_read_back()
     assert decode_record(text) == marked(EARLIER)
     after = snapshot(node(notes={DRAIN_ANNOTATION: text}))
     assert writes(after) == ()
-    assert Marks.of(after).since == {"n1": EARLIER}
+    assert marked_since(after.nodes["n1"].node) == EARLIER
 
 
 def test_taking_a_mark_away_removes_the_annotation() -> None:
@@ -250,4 +252,4 @@ def test_taking_a_mark_away_removes_the_annotation() -> None:
     ],
 )
 def test_marks_are_read_from_the_nodes(cluster: Snapshot, since: float | None) -> None:
-    assert Marks.of(cluster).since == ({} if since is None else {"n1": since})
+    assert marked_since(cluster.nodes["n1"].node) == since

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from node_compactor.deciding import decide
+from node_compactor.judge import CompactorJudge
 from node_compactor.metrics import CompactorMetrics
 from node_compactor.settings import load_settings
 from tightship.app.observability.metrics import render
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.planning.cluster import Snapshot
+from tightship.planning.evaluate import evaluate
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]
@@ -38,7 +39,7 @@ class Scraped:
 
     def update(self, cluster: Snapshot) -> None:
         settings = load_settings({"nodePools": POOLS, "neededMarkedTimeForRemoval": 0})
-        self._tell(decide(cluster, settings, NOW))
+        self._tell(evaluate(cluster, CompactorJudge(settings), NOW))
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)

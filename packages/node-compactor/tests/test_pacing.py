@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from node_compactor.pacing import Cooling, cooling
-from node_compactor.policy import Marks, Policy
 from node_compactor.settings import load_settings
 from tightship.core.drain_record import Finished
 from tightship.core.reasons import Reason
 from tightship.planning.cluster import Snapshot
+from tightship.planning.facts import FactRules, gather
 from tightship_testkit.builders import DAY, NOW, node, snapshot
 
 Json = dict[str, Any]
@@ -37,7 +37,7 @@ def drained(pool: str, ending: str, ago: float, reason: str = "", by: str = "nod
 
 def pauses(cluster: Snapshot, *finished: Finished, pools: Json | None = None, **settings: object) -> Cooling:
     loaded = load_settings({"nodePools": pools or {"*": {"enabled": True}}, **NO_PAUSES, **settings})
-    facts = Policy(loaded, NOW, Marks()).facts(cluster)
+    facts = gather(cluster, FactRules(), NOW)
     return cooling(cluster, facts, finished, loaded, NOW)
 
 
@@ -103,11 +103,11 @@ def test_a_pools_own_length_takes_the_place_of_the_common_one() -> None:
 def test_the_defaults_are_those_of_the_documentation() -> None:
     settings = load_settings({"nodePools": {"*": {"enabled": True}}})
     cluster = two_pools(a2=300.0)
-    facts = Policy(settings, NOW, Marks()).facts(cluster)
+    facts = gather(cluster, FactRules(), NOW)
     assert paused(cooling(cluster, facts, [], settings, NOW)) == ["a"]
     gone, failed = drained("b", "handed_over", 1), drained("b", "restored", 100)
     old = two_pools()
-    facts = Policy(settings, NOW, Marks()).facts(old)
+    facts = gather(old, FactRules(), NOW)
     assert paused(cooling(old, facts, [gone], settings, NOW)) == []
     assert paused(cooling(old, facts, [failed], settings, NOW)) == ["a", "b"]
     assert paused(cooling(old, facts, [drained("b", "restored", 300)], settings, NOW)) == ["b"]

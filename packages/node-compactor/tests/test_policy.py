@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
-from node_compactor.deciding import decide
-from node_compactor.policy import Marks, Policy
+from node_compactor.judge import CompactorJudge
+from node_compactor.marking import marked_since
 from node_compactor.settings import load_settings
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.core.objects import ObjectError
 from tightship.core.reasons import Reason
 from tightship.planning.cluster import Snapshot
-from tightship.planning.plan import STRATEGIES, Plan, make_plan
+from tightship.planning.evaluate import Horizon, evaluate
+from tightship.planning.plan import Plan
 from tightship_testkit.builders import DAY, NOW, autoscaler, controller, node, pod, snapshot, state_of, when, workload
 
 Json = dict[str, Any]
@@ -36,9 +39,17 @@ def plan(
     cluster: Snapshot, pools: Json, only: set[str] | None = None, since: Json | None = None, **more: object
 ) -> Plan:
     settings = load_settings({"nodePools": pools, **GATES_OFF, **more})
-    marks = Marks(since) if since is not None else Marks.of(cluster)
-    policy = Policy(settings, NOW, marks, only)
-    return make_plan(cluster, policy.judge, STRATEGIES[settings.strategy], settings.placement)
+    return evaluate(marked(cluster, since or {}), CompactorJudge(settings), NOW, Horizon(only=only)).plan
+
+
+def marked(cluster: Snapshot, since: Json) -> Snapshot:
+    """The cluster with our marks on the nodes named in *since*, of these times."""
+    nodes = dict(cluster.nodes)
+    for name, time in since.items():
+        record = DrainRecord(phase=Phase.MARKED, controller="node-compactor", since={"Marked": time})
+        node = msgspec.structs.replace(nodes[name].node, annotations={DRAIN_ANNOTATION: encode_record(record)})
+        nodes[name] = msgspec.structs.replace(nodes[name], node=node)
+    return msgspec.structs.replace(cluster, nodes=nodes)
 
 
 def removed(found: Plan) -> list[str]:
@@ -141,7 +152,8 @@ def test_marks_of_the_older_controller_count() -> None:
         node("n2", notes=marked(lastUpdated=when(NOW - 60))),
         node("n3", notes=marked(lastUpdated=when(NOW - 600), markedForRemoval=False)),
     )
-    assert Marks.of(cluster).since == {"n1": NOW - 600, "n2": NOW - 60}
+    found = {name: marked_since(view.node) for name, view in cluster.nodes.items()}
+    assert {name: since for name, since in found.items() if since is not None} == {"n1": NOW - 600, "n2": NOW - 60}
     assert removed(plan(cluster, {"*": pool()}, neededMarkedTimeForRemoval="5m")) == ["n1"]
 
 
@@ -204,13 +216,31 @@ def test_each_pool_has_its_own_minimum() -> None:
     assert removed(plan(cluster, {"a": pool(minimum=1), "b": pool(minimum=2)})) == ["a1"]
 
 
+def claimable(cluster: Snapshot, pools: Json, **more: object) -> list[str]:
+    """The nodes of the plan that may be claimed at once, in order."""
+    judge = CompactorJudge(load_settings({"nodePools": pools, **GATES_OFF, "maximumNodesInDrain": "100%", **more}))
+    found = evaluate(cluster, judge, NOW)
+    claimed: list[str] = []
+    for name in removed(found.plan):
+        refusal = judge.room(name, found.facts, claimed)
+        if refusal is None:
+            claimed.append(name)
+        else:
+            assert refusal.reason is Reason.BUDGET_EXHAUSTED
+    return claimed
+
+
 @pytest.mark.parametrize(
     ("budget", "gone"), [(0, 0), (1, 1), (3, 3), ("10%", 1), ("50%", 2), ("51%", 3), ("100%", 4), ("0%", 0)]
 )
 def test_a_budget_is_a_number_or_a_share_rounded_up(budget: object, gone: int) -> None:
-    outcome = plan(snapshot(*empty(4)), {"*": pool(budget=budget)})
-    assert len(removed(outcome)) == gone
-    assert set(map(tuple, reasons(outcome).values())) <= {(Reason.BUDGET_EXHAUSTED,)}
+    assert len(claimable(snapshot(*empty(4)), {"*": pool(budget=budget)})) == gone
+
+
+def test_a_budget_sets_the_pace_and_not_the_direction() -> None:
+    outcome = plan(snapshot(*empty(4)), {"*": pool(budget=1)}, maximumNodesInDrain=1)
+    assert removed(outcome) == ["n1", "n2", "n3", "n4"]
+    assert reasons(outcome) == {}
 
 
 @pytest.mark.parametrize(
@@ -227,23 +257,21 @@ def test_a_budget_is_a_number_or_a_share_rounded_up(budget: object, gone: int) -
 def test_what_consumes_a_budget(other: Json, takes: int, whose: str) -> None:
     cluster = snapshot(*empty(3), node("n4", **other))
     if whose == "pool":
-        outcome = plan(cluster, {"*": pool(budget=2)})
+        found = claimable(cluster, {"*": pool(budget=2)})
     else:
-        outcome = plan(cluster, {"*": pool()}, maximumNodesInDrain=2)
-    assert len(removed(outcome)) == 2 - takes
+        found = claimable(cluster, {"*": pool()}, maximumNodesInDrain=2)
+    assert len(found) == 2 - takes
 
 
 def test_a_share_of_ten_nodes_is_used_up_by_one_that_is_not_ready() -> None:
     cluster = snapshot(*empty(9), node("n0", ready="False"))
-    outcome = plan(cluster, {"*": pool(budget="10%")})
-    assert removed(outcome) == []
-    assert reasons(outcome)["n1"] == [Reason.BUDGET_EXHAUSTED]
+    assert claimable(cluster, {"*": pool(budget="10%")}) == []
 
 
 def test_the_budget_of_the_cluster_spans_its_pools() -> None:
     cluster = snapshot(*(node(f"{name}{i}", labels={"nodepool": name}) for name in "ab" for i in (1, 2)))
-    assert len(removed(plan(cluster, {"*": pool(budget=1)}))) == 2
-    assert len(removed(plan(cluster, {"*": pool(budget=1)}, maximumNodesInDrain=1))) == 1
+    assert claimable(cluster, {"*": pool(budget=1)}) == ["a1", "b1"]
+    assert claimable(cluster, {"*": pool(budget=1)}, maximumNodesInDrain=1) == ["a1"]
 
 
 def test_a_plan_stops_after_so_many_nodes() -> None:
@@ -253,13 +281,8 @@ def test_a_plan_stops_after_so_many_nodes() -> None:
 
 
 def test_all_gates_that_refuse_are_named() -> None:
-    outcome = plan(snapshot(*empty(2)), {"*": pool(required=3, minimum=2, budget=0)}, maximumNodesInDrain=0)
-    assert reasons(outcome)["n1"] == [
-        Reason.BUDGET_EXHAUSTED,
-        Reason.POOL_MIN_SIZE,
-        Reason.REQUIRED_COUNT_NOT_REACHED,
-    ]
-    assert sum(each.reason is Reason.BUDGET_EXHAUSTED for each in outcome.refusals["n1"]) == 2
+    outcome = plan(snapshot(*empty(2)), {"*": pool(required=3, minimum=2)})
+    assert reasons(outcome)["n1"] == [Reason.POOL_MIN_SIZE, Reason.REQUIRED_COUNT_NOT_REACHED]
 
 
 # -- whole nodes
@@ -346,7 +369,8 @@ def test_what_an_hpa_is_about_to_start_keeps_its_room_unless_that_is_switched_of
     small = {"cpu": "3", "memory": "16Gi", "pods": "110"}
     rest = node("n2", labels={"nodepool": "rest"}, allocatable=small)
     cluster = snapshot(*busy("n1", "1900m"), rest, autoscaler(2))
-    found = decide(cluster, load_settings({"nodePools": {"": pool()}, **GATES_OFF, **settings}), NOW)
+    judge = CompactorJudge(load_settings({"nodePools": {"": pool()}, **GATES_OFF, **settings}))
+    found = evaluate(cluster, judge, NOW)
     assert removed(found.plan) == gone
     if not gone:
         [refusal] = found.plan.refusals["n1"]

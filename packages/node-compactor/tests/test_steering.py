@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from node_compactor.policy import CONTROLLER, Marks, Policy
+from node_compactor.judge import CompactorJudge
+from node_compactor.marking import CONTROLLER
 from node_compactor.settings import load_settings
 from tightship.nodes.soft_taints import CANDIDATE, EFFECT
-from tightship.planning.plan import STRATEGIES, make_plan
+from tightship.planning.evaluate import evaluate
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]
@@ -29,8 +30,7 @@ def test_our_own_planner_takes_the_taint_for_no_obstacle_and_prefers_other_nodes
         # n2 has less room than n3, and the scheduler spreads.
         pods = [pod(cpu="100m"), pod("web-2", on="n2", cpu="1500m"), pod("web-3", on="n3", cpu="1")]
         held = snapshot(*nodes, *pods, workload())
-        policy = Policy(settings, NOW, Marks())
-        [removal] = make_plan(held, policy.judge, STRATEGIES["least-utilized"], "likely").removals
+        [removal] = evaluate(held, CompactorJudge(settings), NOW).plan.removals
         assert removal.node == "n1"
         return removal.moves[0].target
 

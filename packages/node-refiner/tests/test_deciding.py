@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from node_refiner.configuration import parse_config_map
-from node_refiner.deciding import Decider, Decision
+from node_refiner.gates import RefinerGates
+from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
 from tightship.core.objects import ObjectError
 from tightship.core.reasons import Reason, Refusal
+from tightship.planning.evaluate import Evaluation, evaluate
 from tightship_testkit.builders import DAY, NOW, autoscaler, budget, controller, node, pod, snapshot, state_of, workload
 
 Json = dict[str, Any]
@@ -22,15 +24,15 @@ PLACEMENTS = ("possible", "likely", "certain")
 DRAINING = {"tightship.dev/drain": json.dumps({"v": 1, "phase": "Evicting", "controller": "node-compactor"})}
 
 
-def decided(*items: Json, **settings: Any) -> Decision:
-    return Decider()(snapshot(*items), RefinerSettings(**PATIENT | settings), NOW)
+def decided(*items: Json, **settings: Any) -> Evaluation[RefinerGates]:
+    return evaluate(snapshot(*items), RefinerJudge(RefinerSettings(**PATIENT | settings)), NOW)
 
 
-def removed(found: Decision) -> list[str]:
+def removed(found: Evaluation[RefinerGates]) -> list[str]:
     return [each.node for each in found.plan.removals]
 
 
-def reasons(found: Decision) -> dict[str, list[Reason]]:
+def reasons(found: Evaluation[RefinerGates]) -> dict[str, list[Reason]]:
     return {name: sorted({each.reason for each in refusals}) for name, refusals in found.plan.refusals.items()}
 
 
@@ -54,9 +56,9 @@ def even(nodes: int, cpu: str = "1", memory: str = "1Gi", pods: int = 2, **given
 @pytest.mark.parametrize(("threshold", "gone"), [(2, 1), (1, 2), (0.5, 2), (2.01, 0), (3, 0)])
 def test_four_half_full_nodes_have_an_excess_of_two(threshold: float, gone: int, placement: str) -> None:
     found = decided(*even(4), excess_nodes_threshold=threshold, placement=placement)
-    assert found.outlook.excess is not None
-    assert found.outlook.excess.nodes == 2.0
-    assert len(found.outlook.turns) == 2
+    assert found.gates.outlook.excess is not None
+    assert found.gates.outlook.excess.nodes == 2.0
+    assert len(found.gates.outlook.turns) == 2
     assert len(removed(found)) == gone
     moved = {move.target for each in found.plan.removals for move in each.moves}
     assert not moved & set(removed(found))
@@ -65,7 +67,7 @@ def test_four_half_full_nodes_have_an_excess_of_two(threshold: float, gone: int,
 def test_the_excess_shrinks_with_every_removal_by_what_is_taken_away() -> None:
     found = decided(*even(6, pods=1), excess_nodes_threshold=2, minimum_nodes=0, minimum_non_tainted_nodes=0)
     # 24 CPUs, 6 requested: (24 - 6) / 4, then (20 - 6) / 4, and so on.
-    assert [each.excess.nodes for each in found.outlook.turns.values()] == [4.5, 3.5, 2.5, 1.5]
+    assert [each.excess.nodes for each in found.gates.outlook.turns.values()] == [4.5, 3.5, 2.5, 1.5]
     # Of four that could go, the last two are the margin.
     assert len(removed(found)) == 3
 
@@ -80,8 +82,8 @@ def test_after_each_removal_the_next_pass_finds_what_the_plan_foresaw() -> None:
             item["spec"]["nodeName"] = targets[item["metadata"]["name"]]
     then = decided(*left, excess_nodes_threshold=2)
     assert removed(then) == removed(foreseen)[1:]
-    foretold = [each.excess for each in foreseen.outlook.turns.values()]
-    assert [each.excess for each in then.outlook.turns.values()] == foretold[1:]
+    foretold = [each.excess for each in foreseen.gates.outlook.turns.values()]
+    assert [each.excess for each in then.gates.outlook.turns.values()] == foretold[1:]
 
 
 # -- the two figures
@@ -97,7 +99,7 @@ def test_both_hold_back() -> None:
         excess_nodes_threshold=3,
     )
     # (112 - 60) / 16 = 3.25 nodes by memory, (20 - 6.6) / 4 = 3.35 by CPU: enough for one, not for the next.
-    assert len(found.outlook.turns) == 3
+    assert len(found.gates.outlook.turns) == 3
     assert removed(found) == ["n1"]
     assert found.plan.refusals["n2"] == (
         Refusal(
@@ -116,9 +118,9 @@ def test_the_excess_alone_holds_back() -> None:
     minimums = {"minimum_nodes": 0, "minimum_non_tainted_nodes": 0}
     found = decided(node("big", allocatable=big), *even(4, pods=1), **minimums)
     # (32 - 4) / 16 = 1.75 nodes like big, but big and three of the others could go.
-    assert list(found.outlook.turns) == ["big", "n1", "n3", "n2"]
+    assert list(found.gates.outlook.turns) == ["big", "n1", "n3", "n2"]
     assert removed(found) == []
-    [said] = {each.detail for name in found.outlook.turns for each in found.plan.refusals[name]}
+    [said] = {each.detail for name in found.gates.outlook.turns for each in found.plan.refusals[name]}
     assert said == (
         "at the turn of big the excess is 1.75 nodes by CPU (CPU 1.75, memory 1.94), and 4 could really go; "
         "the threshold is 2: the excess holds it back"
@@ -129,9 +131,9 @@ def test_the_excess_alone_holds_back() -> None:
 def test_the_count_holds_back_what_the_sums_would_allow() -> None:
     """Half of the cluster is free, but every pod is larger than what any other node has left."""
     found = decided(*even(4, cpu="2100m", pods=1), excess_nodes_threshold=1.5)
-    assert found.outlook.excess is not None
-    assert found.outlook.excess.nodes == pytest.approx(1.9)
-    assert found.outlook.turns == {}
+    assert found.gates.outlook.excess is not None
+    assert found.gates.outlook.excess.nodes == pytest.approx(1.9)
+    assert found.gates.outlook.turns == {}
     assert removed(found) == []
     assert set(map(tuple, reasons(found).values())) == {(Reason.NO_PLACE,)}
 
@@ -139,7 +141,7 @@ def test_the_count_holds_back_what_the_sums_would_allow() -> None:
 def test_one_that_could_go_is_held_back_by_the_count() -> None:
     items = [*even(4, cpu="2100m", pods=1), node("n5")]
     found = decided(*items, excess_nodes_threshold=2)
-    assert list(found.outlook.turns) == ["n5"]
+    assert list(found.gates.outlook.turns) == ["n5"]
     [refusal] = found.plan.refusals["n5"]
     assert refusal.reason is Reason.EXCESS_BELOW_THRESHOLD
     assert refusal.detail.endswith("and 1 could really go; the threshold is 2: the count holds it back")
@@ -180,11 +182,11 @@ def test_what_is_suggested_for_a_node_lets_it_through(strict: Json) -> None:
         workload(),
     ]
     found = decided(*items, **strict)
-    kept = [name for name in found.outlook.turns if name not in removed(found)]
+    kept = [name for name in found.gates.outlook.turns if name not in removed(found)]
     assert kept
     for name in kept:
         again = decided(*items, **strict | flags(found.plan.refusals[name]))
-        assert removed(again) == list(found.outlook.turns)[: found.outlook.turns[name].number + 1]
+        assert removed(again) == list(found.gates.outlook.turns)[: found.gates.outlook.turns[name].number + 1]
 
 
 def test_a_node_that_could_not_go_says_so_besides() -> None:
@@ -252,7 +254,7 @@ def test_a_node_on_its_way_out_is_none_that_the_cluster_keeps(leaving: Json) -> 
 def test_an_unreadable_node_is_none_that_the_cluster_keeps() -> None:
     state = state_of(*(node(f"n{number}") for number in range(1, 4)))
     state.mark_unreadable(ObjectError("Node", "", "n3", "status.allocatable.cpu: 'four' is no quantity"))
-    found = Decider()(state.snapshot(), RefinerSettings(minimum_nodes=2, excess_nodes_threshold=1), NOW)
+    found = evaluate(state.snapshot(), RefinerJudge(RefinerSettings(minimum_nodes=2, excess_nodes_threshold=1)), NOW)
     assert removed(found) == []
     assert reasons(found)["n3"] == [Reason.UNREADABLE]
 
@@ -327,7 +329,7 @@ def test_a_node_marked_by_the_compactor_is_a_candidate_all_the_same() -> None:
 def test_a_node_of_another_controllers_drain_is_not_touched_and_not_counted() -> None:
     found = decided(*even(4), node("n5", notes=DRAINING, unschedulable=True))
     assert reasons(found)["n5"] == [Reason.DRAIN_IN_PROGRESS]
-    assert found.outlook.counted.many == 4
+    assert found.gates.outlook.counted.many == 4
 
 
 def test_a_plan_stops_after_so_many_nodes() -> None:
@@ -346,7 +348,7 @@ def test_every_node_has_a_removal_or_refusals() -> None:
 
 def test_without_a_counted_node_there_is_no_excess() -> None:
     found = decided(node("n1", unschedulable=True))
-    assert found.outlook.excess is None
+    assert found.gates.outlook.excess is None
     assert removed(found) == []
 
 
@@ -354,22 +356,22 @@ def test_with_nothing_that_could_go_the_excess_is_the_older_controllers() -> Non
     """Its candidate: the lowest score among all that are counted, whatever stands against draining it."""
     optout = {"tightship.dev/do-not-drain": "true"}
     found = decided(*even(2, notes=optout), node("n0", notes=optout))
-    assert found.outlook.excess is not None
-    assert (found.outlook.excess.node, found.outlook.excess.nodes) == ("n0", 2.0)
+    assert found.gates.outlook.excess is not None
+    assert (found.gates.outlook.excess.node, found.gates.outlook.excess.nodes) == ("n0", 2.0)
 
 
 @pytest.mark.parametrize("allowed", [1, 2, 8])
 def test_a_budget_over_the_pods_of_all_nodes_makes_none_of_them_one_that_could_not_go(allowed: int) -> None:
     """One node after the other: the pods of the first are Ready again before the next one begins."""
     found = decided(*even(4), budget(status={"disruptionsAllowed": allowed}))
-    assert len(found.outlook.turns) == 2
+    assert len(found.gates.outlook.turns) == 2
     assert removed(found) == ["n1"]
-    assert [turn.later for turn in found.outlook.turns.values()] == [False, allowed < 8]
+    assert [turn.later for turn in found.gates.outlook.turns.values()] == [False, allowed < 8]
 
 
 def test_a_budget_that_allows_none_now_keeps_all_of_them() -> None:
     found = decided(*even(4), budget(status={"disruptionsAllowed": 0}))
-    assert found.outlook.turns == {}
+    assert found.gates.outlook.turns == {}
 
 
 def test_one_that_waits_for_a_budget_says_so_beside_what_ends_the_plan() -> None:
@@ -399,19 +401,21 @@ def test_pods_that_end_by_themselves_keep_their_node_unless_drains_wait_for_them
 
 def test_a_pause_holds_every_planned_node() -> None:
     items = [*even(5, pods=1), node("new", age=600.0)]
-    found = Decider()(snapshot(*items), RefinerSettings(), NOW)
+    found = evaluate(snapshot(*items), RefinerJudge(RefinerSettings()), NOW)
     assert len(removed(found)) > 1
     assert set(found.held) == set(removed(found))
     assert {each.reason for each in found.held.values()} == {Reason.COOL_DOWN}
     assert all(found.plan.holding(found.held).refusals[name] == (found.held[name],) for name in removed(found))
-    assert Decider()(snapshot(*items), RefinerSettings(time_since_last_addition=600.0), NOW).held == {}
+    assert evaluate(snapshot(*items), RefinerJudge(RefinerSettings(time_since_last_addition=600.0)), NOW).held == {}
 
 
 def test_the_health_brake_holds_every_planned_node() -> None:
-    sick = Refusal(Reason.CLUSTER_UNHEALTHY, "cluster", "why")
-    found = Decider()(snapshot(*even(4, age=2 * DAY)), RefinerSettings(), NOW, unhealthy=sick)
-    assert found.held == dict.fromkeys(removed(found), sick)
-    assert found.unhealthy is sick
+    judge = RefinerJudge(RefinerSettings())
+    found = evaluate(snapshot(*even(4, age=2 * DAY)), judge, NOW, api_failures=3)
+    assert found.unhealthy is not None
+    assert found.unhealthy.reason is Reason.CLUSTER_UNHEALTHY
+    assert removed(found)
+    assert found.held == dict.fromkeys(removed(found), found.unhealthy)
 
 
 def test_the_same_plan_hashes_alike() -> None:
@@ -425,13 +429,13 @@ def test_the_same_plan_hashes_alike() -> None:
 def test_what_an_hpa_is_about_to_start_is_requested_already() -> None:
     # Four nodes with 4 CPUs, half of them requested: 8 are free, an excess of 2. Of these the replicas take 3.
     found = decided(*even(4), autoscaler(11), excess_nodes_threshold=0)
-    assert found.outlook.excess is not None
-    assert found.outlook.excess.cpu == 5 / 4
-    assert len(found.outlook.turns) == 1
+    assert found.gates.outlook.excess is not None
+    assert found.gates.outlook.excess.cpu == 5 / 4
+    assert len(found.gates.outlook.turns) == 1
     assert {tuple(each) for each in reasons(found).values()} == {(Reason.SCALE_UP_NEEDS_NODE,)}
     without = decided(*even(4), autoscaler(11), excess_nodes_threshold=0, disabled_rules=["ScaleUpNeedsNode"])
-    assert without.outlook.excess is not None
-    assert (without.outlook.excess.cpu, len(without.outlook.turns)) == (2.0, 2)
+    assert without.gates.outlook.excess is not None
+    assert (without.gates.outlook.excess.cpu, len(without.gates.outlook.turns)) == (2.0, 2)
 
 
 def test_what_will_start_on_nodes_that_are_not_counted_leaves_the_excess_alone() -> None:
@@ -442,8 +446,8 @@ def test_what_will_start_on_nodes_that_are_not_counted_leaves_the_excess_alone()
     scaler = autoscaler(4, target={"kind": "ReplicaSet", "name": "gpu"})
     found = decided(*even(4), gpu, own, scaler)
     assert [each.more for each in found.snapshot.starting] == [3]
-    assert found.outlook.excess is not None
-    assert found.outlook.excess.cpu == 2.0
+    assert found.gates.outlook.excess is not None
+    assert found.gates.outlook.excess.cpu == 2.0
 
 
 @pytest.mark.parametrize("text", ["false", "F", "0"])

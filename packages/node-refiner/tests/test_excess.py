@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from node_refiner.excess import Excess, count, is_counted
-from node_refiner.facts import NodeFacts
-from node_refiner.policy import Policy
+from node_refiner.ordering import Scoring
 from node_refiner.settings import RefinerSettings
+from tightship.planning.facts import FactRules, NodeFacts, gather
 from tightship_testkit.builders import NOW, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]
@@ -20,8 +20,12 @@ DRAINING = {"tightship.dev/drain": json.dumps({"v": 1, "phase": "Evicting", "con
 SOFT = [{"key": "tightship.dev/candidate", "value": "node-compactor", "effect": "PreferNoSchedule"}]
 
 
-def facts(*items: Json, **settings: Any) -> dict[str, NodeFacts]:
-    return Policy(RefinerSettings(**settings), NOW).facts(snapshot(*items))
+def facts(*items: Json) -> dict[str, NodeFacts]:
+    return gather(snapshot(*items), FactRules(), NOW)
+
+
+def score(fact: NodeFacts, **weights: Any) -> float:
+    return Scoring(RefinerSettings(**weights)).of(fact.cpu_ratio, fact.memory_ratio)
 
 
 def loaded(name: str, cpu: str, memory: str, room: Json | None = None, **given: Any) -> list[Json]:
@@ -125,18 +129,18 @@ def test_what_a_node_has_nothing_of_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "score"),
+    ("weights", "expected"),
     [
         ({}, 0.8 * 0.5 + 0.2 * 0.25),
         ({"cpu_weight": 1, "memory_weight": 0}, 0.5),
         ({"cpu_weight": 0, "memory_weight": 1}, 0.25),
     ],
 )
-def test_the_score_is_the_weighted_sum_of_the_ratios(weights: Json, score: float) -> None:
-    found = facts(*loaded("n1", "2", "4Gi"), workload(), **weights)
-    assert found["n1"].score == pytest.approx(score)
+def test_the_score_is_the_weighted_sum_of_the_ratios(weights: Json, expected: float) -> None:
+    found = facts(*loaded("n1", "2", "4Gi"), workload())
+    assert score(found["n1"], **weights) == pytest.approx(expected)
 
 
 def test_a_score_is_a_number_whatever_a_node_allocates() -> None:
-    found = facts(*loaded("n1", "2", "4Gi", {"cpu": "4", "pods": "10"}), workload(), memory_weight=0)
-    assert found["n1"].score == pytest.approx(0.4)
+    found = facts(*loaded("n1", "2", "4Gi", {"cpu": "4", "pods": "10"}), workload())
+    assert score(found["n1"], memory_weight=0) == pytest.approx(0.4)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from node_refiner.configuration import parse_config_map
-from node_refiner.gates import GateChecks
-from node_refiner.policy import Policy, demand_ahead
+from node_refiner.gates import RefinerGates
+from node_refiner.judge import RefinerJudge
 from tightship.core.reasons import RUNNING_ONLY, Reason
 from tightship.kube.files import read_file
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import with_demand
-from tightship.planning.plan import Plan, make_plan
+from tightship.planning.evaluate import Evaluation, Horizon, evaluate
+from tightship.planning.plan import Plan
 from tightship_testkit.golden import COMPACTORS, ELSEWHERE, Folder, refusals_of, removals_of
 
 HERE = Path(__file__).parent
@@ -22,14 +22,13 @@ GOLDEN = Folder(HERE / "golden")
 EXPECTED = GOLDEN.expected
 
 
-def policy_of(only: set[str] | None = None) -> Policy:
-    return Policy(parse_config_map(GOLDEN.read("config.json"), {}), GOLDEN.now, only)
+def evaluated(snapshot: Snapshot, only: set[str] | None = None) -> Evaluation[RefinerGates]:
+    judge = RefinerJudge(parse_config_map(GOLDEN.read("config.json"), {}))
+    return evaluate(snapshot, judge, GOLDEN.now, Horizon(only=only))
 
 
 def planned(snapshot: Snapshot, only: set[str] | None = None) -> Plan:
-    policy = policy_of(only)
-    snapshot = with_demand(snapshot, demand_ahead(policy.settings))
-    return make_plan(snapshot, policy.judge, policy.strategy, policy.settings.placement)
+    return evaluated(snapshot, only).plan
 
 
 def test_every_node_of_the_golden_cluster_has_the_expected_answer() -> None:
@@ -71,18 +70,15 @@ def test_the_files_are_what_their_builder_writes(name: str) -> None:
 
 def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:
     """Of a node that could go, just those gates are closed whose reasons refuse it, but for a budget that is spent."""
-    policy = policy_of()
-    snapshot = with_demand(read_file(GOLDEN.path / "cluster.json"), demand_ahead(policy.settings))
-    facts = policy.facts(snapshot)
-    ahead = policy.outlook(snapshot, facts)
-    checks = GateChecks(policy.settings, snapshot, facts, ahead, GOLDEN.now)
-    refusals = planned(snapshot).refusals
+    found = evaluated(read_file(GOLDEN.path / "cluster.json"))
+    facts, gates, refusals = found.facts, found.gates, found.plan.refusals
+    ahead = gates.outlook
     assert len(ahead.turns) == 8
     for name in ahead.turns:
-        closed = {check.reason for check in checks.of(name) if not check.passed}
+        closed = {check.reason for check in gates.checks(name) if not check.open}
         assert closed == {each.reason for each in refusals.get(name, ())} - {Reason.PDB_SPENT_BY_PLAN}, name
     for name, fact in facts.items():
-        told = [check.name for check in checks.of(name)]
+        told = [check.gate for check in gates.checks(name)]
         assert told[:5] == ["order", "excess", "minimums", "plan size", "pauses"]
-        assert [check.detail for check in checks.of(name) if not check.detail] == []
+        assert [check.detail for check in gates.checks(name) if not check.detail] == []
         assert (told[5:] == ["mark", "steering"]) == (name == "marked"), fact

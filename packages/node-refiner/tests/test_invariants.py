@@ -6,15 +6,16 @@ import copy
 import random
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_refiner.deciding import Decider, Decision
 from node_refiner.excess import is_counted, remains
-from node_refiner.policy import Policy
+from node_refiner.gates import RefinerGates
+from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
 from tightship.planning.cluster import Snapshot
-from tightship.planning.plan import make_plan
+from tightship.planning.evaluate import AT_ONCE, Evaluation, Evaluator, Horizon, evaluate
 from tightship_simulator import check, random_cluster
 from tightship_testkit.builders import state_of
 from tightship_testkit.planning import NOW, plain, snapshot_of
@@ -41,7 +42,11 @@ NOTHING_HELD_BACK = {
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 
 
-def names(found: Decision) -> tuple[str, ...]:
+def decided(cluster: Snapshot, chosen: RefinerSettings, horizon: Horizon = AT_ONCE) -> Evaluation[RefinerGates]:
+    return evaluate(cluster, RefinerJudge(chosen), NOW, horizon)
+
+
+def names(found: Evaluation[RefinerGates]) -> tuple[str, ...]:
     return tuple(each.node for each in found.plan.removals)
 
 
@@ -67,21 +72,19 @@ def cluster_of(seed: int) -> Json:
 @given(SEEDS, SETTINGS)
 def test_the_plan_is_the_beginning_of_the_one_that_nothing_holds_back(seed: int, chosen: RefinerSettings) -> None:
     cluster = snapshot_of(cluster_of(seed))
-    real = Decider()(cluster, chosen, NOW)
+    real = decided(cluster, chosen)
     # Excess may be negative where a node holds more than it has; no threshold lets that through.
-    free = Policy(chosen, NOW)
-    could_go = tuple(free.outlook(cluster, free.facts(cluster)).turns)
-    assert tuple(real.outlook.turns) == could_go
+    could_go = tuple(real.gates.outlook.turns)
     assert names(real) == could_go[: len(names(real))]
     open_settings = chosen.model_copy(update=NOTHING_HELD_BACK)
-    assert names(Decider()(cluster, open_settings, NOW))[: len(names(real))] == names(real)
+    assert names(decided(cluster, open_settings))[: len(names(real))] == names(real)
 
 
 @quick
 @given(SEEDS, SETTINGS)
 def test_minimums_and_threshold_hold_after_every_removal(seed: int, chosen: RefinerSettings) -> None:
     cluster = snapshot_of(cluster_of(seed))
-    found = Decider()(cluster, chosen, NOW)
+    found = decided(cluster, chosen)
     gone = set(names(found))
     kept = [view.node for name, view in cluster.nodes.items() if name not in gone]
     if gone:
@@ -89,8 +92,8 @@ def test_minimums_and_threshold_hold_after_every_removal(seed: int, chosen: Refi
         assert sum(map(is_counted, kept)) >= chosen.minimum_non_tainted_nodes
     for number, name in enumerate(names(found)):
         assert is_counted(cluster.nodes[name].node)
-        assert found.outlook.turns[name].excess.nodes >= chosen.excess_nodes_threshold
-        assert len(found.outlook.turns) - number >= chosen.excess_nodes_threshold
+        assert found.gates.outlook.turns[name].excess.nodes >= chosen.excess_nodes_threshold
+        assert len(found.gates.outlook.turns) - number >= chosen.excess_nodes_threshold
     if chosen.max_nodes is not None:
         assert len(gone) <= chosen.max_nodes
 
@@ -101,20 +104,19 @@ def test_a_plan_does_not_depend_on_the_order_of_the_input(
     seed: int, chosen: RefinerSettings, rng: random.Random
 ) -> None:
     cluster = cluster_of(seed)
-    first = Decider()(snapshot_of(cluster), chosen, NOW)
+    first = decided(snapshot_of(cluster), chosen)
     rng.shuffle(cluster["items"])
-    again = Decider()(snapshot_of(cluster), chosen, NOW)
+    again = decided(snapshot_of(cluster), chosen)
     assert plain(again.plan) == plain(first.plan)
     assert again.plan.refusals == first.plan.refusals
-    assert again.outlook == first.outlook
+    assert again.gates.outlook == first.gates.outlook
 
 
 @quick
 @given(SEEDS, SETTINGS, st.booleans())
 def test_a_plan_passes_the_independent_checker(seed: int, chosen: RefinerSettings, until_stable: bool) -> None:
     cluster = cluster_of(seed)
-    policy = Policy(chosen, NOW)
-    plan = make_plan(snapshot_of(cluster), policy.judge, policy.strategy, chosen.placement, until_stable=until_stable)
+    plan = decided(snapshot_of(cluster), chosen, Horizon(until_stable=until_stable)).plan
     if until_stable:
         # Budgets are as the first round leaves them; the checker can't know what their controller would say later.
         cluster = {**cluster, "items": [each for each in cluster["items"] if each["kind"] != "PodDisruptionBudget"]}
@@ -125,7 +127,7 @@ def test_a_plan_passes_the_independent_checker(seed: int, chosen: RefinerSetting
 @given(SEEDS, SETTINGS)
 def test_every_node_has_a_removal_or_refusals_that_say_something(seed: int, chosen: RefinerSettings) -> None:
     cluster: Snapshot = snapshot_of(cluster_of(seed))
-    found = Decider()(cluster, chosen, NOW)
+    found = decided(cluster, chosen)
     assert {*names(found), *found.plan.refusals} == set(cluster.nodes)
     for name, refusals in found.plan.refusals.items():
         assert (name in names(found)) != bool(refusals)
@@ -138,26 +140,29 @@ def test_one_that_remembers_its_last_pass_decides_as_one_that_does_not(
     seed: int, chosen: RefinerSettings, rng: random.Random
 ) -> None:
     items = cluster_of(seed)["items"]
-    state, decider, now, settings = state_of(*items), Decider(), NOW, chosen
+    state, judge, now = state_of(*items), RefinerJudge(chosen), NOW
+    again: Evaluator[RefinerGates] = Evaluator()
     for _ in range(8):
         match rng.randrange(5):
             case 0:
                 now += rng.choice((1.0, 30.0, 600.0))
             case 1:
-                settings = settings.model_copy(update={"minimum_nodes": rng.randrange(4)})
+                judge = RefinerJudge(judge.settings.model_copy(update={"minimum_nodes": rng.randrange(4)}))
             case 2:
                 gone = rng.choice(items)["metadata"]
                 for kind in ("Pod", "Node"):
                     state.delete(kind, gone.get("namespace", ""), gone["name"])
             case _:
                 pass
-        fresh, warm = Decider()(state.snapshot(), settings, now), decider(state.snapshot(), settings, now)
-        assert warm == fresh
+        fresh, warm = evaluate(state.snapshot(), judge, now), again(state.snapshot(), judge, now)
+        assert warm.gates.outlook == fresh.gates.outlook
+        assert msgspec.structs.replace(warm, gates=fresh.gates) == fresh
 
 
 def test_a_cluster_in_which_nothing_has_changed_is_not_planned_anew() -> None:
-    state, decider, chosen = state_of(*cluster_of(3)["items"]), Decider(), RefinerSettings()
-    first = decider(state.snapshot(), chosen, NOW)
-    assert decider(state.snapshot(), chosen, NOW + 1).plan is first.plan
+    state, judge = state_of(*cluster_of(3)["items"]), RefinerJudge(RefinerSettings())
+    again: Evaluator[RefinerGates] = Evaluator()
+    first = again(state.snapshot(), judge, NOW)
+    assert again(state.snapshot(), judge, NOW + 1).plan is first.plan
     state.delete("Node", "", next(iter(first.snapshot.nodes)))
-    assert decider(state.snapshot(), chosen, NOW + 2).plan is not first.plan
+    assert again(state.snapshot(), judge, NOW + 2).plan is not first.plan

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from node_refiner.deciding import Decider
+from node_refiner.judge import RefinerJudge
 from node_refiner.metrics import RefinerMetrics
 from node_refiner.settings import RefinerSettings
 from tightship.app.observability.metrics import render
 from tightship.core.drain_record import DrainRecord, Phase
 from tightship.drain.events import News, Told
+from tightship.planning.evaluate import evaluate
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 NAMES = {
@@ -68,7 +69,7 @@ def test_the_cluster_in_numbers(scraped: Scraped) -> None:
         pod("done", on="n1", phase="Succeeded"),
         workload(),
     ]
-    scraped.metrics.update(Decider()(snapshot(*items), RefinerSettings(), NOW))
+    scraped.metrics.update(evaluate(snapshot(*items), RefinerJudge(RefinerSettings()), NOW))
     assert scraped.value("cluster_nodes") == 6
     assert scraped.value("cluster_non_tainted_nodes") == 4
     assert scraped.value("cluster_unschedulable_nodes") == 1
@@ -80,7 +81,7 @@ def test_the_cluster_in_numbers(scraped: Scraped) -> None:
 
 
 def test_a_cluster_without_counted_nodes_has_zeros(scraped: Scraped) -> None:
-    scraped.metrics.update(Decider()(snapshot(node("n1", unschedulable=True)), RefinerSettings(), NOW))
+    scraped.metrics.update(evaluate(snapshot(node("n1", unschedulable=True)), RefinerJudge(RefinerSettings()), NOW))
     assert [scraped.value(f"cluster_{name}") for name in ("excess_nodes", "cpu_utilization", "non_tainted_nodes")] == [
         0, 0, 0,
     ]  # fmt: skip

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from node_refiner.deciding import Decider
+from node_refiner.judge import RefinerJudge
 from node_refiner.ordering import Keys, single_replicas
-from node_refiner.policy import Policy
 from node_refiner.settings import RefinerSettings
 from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.evaluate import evaluate
+from tightship.planning.facts import FactRules, candidates_of, gather
 from tightship.planning.plan import Planner
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
@@ -28,8 +29,8 @@ def sink() -> list[Json]:
 
 def order(*items: Json, **settings: Any) -> list[str]:
     """The order in which all nodes but the sink go."""
-    found = Decider()(snapshot(*sink(), *items, workload()), RefinerSettings(**OPEN | settings), NOW)
-    assert found.plan.strategy == found.settings.candidate_order
+    found = evaluate(snapshot(*sink(), *items, workload()), RefinerJudge(RefinerSettings(**OPEN | settings)), NOW)
+    assert found.plan.strategy == settings.get("candidate_order", "score")
     return [each.node for each in found.plan.removals]
 
 
@@ -61,7 +62,7 @@ def test_the_score_counts_what_the_plan_has_moved_there() -> None:
         *holding("c", cpu="800m"),
         node("full", taints=[{"key": "x", "effect": "NoSchedule"}]),
     ]
-    found = Decider()(snapshot(*items, workload()), RefinerSettings(**OPEN), NOW)
+    found = evaluate(snapshot(*items, workload()), RefinerJudge(RefinerSettings(**OPEN)), NOW)
     [first, second, *_] = found.plan.removals
     assert first.node == "a"
     assert [move.target for move in first.moves] == ["b"]
@@ -197,12 +198,11 @@ def test_keys_only_grow_as_a_plan_does(how: Any) -> None:
     ]
     cluster = snapshot(*items, workload())
     settings = RefinerSettings(candidate_order=how)
-    policy = Policy(settings, NOW)
-    judgement = policy.judgement(cluster, policy.facts(cluster), policy.outlook(cluster, policy.facts(cluster)))
-    planner = Planner(cluster, DisruptionLedger(cluster), judgement.candidates, "likely")
+    candidates = candidates_of(gather(cluster, FactRules(), NOW))
+    planner = Planner(cluster, DisruptionLedger(cluster), candidates, "likely")
     keys = Keys(settings)
     before = {name: keys.of(planner, each) for name, each in planner.candidates.items()}
-    for candidate in judgement.candidates[:3]:
+    for candidate in candidates[:3]:
         assert planner.attempt(candidate) == []
         now = {name: keys.of(planner, each) for name, each in planner.candidates.items()}
         gone = {removal.node for removal in planner.removals}

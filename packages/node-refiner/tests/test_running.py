@@ -6,50 +6,53 @@ from typing import Any
 
 import msgspec
 
-from node_refiner.deciding import Decider, Decision
+from node_refiner.gates import CONTROLLER, RefinerGates
+from node_refiner.judge import RefinerJudge
 from node_refiner.running import drains_of, refiner, remarks
 from node_refiner.settings import RefinerSettings
 from tightship.core.drain_record import DrainRecord, Phase, encode_record
-from tightship.core.reasons import Reason
-from tightship.drain_io.claims import Claim
+from tightship.core.reasons import Reason, Refusal
+from tightship.nodes.soft_taints import steer
 from tightship.nodes.status import Situation, show
-from tightship.report import Generator
+from tightship.planning.evaluate import Evaluation, evaluate
+from tightship.report import Generator, SettingsView
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 
 
-def decided(nodes: int = 5, **settings: Any) -> Decision:
+def decided(nodes: int = 5, **settings: Any) -> Evaluation[RefinerGates]:
     items = [
         *(node(f"n{each}") for each in range(1, nodes + 1)),
         *(pod(f"p{each}", on=f"n{each}", cpu="1") for each in range(1, nodes + 1)),
         workload(),
     ]
     given = {"time_since_last_addition": 0.0, **settings}
-    return Decider()(snapshot(*items), RefinerSettings(**given), NOW)
+    return evaluate(snapshot(*items), RefinerJudge(RefinerSettings(**given)), NOW)
 
 
-def claim(name: str) -> Claim:
-    return Claim(node=name, op="o", controller="node-compactor", holder="h", pool="p", since=NOW)
+def room(found: Evaluation[RefinerGates], *claimed: str, **settings: Any) -> Refusal | None:
+    """Why the first node of the plan may not be claimed beside *claimed*."""
+    judge = RefinerJudge(RefinerSettings(**settings))
+    return judge.room(found.plan.removals[0].node, found.facts, claimed)
 
 
 def test_a_claim_is_refused_while_a_sibling_has_the_only_place() -> None:
     found = decided()
-    first = found.plan.removals[0].node
-    assert found.room(first, []) is None
-    other = found.room(first, [claim("n5")])
+    assert room(found) is None
+    other = room(found, "n5")
     assert other is not None
     assert other.reason is Reason.BUDGET_EXHAUSTED
-    same = found.room(first, [claim(first)])
+    same = room(found, found.plan.removals[0].node)
     assert same is not None
     assert same.reason is Reason.DRAIN_IN_PROGRESS
 
 
 def test_what_a_sibling_has_claimed_is_no_node_that_the_minimums_count() -> None:
-    found = decided(nodes=5, minimum_nodes=4, minimum_non_tainted_nodes=2, maximum_nodes_in_drain="3")
-    first = found.plan.removals[0].node
-    assert found.room(first, []) is None
-    refusal = found.room(first, [claim("n5")])
+    settings: Json = {"minimum_nodes": 4, "minimum_non_tainted_nodes": 2, "maximum_nodes_in_drain": "3"}
+    found = decided(nodes=5, **settings)
+    assert room(found, **settings) is None
+    refusal = room(found, "n5", **settings)
     assert refusal is not None
     assert refusal.reason is Reason.MIN_NODES
     assert "3 nodes would be left, minimum_nodes is 4" in refusal.detail
@@ -75,19 +78,22 @@ def test_a_node_in_drain_is_kept_by_what_would_have_kept_it_before() -> None:
 
 
 def test_nodes_that_go_next_carry_the_soft_taint() -> None:
-    assert decided().steering.add == tuple(each.node for each in decided().plan.removals)
-    assert decided(steering=False).steering.add == ()
+    found = decided()
+    goes = tuple(each.node for each in found.plan.removals)
+    assert steer(found.snapshot, found.plan, 300, enabled=True, controller=CONTROLLER).add == goes
+    assert steer(found.snapshot, found.plan, 300, enabled=False, controller=CONTROLLER).add == ()
 
 
 def test_status_and_page_have_the_figures_that_it_goes_by() -> None:
     found = decided()
-    told = remarks(found)
+    told = remarks(found, RefinerSettings())
     assert [(fact.name, fact.value) for fact in told.facts] == [
         ("excess nodes", "3.75"),
         ("by CPU / by memory", "3.75 / 4.96"), ("could go", "3"), ("threshold", "2"),
     ]  # fmt: skip
     situation = Situation(
         generator=Generator("node-refiner", "1"),
+        settings=SettingsView("", {}),
         kind="RefinerStatus",
         cluster="c",
         leader="me",

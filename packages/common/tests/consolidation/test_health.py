@@ -11,8 +11,8 @@ from tightship.app.settings.loading import load
 from tightship.app.settings.sections import HealthKeys
 from tightship.core.drain_record import Finished, owner_mark
 from tightship.core.reasons import Reason, Refusal
-from tightship.nodes.health import brake
 from tightship.planning.cluster import Snapshot
+from tightship.planning.health import brake
 from tightship_testkit.builders import NOW, controller, node, pod, snapshot, workload
 
 Json = dict[str, Any]

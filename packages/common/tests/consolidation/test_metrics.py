@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
 from tightship.app.observability.metrics import render
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import Answer
 from tightship.drain.events import News, Told
-from tightship.drain.machine import Ending
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.planning.cluster import Snapshot
+from tightship.planning.facts import FactRules, gather
 from tightship.planning.plan import Move, Plan, Removal
-from tightship.planning.utilization import utilization
 from tightship_testkit.builders import NOW, node, pod, pod_of, snapshot
 
-from .toy import NAME, ToyFacts
+from .toy import NAME
 
 Json = dict[str, Any]
 NOTHING = Plan("toy", "likely", (), {})
@@ -42,7 +42,8 @@ class Scraped:
         self.metrics = ConsolidationMetrics(self.registry, NAME)
 
     def update(self, cluster: Snapshot, unhealthy: Refusal | None = None, plan: Plan = NOTHING) -> None:
-        facts = {n: ToyFacts(view, utilization(view, NOW), pool=n[0]) for n, view in cluster.nodes.items()}
+        known = gather(cluster, FactRules(), NOW)
+        facts = {name: msgspec.structs.replace(fact, pool=name[0]) for name, fact in known.items()}
         self.metrics.update(facts, plan, cluster, NOW, unhealthy)
 
     def value(self, name: str, **labels: str) -> float | None:

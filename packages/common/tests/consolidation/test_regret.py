@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tightship.app.settings.sections import RegretKeys
-from tightship.core.drain_record import Finished, Regret
+from tightship.core.drain_record import Finished, History, Regret
 from tightship.core.reasons import Reason
-from tightship.drain_io.history import History
-from tightship.nodes.regret import learned, regretted
+from tightship.planning.regret import learned, regretted
 
 HOUR = 3600.0
 NOW = 1_790_000_000.0

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tightship.app.settings.fields import Budget
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.core.reasons import Reason
-from tightship.drain_io.claims import Claim
-from tightship.nodes.claim_budget import cluster_room, nodes_out, within
-from tightship.planning.facts import FactRules, gather
-from tightship.planning.utilization import utilization
+from tightship.planning.claim_budget import budget_check, cluster_room, nodes_out
+from tightship.planning.facts import FactRules, NodeFacts, gather
 from tightship_testkit.builders import NOW, node, snapshot
 
-from .toy import ToyFacts
 
-
-def facts(*draining: str, nodes: int = 5, not_ready: tuple[str, ...] = ()) -> dict[str, ToyFacts]:
+def facts(*draining: str, nodes: int = 5, not_ready: tuple[str, ...] = ()) -> dict[str, NodeFacts]:
     names = [f"n{number}" for number in range(1, nodes + 1)]
     made = snapshot(*(node(name, ready="False" if name in not_ready else "True") for name in names))
-    return {
-        name: ToyFacts(view, utilization(view, NOW), draining=name in draining) for name, view in made.nodes.items()
-    }
-
-
-def claim(name: str, controller: str = "node-sibling") -> Claim:
-    return Claim(node=name, op="x", controller=controller, holder="h", since=NOW)
+    known = gather(made, FactRules(), NOW)
+    return {name: msgspec.structs.replace(fact, draining=name in draining) for name, fact in known.items()}
 
 
 @pytest.mark.parametrize(
@@ -66,34 +58,34 @@ def claim(name: str, controller: str = "node-sibling") -> Claim:
 )
 def test_the_clusters_budget(known: dict[str, Any], claims: list[str], budget: Budget | None, why: str | None) -> None:
     draining = known.pop("draining", [])
-    found = cluster_room("n1", facts(*draining, **known), budget, [claim(name) for name in claims])
+    found = cluster_room("n1", facts(*draining, **known), budget, claims)
     assert (found.detail if found is not None else None) == why
     assert found is None or (found.reason, found.subject) == (Reason.BUDGET_EXHAUSTED, "n1")
 
 
 def test_a_node_that_is_claimed_is_claimed_by_nobody_else() -> None:
-    found = cluster_room("n1", facts(), Budget(count=5), [claim("n1")])
+    found = cluster_room("n1", facts(), Budget(count=5), ["n1"])
     assert found is not None
     assert (found.reason, found.subject) == (Reason.DRAIN_IN_PROGRESS, "n1")
 
 
 def test_nodes_that_are_out_are_counted_once() -> None:
     known = facts("n1", "n2", not_ready=("n2", "n3"))
-    assert nodes_out(known, [claim("n1"), claim("n4"), claim("gone")]) == {"n1", "n2", "n3", "n4"}
+    assert nodes_out(known, ["n1", "n4", "gone"]) == {"n1", "n2", "n3", "n4"}
 
 
 def test_a_budget_of_a_part_names_it() -> None:
-    assert within(Budget(count=2), "pool a", "n1", nodes=4, out=1) is None
-    found = within(Budget(count=2), "pool a", "n1", nodes=4, out=2)
-    assert found is not None
-    assert str(found.detail) == "pool a may have 2 nodes out at once (2), 2 are out"
+    assert budget_check(Budget(count=2), "pool a", nodes=4, out=1).open
+    found = budget_check(Budget(count=2), "pool a", nodes=4, out=2)
+    assert not found.open
+    assert found.detail == "pool a may have 2 nodes out at once (2), 2 are out"
 
 
 def test_a_node_that_others_took_and_never_finish_with_gives_its_place_back() -> None:
     def out(ago: float, deadline: float | None) -> frozenset[str]:
         record = DrainRecord(phase=Phase.YIELDED, op="a", since={"Yielded": NOW - ago}, deadline=deadline)
         made = snapshot(node("n1", notes={DRAIN_ANNOTATION: encode_record(record)}), node("n2"))
-        return nodes_out(gather(made, FactRules(), NOW), [claim("n1")])
+        return nodes_out(gather(made, FactRules(), NOW), ["n1"])
 
     assert out(10, NOW + 1) == {"n1"}
     assert out(10, NOW) == frozenset()

@@ -14,17 +14,19 @@ from tightship.app.settings.config_fallback import Notice, Standing, deleted, re
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, encode_record
 from tightship.core.reasons import Reason, Refusal
 from tightship.nodes.status import Remarks, Situation, Status, nothing_yet, show
-from tightship.report import Generator
+from tightship.planning.evaluate import Evaluation, evaluate
+from tightship.report import Generator, SettingsView
 from tightship.report.html.page import render_page
 from tightship.report.presentation import Cell, Fact, Page, Section
 from tightship_testkit.accessibility import assert_accessible_in_every_way
 from tightship_testkit.builders import NOW, node, snapshot
 
-from .toy import NAME, ToyDecision, decide, parse
+from .toy import NAME, ToyGates, ToyJudge, parse
 
 Json = dict[str, Any]
 PLAIN = Situation(
     generator=Generator(NAME, "0.7"),
+    settings=SettingsView("as it is told", {"goes": "n1"}),
     kind="ToyStatus",
     cluster="https://c",
     leader="me",
@@ -34,7 +36,7 @@ PLAIN = Situation(
 SICK = Refusal(Reason.CLUSTER_UNHEALTHY, "cluster", "why")
 
 
-def decision(unhealthy: Refusal | None = None, **data: str) -> ToyDecision:
+def decision(unhealthy: Refusal | None = None, **data: str) -> Evaluation[ToyGates]:
     since = {"Claimed": NOW - 90, "Evicting": NOW - 60}
     drain = DrainRecord(phase=Phase.EVICTING, controller="node-sibling", op="x", since=since, deadline=NOW, reason="r")
     mark = DrainRecord(phase=Phase.MARKED, controller=NAME, since={"Marked": NOW})
@@ -43,10 +45,11 @@ def decision(unhealthy: Refusal | None = None, **data: str) -> ToyDecision:
         node("n2", notes={DRAIN_ANNOTATION: encode_record(drain)}),
         node("n3", notes={DRAIN_ANNOTATION: encode_record(mark)}),
     )
-    return decide(cluster, parse({"goes": "n1", **data}), NOW, finished=(), regrets={}, unhealthy=unhealthy)
+    found = evaluate(cluster, ToyJudge(parse({"goes": "n1", **data})), NOW)
+    return msgspec.structs.replace(found, unhealthy=unhealthy)
 
 
-def shown(found: ToyDecision, remarks: Remarks = Remarks(), **changed: Any) -> tuple[Json, Page]:
+def shown(found: Evaluation[ToyGates], remarks: Remarks = Remarks(), **changed: Any) -> tuple[Json, Page]:
     made = show(found, msgspec.structs.replace(PLAIN, **changed), remarks)
     return json.loads(made.json), made.page()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,22 +14,23 @@ from tightship.app.settings.loading import load
 from tightship.app.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
 from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
-from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import News
-from tightship.drain_io.claims import Claim
 from tightship.drain_io.writing import NodePatch
-from tightship.nodes.claim_budget import cluster_room
 from tightship.nodes.controller import NodeController
 from tightship.nodes.drains import drain_settings
 from tightship.nodes.serving import serve_nodes
-from tightship.nodes.soft_taints import Steering, steer
 from tightship.nodes.status import Remarks
-from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.checks import Check
+from tightship.planning.claim_budget import cluster_room
+from tightship.planning.cluster import Snapshot
+from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.evictability import EvictionRules
+from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.nodes import opt_outs
-from tightship.planning.plan import Plan, Removal
-from tightship.planning.utilization import Utilization, utilization
+from tightship.planning.placement.scoring import best_fit
+from tightship.planning.plan import Candidate, Gates, Placement, Planner, Removal, Strategy
+from tightship.planning.plan.strategies import NewPlanner, Outcome
 from tightship.report import Generator, SettingsView
 from tightship.report.presentation import Fact
 from tightship_testkit.simulated import Controller, Simulated, until
@@ -42,7 +43,7 @@ NOTE = "toy.dev/note"
 
 
 class ToySettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
-    """*goes* are the nodes to remove, *note* those to write a note on, both in order, *held* those that wait."""
+    """*goes* are the nodes to remove, *note* those to write a note on, both in order, *held* makes all of them wait."""
 
     on: bool = True
     goes: str = ""
@@ -54,15 +55,6 @@ def parse(data: Mapping[str, str]) -> ToySettings:
     return load(ToySettings, {"settleTime": 0, "pendingTimeout": "1h", **data})
 
 
-class ToyFacts(Struct, frozen=True):
-    view: NodeView
-    utilization: Utilization
-    draining: bool = False
-    pool: str = "pool"
-    evict: tuple[Pod, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-
-
 class ToyNote(Struct, frozen=True):
     node: str
 
@@ -71,81 +63,93 @@ class ToyNote(Struct, frozen=True):
         return NodePatch(annotations={NOTE: "yes"})
 
 
-class ToyDecision(Struct, frozen=True):
-    snapshot: Snapshot
-    settings: ToySettings
-    now: float
-    facts: Mapping[str, ToyFacts]
-    plan: Plan
-    held: Mapping[str, Refusal]
-    unhealthy: Refusal | None
-    steering: Steering
-    notes: tuple[ToyNote, ...]
-    finished: tuple[Finished, ...]
+class ToyGates:
+    """Nothing is asked: the strategy does as it is told."""
 
-    @property
-    def settings_view(self) -> SettingsView:
-        return SettingsView("as it is told", {"goes": self.settings.goes})
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        return []
 
-    def room(self, node: str, claims: Sequence[Claim]) -> Refusal | None:
-        return cluster_room(node, self.facts, None, claims)
+    def checks(self, name: str) -> tuple[Check, ...]:
+        return ()
 
 
-def decide(
-    snapshot: Snapshot,
-    settings: ToySettings,
-    now: float,
-    *,
-    finished: Sequence[Finished],
-    regrets: Mapping[str, Refusal],
-    unhealthy: Refusal | None,
-) -> ToyDecision:
-    goes = [name for name in settings.goes.split() if name in snapshot.nodes]
-    plan = Plan("toy", "likely", tuple(Removal(name, 1, ()) for name in goes), {})
-    waits = {name: Refusal(Reason.COOL_DOWN, name, "as it is told") for name in settings.held.split()}
-    waits |= dict.fromkeys(goes, regrets["pool"]) if "pool" in regrets else {}
-    held = {name: unhealthy or waits[name] for name in goes if unhealthy is not None or name in waits}
-    notes = [name for name in settings.note.split() if NOTE not in snapshot.nodes[name].node.annotations]
-    return ToyDecision(
-        snapshot=snapshot,
-        settings=settings,
-        now=now,
-        facts={name: ToyFacts(view, utilization(view, now)) for name, view in snapshot.nodes.items()},
-        plan=plan,
-        held=held,
-        unhealthy=unhealthy,
-        steering=steer(snapshot, plan, settings.candidate_taints, settings.steering, NAME),
-        notes=tuple(map(ToyNote, notes)),
-        finished=tuple(finished),
-    )
+class ToyStrategy:
+    """Plans these nodes, whatever is on them."""
+
+    name = "toy"
+
+    def __init__(self, goes: Sequence[str]) -> None:
+        self._goes = goes
+
+    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
+        planner = new_planner(best_fit)
+        planner.removals.extend(Removal(name, 1, ()) for name in self._goes)
+        return Outcome(planner, {})
+
+    def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
+        return {}
+
+
+class ToyJudge:
+    """Judges as it is told."""
+
+    def __init__(self, settings: ToySettings) -> None:
+        self.settings = settings
+        self.pace = settings
+        self.placement: Placement = "likely"
+        self.ahead = settings.ahead(())
+        self.rules = FactRules()
+
+    def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
+        return []
+
+    def gates(self, ground: Snapshot, facts: Facts, now: float) -> ToyGates:
+        return ToyGates()
+
+    def strategy(self, facts: Facts) -> Strategy:
+        return ToyStrategy([name for name in self.settings.goes.split() if name in facts])
+
+    def pauses(
+        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
+    ) -> Callable[[str], Refusal | None]:
+        return lambda pool: Refusal(Reason.COOL_DOWN, pool, "as it is told") if self.settings.held else None
+
+    def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
+        return cluster_room(node, facts, None, claimed)
+
+
+def notes_of(evaluation: Evaluation[ToyGates], settings: ToySettings) -> tuple[ToyNote, ...]:
+    nodes = evaluation.snapshot.nodes
+    return tuple(ToyNote(name) for name in settings.note.split() if NOTE not in nodes[name].node.annotations)
 
 
 class ToyMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._nodes = Gauge("toy_nodes", "Nodes.", registry=registry)
         self._news = Gauge("toy_news", "What drains have told.", registry=registry)
-        self.last: ToyDecision | None = None
+        self.last: Evaluation[ToyGates] | None = None
 
-    def update(self, decision: ToyDecision) -> None:
-        self.last = decision
-        self._nodes.set(len(decision.facts))
+    def update(self, evaluation: Evaluation[ToyGates]) -> None:
+        self.last = evaluation
+        self._nodes.set(len(evaluation.facts))
 
     def news(self, news: News) -> None:
         self._news.inc()
 
 
-TOY: NodeController[ToySettings, ToyDecision] = NodeController(
+TOY: NodeController[ToySettings, ToyGates] = NodeController(
     program=Generator(NAME, "0.7"),
     kind="ToyStatus",
     configuration=Configuration(parse, acting=lambda settings: settings.on),
-    decide=decide,
+    judge=ToyJudge,
+    describe=lambda settings: SettingsView("as it is told", {"goes": settings.goes}),
     drain_settings=lambda settings: drain_settings(
         settings, EvictionRules(), "likely", settings.ahead(()), lambda _, node: opt_outs(node)
     ),
-    ahead=lambda settings: settings.ahead(()),
     pool_of=lambda node, settings: "pool",
     metrics=ToyMetrics,
-    remarks=lambda decision: Remarks((Fact("toys", "7"),), ("All is toys.",)),
+    notes=notes_of,
+    remarks=lambda evaluation, settings: Remarks((Fact("toys", "7"),), ("All is toys.",)),
 )
 
 
@@ -172,8 +176,8 @@ class Process(Controller):
         return self.own
 
     @property
-    def last(self) -> ToyDecision | None:
-        """The last decision."""
+    def last(self) -> Evaluation[ToyGates] | None:
+        """The last evaluation."""
         return self.own.last if self.own is not None else None
 
     def value(self, name: str, **labels: str) -> float:

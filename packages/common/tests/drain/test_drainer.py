@@ -12,11 +12,18 @@ import msgspec
 import pytest
 
 from tightship.core.api_errors import KubeError
-from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, Finished, Phase, encode_record
+from tightship.core.drain_record import (
+    DRAIN_ANNOTATION,
+    FIELD_MANAGER,
+    DrainRecord,
+    Ending,
+    Finished,
+    Phase,
+    encode_record,
+)
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import Told
-from tightship.drain.machine import Ending
 from tightship.drain_io import drain_task as driving
 from tightship.drain_io.claims import Claim
 from tightship.drain_io.drain_manager import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED

@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
+from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import Told
-from tightship.drain.machine import Ending
 from tightship.drain_io import drain_task as driving
 from tightship.drain_io.drain_task import Drive
 from tightship.planning.nodes import TO_BE_DELETED

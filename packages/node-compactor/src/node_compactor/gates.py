@@ -1,132 +1,204 @@
-"""The compactor's gates for one node, open ones too, each with its numbers and what would open it."""
+"""The compactor's gates: each is one function that returns a check, asked before a plan and while one grows. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator
 
-from node_compactor.policy import Marks, NodeFacts
+from node_compactor.marking import marked_since
 from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
-from tightship.core.reasons import Reason
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.checks import Check, refusals
+from tightship.planning.claim_budget import budget_check, nodes_out
+from tightship.planning.evaluate import Facts
+from tightship.planning.facts import NodeFacts
+from tightship.planning.plan import Candidate, Planner
 from tightship.planning.pools import shown
-from tightship.report import GateCheck
 
 
-class GateChecks:
-    """Looks at the gates as they stand before the plan; *facts* are those of all nodes."""
+def pool_checks(pool: str, settings: PoolSettings | None) -> tuple[Check, ...]:
+    """Return whether nodes of *pool*, whose settings are these, are drained at all."""
+    name = shown(pool)
+    if settings is None:
+        detail = f'pool {name} is not in the configuration, and there is no "*" entry'
+        return (Check("pool", Reason.POOL_NOT_CONFIGURED, False, detail, f'add pool {name} or "*" to nodePools'),)
+    detail = f"pool {name} is enabled" if settings.enabled else f"pool {name} is not enabled"
+    fix = f"set enabled: true for pool {name}"
+    return (Check("pool", Reason.POOL_DISABLED, settings.enabled, detail, fix),)
 
-    def __init__(
-        self, settings: CompactorSettings, facts: Mapping[str, NodeFacts], now: float, marks: Marks = Marks()
-    ) -> None:
+
+def utilization_check(pool: str, ratio: float, settings: PoolSettings, *, received: bool = False) -> Check:
+    """Return whether a node with this *ratio* of CPU requests is underutilized.
+
+    *received* says that the ratio counts pods of nodes planned before.
+    """
+    limit = settings.limit
+    have = "with the pods of nodes planned before, CPU requests are" if received else "CPU requests are"
+    if ratio < limit:
+        detail = f"{have} {ratio:.3f} of allocatable, under the limit {limit:g}"
+        return Check("CPU ratio", Reason.NOT_UNDERUTILIZED, True, detail)
+    detail = f"{have} {ratio:.3f} of allocatable, the limit is {limit:g}"
+    fix = ""
+    if math.isfinite(ratio):
+        # The limit is exclusive: the next hundredth above the ratio lets the node through.
+        wanted = math.floor(ratio * 100 + 1) / 100
+        fix = f"raise the limit of pool {shown(pool)} to {wanted:.2f} (--limit {wanted:.2f})"
+    return Check("CPU ratio", Reason.NOT_UNDERUTILIZED, False, detail, fix)
+
+
+def age_check(fact: NodeFacts, settings: CompactorSettings, now: float) -> Check:
+    """Return whether the node is old enough at *now*."""
+    age, wanted = now - fact.view.node.created, settings.minimum_age
+    detail = f"is {format_duration(age)} old"
+    if age >= wanted:
+        return Check("age", Reason.TOO_YOUNG, True, f"{detail}, {format_duration(wanted)} wanted")
+    fix = f"wait {format_duration(wanted - age)}, or set --min-age lower"
+    return Check("age", Reason.TOO_YOUNG, False, f"{detail}, younger than {format_duration(wanted)}", fix)
+
+
+def mark_check(fact: NodeFacts, settings: CompactorSettings, now: float) -> Check | None:
+    """Return whether the node has been marked for long enough at *now*; ``None`` where no mark is asked for."""
+    wanted = settings.marked_for
+    if not wanted:
+        return None
+    since = marked_since(fact.view.node)
+    marked = 0.0 if since is None else max(0.0, now - since)
+    detail = f"has been marked for {format_duration(marked)}, {format_duration(wanted)} are needed"
+    fix = f"wait until the node has been underutilized for {format_duration(wanted)}, or set --marked-for lower"
+    return Check("mark", Reason.NOT_MARKED_LONG_ENOUGH, marked >= wanted, detail, fix)
+
+
+def required_check(pool: str, have: int, draining: int, settings: PoolSettings) -> Check:
+    """Return whether *pool* has enough underutilized nodes; those in drain are required on top."""
+    also = f" besides the {draining} in drain" if draining else ""
+    needed = counted(settings.required_count, "is", "are")
+    detail = f"pool {shown(pool)} has {counted(have, 'underutilized node')}, and {needed} required{also}"
+    fix = f"lower the required count of pool {shown(pool)} to {max(0, have - draining)} (--required-count)"
+    enough = have >= settings.required_count + draining
+    return Check("required count", Reason.REQUIRED_COUNT_NOT_REACHED, enough, detail, fix)
+
+
+def size_check(pool: str, left: int, settings: PoolSettings) -> Check:
+    """Return whether *pool* may shrink to *left* nodes."""
+    detail = f"pool {shown(pool)} would keep {counted(left, 'node')}, its minimum is {settings.minimum_nodes}"
+    fix = f"lower the minimum of pool {shown(pool)} (--min-nodes)"
+    return Check("minimum size", Reason.POOL_MIN_SIZE, left >= settings.minimum_nodes, detail, fix)
+
+
+def plan_size_check(planned: int, settings: CompactorSettings) -> Check | None:
+    """Return whether a plan with *planned* removals may grow; ``None`` where plans have no limit."""
+    allowed = settings.max_nodes
+    if allowed is None:
+        return None
+    detail = f"the plan stops after {counted(allowed, 'node')}"
+    return Check("plan size", Reason.MAX_NODES_REACHED, planned < allowed, detail, "raise --max-nodes")
+
+
+def underutilized(fact: NodeFacts, settings: CompactorSettings, now: float) -> bool:
+    """Whether the node counts as underutilized: the older controller's rule, enabled, old enough, under the limit."""
+    pool = settings.pool(fact.pool)
+    return (
+        pool is not None
+        and pool.enabled
+        and fact.cpu_ratio < pool.limit
+        and now - fact.view.node.created >= settings.minimum_age
+        and not fact.draining
+    )
+
+
+class CompactorGates:
+    """The gates over one set of facts; see :class:`tightship.planning.evaluate.ExplainedGates`.
+
+    *underutilized* are the nodes that count as such before a plan.
+    """
+
+    def __init__(self, settings: CompactorSettings, facts: Facts, now: float) -> None:
         self._settings = settings
         self._facts = facts
         self._now = now
-        self._marks = marks
+        self._nodes = Counter(fact.pool for fact in facts.values())
+        self._in_drain = Counter(fact.pool for fact in facts.values() if fact.draining)
+        self.underutilized = frozenset(name for name, fact in facts.items() if underutilized(fact, settings, now))
+        self._progress = _Progress(None, self)
 
-    def of(self, name: str) -> tuple[GateCheck, ...]:
-        """Return the gates of node *name*; those of a pool that is not configured or enabled end with that."""
-        fact = self._facts[name]
-        pool = shown(fact.pool)
-        if fact.settings is None:
-            fix = f'add pool {pool} or "*" to nodePools'
-            return (_closed("pool", Reason.POOL_NOT_CONFIGURED, f"pool {pool} is not configured", fix), self._age(fact))
-        if not fact.settings.enabled:
-            fix = f"set enabled: true for pool {pool}"
-            return (_closed("pool", Reason.POOL_DISABLED, f"pool {pool} is not enabled", fix), self._age(fact))
-        return (
-            GateCheck("pool", Reason.POOL_DISABLED, True, f"pool {pool} is enabled"),
-            self._utilization(fact, fact.settings),
-            self._age(fact),
-            *self._mark(fact),
-            self._required(fact, fact.settings),
-            *self._minimum(fact, fact.settings),
-            *self._budgets(fact, fact.settings),
-            *self._plan_size(),
-        )
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        """Return what the pool's gates and the plan's size say to removing *candidate* next."""
+        settings = self._settings.pool(candidate.pool)
+        if settings is None:
+            return []
+        if self._progress.planner is not planner:
+            self._progress = _Progress(planner, self)
+        self._progress.catch_up()
+        ratio = planner.ratio(candidate.name)
+        checks = self._growing(candidate.pool, settings, self._progress)
+        return refusals((utilization_check(candidate.pool, ratio, settings, received=True), *checks), candidate.name)
 
-    def _utilization(self, fact: NodeFacts, settings: PoolSettings) -> GateCheck:
-        ratio, limit = fact.cpu_ratio, settings.limit
-        name, reason = "CPU ratio", Reason.NOT_UNDERUTILIZED
-        if ratio < limit:
-            return GateCheck(
-                name, reason, True, f"CPU requests are {ratio:.3f} of allocatable, under the limit {limit:g}"
-            )
-        detail = f"CPU requests are {ratio:.3f} of allocatable, the limit is {limit:g}"
-        if not math.isfinite(ratio):
-            return _closed(name, reason, detail, "")
-        # The limit is exclusive: the next hundredth above the ratio lets the node through.
-        wanted = math.floor(ratio * 100 + 1) / 100
-        return _closed(
-            name, reason, detail, f"raise the limit of pool {shown(fact.pool)} to {wanted:.2f} (--limit {wanted:.2f})"
-        )
+    def checks(self, name: str) -> tuple[Check, ...]:
+        """Return the gates as they stand before a plan; those of a pool that is not drained end with that."""
+        fact, settings = self._facts[name], self._settings
+        pool = settings.pool(fact.pool)
+        first, age = pool_checks(fact.pool, pool), age_check(fact, settings, self._now)
+        if pool is None or not pool.enabled:
+            return (*first, age)
+        marks = mark_check(fact, settings, self._now)
+        growing = self._growing(fact.pool, pool, _Progress(None, self))
+        limit = utilization_check(fact.pool, fact.cpu_ratio, pool)
+        found = (*first, limit, age, marks, *growing, *self._budgets(fact.pool, pool))
+        return tuple(each for each in found if each is not None)
 
-    def _age(self, fact: NodeFacts) -> GateCheck:
-        age, wanted = self._now - fact.view.node.created, self._settings.minimum_age
-        detail = f"{format_duration(age)} old, {format_duration(wanted)} wanted"
-        if age >= wanted:
-            return GateCheck("age", Reason.TOO_YOUNG, True, detail)
-        return _closed("age", Reason.TOO_YOUNG, detail, f"wait {format_duration(wanted - age)}, or set --min-age lower")
+    def _growing(self, pool: str, settings: PoolSettings, progress: _Progress) -> Iterator[Check | None]:
+        draining, removed = self._in_drain[pool], progress.removed[pool]
+        yield required_check(pool, len(progress.underutilized.get(pool, ())), draining, settings)
+        if settings.minimum_nodes:
+            yield size_check(pool, self._nodes[pool] - draining - removed - 1, settings)
+        yield plan_size_check(progress.removed.total(), self._settings)
 
-    def _mark(self, fact: NodeFacts) -> tuple[GateCheck, ...]:
-        wanted = self._settings.marked_for
-        if not wanted:
-            return ()
-        since = self._marks.since.get(fact.view.name)
-        marked = 0.0 if since is None else max(0.0, self._now - since)
-        detail = f"marked for {format_duration(marked)}, {format_duration(wanted)} wanted"
-        if marked >= wanted:
-            return (GateCheck("mark", Reason.NOT_MARKED_LONG_ENOUGH, True, detail),)
-        fix = f"wait until the node has been underutilized for {format_duration(wanted)}, or set --marked-for lower"
-        return (_closed("mark", Reason.NOT_MARKED_LONG_ENOUGH, detail, fix),)
+    def _budgets(self, pool: str, settings: PoolSettings) -> Iterator[Check]:
+        """Yield how many more may go at once: no plan is shorter for it."""
+        out = Counter(self._facts[name].pool for name in nodes_out(self._facts))
+        if settings.budget is not None:
+            what = f"pool {shown(pool)}"
+            yield budget_check(settings.budget, what, nodes=self._nodes[pool], out=out[pool], flag="--budget")
+        if self._settings.cluster_budget is not None:
+            budget, every, flag = self._settings.cluster_budget, self._nodes.total(), "--cluster-budget"
+            yield budget_check(budget, "the cluster", nodes=every, out=out.total(), flag=flag)
 
-    def _required(self, fact: NodeFacts, settings: PoolSettings) -> GateCheck:
-        mates = self._mates(fact)
-        have, draining = sum(1 for each in mates if each.underutilized), sum(1 for each in mates if each.draining)
-        needed = settings.required_count + draining
-        of = f"of the pool's {counted(len(mates), 'node')}"
-        are = counted(have, f"{of} is", f"{of} are")
-        detail = f"{are} underutilized, {counted(needed, 'is', 'are')} required"
-        fix = f"lower the required count of pool {shown(fact.pool)} to {max(0, have - draining)} (--required-count)"
-        reason = Reason.REQUIRED_COUNT_NOT_REACHED
-        # As the plan grows, fewer are left: then the plan's own refusal takes the place of this check.
-        return GateCheck("required count", reason, have >= needed, detail, fix)
+    def limit_of(self, pool: str) -> float:
+        """Return the limit of *pool*, 0 where it has none."""
+        settings = self._settings.pool(pool)
+        return 0.0 if settings is None else settings.limit
 
-    def _minimum(self, fact: NodeFacts, settings: PoolSettings) -> tuple[GateCheck, ...]:
-        if not settings.minimum_nodes:
-            return ()
-        mates = self._mates(fact)
-        keeps = len(mates) - sum(1 for each in mates if each.draining) - 1
-        detail = f"the pool would keep {counted(keeps, 'node')}, its minimum is {settings.minimum_nodes}"
-        fix = f"lower the minimum of pool {shown(fact.pool)} (--min-nodes)"
-        return (GateCheck("minimum size", Reason.POOL_MIN_SIZE, keeps >= settings.minimum_nodes, detail, fix),)
-
-    def _budgets(self, fact: NodeFacts, settings: PoolSettings) -> tuple[GateCheck, ...]:
-        found: list[GateCheck] = []
-        for name, budget, nodes, flag in (
-            ("pool's budget", settings.budget, self._mates(fact), "--budget"),
-            ("cluster's budget", self._settings.cluster_budget, list(self._facts.values()), "--cluster-budget"),
-        ):
-            if budget is None:
-                continue
-            out = sum(1 for each in nodes if each.draining or not each.view.node.ready)
-            allowed = budget.allows(len(nodes))
-            of = f"of {counted(len(nodes), 'node')}"
-            detail = f"{counted(out, f'{of} is', f'{of} are')} out, {allowed} may be at once ({budget})"
-            found.append(GateCheck(name, Reason.BUDGET_EXHAUSTED, out < allowed, detail, f"raise the budget ({flag})"))
-        return tuple(found)
-
-    def _plan_size(self) -> tuple[GateCheck, ...]:
-        allowed = self._settings.max_nodes
-        if allowed is None:
-            return ()
-        detail = f"the plan stops after {counted(allowed, 'node')}"
-        return (GateCheck("plan size", Reason.MAX_NODES_REACHED, True, detail, "raise --max-nodes"),)
-
-    def _mates(self, fact: NodeFacts) -> list[NodeFacts]:
-        return [each for each in self._facts.values() if each.pool == fact.pool]
+    def fact(self, name: str) -> NodeFacts:
+        """Return what is known of node *name*."""
+        return self._facts[name]
 
 
-def _closed(name: str, reason: Reason, detail: str, fix: str) -> GateCheck:
-    return GateCheck(name, reason, False, detail, fix)
+class _Progress:
+    """What one planner has taken, kept up removal by removal."""
+
+    def __init__(self, planner: Planner | None, gates: CompactorGates) -> None:
+        self.planner = planner
+        self.removed: Counter[str] = Counter()
+        self.underutilized: dict[str, set[str]] = {}
+        self._gates = gates
+        self._seen = 0
+        for name in gates.underutilized:
+            self.underutilized.setdefault(gates.fact(name).pool, set()).add(name)
+
+    def catch_up(self) -> None:
+        """Take in the removals planned since the last call; a node that was filled up is underutilized no more."""
+        planner, gates = self.planner, self._gates
+        if planner is None:
+            return
+        for removal in planner.removals[self._seen :]:
+            pool = gates.fact(removal.node).pool
+            self.removed[pool] += 1
+            self.underutilized.get(pool, set()).discard(removal.node)
+            for name in {move.target for move in removal.moves}:
+                fact = gates.fact(name)
+                if fact.cpu_ratio + planner.received_ratio(name) >= gates.limit_of(fact.pool):
+                    self.underutilized.get(fact.pool, set()).discard(name)
+        self._seen = len(planner.removals)

@@ -1,4 +1,6 @@
-"""Which marks to write on nodes, so that "underutilized since" outlives a restart and ends when load returns. Pure.
+"""Since when nodes have been underutilized: the marks on them, and which to write. Pure.
+
+Marks are on the nodes, so that "underutilized since" outlives a restart; a mark ends when load returns.
 
 A mark is the time of ``Marked`` in the annotation ``tightship.dev/drain`` of a node that nobody drains: alone, with the
 phase ``Marked``, or beside the note of a drain that failed (phase ``Backoff``), which it must not displace. There is no
@@ -7,17 +9,22 @@ hysteresis: like the older controller, a single pass above the limit ends a mark
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 
 import msgspec
 from msgspec import Struct
 
-from node_compactor.policy import CONTROLLER, NodeFacts
+from node_compactor.settings import CompactorSettings
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.core.objects import Node
 from tightship.core.reasons import Reason
 from tightship.drain_io.writing import NodePatch
+from tightship.planning.evaluate import Facts
+from tightship.planning.facts import NodeFacts
 from tightship.planning.nodes import SEED_STATE, drain_record, seed_state
+
+CONTROLLER = "node-compactor"
+"""Our name in annotations, taints, claims and metrics."""
 
 NOT_TOUCHED = frozenset(
     {
@@ -48,67 +55,87 @@ STALE_MARK = 24 * 3600.0
 class MarkWrite(Struct, frozen=True):
     """What to write on *node*: *record*, or nothing any more (``None``: the annotation goes).
 
-    *forget_seed* takes the older controller's mark away with it: ours has taken its place, or load has returned.
+    *forget_legacy* takes the older controller's mark away with it: ours has taken its place, or load has returned.
     """
 
     node: str
     record: DrainRecord | None
-    forget_seed: bool = False
+    forget_legacy: bool = False
 
     @property
     def patch(self) -> NodePatch:
         """Return the write; it must be made against the version of the node that was judged."""
         notes: dict[str, str | None] = {DRAIN_ANNOTATION: encode_record(self.record) if self.record else None}
-        if self.forget_seed:
+        if self.forget_legacy:
             notes[SEED_STATE] = None
         return NodePatch(annotations=notes)
 
 
-def mark_writes(facts: Mapping[str, NodeFacts], now: float, controller: str = CONTROLLER) -> tuple[MarkWrite, ...]:
-    """Return what to write so that the nodes' marks are as *facts* say, ordered by node; nothing where they are."""
-    writes = (_write(name, fact, now, controller) for name, fact in sorted(facts.items()))
+def marked_since(node: Node) -> float | None:
+    """Return since when (seconds since 1970) *node* has been marked underutilized, ``None`` where it is not.
+
+    Our own mark counts, and, where there is none, the older controller's. A mark that another controller wrote as such
+    is by that one's rule, and none of ours. Beside a back-off it is ours, whoever's drain failed: only we add it there.
+    """
+    record = drain_record(node)
+    if record is not None and record.phase is Phase.MARKED and record.controller != CONTROLLER:
+        return None
+    since = None if record is None else record.entered(Phase.MARKED)
+    return since if since is not None else _legacy_mark(node)
+
+
+def mark_writes(
+    facts: Facts, underutilized: Collection[str], settings: CompactorSettings, now: float
+) -> tuple[MarkWrite, ...]:
+    """Return what to write so that exactly the nodes *underutilized* carry a mark, ordered by node."""
+
+    def write(name: str, fact: NodeFacts) -> MarkWrite | None:
+        pool = settings.pool(fact.pool)
+        return _write(fact, name in underutilized, pool is not None and pool.enabled, now)
+
+    writes = (write(name, fact) for name, fact in sorted(facts.items()))
     return tuple(each for each in writes if each is not None)
 
 
-def _write(name: str, fact: NodeFacts, now: float, controller: str) -> MarkWrite | None:
-    own = {refusal.reason for refusal in fact.refusals if refusal.subject == name}
+def _write(fact: NodeFacts, underutilized: bool, pool_is_ours: bool, now: float) -> MarkWrite | None:
+    node = fact.view.node
+    own = {refusal.reason for refusal in fact.refusals if refusal.subject == node.name}
     if fact.draining or own & NOT_TOUCHED:
         return None
-    node = fact.view.node
     record = drain_record(node)
-    if record is not None and record.phase is Phase.MARKED and record.controller != controller:
+    if record is not None and record.phase is Phase.MARKED and record.controller != CONTROLLER:
         # Its time is by the sibling's rule. Writing over it each time would never end: it would write again.
         if now < (record.entered(Phase.MARKED) or 0.0) + STALE_MARK:
             return None
         record = None
-    seed = _seed_mark(node)
-    if fact.underutilized and not own & NEVER_OURS:
+    legacy = _legacy_mark(node)
+    if underutilized and not own & NEVER_OURS:
         if record is not None and record.entered(Phase.MARKED) is not None:
             return None
-        marked = _marked(record or DrainRecord(phase=Phase.MARKED, controller=controller), seed, now)
-        return MarkWrite(name, marked, seed is not None)
-    kept = _unmarked(record, now, controller)
+        marked = _marked(record or DrainRecord(phase=Phase.MARKED, controller=CONTROLLER), legacy, now)
+        return MarkWrite(node.name, marked, legacy is not None)
+    kept = _unmarked(record, now)
     # In a pool that is not ours (yet), the older controller may still be at work: its mark is its business.
-    forget = seed is not None and fact.settings is not None and fact.settings.enabled
-    return MarkWrite(name, kept, forget) if kept != drain_record(node) or forget else None
+    forget = legacy is not None and pool_is_ours
+    return MarkWrite(node.name, kept, forget) if kept != drain_record(node) or forget else None
 
 
-def _seed_mark(node: Node) -> float | None:
+def _legacy_mark(node: Node) -> float | None:
     state = seed_state(node)
     return None if state is None else state.marked_since
 
 
-def _marked(record: DrainRecord, seed: float | None, now: float) -> DrainRecord:
+def _marked(record: DrainRecord, legacy: float | None, now: float) -> DrainRecord:
     """Return *record* with a mark. A back-off that is over stays: its count of attempts makes the next one longer."""
-    since = min(now, seed) if seed is not None else now
+    since = now if legacy is None else min(now, legacy)
     return msgspec.structs.replace(record, since={**record.since, Phase.MARKED.value: since})
 
 
-def _unmarked(record: DrainRecord | None, now: float, controller: str) -> DrainRecord | None:
+def _unmarked(record: DrainRecord | None, now: float) -> DrainRecord | None:
     """Return what is left of *record* when load has returned: the note of a failure whose pause is not over."""
     if record is None or record.phase is not Phase.BACKOFF:
         return None
-    if record.controller == controller and (record.next_try is None or record.next_try <= now):
+    if record.controller == CONTROLLER and (record.next_try is None or record.next_try <= now):
         return None  # no failure in a row any more
     since = {phase: time for phase, time in record.since.items() if phase != Phase.MARKED}
     return msgspec.structs.replace(record, since=since)

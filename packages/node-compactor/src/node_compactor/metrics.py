@@ -12,10 +12,11 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry
 
-from node_compactor.deciding import Decision
-from node_compactor.policy import Marks, NodeFacts
+from node_compactor.gates import CompactorGates
+from node_compactor.marking import marked_since
 from tightship.app.observability.metrics import SnapshotGauge
 from tightship.drain.events import News
+from tightship.planning.evaluate import Evaluation, Facts
 
 OLD = "estafette_node_compactor_"
 MIB = 2**20
@@ -43,25 +44,27 @@ class CompactorMetrics:
         self._pools = _gauges(_POOL_GAUGES, ("nodepool",), registry)
         self._nodes = _gauges(_NODE_GAUGES, ("node", "nodepool"), registry)
 
-    def update(self, decision: Decision) -> None:
+    def update(self, evaluation: Evaluation[CompactorGates]) -> None:
         """Replace everything by what the last pass has found."""
-        self._tell_pools(decision.facts, decision.marks)
-        self._tell_nodes(decision.facts)
+        self._tell_pools(evaluation.facts, evaluation.gates)
+        self._tell_nodes(evaluation.facts)
 
     def news(self, news: News) -> None:
         """Tell nothing: the older controller had no metrics of drains."""
 
-    def _tell_pools(self, facts: Mapping[str, NodeFacts], marks: Marks) -> None:
+    def _tell_pools(self, facts: Facts, gates: CompactorGates) -> None:
         counts: dict[str, Count[str]] = {name: Count() for name in _POOL_GAUGES}
         for name, fact in facts.items():
             counts["total_node_count"][fact.pool] += 1
-            counts["underutilized_node_count"][fact.pool] += fact.underutilized
-            counts["marked_for_removal_node_count"][fact.pool] += name in marks.since and not fact.draining
+            counts["underutilized_node_count"][fact.pool] += name in gates.underutilized
+            counts["marked_for_removal_node_count"][fact.pool] += (
+                marked_since(fact.view.node) is not None and not fact.draining
+            )
             counts["scale_down_in_progress_node_count"][fact.pool] += fact.draining
         for what, by_pool in counts.items():
             self._pools[what].replace({(pool,): float(count) for pool, count in by_pool.items()})
 
-    def _tell_nodes(self, facts: Mapping[str, NodeFacts]) -> None:
+    def _tell_nodes(self, facts: Facts) -> None:
         samples: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in _NODE_GAUGES}
         for name, fact in facts.items():
             used, labels = fact.utilization, (name, fact.pool)

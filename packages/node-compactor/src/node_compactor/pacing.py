@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from node_compactor.policy import NodeFacts
 from node_compactor.settings import CompactorSettings, PoolSettings
-from tightship.core.drain_record import Finished
+from tightship.core.drain_record import Ending, Finished
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import Ending
 from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.evaluate import Facts
 from tightship.planning.pools import shown
 
 EVERY_POOL = "every pool"
@@ -26,7 +25,7 @@ _REMOVED = frozenset({Ending.HANDED_OVER.value, Ending.NODE_GONE.value})
 _NO_FAILURES = frozenset({Reason.RELEASED})
 
 
-class Pause(Struct, frozen=True):
+class PoolPause(Struct, frozen=True):
     """Nothing is drained until *until* (seconds since 1970), because of *what*; *length* is in seconds."""
 
     until: float
@@ -46,8 +45,8 @@ class Cooling(Struct, frozen=True):
     """The pauses in effect at *now*: of single *pools*, and of *everywhere*, each the one that lasts longest."""
 
     now: float
-    pools: Mapping[str, Pause] = {}
-    everywhere: Pause | None = None
+    pools: Mapping[str, PoolPause] = {}
+    everywhere: PoolPause | None = None
 
     def of(self, pool: str) -> Refusal | None:
         """Return why nothing in *pool* is drained, ``None`` where nothing pauses it; of two the longer one."""
@@ -67,7 +66,7 @@ class _Event(Struct, frozen=True):
 
 def cooling(
     snapshot: Snapshot,
-    facts: Mapping[str, NodeFacts],
+    facts: Facts,
     finished: Sequence[Finished],
     settings: CompactorSettings,
     now: float,
@@ -77,25 +76,25 @@ def cooling(
     Only the newest node of a pool counts, as evidence that a scale-up has happened. A drain that was given up because
     its controller stopped is no failure.
     """
-    pools: dict[str, Pause] = {}
-    everywhere: Pause | None = None
+    pools: dict[str, PoolPause] = {}
+    everywhere: PoolPause | None = None
     for event in (*_added(snapshot, facts, settings), *_ended(finished, settings)):
         # A node's clock may be ahead of ours: what has not happened yet happens now.
         at = min(event.at, now)
-        own = Pause(at + event.pool_pause, event.what, event.pool_pause, everywhere=False)
+        own = PoolPause(at + event.pool_pause, event.what, event.pool_pause, everywhere=False)
         if own.until > now and own.until > _until(pools.get(event.pool)):
             pools[event.pool] = own
-        everyone = Pause(at + event.cluster_pause, event.what, event.cluster_pause, everywhere=True)
+        everyone = PoolPause(at + event.cluster_pause, event.what, event.cluster_pause, everywhere=True)
         if everyone.until > now and everyone.until > _until(everywhere):
             everywhere = everyone
     return Cooling(now, pools, everywhere)
 
 
-def _until(pause: Pause | None) -> float:
+def _until(pause: PoolPause | None) -> float:
     return pause.until if pause is not None else 0.0
 
 
-def _added(snapshot: Snapshot, facts: Mapping[str, NodeFacts], settings: CompactorSettings) -> list[_Event]:
+def _added(snapshot: Snapshot, facts: Facts, settings: CompactorSettings) -> list[_Event]:
     newest: dict[str, NodeView] = {}
     for name, view in snapshot.nodes.items():
         fact = facts.get(name)

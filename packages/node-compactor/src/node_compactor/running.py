@@ -1,15 +1,16 @@
-"""``node-compactor run``: the compactor's judgement and metrics in the process that controllers of nodes share."""
+"""``node-compactor run``: the compactor's judge, marks and metrics in the process that controllers of nodes share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import node_compactor
 from node_compactor.configuration import parse_config_map
-from node_compactor.deciding import Decision, decide
+from node_compactor.describing import summarize, wire
+from node_compactor.gates import CompactorGates
+from node_compactor.judge import CompactorJudge, eviction_rules
+from node_compactor.marking import CONTROLLER, MarkWrite, mark_writes
 from node_compactor.metrics import CompactorMetrics
-from node_compactor.policy import CONTROLLER, demand_ahead, eviction_rules, keeps
 from node_compactor.run_settings import RunSettings
 from node_compactor.settings import CompactorSettings
 from tightship.app.runtime.main import Runtime
@@ -18,29 +19,35 @@ from tightship.drain_io.drain_task import DrainSettings
 from tightship.nodes.controller import NodeController
 from tightship.nodes.drains import drain_settings
 from tightship.nodes.serving import serve_nodes
+from tightship.planning.evaluate import Evaluation
 from tightship.planning.pools import pool_of
-from tightship.report import Generator
+from tightship.report import Generator, SettingsView
 
 
-def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSettings, Decision]:
+def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSettings, CompactorGates]:
     """Return the compactor; *environment* overrules some keys of its ConfigMap."""
     return NodeController(
         program=Generator(CONTROLLER, node_compactor.__version__),
         kind="CompactorStatus",
         configuration=Configuration(lambda data: parse_config_map(data, environment)),
-        decide=decide,
+        judge=CompactorJudge,
+        describe=lambda settings: SettingsView(summarize(settings, "live"), wire(settings)),
         drain_settings=drains_of,
-        ahead=demand_ahead,
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
         metrics=CompactorMetrics,
+        notes=marks_of,
     )
 
 
 def drains_of(settings: CompactorSettings) -> DrainSettings:
     """Return how drains go about it under *settings*: by the same rules as the plan before them."""
-    return drain_settings(
-        settings, eviction_rules(settings), settings.placement, demand_ahead(settings), partial(keeps, settings)
-    )
+    judge = CompactorJudge(settings)
+    return drain_settings(settings, eviction_rules(settings), settings.placement, judge.ahead, judge.keeps)
+
+
+def marks_of(evaluation: Evaluation[CompactorGates], settings: CompactorSettings) -> tuple[MarkWrite, ...]:
+    """Return the marks to write after *evaluation*."""
+    return mark_writes(evaluation.facts, evaluation.gates.underutilized, settings, evaluation.now)
 
 
 async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:

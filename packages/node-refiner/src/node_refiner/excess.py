@@ -2,25 +2,38 @@
 
 The figure is SAP node-refiner's: what all counted nodes have left, in nodes of the size of the candidate at hand; of
 CPU and memory the smaller counts. Requests are kube-scheduler's, where the older controller read ``spec.containers``.
+Tainted nodes are left out, as by the older controller: what they are kept for is not known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
 from tightship.core.objects import Node
+from tightship.core.objects.pod import CORDON, DRAINING
+from tightship.core.reasons import Reason, Refusal
 from tightship.core.resources import Resources
 from tightship.core.selectors import Taint
-from tightship.drain.machine import owner_elsewhere
 from tightship.planning.cluster.state import add
 from tightship.planning.facts import NodeFacts
-from tightship.planning.nodes import draining
+from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED, draining, owner_elsewhere
 
 SOFT = "PreferNoSchedule"
 """The effect of a taint that keeps no pod away, and so no node out of the count."""
+
+
+_TOLD_ALREADY: Mapping[str, frozenset[Reason]] = {
+    CORDON.key: frozenset({Reason.CORDONED, Reason.DRAIN_IN_PROGRESS}),
+    DRAINING.key: frozenset({Reason.DRAIN_IN_PROGRESS}),
+    TO_BE_DELETED: frozenset({Reason.TO_BE_DELETED}),
+    KARPENTER_DISRUPTED: frozenset({Reason.KARPENTER_DISRUPTED}),
+    "node.kubernetes.io/not-ready": frozenset({Reason.NOT_READY}),
+    "node.kubernetes.io/unreachable": frozenset({Reason.NOT_READY}),
+}
+"""Taints that come with a state which has a reason of its own."""
 
 
 class Excess(Struct, frozen=True):
@@ -126,6 +139,21 @@ def is_counted(node: Node) -> bool:
     has a taint of the node lifecycle controller within seconds anyway.
     """
     return remains(node) and not hard_taints(node)
+
+
+def taint_of_others(node: Node) -> Refusal | None:
+    """Return the refusal of a node that somebody has tainted for reasons of their own."""
+    return tainted(node, frozenset[Reason]().union(*_TOLD_ALREADY.values()))
+
+
+def tainted(node: Node, told: Collection[Reason]) -> Refusal | None:
+    """Return the refusal of a node with hard taints, but for those that come with a reason *told* already."""
+    taints = [each for each in hard_taints(node) if not _TOLD_ALREADY.get(each.key, frozenset()).intersection(told)]
+    if not taints:
+        return None
+    fixes = " ".join(f"{each.key}:{each.effect}-" for each in taints)
+    detail = f"carries the taint {', '.join(map(str, taints))}"
+    return Refusal(Reason.TAINTED, node.name, detail, f"kubectl taint node {node.name} {fixes}")
 
 
 def _per_node(left: int, allocatable: int) -> float:

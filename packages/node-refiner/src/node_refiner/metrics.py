@@ -11,10 +11,11 @@ import math
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from node_refiner.deciding import Decision
+from node_refiner.gates import RefinerGates
 from tightship.app.observability.metrics import NamedCounter
 from tightship.core.drain_record import Phase
 from tightship.drain.events import News, Told
+from tightship.planning.evaluate import Evaluation
 
 OLD = "node_refiner_"
 
@@ -43,9 +44,9 @@ class RefinerMetrics:
         self._gauges = {name: Gauge(OLD + name, text, registry=registry) for name, text in _GAUGES.items()}
         self._counters = {name: NamedCounter(OLD + name, text, registry=registry) for name, text in _COUNTERS.items()}
 
-    def update(self, decision: Decision) -> None:
+    def update(self, evaluation: Evaluation[RefinerGates]) -> None:
         """Replace everything by what the last pass has found."""
-        outlook, views = decision.outlook, decision.snapshot.nodes.values()
+        outlook, views = evaluation.gates.outlook, evaluation.snapshot.nodes.values()
         counted = outlook.counted
         excess = outlook.excess.nodes if outlook.excess is not None else 0.0
         for name, value in (

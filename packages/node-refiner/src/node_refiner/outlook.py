@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from node_refiner.excess import Counted, Excess, count
-from node_refiner.facts import NodeFacts
+from node_refiner.excess import Counted, Excess, count, is_counted, remains
+from node_refiner.ordering import Scoring
 from node_refiner.settings import RefinerSettings
 from tightship.core.counting import counted
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.resources import Resources
+from tightship.planning.checks import Check, refusals
+from tightship.planning.evaluate import Facts
 from tightship.planning.plan import Removal
 
 
@@ -73,7 +75,7 @@ class Outlook(Struct, frozen=True):
 
 def outlook(
     free: Sequence[Removal],
-    facts: Mapping[str, NodeFacts],
+    facts: Facts,
     settings: RefinerSettings,
     at_once: int,
     starting_on: Mapping[str, Resources] = {},
@@ -83,7 +85,7 @@ def outlook(
     *at_once* of them need no budget to be renewed. *starting_on* is by node what replicas about to start will request.
     """
     rest = counted = count(facts.values(), starting_on)
-    remaining = sum(fact.remains for fact in facts.values())
+    remaining = sum(remains(fact.view.node) for fact in facts.values())
     turns: dict[str, Turn] = {}
     ends: dict[Reason, End] = {}
     reached = math.inf
@@ -93,62 +95,70 @@ def outlook(
         rest = rest.without(fact)
         reached = min(reached, excess.nodes, could_go)
         turns[removal.node] = Turn(number, excess, reached, later=number >= at_once)
-        for why in (
-            below_threshold(excess, could_go, settings),
-            below_minimums(removal.node, remaining - number - 1, rest.many, settings),
-            _plan_size(removal.node, number, settings),
+        for why in refusals(
+            (
+                threshold_check(excess, could_go, settings),
+                minimums_check(removal.node, remaining - number - 1, rest.many, settings),
+                plan_size_check(number, settings),
+            ),
+            removal.node,
         ):
-            if why is not None:
-                ends.setdefault(why.reason, End(number, why))
+            ends.setdefault(why.reason, End(number, why))
     return Outlook(
         counted=counted,
         remaining=remaining,
         turns=turns,
         ends=tuple(ends.values()),
-        excess=turns[free[0].node].excess if free else _of_the_lowest(counted, facts),
+        excess=turns[free[0].node].excess if free else _of_the_lowest(counted, facts, settings),
     )
 
 
-def _of_the_lowest(counted: Counted, facts: Mapping[str, NodeFacts]) -> Excess | None:
-    lowest = min(((fact.score, name) for name, fact in facts.items() if fact.counted), default=None)
-    return counted.excess(facts[lowest[1]].view.node) if lowest is not None else None
+def _of_the_lowest(counted: Counted, facts: Facts, settings: RefinerSettings) -> Excess | None:
+    score = Scoring(settings)
+    scores = [
+        (score.of(fact.cpu_ratio, fact.memory_ratio), name)
+        for name, fact in facts.items()
+        if is_counted(fact.view.node)
+    ]
+    return counted.excess(facts[min(scores)[1]].view.node) if scores else None
 
 
-def below_threshold(excess: Excess, could_go: int, settings: RefinerSettings) -> Refusal | None:
-    """Return what the threshold says to removing the node of *excess* next, when *could_go* nodes still could."""
+def threshold_check(excess: Excess, could_go: int, settings: RefinerSettings) -> Check:
+    """Return whether the threshold lets the node of *excess* go next, when *could_go* nodes still could."""
     threshold = settings.excess_nodes_threshold
     short, few = excess.nodes < threshold, could_go < threshold
-    if not (short or few):
-        return None
-    holds = "both hold" if short and few else "the excess holds" if short else "the count holds"
     detail = (
         f"at the turn of {excess.node} the excess is {figures(excess)}, and {could_go} could really go; "
-        f"the threshold is {threshold:g}: {holds} it back"
+        f"the threshold is {threshold:g}"
     )
-    return Refusal(Reason.EXCESS_BELOW_THRESHOLD, excess.node, detail)
+    if short or few:
+        holds = "both hold" if short and few else "the excess holds" if short else "the count holds"
+        return Check("excess", Reason.EXCESS_BELOW_THRESHOLD, False, f"{detail}: {holds} it back")
+    return Check("excess", Reason.EXCESS_BELOW_THRESHOLD, True, detail)
 
 
-def below_minimums(name: str, nodes: int, untainted: int, settings: RefinerSettings) -> Refusal | None:
-    """Return what the minimums say to removing *name* next, after which so many nodes, and untainted ones, are left."""
-    found = [
-        f"{counted(left, what)} would be left, {key} is {minimum}"
-        for left, minimum, what, key in (
-            (nodes, settings.minimum_nodes, "node", "minimum_nodes"),
-            (untainted, settings.minimum_non_tainted_nodes, "untainted node", "minimum_non_tainted_nodes"),
-        )
-        if left < minimum
-    ]
-    return Refusal(Reason.MIN_NODES, name, f"without {name}, at its turn, {'; '.join(found)}") if found else None
+def minimums_check(name: str, nodes: int, untainted: int, settings: RefinerSettings) -> Check:
+    """Return whether the minimums let *name* go next, after which so many nodes, and untainted ones, are left."""
+    left = (
+        (nodes, settings.minimum_nodes, "node", "minimum_nodes"),
+        (untainted, settings.minimum_non_tainted_nodes, "untainted node", "minimum_non_tainted_nodes"),
+    )
+    below = [each for each in left if each[0] < each[1]]
+    told = [f"{counted(many, what)} would be left, {key} is {least}" for many, least, what, key in below or left]
+    return Check("minimums", Reason.MIN_NODES, not below, f"without {name}, at its turn, {'; '.join(told)}")
 
 
-def _plan_size(name: str, planned: int, settings: RefinerSettings) -> Refusal | None:
+def plan_size_check(planned: int, settings: RefinerSettings) -> Check | None:
+    """Return whether a plan with *planned* removals may grow; ``None`` where plans have no limit."""
     allowed = settings.max_nodes
-    if allowed is None or planned < allowed:
+    if allowed is None:
         return None
-    return Refusal(Reason.MAX_NODES_REACHED, name, f"the plan stops after {counted(allowed, 'node')}")
+    return Check(
+        "plan size", Reason.MAX_NODES_REACHED, planned < allowed, f"the plan stops after {counted(allowed, 'node')}"
+    )
 
 
-def refusals(name: str, ahead: Outlook, settings: RefinerSettings) -> list[Refusal]:
+def ended(name: str, ahead: Outlook, settings: RefinerSettings) -> list[Refusal]:
     """Return what keeps candidate *name* when its turn has come and the plan has ended, each with what would help.
 
     One that could go is kept by all that ends the plan up to its turn. One that could not (pods of those that go first
@@ -188,6 +198,3 @@ def figures(excess: Excess) -> str:
 
 def _two(nodes: float) -> str:
     return f"{nodes:.2f}" if math.isfinite(nodes) else "any"
-
-
-__all__ = ["End", "Outlook", "Turn", "below_minimums", "below_threshold", "figures", "outlook", "refusals"]

@@ -21,7 +21,7 @@ CLUSTER = "cluster"
 """What a pause is about."""
 
 
-class Pause(Struct, frozen=True):
+class ClusterPause(Struct, frozen=True):
     """Nothing is drained for *length* seconds after *at* (seconds since 1970), because of *what*; *key* set that."""
 
     at: float
@@ -51,30 +51,27 @@ def cooling(
     """
     pauses = [*_added(snapshot, settings), *_under_way(snapshot, settings), *_ended(finished, settings)]
     # A node's clock may be ahead of ours: what has not happened yet happens now.
-    known = [Pause(min(each.at, now), each.length, each.what, each.key) for each in pauses]
+    known = [ClusterPause(min(each.at, now), each.length, each.what, each.key) for each in pauses]
     longest = max(known, key=lambda each: (each.until, each.what), default=None)
     return longest.refusal(now) if longest is not None and longest.until > now else None
 
 
-def _added(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[Pause]:
+def _added(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[ClusterPause]:
     newest = max(((view.node.created, name) for name, view in snapshot.nodes.items()), default=None)
     if newest is not None:
         created, name = newest
         what = f"node {name} was added"
-        yield Pause(created, settings.time_since_last_addition, what, "time_since_last_addition")
+        yield ClusterPause(created, settings.time_since_last_addition, what, "time_since_last_addition")
 
 
-def _under_way(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[Pause]:
+def _under_way(snapshot: Snapshot, settings: RefinerSettings) -> Iterator[ClusterPause]:
     for name, view in snapshot.nodes.items():
         record = drain_record(view.node)
         since = record.entered(Phase.CLAIMED) if record is not None and record.owns_node else None
         if since is not None:
-            yield Pause(since, settings.time_gap, f"a drain of node {name} began", "time_gap")
+            yield ClusterPause(since, settings.time_gap, f"a drain of node {name} began", "time_gap")
 
 
-def _ended(finished: Sequence[Finished], settings: RefinerSettings) -> Iterator[Pause]:
+def _ended(finished: Sequence[Finished], settings: RefinerSettings) -> Iterator[ClusterPause]:
     for each in finished:
-        yield Pause(each.at, settings.time_gap, f"the drain of node {each.node} ended", "time_gap")
-
-
-__all__ = ["CLUSTER", "Pause", "cooling"]
+        yield ClusterPause(each.at, settings.time_gap, f"the drain of node {each.node} ended", "time_gap")

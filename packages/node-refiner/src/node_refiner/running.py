@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import node_refiner
 from node_refiner.configuration import parse_config_map
-from node_refiner.deciding import Decider, Decision
-from node_refiner.describing import excess_summary
+from node_refiner.describing import excess_summary, summarize, wire
+from node_refiner.gates import CONTROLLER, RefinerGates
+from node_refiner.judge import RefinerJudge, eviction_rules
 from node_refiner.metrics import RefinerMetrics
-from node_refiner.policy import CONTROLLER, demand_ahead, eviction_rules, keeps
 from node_refiner.run_settings import RunSettings
 from node_refiner.settings import RefinerSettings
 from tightship.app.runtime.main import Runtime
@@ -20,12 +19,13 @@ from tightship.nodes.controller import NodeController
 from tightship.nodes.drains import drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks
+from tightship.planning.evaluate import Evaluation
 from tightship.planning.pools import pool_of
-from tightship.report import Generator
+from tightship.report import Generator, SettingsView
 from tightship.report.presentation import Fact
 
 
-def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, Decision]:
+def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, RefinerGates]:
     """Return the refiner; *environment* overrules keys of its ConfigMap."""
     return NodeController(
         program=Generator(CONTROLLER, node_refiner.__version__),
@@ -36,9 +36,9 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, D
             # The defaults drain: they must not take the place of a configuration that somebody deletes.
             lost=lambda settings: settings.model_copy(update={"drainer_enabled": False}),
         ),
-        decide=Decider(),
+        judge=RefinerJudge,
+        describe=lambda settings: SettingsView(summarize(settings, "live"), wire(settings)),
         drain_settings=drains_of,
-        ahead=demand_ahead,
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
         metrics=RefinerMetrics,
         remarks=remarks,
@@ -47,15 +47,13 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, D
 
 def drains_of(settings: RefinerSettings) -> DrainSettings:
     """Return how drains go about it under *settings*: by the same rules as the plan before them."""
-    return drain_settings(
-        settings, eviction_rules(settings), settings.placement, demand_ahead(settings), partial(keeps, settings)
-    )
+    judge = RefinerJudge(settings)
+    return drain_settings(settings, eviction_rules(settings), settings.placement, judge.ahead, judge.keeps)
 
 
-def remarks(decision: Decision) -> Remarks:
+def remarks(evaluation: Evaluation[RefinerGates], settings: RefinerSettings) -> Remarks:
     """Return the figures that the refiner goes by, for the page."""
-    outlook, settings = decision.outlook, decision.settings
-    figures = excess_summary(outlook, settings)
+    figures = excess_summary(evaluation.gates.outlook, settings)
     facts = [
         Fact("excess nodes", _two(figures.nodes)),
         Fact("by CPU / by memory", f"{_two(figures.cpu)} / {_two(figures.memory)}"),

@@ -35,7 +35,6 @@ COMPACTORS = frozenset(
         Reason.NOT_MARKED_LONG_ENOUGH,
         Reason.REQUIRED_COUNT_NOT_REACHED,
         Reason.POOL_MIN_SIZE,
-        Reason.BUDGET_EXHAUSTED,
     }
 )
 """Reasons that only node-compactor's plans give."""

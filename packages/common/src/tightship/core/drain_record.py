@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import Enum, StrEnum
 from functools import lru_cache
 from zlib import crc32
 
@@ -99,10 +99,22 @@ class _Wire(Struct, rename="camel", omit_defaults=True, kw_only=True):
     plan_hash: str = ""
 
 
+class Ending(Enum):
+    """How a drain ends for whoever drives it."""
+
+    HANDED_OVER = "handed_over"
+    NODE_GONE = "node_gone"
+    RESTORED = "restored"
+    NOT_OURS = "not_ours"
+    """The annotation is gone, or another drain's: write nothing more."""
+    PARKED = "parked"
+    """We stop; the annotation stays for whoever starts next."""
+
+
 class Finished(Struct, frozen=True):
     """A drain that ended: of which *node* and *pool*, by which *controller*, how (*ending*, *reason*) and when (*at*).
 
-    *ending* is a value of :class:`tightship.drain.machine.Ending`; *began* is ``None`` where it is not known. *came* is
+    *ending* is a value of :class:`Ending`; *began* is ``None`` where it is not known. *came* is
     the node that was added in place of what the drain took, *stayed* that none was for long enough. *displaced* are the
     controllers of the pods it evicted, as :func:`owner_mark` has them; ``None`` where not all of them are known.
     """
@@ -130,6 +142,13 @@ class Regret(Struct, frozen=True):
     level: int
     at: float
     node: str
+
+
+class History(Struct, frozen=True):
+    """Recent drains of all controllers, the oldest first, and what pools have learned."""
+
+    finished: tuple[Finished, ...] = ()
+    regrets: Mapping[str, Regret] = {}
 
 
 def encode_record(record: DrainRecord) -> str:

@@ -102,6 +102,7 @@ class Reason(StrEnum):
 
 RUNNING_ONLY = frozenset(
     {
+        Reason.BUDGET_EXHAUSTED,
         Reason.COOL_DOWN,
         Reason.RECENT_REGRET,
         Reason.CLUSTER_UNHEALTHY,

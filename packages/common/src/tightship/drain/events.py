@@ -7,11 +7,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from tightship.core.drain_record import DrainRecord, Phase
+from tightship.core.drain_record import DrainRecord, Ending, Phase
 from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Refusal
 from tightship.drain.answers import Answer
-from tightship.drain.machine import Ending
 
 
 class Told(StrEnum):

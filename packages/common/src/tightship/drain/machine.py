@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.counting import counted
-from tightship.core.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
+from tightship.core.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Ending, Phase
 from tightship.core.durations import format_duration
 from tightship.core.objects import Node, Pod
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.evictability import stuck
-from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
+from tightship.planning.nodes import owner_elsewhere
 
 
 class DrainRules(Struct, frozen=True, kw_only=True):
@@ -117,18 +117,6 @@ class Write(Struct, frozen=True):
     because: Refusal | None = None
 
 
-class Ending(Enum):
-    """How a drain ends for its driver."""
-
-    HANDED_OVER = "handed_over"
-    NODE_GONE = "node_gone"
-    RESTORED = "restored"
-    NOT_OURS = "not_ours"
-    """The annotation is gone, or another drain's: write nothing more."""
-    PARKED = "parked"
-    """We stop; the annotation stays for whoever starts next."""
-
-
 class Over(Struct, frozen=True):
     """The drain is over for us."""
 
@@ -193,18 +181,6 @@ def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
     anything is undone.
     """
     return Write(_enter(record, Phase.RESTORING, now, reason=_words(because)), because=because)
-
-
-def owner_elsewhere(node: Node) -> Refusal | None:
-    """Return who else has taken *node*: Cluster Autoscaler, Karpenter, or whoever deleted its object."""
-    keys = {taint.key for taint in node.taints}
-    if TO_BE_DELETED in keys:
-        return Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting the node")
-    if KARPENTER_DISRUPTED in keys:
-        return Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting the node")
-    if node.deletion is not None:
-        return Refusal(Reason.NODE_TERMINATING, node.name, "the Node object is being deleted")
-    return None
 
 
 def undoing(node: Node, record: DrainRecord | None) -> Change:

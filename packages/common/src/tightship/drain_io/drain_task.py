@@ -17,13 +17,13 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import Conflict, KubeError, one_line
-from tightship.core.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase, owner_mark
+from tightship.core.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Ending, Phase, owner_mark
 from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import GOING, Answer, Heard
 from tightship.drain.assessment import Sight, Try, tried
 from tightship.drain.events import News, Tell, Told
-from tightship.drain.machine import DrainRules, Ending, Evict, Look, Over, Seen, Step, Wait, Write, advance
+from tightship.drain.machine import DrainRules, Evict, Look, Over, Seen, Step, Wait, Write, advance
 from tightship.drain.returning import Returning
 from tightship.drain_io.evicting import send_away
 from tightship.drain_io.writing import LiveNode, patch_node, read_node, record_patch

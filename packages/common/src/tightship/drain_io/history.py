@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import Conflict
-from tightship.core.drain_record import Finished, Regret
+from tightship.core.drain_record import Finished, History, Regret
 from tightship.drain_io.claims import CLAIMS_LEASE, REQUEST_TIMEOUT
 from tightship.kube.connection import Connection
 from tightship.kube.leases import Lease, LeaseStore, micro_time
@@ -29,13 +29,6 @@ POOLS_KEPT = 100
 """Pools whose regrets are kept: those with the latest."""
 
 _TRIES = 8
-
-
-class History(Struct, frozen=True):
-    """Recent drains, the oldest first, and what pools have learned."""
-
-    finished: tuple[Finished, ...] = ()
-    regrets: Mapping[str, Regret] = {}
 
 
 class _Wire(Struct, omit_defaults=True):
@@ -172,4 +165,4 @@ def _read(text: str) -> float:
     return at.timestamp()
 
 
-__all__: Sequence[str] = ("HISTORY_ANNOTATION", "KEPT", "REGRETS_ANNOTATION", "DrainHistory", "History")
+__all__: Sequence[str] = ("HISTORY_ANNOTATION", "KEPT", "REGRETS_ANNOTATION", "DrainHistory")

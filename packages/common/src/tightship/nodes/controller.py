@@ -1,98 +1,84 @@
-"""The interface of a controller of nodes: its judgement, and what it reports in addition to the common parts."""
+"""What a controller of nodes brings: its judge, and what it reports in addition to the common parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 from tightship.app.runtime.serving import Configuration
-from tightship.app.settings.sections import NodeKeys
-from tightship.core.drain_record import Finished
+from tightship.app.settings.sections import SteeringKeys
 from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
 from tightship.drain.events import News
 from tightship.drain_io.drain_task import DrainSettings
-from tightship.nodes.decision import Decision
+from tightship.drain_io.writing import NodePatch
 from tightship.nodes.status import Remarks
-from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead
-from tightship.report import Generator
+from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts, Judge
+from tightship.report import Generator, SettingsView
 
-S = TypeVar("S", bound=NodeKeys)
-S_contra = TypeVar("S_contra", contravariant=True)
-D = TypeVar("D", bound=Decision)
-D_co = TypeVar("D_co", bound=Decision, covariant=True)
-D_contra = TypeVar("D_contra", contravariant=True)
+S = TypeVar("S", bound=SteeringKeys)
+G = TypeVar("G", bound=ExplainedGates)
+G_contra = TypeVar("G_contra", bound=ExplainedGates, contravariant=True)
+G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 
 
-class Decide(Protocol[S_contra, D_co]):
-    """The judgement: pure, and called in a thread."""
+class ClaimJudge(Judge[G_co], Protocol[G_co]):
+    """A judge that is also asked at the moment of a claim."""
 
-    def __call__(
-        self,
-        snapshot: Snapshot,
-        settings: S_contra,
-        now: float,
-        /,
-        *,
-        finished: Sequence[Finished],
-        regrets: Mapping[str, Refusal],
-        unhealthy: Refusal | None,
-    ) -> D_co:
-        """Judge every node of *snapshot*.
+    def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
+        """Return why *node* may not be claimed beside the nodes *claimed*, those of the whole cluster.
 
-        *finished* are the recent drains of all controllers. *regrets* say by pool why recent results forbid draining
-        it. Only the leader knows both. *unhealthy* is the health brake's refusal, under which nothing is claimed;
-        ``None`` while the cluster is healthy.
+        *facts* are of the latest snapshot. Must be free of side effects: each try to write the claim calls it again.
         """
 
 
-class OwnMetrics(Protocol[D_contra]):
+class NodeNote(Protocol):
+    """A write to a node that is not a drain, such as a mark: against the version of the node that was judged."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def patch(self) -> NodePatch: ...
+
+
+class OwnMetrics(Protocol[G_contra]):
     """The metrics that only one controller has. Not thread-safe."""
 
-    def update(self, decision: D_contra, /) -> None:
+    def update(self, evaluation: Evaluation[G_contra], /) -> None:
         """Replace everything by the results of the last pass."""
 
     def news(self, news: News, /) -> None:
         """Count what a drain reports."""
 
 
-class _NoMetrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
-        del registry
-
-    def update(self, decision: object, /) -> None:
-        """Tell nothing."""
-
-    def news(self, news: News, /) -> None:
-        """Tell nothing."""
+def _no_notes(evaluation: object, settings: object) -> Sequence[NodeNote]:
+    del evaluation, settings
+    return ()
 
 
-def _no_remarks(decision: object) -> Remarks:
-    del decision
+def _no_remarks(evaluation: object, settings: object) -> Remarks:
+    del evaluation, settings
     return Remarks()
 
 
-class NodeController(Struct, Generic[S, D], frozen=True, kw_only=True):
-    """A controller of nodes with settings *S* and decisions *D*.
+class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
+    """A controller of nodes with settings *S* and gates *G*.
 
-    *program* is its name and version, *kind* that of its status. *ahead* says for which demand without pods to keep
-    room; HPAs and CapacityBuffers are read only if *ahead* covers them. *metrics* registers the metrics that only this
-    controller has. *remarks* are its additions to the page.
+    *program* is its name and version, *kind* that of its status. *judge* makes a judge of settings, *describe* tells
+    them. *metrics* registers the metrics that only this controller has. *notes* are its writes to nodes that are no
+    drains, *remarks* its additions to the page.
     """
 
     program: Generator
     kind: str
     configuration: Configuration[S]
-    decide: Decide[S, D]
+    judge: Callable[[S], ClaimJudge[G]]
+    describe: Callable[[S], SettingsView]
     drain_settings: Callable[[S], DrainSettings]
-    ahead: Callable[[S], Ahead]
     pool_of: Callable[[Node, S], str]
-    metrics: Callable[[CollectorRegistry], OwnMetrics[D]] = _NoMetrics
-    remarks: Callable[[D], Remarks] = _no_remarks
-
-
-__all__ = ["Decide", "NodeController", "OwnMetrics"]
+    metrics: Callable[[CollectorRegistry], OwnMetrics[Any]]
+    notes: Callable[[Evaluation[G], S], Sequence[NodeNote]] = _no_notes
+    remarks: Callable[[Evaluation[G], S], Remarks] = _no_remarks

@@ -6,10 +6,9 @@ import logging
 
 from tightship.app.observability.events import EventRecorder, ObjectRef
 from tightship.app.observability.logging import log
-from tightship.core.drain_record import Phase
+from tightship.core.drain_record import Ending, Phase
 from tightship.drain.answers import FATAL, GOING, Answer
 from tightship.drain.events import News, Told
-from tightship.drain.machine import Ending
 
 _log = logging.getLogger("tightship.drain")
 

@@ -24,28 +24,29 @@ from tightship.app.runtime.http import Draw
 from tightship.app.runtime.loop import a_few_at_a_time, in_thread
 from tightship.app.runtime.serving import Frame
 from tightship.app.settings.process import NodeProcessSettings
-from tightship.app.settings.sections import NodeKeys
+from tightship.app.settings.sections import SteeringKeys
 from tightship.core.api_errors import Conflict, Forbidden, KubeError, NotFound, one_line
-from tightship.core.drain_record import Finished
+from tightship.core.drain_record import Finished, History
 from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject
-from tightship.core.reasons import Reason
+from tightship.core.reasons import Reason, Refusal
+from tightship.drain_io.claims import Claim
 from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.history import DrainHistory, History
+from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.writing import LiveNode, patch_node, read_node
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
-from tightship.nodes.controller import NodeController, OwnMetrics
-from tightship.nodes.decision import Decision, NodeNote
-from tightship.nodes.health import brake
+from tightship.nodes.controller import ClaimJudge, NodeController, NodeNote, OwnMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
-from tightship.nodes.regret import learned, regretted
-from tightship.nodes.soft_taints import candidate_patch, tainted
+from tightship.nodes.soft_taints import candidate_patch, steer, tainted
 from tightship.nodes.status import Situation, nothing_yet, show
 from tightship.nodes.succession import Succession
 from tightship.planning.cluster import Snapshot
+from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates
 from tightship.planning.nodes import draining
+from tightship.planning.regret import learned
+from tightship.report import SettingsView
 
 ASKED_AT_THE_END = 3.0
 """Seconds for the API server to say, on shutdown, whether another replica comes."""
@@ -53,24 +54,24 @@ ASKED_AT_THE_END = 3.0
 WRITES_AT_ONCE = 8
 """Concurrent writes of notes and soft taints."""
 
-S = TypeVar("S", bound=NodeKeys)
-D = TypeVar("D", bound=Decision)
+S = TypeVar("S", bound=SteeringKeys)
+G = TypeVar("G", bound=ExplainedGates)
 
 
-class ConsolidationLoop(Generic[S, D]):
+class ConsolidationLoop(Generic[S, G]):
     """Runs passes over one cluster in a *frame*; see :class:`tightship.app.runtime.serving.Controller`."""
 
     def __init__(
         self,
         frame: Frame[S],
         run: NodeProcessSettings,
-        controller: NodeController[S, D],
+        controller: NodeController[S, G],
         *,
         cache: ClusterCache,
         drainer: Drainer,
         history: DrainHistory,
         metrics: ConsolidationMetrics,
-        own: OwnMetrics[D],
+        own: OwnMetrics[G],
         parting: asyncio.Event,
         clock: Callable[[], float] = wall,
     ) -> None:
@@ -97,8 +98,9 @@ class ConsolidationLoop(Generic[S, D]):
         self._off = False
         # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
         self._steered: set[str] = set()
-        self._last: D | None = None
-        self._settings: S | None = None
+        self._last: Evaluation[G] | None = None
+        self._judge: tuple[S, ClaimJudge[G]] | None = None
+        self._evaluate: Evaluator[G] = Evaluator()
         self._shown = nothing_yet(self._name, controller.kind)
 
     @property
@@ -134,7 +136,8 @@ class ConsolidationLoop(Generic[S, D]):
 
     async def _pass(self) -> None:
         frame = self._frame
-        await self._follow_demand()
+        settings, judge = self._judging()
+        await self._follow_demand(judge)
         self._find_left()
         leading, dry_run = frame.leading(), frame.run.dry_run
         if leading:
@@ -145,27 +148,26 @@ class ConsolidationLoop(Generic[S, D]):
             await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
         self._warn_of_other_claims(self._drainer.elsewhere if leading else ())
         driven = self._drainer.driving
-        snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
-        history = await self._learn(snapshot, settings, now) if leading and not dry_run else History()
-        finished = history.finished
-        decision = await in_thread(self._decide, snapshot, settings, now, history, failures)
-        if settings is not self._settings:
-            # A drain that waits goes by the times that hold now.
-            self._drainer.wake()
-        self._settings = settings
-        off = frame.switched_off()
-        self._say(decision, off)
-        self._last = decision
-        self._metrics.update(decision.facts, decision.plan.holding(decision.held), snapshot, now, decision.unhealthy)
-        self._own.update(decision)
-        self._shown = await in_thread(
-            show, decision, self._situation(off, finished), self._controller.remarks(decision)
+        snapshot, now = self._cache.snapshot(), self._clock()
+        history = await self._history.all() if leading and not dry_run else History()
+        evaluation = await in_thread(
+            partial(self._evaluate, snapshot, judge, now, history=history, api_failures=self._failures)
         )
+        if leading and not dry_run and evaluation.history != history:
+            await self._remember(evaluation, judge)
+        off = frame.switched_off()
+        self._say(evaluation, off)
+        self._last = evaluation
+        plan = evaluation.plan.holding(evaluation.held)
+        self._metrics.update(evaluation.facts, plan, snapshot, now, evaluation.unhealthy)
+        self._own.update(evaluation)
+        situation = self._situation(off, history.finished, self._controller.describe(settings))
+        self._shown = await in_thread(show, evaluation, situation, self._controller.remarks(evaluation, settings))
         if leading and self._may_begin():
-            await self._write_notes(decision)
-            await self._steer(decision)
+            await self._write_notes(evaluation, self._controller.notes(evaluation, settings))
+            await self._steer(evaluation, settings)
             if _all_in_drain(driven, snapshot):
-                await self._claim(decision)
+                await self._claim(evaluation, judge)
             else:
                 # A drain has just ended, and what was read of the history may not know it: pauses start from there.
                 frame.wake.set()
@@ -205,33 +207,28 @@ class ConsolidationLoop(Generic[S, D]):
             self._frame.finishing.clear()
         self._unfinished = self._frame.finishing.is_set()
 
-    async def _follow_demand(self) -> None:
+    def _judging(self) -> tuple[S, ClaimJudge[G]]:
+        """Return the settings in force and their judge: the same one while they don't change."""
+        settings = self._frame.live.current
+        if self._judge is None or self._judge[0] is not settings:
+            self._judge = (settings, self._controller.judge(settings))
+            # A drain that waits goes by the times that hold now.
+            self._drainer.wake()
+        return self._judge
+
+    async def _follow_demand(self, judge: ClaimJudge[G]) -> None:
         """Read the demand without pods that the settings ask for; templates only if there may be buffers."""
-        cache, ahead = self._cache, self._controller.ahead(self._frame.live.current)
+        cache, ahead = self._cache, judge.ahead
         timeout = self._frame.run.request_timeout
         await cache.follow(BY_KIND[AUTOSCALER], wanted=ahead.replicas > 0, timeout=timeout)
         await cache.follow(BY_KIND[CAPACITY_BUFFER], wanted=ahead.buffers, timeout=timeout)
         templates = ahead.buffers and CAPACITY_BUFFER not in cache.missing
         await cache.follow(BY_KIND[POD_TEMPLATE], wanted=templates, timeout=timeout)
 
-    async def _learn(self, snapshot: Snapshot, settings: S, now: float) -> History:
-        """Return the history, with the results of its drains."""
-        of = self._controller.pool_of
-        nodes = [(float(view.node.created), of(view.node, settings), name) for name, view in snapshot.nodes.items()]
-
-        def learn(known: History) -> History:
-            return learned(known, nodes, settings, now)
-
-        if self._frame.run.dry_run:
-            return learn(await self._history.all())
-        return await self._history.change(learn, now)
-
-    def _decide(self, snapshot: Snapshot, settings: S, now: float, history: History, failures: int) -> D:
-        unhealthy = brake(snapshot, history.finished, settings, now, failures)
-        regrets = regretted(history, settings, now)
-        return self._controller.decide(
-            snapshot, settings, now, finished=history.finished, regrets=regrets, unhealthy=unhealthy
-        )
+    async def _remember(self, evaluation: Evaluation[G], judge: ClaimJudge[G]) -> None:
+        """Write what became of recent drains, for all controllers and whoever leads next."""
+        added = [(float(fact.view.node.created), fact.pool, name) for name, fact in evaluation.facts.items()]
+        await self._history.change(lambda known: learned(known, added, judge.pace, evaluation.now), evaluation.now)
 
     def _may_begin(self) -> bool:
         return self._frame.leading() and self._frame.acting()
@@ -247,9 +244,10 @@ class ConsolidationLoop(Generic[S, D]):
             log(self._log, logging.DEBUG, "claims can't be read", error=one_line(error))
             return False
 
-    def _situation(self, off: bool, finished: Sequence[Finished]) -> Situation:
+    def _situation(self, off: bool, finished: Sequence[Finished], settings: SettingsView) -> Situation:
         return Situation(
             generator=self._frame.program,
+            settings=settings,
             kind=self._controller.kind,
             cluster=self._frame.connection.identity,
             leader=self._frame.elector.holder,
@@ -268,17 +266,19 @@ class ConsolidationLoop(Generic[S, D]):
             "elsewhere (CLAIMS_LEASE_NAMESPACE), so the two share no budget."
         )
 
-    async def _write_notes(self, decision: D) -> None:
+    async def _write_notes(self, evaluation: Evaluation[G], notes: Sequence[NodeNote]) -> None:
         async def write(note: NodeNote) -> None:
-            judged = decision.snapshot.nodes[note.node].node
+            judged = evaluation.snapshot.nodes[note.node].node
             # A node that has changed since it was judged is judged again in the next pass.
             await patch_node(self._frame.connection, LiveNode(judged, judged.resource_version, ()), note.patch)
 
-        await self._each([(note.node, partial(write, note)) for note in decision.notes], self._may_begin)
+        await self._each([(note.node, partial(write, note)) for note in notes], self._may_begin)
 
-    async def _steer(self, decision: D) -> None:
-        steering = decision.steering
-        self._steered.intersection_update(decision.snapshot.nodes)
+    async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
+        spared = [name for name, fact in evaluation.facts.items() if fact.pool in evaluation.paused]
+        limit, enabled = settings.candidate_taints, settings.steering
+        steering = steer(evaluation.snapshot, evaluation.plan, limit, enabled, self._name, spared=spared)
+        self._steered.intersection_update(evaluation.snapshot.nodes)
         todo = [(name, True) for name in steering.add] + [(name, False) for name in steering.remove]
         await self._each([(name, partial(self._taint, name, on)) for name, on in todo], self._may_begin)
 
@@ -315,17 +315,21 @@ class ConsolidationLoop(Generic[S, D]):
 
         await a_few_at_a_time(one, writes, WRITES_AT_ONCE)
 
-    async def _claim(self, decision: D) -> None:
+    async def _claim(self, evaluation: Evaluation[G], judge: ClaimJudge[G]) -> None:
         """Claim the plan's nodes in order until a budget refuses."""
-        for removal in decision.plan.removals:
+        for removal in evaluation.plan.removals:
             if not self._may_begin():
                 return
             name = removal.node
-            if name in decision.held:
+            if name in evaluation.held:
                 continue
-            fact = decision.facts[name]
+            fact = evaluation.facts[name]
+
+            def allows(claims: Sequence[Claim], name: str = name) -> Refusal | None:
+                return judge.room(name, evaluation.facts, {claim.node for claim in claims})
+
             refusal = await self._drainer.claim(
-                fact.view.node, pool=fact.pool, plan_hash=decision.plan.hash, allows=partial(decision.room, name)
+                fact.view.node, pool=fact.pool, plan_hash=evaluation.plan.hash, allows=allows
             )
             self._metrics.claimed(refusal)
             if refusal is None:
@@ -336,28 +340,28 @@ class ConsolidationLoop(Generic[S, D]):
             if refusal.reason is Reason.BUDGET_EXHAUSTED:
                 return
 
-    def _say(self, decision: D, off: bool) -> None:
+    def _say(self, evaluation: Evaluation[G], off: bool) -> None:
         """Log one line for the pass, and one for each node whose removal is newly planned or held."""
         if off != self._off:
             self._log.info("switched off: no new drain begins" if off else "switched on")
         self._off = off
         last = self._last
-        removals = decision.plan.removals
+        removals = evaluation.plan.removals
         log(
             self._log,
             logging.INFO,
             "judged",
             dry_run=self._frame.run.dry_run,
             leader=self._frame.leading(),
-            nodes=len(decision.facts),
+            nodes=len(evaluation.facts),
             planned=len(removals),
-            evictions=decision.plan.evictions,
-            held=len(decision.held),
+            evictions=evaluation.plan.evictions,
+            held=len(evaluation.held),
             next=removals[0].node if removals else "",
         )
         before = {} if last is None else {each.node: last.held.get(each.node) for each in last.plan.removals}
         for removal in removals:
-            held = decision.held.get(removal.node)
+            held = evaluation.held.get(removal.node)
             known = before.get(removal.node, False)
             if known is False or (known is None) != (held is None):
                 log(
@@ -415,6 +419,3 @@ class ConsolidationLoop(Generic[S, D]):
 
 def _all_in_drain(names: Collection[str], snapshot: Snapshot) -> bool:
     return all(name in snapshot.nodes and draining(snapshot.nodes[name].node) for name in names)
-
-
-__all__ = ["ConsolidationLoop"]

@@ -6,7 +6,6 @@ Each pass replaces all series of the last plan: what is gone from the cluster is
 from __future__ import annotations
 
 from collections import Counter as Count
-from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -16,9 +15,9 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import Answer
 from tightship.drain.events import News, Told
 from tightship.planning.cluster import Snapshot
+from tightship.planning.evaluate import Facts
 from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Plan
-from tightship.report.inputs import Facts
 
 PHASE_BUCKETS = (1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21600.0)
 """Seconds: from settling after a claim to an empty node that waits for the autoscaler."""
@@ -88,7 +87,7 @@ class ConsolidationMetrics:
 
     def update(
         self,
-        facts: Mapping[str, Facts],
+        facts: Facts,
         plan: Plan,
         snapshot: Snapshot,
         now: float,

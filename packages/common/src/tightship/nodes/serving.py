@@ -11,7 +11,7 @@ from tightship.app.runtime.loop import in_thread
 from tightship.app.runtime.main import Runtime
 from tightship.app.runtime.serving import Frame, serve
 from tightship.app.settings.process import NodeProcessSettings
-from tightship.app.settings.sections import NodeKeys
+from tightship.app.settings.sections import SteeringKeys
 from tightship.drain.events import News
 from tightship.drain_io.claims import ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
@@ -20,22 +20,22 @@ from tightship.drain_io.history import DrainHistory
 from tightship.kube.cache import ClusterCache
 from tightship.kube.resources import resources
 from tightship.nodes.controller import NodeController
-from tightship.nodes.decision import Decision
 from tightship.nodes.event_sink import Herald
 from tightship.nodes.loop import ConsolidationLoop
 from tightship.nodes.metrics import ConsolidationMetrics
+from tightship.planning.evaluate import ExplainedGates
 
-S = TypeVar("S", bound=NodeKeys)
-D = TypeVar("D", bound=Decision)
+S = TypeVar("S", bound=SteeringKeys)
+G = TypeVar("G", bound=ExplainedGates)
 
 
-async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: NodeController[S, D]) -> None:
+async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: NodeController[S, G]) -> None:
     """Run *controller* until ``runtime.stop``: watch, lead or stand by, pass after pass, and shut down cleanly."""
 
     @asynccontextmanager
-    async def make(frame: Frame[S]) -> AsyncIterator[ConsolidationLoop[S, D]]:
+    async def make(frame: Frame[S]) -> AsyncIterator[ConsolidationLoop[S, G]]:
         # Buffers are followed from the first pass on, with their templates where there are any.
-        read = resources(autoscalers=controller.ahead(frame.live.current).replicas > 0, buffers=False)
+        read = resources(autoscalers=controller.judge(frame.live.current).ahead.replicas > 0, buffers=False)
         async with ClusterCache(frame.connection, resources=read, crashed=frame.wake.set) as cache:
             yield _loop(frame, run, controller, cache)
 
@@ -43,8 +43,8 @@ async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: No
 
 
 def _loop(
-    frame: Frame[S], run: NodeProcessSettings, controller: NodeController[S, D], cache: ClusterCache
-) -> ConsolidationLoop[S, D]:
+    frame: Frame[S], run: NodeProcessSettings, controller: NodeController[S, G], cache: ClusterCache
+) -> ConsolidationLoop[S, G]:
     live, name = frame.live, controller.program.name
     metrics = ConsolidationMetrics(frame.registry, name)
     frame.metrics.watch_cache(cache.stats)
@@ -93,6 +93,3 @@ def _loop(
         parting=parting,
         clock=frame.connection.clock.now,
     )
-
-
-__all__ = ["serve_nodes"]

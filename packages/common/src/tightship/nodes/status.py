@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from tightship.core.drain_record import Finished
 from tightship.core.times import rfc3339
-from tightship.nodes.decision import Decision
+from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.nodes import drain_record
 from tightship.planning.pools import shown
-from tightship.report import ExcessSummary, Generator
+from tightship.report import ExcessSummary, Generator, SettingsView
 from tightship.report.build import plan_document
 from tightship.report.document import API_VERSION, NodePlan, RefusalEntry, Source
 from tightship.report.inputs import Inputs, refusal_entry
@@ -86,13 +86,14 @@ class Remarks(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """What is shown besides a decision: who made it (*generator*), and in what role. *cluster* names the API server.
+    """What is shown besides an evaluation: who made it (*generator*), and in what role. *cluster* names the API server.
 
     *finished* are recent drains, the oldest first. *problems* are whole sentences about the configuration: why it was
     refused, or that it was deleted, and what is in force.
     """
 
     generator: Generator
+    settings: SettingsView
     kind: str
     cluster: str
     leader: str
@@ -117,17 +118,17 @@ def nothing_yet(name: str, kind: str) -> Shown:
     return Shown(status + b"\n", lambda: Page(name, alerts=("No pass has run yet.",), links=SERVED_LINKS, refresh=5))
 
 
-def show(decision: Decision, situation: Situation, remarks: Remarks = Remarks()) -> Shown:
-    """Return the status of *decision*. Takes as long as ``plan -o json``: call it in a thread."""
+def show(evaluation: Evaluation[ExplainedGates], situation: Situation, remarks: Remarks = Remarks()) -> Shown:
+    """Return the status of *evaluation*. Takes as long as ``plan -o json``: call it in a thread."""
     inputs = Inputs(
         generator=situation.generator,
         source=Source("cluster", situation.cluster),
-        settings=decision.settings_view,
-        snapshot=decision.snapshot,
-        facts=decision.facts,
-        plan=decision.plan,
-        now=decision.now,
-        warnings=warnings_of(decision.snapshot),
+        settings=situation.settings,
+        snapshot=evaluation.snapshot,
+        facts=evaluation.facts,
+        plan=evaluation.plan,
+        now=evaluation.now,
+        warnings=warnings_of(evaluation.snapshot),
         excess=remarks.excess,
     )
     status = Status(
@@ -138,24 +139,24 @@ def show(decision: Decision, situation: Situation, remarks: Remarks = Remarks())
         finishing=situation.finishing,
         hindrance=situation.hindrance if situation.finishing else "",
         leader=situation.leader,
-        judged_at=rfc3339(decision.now),
-        unhealthy=None if decision.unhealthy is None else refusal_entry(decision.unhealthy),
-        in_drain=_drains(decision),
+        judged_at=rfc3339(evaluation.now),
+        unhealthy=None if evaluation.unhealthy is None else refusal_entry(evaluation.unhealthy),
+        in_drain=_drains(evaluation),
         ended=tuple(
             EndedEntry(each.node, each.pool, each.controller, each.ending, rfc3339(each.at), each.reason)
             for each in reversed(situation.finished)
         ),
         problems=tuple(situation.problems),
-        held={name: refusal_entry(refusal) for name, refusal in sorted(decision.held.items())},
+        held={name: refusal_entry(refusal) for name, refusal in sorted(evaluation.held.items())},
         plan=plan_document(inputs),
     )
     written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
     return Shown(written, partial(_page, written, remarks))
 
 
-def _drains(decision: Decision) -> tuple[DrainEntry, ...]:
+def _drains(evaluation: Evaluation[ExplainedGates]) -> tuple[DrainEntry, ...]:
     found = []
-    for name, fact in decision.facts.items():
+    for name, fact in evaluation.facts.items():
         record = drain_record(fact.view.node)
         if record is None or not record.owns_node:
             continue

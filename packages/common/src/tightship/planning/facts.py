@@ -7,12 +7,10 @@ A controller adds its gates to these facts, and makes candidates of the nodes ag
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from tightship.core.durations import format_duration
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
@@ -27,15 +25,13 @@ from tightship.planning.utilization import Utilization, UtilizationRules, utiliz
 class FactRules(Struct, frozen=True, kw_only=True):
     """What a controller's settings say of all nodes alike.
 
-    *minimum_age* is in seconds, ``None`` where ages are not asked for. *past_budgets* is whether a drain deletes pods
-    past every PodDisruptionBudget, so that none keeps a node.
+    *past_budgets* is whether a drain deletes pods past every PodDisruptionBudget, so that none keeps a node.
     """
 
     nodes: NodeRules = NodeRules()
     eviction: EvictionRules = EvictionRules()
     counted: UtilizationRules = UtilizationRules()
     pool_labels: tuple[str, ...] = KNOWN_POOL_LABELS
-    minimum_age: float | None = None
     past_budgets: bool = False
 
 
@@ -84,7 +80,6 @@ def gather(
         refusals = [
             *judge_node(view, now, rules.nodes),
             *_selection(view, only),
-            *_age(view, rules.minimum_age, now),
             *found.refusals,
             *unreadable.get(view.name, ()),
         ]
@@ -110,14 +105,6 @@ def _selection(view: NodeView, only: Collection[str] | None) -> list[Refusal]:
     return [Refusal(Reason.NOT_SELECTED, view.name, "left out by --selector or --pool", "select the node")]
 
 
-def _age(view: NodeView, minimum: float | None, now: float) -> list[Refusal]:
-    age = now - view.node.created
-    if minimum is None or age >= minimum:
-        return []
-    detail = f"is {format_duration(age)} old, younger than {format_duration(minimum)}"
-    return [Refusal(Reason.TOO_YOUNG, view.name, detail)]
-
-
 def plannable(snapshot: Snapshot, rules: FactRules) -> Snapshot:
     """Return what a plan is made on: *snapshot*, without its PodDisruptionBudgets where pods are deleted past them.
 
@@ -126,10 +113,7 @@ def plannable(snapshot: Snapshot, rules: FactRules) -> Snapshot:
     return msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)()) if rules.past_budgets else snapshot
 
 
-_Facts = TypeVar("_Facts", bound=NodeFacts)
-
-
-def candidates_of(facts: Mapping[str, _Facts]) -> tuple[Candidate, ...]:
+def candidates_of(facts: Mapping[str, NodeFacts]) -> tuple[Candidate, ...]:
     """Return the nodes that nothing in *facts* keeps."""
     return tuple(
         Candidate(
@@ -145,7 +129,7 @@ def candidates_of(facts: Mapping[str, _Facts]) -> tuple[Candidate, ...]:
     )
 
 
-def judgement(snapshot: Snapshot, facts: Mapping[str, _Facts], gates: Gates) -> Judgement:
+def judgement(snapshot: Snapshot, facts: Mapping[str, NodeFacts], gates: Gates) -> Judgement:
     """Return who may go by *facts*, all refusals of the others, and the *gates* while a plan grows."""
     refusals = {name: fact.refusals for name, fact in facts.items() if fact.refusals}
     # An unreadable node has no facts: nothing is known of its pool, its room or its labels.
@@ -154,6 +138,3 @@ def judgement(snapshot: Snapshot, facts: Mapping[str, _Facts], gates: Gates) -> 
             refusal = Refusal(Reason.UNREADABLE, each.name, each.problem, f"fix node {each.name}")
             refusals[each.name] = (refusal,)
     return Judgement(candidates_of(facts), refusals, gates)
-
-
-__all__ = ["FactRules", "NodeFacts", "candidates_of", "gather", "judgement", "plannable"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tightship.core.reasons import Refusal
 from tightship.core.times import rfc3339
+from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
 from tightship.report.document import (
     API_VERSION,
@@ -26,7 +27,6 @@ from tightship.report.document import (
     sorted_nodes,
 )
 from tightship.report.inputs import (
-    Facts,
     Inputs,
     by_importance,
     importance,
@@ -53,11 +53,12 @@ def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
         settings=inputs.settings,
         summary=_summary(inputs, nodes),
         nodes=sorted_nodes(nodes, sort_by),
+        held={name: refusal_entry(refusal) for name, refusal in sorted(inputs.held.items())},
         warnings=inputs.warnings,
     )
 
 
-def _node(inputs: Inputs, name: str, facts: Facts, place: tuple[int, Removal] | None) -> NodeEntry:
+def _node(inputs: Inputs, name: str, facts: NodeFacts, place: tuple[int, Removal] | None) -> NodeEntry:
     node, used = facts.view.node, facts.utilization
     reasons, refusals = _refused(() if place is not None else inputs.plan.refusals.get(name, ()))
     return NodeEntry(
@@ -107,7 +108,7 @@ def _refused(refusals: Sequence[Refusal]) -> tuple[tuple[str, ...], tuple[Refusa
     return tuple(dict.fromkeys(each.reason.value for each in found)), tuple(map(refusal_entry, found))
 
 
-def _pods(facts: Facts) -> PodCounts:
+def _pods(facts: NodeFacts) -> PodCounts:
     refused = {refusal.subject for refusal in facts.refusals}
     pods = facts.view.pods
     with_node = sum(1 for pod in pods if pod.daemon or pod.mirror)

@@ -213,12 +213,16 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     excess: ExcessSummary | None = None
 
 
-class NodePlan(NodeHead, frozen=True, rename="camel", tag_field="kind", tag="NodePlan"):
-    """What would be removed and why the rest stays, of one cluster at one time."""
+class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):
+    """What would be removed and why the rest stays, of one cluster at one time.
+
+    *held* says which of the nodes to remove have to wait, and why: a cool-down, a regret, the health brake.
+    """
 
     summary: Summary
     nodes: tuple[NodeEntry, ...]
     warnings: tuple[str, ...]
+    held: Mapping[str, RefusalEntry] = {}
 
 
 Fate = Literal["evict", "stays", "leaving"]

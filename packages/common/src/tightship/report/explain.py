@@ -10,8 +10,10 @@ from msgspec import Struct
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import rfc3339
+from tightship.planning.checks import Check
 from tightship.planning.cluster import Budgets, Snapshot
 from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Candidate, Placement, Planner, Removal
 from tightship.planning.pools import KNOWN_POOL_LABELS
 from tightship.report.document import (
@@ -24,7 +26,6 @@ from tightship.report.document import (
     PodEntry,
 )
 from tightship.report.inputs import (
-    Facts,
     Inputs,
     by_importance,
     other_resources,
@@ -51,11 +52,11 @@ TELLING_LABELS = (
 
 
 def explanation_document(
-    inputs: Inputs, names: Sequence[str], gates: Mapping[str, tuple[GateCheck, ...]]
+    inputs: Inputs, names: Sequence[str], checks: Mapping[str, tuple[Check, ...]]
 ) -> NodeExplanation:
     """Return the explanation of the nodes *names*, each of which must be in the snapshot.
 
-    *gates* are the controller's gates by node; a gate that the plan closed on its way is shown closed.
+    *checks* are the controller's gates by node; a gate that the plan closed on its way is shown closed.
     """
     places = {removal.node: (number, removal) for number, removal in enumerate(inputs.plan.removals, 1)}
     alone = DrainAlone(inputs.snapshot, inputs.plan.placement)
@@ -64,7 +65,7 @@ def explanation_document(
     def detail(name: str) -> NodeDetail:
         facts, place = inputs.facts[name], places.get(name)
         tried = Alone({}, ()) if place is not None else alone.of(name, facts.evict)
-        return _detail(inputs, facts, place, tried, gates=gates.get(name, ()), ledger=ledger)
+        return _detail(inputs, facts, place, tried, checks=checks.get(name, ()), ledger=ledger)
 
     return NodeExplanation(
         api_version=API_VERSION,
@@ -81,16 +82,15 @@ def explanation_document(
 
 def _detail(
     inputs: Inputs,
-    facts: Facts,
+    facts: NodeFacts,
     place: tuple[int, Removal] | None,
     alone: Alone,
     *,
-    gates: tuple[GateCheck, ...],
+    checks: tuple[Check, ...],
     ledger: DisruptionLedger,
 ) -> NodeDetail:
     node, used = facts.view.node, facts.utilization
     blockers = [] if place is not None else _blockers(inputs.plan.refusals.get(node.name, ()), alone.refusals)
-    hints = {gate.reason: gate.fix for gate in gates if gate.fix}
     pod_keys = {pod.key for pod in facts.view.pods}
     by_pod: dict[str, list[Refusal]] = {}
     for refusal in blockers:
@@ -99,7 +99,7 @@ def _detail(
     targets = dict(alone.targets)
     if place is not None:
         targets = {move.pod.key: move.target for move in place[1].moves}
-    changes, without = _changes(blockers, hints)
+    changes, without = _changes(blockers)
     return NodeDetail(
         name=node.name,
         pool=facts.pool,
@@ -119,10 +119,8 @@ def _detail(
             "pods": share(len(facts.view.pods), used.allocatable.get("pods", 0)),
             **{each: share_of(used, each) for each in other_resources(used.allocatable)},
         },
-        gates=tuple(_as_planned(gate, blockers) for gate in gates),
-        refusals=tuple(
-            refusal_entry(each, hints.get(each.reason.value, "")) for each in blockers if each.subject not in pod_keys
-        ),
+        gates=tuple(_as_planned(each, blockers) for each in checks),
+        refusals=tuple(refusal_entry(each) for each in blockers if each.subject not in pod_keys),
         pods=tuple(
             _pod(inputs, pod, facts, targets, refusals=by_pod.get(pod.key, []), ledger=ledger)
             for pod in facts.view.pods
@@ -138,20 +136,21 @@ def _blockers(planned: tuple[Refusal, ...], alone: tuple[Refusal, ...]) -> list[
     return by_importance(tuple(joined.values()))
 
 
-def _as_planned(gate: GateCheck, blockers: list[Refusal]) -> GateCheck:
-    """Show a gate that was open at first and closed as the plan grew."""
-    if not gate.passed:
-        return gate
-    refusal = next((each for each in blockers if each.reason.value == gate.reason), None)
+def _as_planned(check: Check, blockers: list[Refusal]) -> GateCheck:
+    """Show a gate as it stands, and one that was open at first and closed as the plan grew as closed."""
+    reason = "" if check.reason is None else check.reason.value
+    if not check.open:
+        return GateCheck(check.gate, reason, False, check.detail, check.fix)
+    refusal = next((each for each in blockers if each.reason is check.reason), None)
     if refusal is None:
-        return GateCheck(gate.name, gate.reason, True, gate.detail)
-    return GateCheck(gate.name, gate.reason, False, refusal.detail, refusal.fix or gate.fix)
+        return GateCheck(check.gate, reason, True, check.detail)
+    return GateCheck(check.gate, reason, False, refusal.detail, refusal.fix or check.fix)
 
 
 def _pod(
     inputs: Inputs,
     pod: Pod,
-    facts: Facts,
+    facts: NodeFacts,
     targets: Mapping[str, str],
     *,
     refusals: list[Refusal],
@@ -186,15 +185,14 @@ def _pod(
     )
 
 
-def _changes(blockers: list[Refusal], hints: Mapping[str, str]) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+def _changes(blockers: list[Refusal]) -> tuple[tuple[Change, ...], tuple[str, ...]]:
     """Return the union of the smallest changes of all blockers, and the blockers without one."""
     union: dict[str, list[str]] = {}
     without: list[str] = []
     for refusal in blockers:
-        fix = refusal.fix or hints.get(refusal.reason.value, "")
         blocker = f"{refusal.reason} {refusal.subject}"
-        if fix:
-            union.setdefault(fix, []).append(blocker)
+        if refusal.fix:
+            union.setdefault(refusal.fix, []).append(blocker)
         else:
             without.append(blocker)
     return tuple(Change(fix, tuple(removed)) for fix, removed in union.items()), tuple(without)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -11,43 +10,30 @@ from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.resources import Resources
 from tightship.core.times import rfc3339
-from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.cluster import Snapshot
+from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Forecast, Plan
 from tightship.planning.utilization import Utilization
 from tightship.report.document import ExcessSummary, Generator, RefusalEntry, SettingsView, Share, Source
 
 
-class Facts(Protocol):
-    """What a controller knows of one node before a plan."""
-
-    @property
-    def view(self) -> NodeView: ...
-    @property
-    def pool(self) -> str: ...
-    @property
-    def utilization(self) -> Utilization: ...
-    @property
-    def evict(self) -> tuple[Pod, ...]: ...
-    @property
-    def refusals(self) -> tuple[Refusal, ...]: ...
-
-
 class Inputs(Struct, frozen=True):
     """A snapshot, the plan made of it, and what goes into the document's head.
 
-    *now* is in seconds since 1970.
+    *now* is in seconds since 1970. *held* says which planned nodes have to wait, and why.
     """
 
     generator: Generator
     source: Source
     settings: SettingsView
     snapshot: Snapshot
-    facts: Mapping[str, Facts]
+    facts: Mapping[str, NodeFacts]
     plan: Plan
     now: float
     forecast: Forecast | None = None
     warnings: tuple[str, ...] = ()
     excess: ExcessSummary | None = None
+    held: Mapping[str, Refusal] = {}
 
     @property
     def evaluated_at(self) -> str:
@@ -67,9 +53,9 @@ def importance(reason: str) -> int:
     return _IMPORTANCE[Reason(reason)]
 
 
-def refusal_entry(refusal: Refusal, fix: str = "") -> RefusalEntry:
-    """Return *refusal* for the document, *fix* in place of one it does not have."""
-    return RefusalEntry(refusal.reason.value, refusal.subject, refusal.detail, refusal.fix or fix or None)
+def refusal_entry(refusal: Refusal) -> RefusalEntry:
+    """Return *refusal* for the document."""
+    return RefusalEntry(refusal.reason.value, refusal.subject, refusal.detail, refusal.fix or None)
 
 
 def share(requested: int, allocatable: int) -> Share:

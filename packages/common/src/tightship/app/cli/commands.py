@@ -6,8 +6,8 @@ A controller brings a :class:`Program`: its words, its flags, and its judgement 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -26,11 +26,9 @@ from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.core.counting import counted
 from tightship.kube.host import wall
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead, with_demand
-from tightship.planning.facts import NodeFacts, candidates_of
-from tightship.planning.plan import Judgement, Placement, Strategy, forecast, make_plan
-from tightship.planning.pools import shown
-from tightship.report import ExcessSummary, GateCheck, Generator, SettingsView
+from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
+from tightship.planning.pools import pool_of, shown
+from tightship.report import ExcessSummary, Generator, SettingsView
 from tightship.report.build import plan_document
 from tightship.report.explain import explanation_document
 from tightship.report.explanation_view import EXPLANATION
@@ -43,47 +41,18 @@ EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would
 130 interrupted; 141 the reader closed the pipe."""
 
 
-class Judging(Protocol):
-    """A controller's judgement of one snapshot at one time, and what it has to say about it."""
-
-    @property
-    def facts(self) -> Mapping[str, NodeFacts]:
-        """What is known of each node before a plan."""
-        ...
-
-    @property
-    def ground(self) -> Snapshot:
-        """What the plan is made on: the snapshot, perhaps without its PodDisruptionBudgets."""
-        ...
-
-    @property
-    def strategy(self) -> Strategy:
-        """Which nodes go, and in what order."""
-        ...
-
-    def judge(self, current: Snapshot) -> Judgement:
-        """Judge the ground, or what a round of planning has left of it."""
-        ...
-
-    def gates(self, name: str) -> tuple[GateCheck, ...]:
-        """Return the gates of node *name*, open ones too."""
-        ...
-
-    def excess(self) -> ExcessSummary | None:
-        """Return how many nodes the cluster could do without, where the controller goes by that."""
-        ...
+G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 
 
-class Configured(Struct, frozen=True):
-    """A controller with its settings. *judging* takes a snapshot, the time, and which nodes may go (``None``: all).
+class Configured(Struct, Generic[G_co], frozen=True):
+    """A controller with its settings, as people see them and as its judge goes by them.
 
-    *ahead* says for which demand without pods room is kept.
+    *excess* says how many nodes the cluster could do without, where the controller goes by that.
     """
 
     settings: SettingsView
-    placement: Placement
-    ahead: Ahead
-    judging: Callable[[Snapshot, float, Collection[str] | None], Judging]
+    judge: Judge[G_co]
+    excess: Callable[[G_co], ExcessSummary] | None = None
 
 
 class Program(Struct, frozen=True):
@@ -97,7 +66,7 @@ class Program(Struct, frozen=True):
     version: str
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
-    configure: Callable[[argparse.Namespace], Configured]
+    configure: Callable[[argparse.Namespace], Configured[Any]]
     add_commands: Callable[[argparse._SubParsersAction[Parser]], None] | None = None
 
     def command(self, arguments: Sequence[str]) -> int:
@@ -162,63 +131,51 @@ class Program(Struct, frozen=True):
         return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
 
     def _explain(self, arguments: argparse.Namespace) -> int:
-        inputs, judging = self._judge(arguments, arguments.nodes)
+        inputs, evaluation = self._judge(arguments, arguments.nodes)
         names = tuple(dict.fromkeys(arguments.nodes))
-        document = explanation_document(inputs, names, {name: judging.gates(name) for name in names})
+        document = explanation_document(inputs, names, {name: evaluation.checks(name) for name in names})
         write_rendered(self.name, EXPLANATION, document, arguments, inputs.warnings)
         return 0
 
-    def _judge(self, arguments: argparse.Namespace, named: Sequence[str] = ()) -> tuple[Inputs, Judging]:
+    def _judge(
+        self, arguments: argparse.Namespace, named: Sequence[str] = ()
+    ) -> tuple[Inputs, Evaluation[ExplainedGates]]:
         try:
             configured = self.configure(arguments)
         except BadFlagsError as error:
             raise UsageError(*error.problems) from error
         except SettingsError as error:
             raise CliError(*error.problems) from error
+        judge = configured.judge
         now = wall() if arguments.now is None else arguments.now
         with Progress() as progress:
-            snapshot, source = load_snapshot(arguments, progress, configured.ahead)
-            snapshot = with_demand(snapshot, configured.ahead)
+            snapshot, source = load_snapshot(arguments, progress, judge.ahead)
             _check_names(named, snapshot)
-            progress.say(f"judging {counted(len(snapshot.nodes), 'node')}")
-            judging = configured.judging(snapshot, now, None)
-            selected = _selected(arguments, judging.facts)
-            if selected is not None:
-                judging = configured.judging(snapshot, now, selected)
-            candidates = candidates_of(judging.facts)
+            selected = _selected(arguments, snapshot, judge.rules.pool_labels)
 
             def tell(rounds: int, removed: int) -> None:
                 progress.say(f"planning: {counted(removed, 'removal')} after round {rounds}")
 
-            progress.say(f"planning {counted(len(candidates), 'candidate')}")
-            plan = make_plan(
-                judging.ground,
-                judging.judge,
-                judging.strategy,
-                configured.placement,
-                until_stable=arguments.until_stable,
-                progress=tell,
-            )
-            expected = None
-            if configured.placement == "possible" and plan.removals:
-                progress.say("modelling kube-scheduler's own choices")
-                expected = forecast(judging.ground, plan, candidates)
-        warnings = warnings_of(snapshot)
+            progress.say(f"judging {counted(len(snapshot.nodes), 'node')}")
+            horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True)
+            evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
+        warnings = warnings_of(evaluation.snapshot)
         if selected is not None and not selected:
             warnings = ("--selector and --pool select no node, so the plan removes none", *warnings)
         inputs = Inputs(
             generator=Generator(self.name, self.version),
             source=source,
             settings=configured.settings,
-            snapshot=snapshot,
-            facts=judging.facts,
-            plan=plan,
+            snapshot=evaluation.snapshot,
+            facts=evaluation.facts,
+            plan=evaluation.plan,
             now=now,
-            forecast=expected,
+            forecast=evaluation.forecast,
             warnings=warnings,
-            excess=judging.excess(),
+            excess=None if configured.excess is None else configured.excess(evaluation.gates),
+            held=evaluation.held,
         )
-        return inputs, judging
+        return inputs, evaluation
 
 
 def _check_names(named: Sequence[str], snapshot: Snapshot) -> None:
@@ -228,18 +185,18 @@ def _check_names(named: Sequence[str], snapshot: Snapshot) -> None:
         raise CliError(*problems)
 
 
-def _selected(arguments: argparse.Namespace, facts: Mapping[str, NodeFacts]) -> frozenset[str] | None:
+def _selected(arguments: argparse.Namespace, snapshot: Snapshot, pool_labels: Sequence[str]) -> frozenset[str] | None:
     """Return the nodes that ``--pool`` and ``--selector`` together allow to go, ``None`` without either."""
     if arguments.pool is None and arguments.selector is None:
         return None
-    pools = sorted({fact.pool for fact in facts.values()})
-    unknown = [name for name in arguments.pool or () if name not in pools]
+    pools = {name: pool_of(view.node, pool_labels) for name, view in snapshot.nodes.items()}
+    known = ", ".join(shown(pool) for pool in sorted(set(pools.values())))
+    unknown = [name for name in arguments.pool or () if name not in pools.values()]
     if unknown:
-        known = ", ".join(shown(pool) for pool in pools)
         raise CliError(*(f'no node is in pool "{name}"; the pools are {known}' for name in unknown))
     return frozenset(
         name
-        for name, fact in facts.items()
-        if (arguments.pool is None or fact.pool in arguments.pool)
-        and (arguments.selector is None or arguments.selector.matches(fact.view.node.labels))
+        for name, pool in pools.items()
+        if (arguments.pool is None or pool in arguments.pool)
+        and (arguments.selector is None or arguments.selector.matches(snapshot.nodes[name].node.labels))
     )

@@ -6,6 +6,7 @@ again; what is still open and small is searched exhaustively, so that for small 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -244,7 +245,7 @@ def certain(space: Space, asks: Sequence[Ask]) -> bool:
         masks = {position: space.feasible(asks[position]) for position in left}
         if not all(mask.any() for mask in masks.values()):
             return False
-        if _ample(asks, left, masks):
+        if _ample(space, asks, left, masks):
             return True
         for position in _one_of_each(left, kinds):
             rest = tuple(each for each in left if each != position)
@@ -280,18 +281,24 @@ def _with(placed: _Placed, kind: int, node: int) -> _Placed:
     return tuple(sorted((*placed, (kind, node))))
 
 
-def _ample(asks: Sequence[Ask], left: Sequence[int], masks: Mapping[int, NodeMask]) -> bool:
+def _ample(space: Space, asks: Sequence[Ask], left: Sequence[int], masks: Mapping[int, NodeMask]) -> bool:
     """Whether no pod can be shut out of all its feasible nodes by the others, however they are placed.
 
+    A node that has room for all pods together stays open to one that asks for nothing but resources.
     Another pod takes away at most the node it lands on, or, where constraints tie the two together by a topology key,
     that node's whole domain. A group of required affinity that has no member yet is tied down by its first one to a
     single domain, so there nothing is ample.
     """
+    together: Counter[int] = Counter()
+    for position in left:
+        together.update(dict(asks[position].rows))
     for position in left:
         ask = asks[position]
         if ask.affinity.group is not None and ask.affinity.group.nowhere and len(left) > 1:
             return False
         mask = masks[position]
+        if ask.plain and _holds_all(space, ask, mask, together):
+            continue
         at_stake = 0
         largest: dict[Topology, int] = {}
         for other in left:
@@ -306,6 +313,14 @@ def _ample(asks: Sequence[Ask], left: Sequence[int], masks: Mapping[int, NodeMas
         if at_stake >= int(np.count_nonzero(mask)):
             return False
     return True
+
+
+def _holds_all(space: Space, ask: Ask, mask: NodeMask, together: Mapping[int, int]) -> bool:
+    """Whether a node in *mask* has the amounts *together* of every resource that *ask* needs."""
+    roomy = mask.copy()
+    for row, _ in ask.rows:
+        roomy &= space.free[row] >= together[row]
+    return bool(roomy.any())
 
 
 def _tied_by(ask: Ask, other: Ask) -> set[Topology]:

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
-from tightship.app.settings.sections import HealthKeys
 from tightship.core.counting import counted
 from tightship.core.drain_record import Finished, owner_mark
 from tightship.core.durations import format_duration
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import DEFAULT_SCHEDULER, EXPENDABLE
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import owner_elsewhere
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.snapshot import Usage
+from tightship.planning.nodes import owner_elsewhere
 from tightship.planning.placement.space import Space
 
 
+class HealthRules(Protocol):
+    """What a cluster may show before nothing is drained any more; times are in seconds."""
+
+    @property
+    def not_ready_count(self) -> int: ...
+    @property
+    def not_ready_percent(self) -> float: ...
+    @property
+    def api_failures(self) -> int: ...
+    @property
+    def stranded_after(self) -> float: ...
+    @property
+    def stranded_window(self) -> float: ...
+
+
 def brake(
-    snapshot: Snapshot, finished: Sequence[Finished], keys: HealthKeys, now: float, api_failures: int
+    snapshot: Snapshot, finished: Sequence[Finished], keys: HealthRules, now: float, api_failures: int
 ) -> Refusal | None:
     """Return why nothing at all is drained, with all causes in the detail; ``None`` while the cluster is healthy.
 
@@ -33,7 +48,7 @@ def brake(
     return Refusal(Reason.CLUSTER_UNHEALTHY, "cluster", "; ".join(causes)) if causes else None
 
 
-def _not_ready(snapshot: Snapshot, keys: HealthKeys) -> list[str]:
+def _not_ready(snapshot: Snapshot, keys: HealthRules) -> list[str]:
     """Nodes on their way out normally stop being Ready: neither side counts them."""
     nodes = [view.node for view in snapshot.nodes.values() if owner_elsewhere(view.node) is None]
     names = [node.name for node in nodes if not node.ready]
@@ -44,7 +59,7 @@ def _not_ready(snapshot: Snapshot, keys: HealthKeys) -> list[str]:
     return [f"{nodes_not} not Ready ({_some(names)}), at most {limit} may be"]
 
 
-def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthKeys, now: float) -> list[str]:
+def _stranded(snapshot: Snapshot, finished: Sequence[Finished], keys: HealthRules, now: float) -> list[str]:
     """Pods that have found no place since the last drain: the next drain would add to them.
 
     Only pods of controllers whose pods were evicted by drains count: no other pod waits because of us. A DaemonSet's

@@ -7,25 +7,33 @@ takeover forgets nothing, and each controller learns from the other's drains too
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
-from tightship.app.settings.sections import RegretKeys
-from tightship.core.drain_record import Finished, Regret
+from tightship.core.drain_record import Ending, Finished, History, Regret
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import Ending
-from tightship.drain_io.history import History
 from tightship.planning.pools import shown
 
 _REMOVED = frozenset({Ending.HANDED_OVER.value, Ending.NODE_GONE.value})
 _NO_DRAINS = frozenset({Ending.NOT_OURS.value})
 
+
+class RegretRules(Protocol):
+    """For how long a pool learns from a drain, and for how long it pauses at most, in seconds."""
+
+    @property
+    def regret_window(self) -> float: ...
+    @property
+    def regret_limit(self) -> float: ...
+
+
 Added = tuple[float, str, str]
 """When a node was added (seconds since 1970), its pool and its name."""
 
 
-def learned(history: History, nodes: Sequence[Added], keys: RegretKeys, now: float) -> History:
+def learned(history: History, nodes: Sequence[Added], keys: RegretRules, now: float) -> History:
     """Return *history* with the results of its drains, as far as the *nodes* that exist at *now* show them.
 
     An added node regrets at most one drain of its pool: the last earlier one without a known result. A drain that
@@ -62,7 +70,7 @@ def _regrets(at: float, drain: Finished, window: float) -> bool:
     return drain.ending not in _NO_DRAINS and began <= at <= drain.at + window
 
 
-def regretted(history: History, keys: RegretKeys, now: float) -> dict[str, Refusal]:
+def regretted(history: History, keys: RegretRules, now: float) -> dict[str, Refusal]:
     """Return by pool why nothing in it is drained at *now*: its pause doubles with each regret, and then halves again.
 
     After the pause one drain at a time shows whether draining is worth it now.
@@ -95,6 +103,3 @@ def regretted(history: History, keys: RegretKeys, now: float) -> dict[str, Refus
 
 def _removed(drain: Finished) -> bool:
     return drain.ending in _REMOVED
-
-
-__all__ = ["Added", "learned", "regretted"]

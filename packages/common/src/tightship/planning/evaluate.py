@@ -1,0 +1,234 @@
+"""One evaluation of a cluster: facts, gates, a plan, and what holds its nodes back. Pure; the only place that decides.
+
+``run``, ``plan``, ``explain``, the page, virtual time and the simulator all call :func:`evaluate`. A controller brings
+a :class:`Judge`, made from its settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.drain_record import Finished, History
+from tightship.core.reasons import Refusal
+from tightship.planning.checks import Check
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import Ahead, with_demand
+from tightship.planning.facts import FactRules, NodeFacts, candidates_of, gather, judgement, plannable
+from tightship.planning.health import HealthRules, brake
+from tightship.planning.plan import Forecast, Gates, Judgement, Placement, Plan, Strategy, forecast, make_plan
+from tightship.planning.regret import RegretRules, learned, regretted
+
+Facts = Mapping[str, NodeFacts]
+"""What is known of each node, by name."""
+
+
+class ExplainedGates(Gates, Protocol):
+    """The gates of a controller over one set of facts: they can also say what they ask of a single node."""
+
+    def checks(self, name: str) -> Sequence[Check]:
+        """Return the gates of node *name* as they stand when its turn comes, open ones and remarks too."""
+
+
+G = TypeVar("G", bound=ExplainedGates)
+G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
+
+
+class Pace(HealthRules, RegretRules, Protocol):
+    """When nothing is drained, or nothing in a pool, whatever the plan says."""
+
+
+class Judge(Protocol[G_co]):
+    """A controller's settings as rules. Two judges of equal settings judge alike."""
+
+    @property
+    def rules(self) -> FactRules:
+        """The rules for nodes and pods."""
+
+    @property
+    def placement(self) -> Placement:
+        """How sure the place of an evicted pod must be."""
+
+    @property
+    def ahead(self) -> Ahead:
+        """The demand without pods for which room is kept."""
+
+    @property
+    def pace(self) -> Pace:
+        """When to brake, and what to learn from earlier drains."""
+
+    def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
+        """Return what the controller's own gates say against one node, whatever a plan does."""
+
+    def gates(self, ground: Snapshot, facts: Facts, now: float) -> G_co:
+        """Return the gates while a plan on *ground* grows; *facts* have all refusals of single nodes."""
+
+    def strategy(self, facts: Facts) -> Strategy:
+        """Return which nodes go, and in what order."""
+
+    def pauses(
+        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
+    ) -> Callable[[str], Refusal | None]:
+        """Return a function from a pool to why it pauses at *now* after what has happened, ``None`` if it doesn't."""
+
+
+class Horizon(Struct, frozen=True):
+    """How far an evaluation looks.
+
+    *until_stable* plans round after round, as if all moved pods had become Ready, until a round removes nothing. *only*
+    limits what may be removed to these nodes (a selection on the command line); the rest still receives pods.
+    *forecast* asks what kube-scheduler's own choices would make of a plan that chose places itself.
+    """
+
+    until_stable: bool = False
+    only: Collection[str] | None = None
+    forecast: bool = False
+
+
+AT_ONCE = Horizon()
+"""One round over all nodes: what a running controller looks at in each pass."""
+
+
+class Evaluation(Struct, Generic[G_co], frozen=True, kw_only=True):
+    """What to do with *snapshot* at *now* (seconds since 1970), and why.
+
+    The *plan* is the direction. *held* says which of its nodes have to wait and why, *unhealthy* why all of them do;
+    *paused* are the pools that recent results forbid draining; *history* has those results as *snapshot* shows them.
+    """
+
+    snapshot: Snapshot
+    now: float
+    facts: Facts
+    gates: G_co
+    plan: Plan
+    held: Mapping[str, Refusal]
+    unhealthy: Refusal | None
+    paused: Collection[str]
+    history: History
+    forecast: Forecast | None = None
+
+    def checks(self, name: str) -> tuple[Check, ...]:
+        """Return the gates of node *name*, and what holds it back if the plan removes it."""
+        held = self.held.get(name)
+        waits = () if held is None else (Check("held back", held.reason, False, held.detail, held.fix),)
+        return (*self.gates.checks(name), *waits)
+
+
+class Evaluator(Generic[G]):
+    """Evaluates a cluster pass after pass; plans nothing anew while nothing has changed.
+
+    Time alone may change facts (how old a node is, whose grace is over). Each pass gathers them; where they are the
+    same, so is all that follows from them.
+    """
+
+    def __init__(self) -> None:
+        self._read: tuple[Snapshot, Judge[G], Snapshot] | None = None
+        self._planned: tuple[Facts, G, Plan] | None = None
+
+    def __call__(
+        self,
+        snapshot: Snapshot,
+        judge: Judge[G],
+        now: float,
+        horizon: Horizon = AT_ONCE,
+        *,
+        history: History = History(),
+        api_failures: int = 0,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Evaluation[G]:
+        """Judge every node of *snapshot* as *judge* does; see :func:`evaluate`."""
+        read = self._read
+        if read is None or read[0] is not snapshot or read[1] is not judge:
+            read = self._read = (snapshot, judge, with_demand(snapshot, judge.ahead))
+            self._planned = None
+        snapshot = read[2]
+        facts: Facts = facts_of(snapshot, judge, now, horizon.only)
+        planned = self._planned
+        if planned is None or planned[0] != facts:
+            planned = self._planned = (facts, *_plan(snapshot, judge, facts, now, horizon, progress=progress))
+        facts, gates, plan = planned
+        added = [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
+        history = learned(history, added, judge.pace, now)
+        unhealthy = brake(snapshot, history.finished, judge.pace, now, api_failures)
+        regrets = regretted(history, judge.pace, now)
+        pauses = judge.pauses(snapshot, facts, history.finished, now)
+        pools = {each.node: facts[each.node].pool for each in plan.removals}
+        held = {name: unhealthy or regrets.get(pool) or pauses(pool) for name, pool in pools.items()}
+        return Evaluation(
+            snapshot=snapshot,
+            now=now,
+            facts=facts,
+            gates=gates,
+            plan=plan,
+            held={name: refusal for name, refusal in held.items() if refusal is not None},
+            unhealthy=unhealthy,
+            paused=regrets.keys(),
+            history=history,
+            forecast=_forecast(snapshot, judge, facts, plan) if horizon.forecast else None,
+        )
+
+
+def evaluate(
+    snapshot: Snapshot,
+    judge: Judge[G],
+    now: float,
+    horizon: Horizon = AT_ONCE,
+    *,
+    history: History = History(),
+    api_failures: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation[G]:
+    """Judge every node of *snapshot* at *now* (seconds since 1970), once.
+
+    *history* are the recent drains of all controllers and what pools have learned from them; *api_failures* counts
+    passes in a row in which the API server failed. *progress* is told (round, nodes removed so far).
+    """
+    once: Evaluator[G] = Evaluator()
+    return once(snapshot, judge, now, horizon, history=history, api_failures=api_failures, progress=progress)
+
+
+def facts_of(
+    snapshot: Snapshot, judge: Judge[ExplainedGates], now: float, only: Collection[str] | None = None
+) -> dict[str, NodeFacts]:
+    """Return what can be said of each node by itself, with the refusals of the controller's own gates."""
+
+    def complete(fact: NodeFacts) -> NodeFacts:
+        own = judge.refusals(fact, now)
+        return msgspec.structs.replace(fact, refusals=tuple(sorted((*fact.refusals, *own)))) if own else fact
+
+    return {name: complete(fact) for name, fact in gather(snapshot, judge.rules, now, only).items()}
+
+
+def _plan(
+    snapshot: Snapshot,
+    judge: Judge[G],
+    facts: Facts,
+    now: float,
+    horizon: Horizon,
+    *,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[G, Plan]:
+    ground = plannable(snapshot, judge.rules)
+    gates = judge.gates(ground, facts, now)
+
+    prepared = [judgement(snapshot, facts, gates)]
+
+    def judged(current: Snapshot) -> Judgement:
+        if prepared:
+            return prepared.pop()
+        known = facts_of(current, judge, now, horizon.only)
+        return judgement(current, known, judge.gates(current, known, now))
+
+    strategy = judge.strategy(facts)
+    return gates, make_plan(
+        ground, judged, strategy, judge.placement, until_stable=horizon.until_stable, progress=progress
+    )
+
+
+def _forecast(snapshot: Snapshot, judge: Judge[G], facts: Facts, plan: Plan) -> Forecast | None:
+    if judge.placement != "possible" or not plan.removals:
+        return None
+    return forecast(plannable(snapshot, judge.rules), plan, candidates_of(facts))

@@ -1,0 +1,116 @@
+"""The compactor's judge: its settings as the rules of an evaluation, of a claim, and of a drain. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
+
+from node_compactor.gates import CompactorGates, age_check, mark_check, pool_checks, size_check, utilization_check
+from node_compactor.pacing import cooling
+from node_compactor.settings import CompactorSettings
+from tightship.core.drain_record import Finished
+from tightship.core.objects import Node
+from tightship.core.reasons import Refusal
+from tightship.planning.checks import Check, refusals
+from tightship.planning.claim_budget import budget_check, cluster_room, nodes_out
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import Ahead
+from tightship.planning.evaluate import Facts
+from tightship.planning.evictability import EvictionRules, awaited_for
+from tightship.planning.facts import FactRules, NodeFacts
+from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere
+from tightship.planning.plan import STRATEGIES, PerPool, Placement, Strategy
+from tightship.planning.pools import pool_of, shown
+from tightship.planning.utilization import UtilizationRules
+
+
+def eviction_rules(settings: CompactorSettings) -> EvictionRules:
+    """Return the rules for pods; a drain and the plan before it go by the same."""
+    return EvictionRules(
+        settings.disabled_rules,
+        settings.system_pod_timeout,
+        awaited_for(settings.await_timeout),
+        settings.node_timeout,
+    )
+
+
+class CompactorJudge:
+    """See :class:`tightship.planning.evaluate.Judge`."""
+
+    def __init__(self, settings: CompactorSettings) -> None:
+        self.settings = settings
+        self.pace = settings
+        self.placement: Placement = settings.placement
+        self.ahead: Ahead = settings.ahead(settings.disabled_rules)
+        self.rules = FactRules(
+            nodes=NodeRules(settings.disabled_rules),
+            eviction=eviction_rules(settings),
+            counted=UtilizationRules(settings.ignore_daemonsets, settings.ignore_mirror_pods),
+            pool_labels=settings.pool_labels,
+            past_budgets=settings.eviction_method == "delete",
+        )
+
+    def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
+        """Return what pool, age, limit and mark say against one node, whatever a plan does."""
+        settings = self.settings.pool(fact.pool)
+        checks: list[Check | None] = [*pool_checks(fact.pool, settings), age_check(fact, self.settings, now)]
+        if settings is not None and settings.enabled:
+            limit = utilization_check(fact.pool, fact.cpu_ratio, settings)
+            checks += [limit, mark_check(fact, self.settings, now)] if limit.open else [limit]
+        return refusals(checks, fact.view.name)
+
+    def gates(self, ground: Snapshot, facts: Facts, now: float) -> CompactorGates:
+        """Return the gates of pools and of the plan's size."""
+        del ground
+        return CompactorGates(self.settings, facts, now)
+
+    def strategy(self, facts: Facts) -> Strategy:
+        """Return the strategy of all enabled pools, or, where they differ, one that plans each pool by its own."""
+        chosen: dict[str, str] = {}
+        for name in sorted({fact.pool for fact in facts.values()}):
+            pool = self.settings.pool(name)
+            if pool is not None and pool.enabled:
+                chosen[name] = pool.strategy or self.settings.strategy
+        distinct = set(chosen.values()) or {self.settings.strategy}
+        if len(distinct) == 1:
+            return STRATEGIES[distinct.pop()]
+        return PerPool(chosen, self.settings.strategy)
+
+    def pauses(
+        self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
+    ) -> Callable[[str], Refusal | None]:
+        """Return why a pool pauses at *now*: its cool-downs."""
+        return cooling(snapshot, facts, finished, self.settings, now).of
+
+    def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
+        """Return why *node* may not be claimed beside the nodes *claimed*, ``None`` if it may.
+
+        *facts* are of the latest snapshot. A plan's own gates count what it takes; what a sibling has claimed since is
+        counted here.
+        """
+        refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed)
+        pool = facts[node].pool
+        own = self.settings.pool(pool)
+        if refusal is not None or own is None:
+            return refusal
+        mates = {name: fact for name, fact in facts.items() if fact.pool == pool}
+        out = nodes_out(mates, claimed) - {node}
+        if own.budget is not None:
+            budget = budget_check(own.budget, f"pool {shown(pool)}", nodes=len(mates), out=len(out))
+            if not budget.open:
+                return budget.refusal(node)
+        # Whoever takes a node away may be slow: it holds no place in the budget for ever, but it is none that stays.
+        taken = sum(name not in out and owner_elsewhere(fact.view.node) is not None for name, fact in mates.items())
+        return size_check(pool, len(mates) - len(out) - taken - 1, own).refusal(node)
+
+    def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
+        """Return what keeps *node* of *snapshot* as a whole, and may begin to while it is drained."""
+        pool = pool_of(node, self.settings.pool_labels)
+        own = self.settings.pool(pool)
+        checks = list(pool_checks(pool, own))
+        if own is not None and own.minimum_nodes:
+            rest = left_without(snapshot, node.name)
+            mates = (each for each in rest if each.ready and pool_of(each, self.settings.pool_labels) == pool)
+            # Asked at every look: enough are enough.
+            checks.append(size_check(pool, sum(1 for _ in islice(mates, own.minimum_nodes)), own))
+        return [*opt_outs(node, self.rules.nodes), *refusals(checks, node.name)]
