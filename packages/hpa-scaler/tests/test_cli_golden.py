@@ -18,7 +18,7 @@ import yaml
 
 from hpa_scaler.report import EXPLANATION, PLAN, FloorExplanation, FloorPlan
 from tightship.report import Terminal
-from tightship.report.formats import render
+from tightship.report.formats import formats_of
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "hpa-plan-output.md"
 UPDATE = bool(os.environ.get("TIGHTSHIP_UPDATE_GOLDEN"))
@@ -43,11 +43,11 @@ def _beside_the_data(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def table(plan: FloorPlan, terminal: Terminal) -> str:
-    return str(render(plan, PLAN, "table", terminal))
+    return str(formats_of(PLAN)["table"].render(plan, PLAN, terminal))
 
 
 def explained(document: FloorExplanation, terminal: Terminal) -> str:
-    return str(render(document, EXPLANATION, "table", terminal))
+    return str(formats_of(EXPLANATION)["table"].render(document, EXPLANATION, terminal))
 
 
 def golden(data: Path, name: str, text: str) -> None:
@@ -84,7 +84,7 @@ def test_an_explanation_fits_its_terminal_but_for_what_can_not_be_broken(width: 
 def test_without_unicode_a_table_is_ascii(data: Path) -> None:
     plan = msgspec.json.decode((data / "golden" / "plan.json").read_bytes(), type=FloorPlan)
     for name in ("table", "wide"):
-        assert str(render(plan, PLAN, name, Terminal(width=60, unicode=False))).isascii()
+        assert str(formats_of(PLAN)[name].render(plan, PLAN, Terminal(width=60, unicode=False))).isascii()
     document = msgspec.json.decode((data / "golden" / "explain.json").read_bytes(), type=FloorExplanation)
     assert explained(document, Terminal(unicode=False)).isascii()
 

@@ -10,7 +10,7 @@ import pytest
 
 from tightship.report import NodePlan, Terminal
 from tightship.report.document import SchedulerForecast, StuckNode
-from tightship.report.formats import render
+from tightship.report.formats import formats_of
 from tightship.report.html.markup import VOID, tag
 from tightship.report.html.page import render_page
 from tightship.report.html.timeline import COLUMNS
@@ -23,7 +23,7 @@ from .plans import HOSTILE, hostile_plan, large_plan, plan, refusal, small_plan
 
 
 def page_of(found: NodePlan, terminal: Terminal = Terminal()) -> str:
-    return str(render(found, PLAN, "html", terminal))
+    return str(formats_of(PLAN)["html"].render(found, PLAN, terminal))
 
 
 class Reader(HTMLParser):

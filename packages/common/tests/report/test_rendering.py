@@ -28,7 +28,7 @@ from tightship.report.document import (
     Summary,
     sorted_nodes,
 )
-from tightship.report.formats import render
+from tightship.report.formats import formats_of
 from tightship.report.lines import reason_words
 from tightship.report.plan_view import PLAN
 from tightship.report.terminal import clean
@@ -37,19 +37,19 @@ GIB = 1 << 30
 
 
 def render_table(plan: NodePlan, terminal: Terminal) -> str:
-    return text_of(render(plan, PLAN, "table", terminal))
+    return text_of(formats_of(PLAN)["table"].render(plan, PLAN, terminal))
 
 
 def render_wide(plan: NodePlan, terminal: Terminal) -> str:
-    return text_of(render(plan, PLAN, "wide", terminal))
+    return text_of(formats_of(PLAN)["wide"].render(plan, PLAN, terminal))
 
 
 def render_json(plan: NodePlan, terminal: Terminal) -> str:
-    return text_of(render(plan, PLAN, "json", terminal))
+    return text_of(formats_of(PLAN)["json"].render(plan, PLAN, terminal))
 
 
 def render_yaml(plan: NodePlan, terminal: Terminal) -> str:
-    return text_of(render(plan, PLAN, "yaml", terminal))
+    return text_of(formats_of(PLAN)["yaml"].render(plan, PLAN, terminal))
 
 
 def entry(name: str, *reasons: str, cpu: int = 1000, pool: str = "web", order: int | None = None) -> NodeEntry:

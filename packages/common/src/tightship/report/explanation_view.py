@@ -1,4 +1,4 @@
-"""How people see the explanation of nodes: what each is like, its gates, its pods, and what would free it."""
+"""How the explanation of nodes looks: the state of each node, its gates, its pods, and what would free it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHAPES = (
     GridShape(("OWNER", "PDB", "MEMORY", "OTHER"), shortest=24),
     GridShape(("OWNER", "PDB", "MEMORY", "OTHER", "CPU", "FATE"), shortest=16),
 )
-"""Of pods. PDBs are shown by name, or only what they allow."""
+"""Shapes of the pods' table. It shows PDBs by name, or only what they allow."""
 
 
 def _printout(document: NodeExplanation) -> Printout:

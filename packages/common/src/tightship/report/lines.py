@@ -1,4 +1,4 @@
-"""A printout as the lines of a terminal: columns no wider than their cells, grids that fit, texts that are folded."""
+"""Writes a printout as lines: columns as wide as their cells, grids that fit the terminal, folded texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ASCII = {"✓": "ok", "✗": "no", "•": "-"}
 
 
 def written(printout: Printout, terminal: Terminal) -> str:
-    """Return *printout* as lines; without headers, its rows and blocks alone."""
+    """Return *printout* as lines; if the terminal wants no headers, only its rows and blocks."""
     heading = [TextLine(text, style="dim", indent=0) for text in printout.heading]
     parts = [_folded(heading if terminal.headers else (), terminal)]
     if printout.grid is not None:
@@ -42,7 +42,7 @@ def _folded(texts: Sequence[TextLine], terminal: Terminal) -> list[str]:
 
 
 def _line(line: TextLine, terminal: Terminal) -> Iterator[str]:
-    """Return *line*, folded where the terminal ends; what goes on stands below its text, not below its label."""
+    """Return *line*, folded where the terminal ends; the rest stands below the text, not below the label."""
     sign = terminal.sign(line.sign, _ASCII.get(line.sign, ""))
     indent, label = " " * line.indent, terminal.plain(line.label)
     below = indent + " " * (length(sign) + length(label))
@@ -64,7 +64,7 @@ def _block(block: Block, terminal: Terminal) -> list[str]:
 
 
 def _grid(grid: Grid, terminal: Terminal, *, headers: bool, indent: str = "") -> list[str]:
-    """Return the lines of a grid, titles first with *headers*; the last column is not filled up."""
+    """Return the lines of a grid, with the titles first if *headers*; the last column is not padded."""
     columns = _fitted(grid, terminal, headers=headers)
     widths = [_width(column, headers=headers) for column in columns]
     last = len(columns) - 1
@@ -87,10 +87,10 @@ def _grid(grid: Grid, terminal: Terminal, *, headers: bool, indent: str = "") ->
 
 
 def _fitted(grid: Grid, terminal: Terminal, *, headers: bool) -> list[Column]:
-    """Return the columns of the first shape that fits, and the reasons as the last one.
+    """Return the columns of the first shape that fits, and the reasons as the last column.
 
-    At least the first reason of each row has its room. Where even the narrowest shape leaves none, the first column,
-    which has the names, is cut in its middle.
+    A shape fits if the first reason of each row has room. If not even the narrowest one does, the first column, which
+    has the names, is cut in the middle.
     """
     reasons = grid.reasons or ()
     least = max((length(reason_words(each, 1)) for each in reasons), default=0)
@@ -126,7 +126,7 @@ def _narrowed(grid: Grid, terminal: Terminal, width: int, least: int, *, headers
 
 
 def _shaped(grid: Grid, shape: GridShape, terminal: Terminal) -> list[Column]:
-    """Return the columns as *shape* shows them, their texts as the terminal can."""
+    """Return the columns that *shape* shows, with texts that the terminal can show."""
     columns = [
         shown
         for column in grid.columns

@@ -1,4 +1,4 @@
-"""How people see a plan of nodes: a table with a row for each node, and the plan in numbers below it."""
+"""How a plan of nodes looks: a table with a row for each node, and the plan in numbers below it."""
 
 from __future__ import annotations
 

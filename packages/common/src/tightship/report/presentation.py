@@ -1,6 +1,6 @@
-"""What people see of a document: a :class:`Printout` in lines, and a :class:`Page` with pictures.
+"""How a document looks to people: a :class:`Printout` of lines, and a :class:`Page` with pictures.
 
-Every text is plain and in Unicode, and every picture is numbers: a format makes them fit for where they go.
+Texts are plain Unicode and pictures are numbers. A format adapts them to the terminal or the file they go to.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from msgspec import Struct
 
 Style = Literal["", "bold", "dim", "go", "why", "bad", "bar"]
 
-
 LABEL = 11
-"""Columns of the labels below a table."""
+"""Width of the labels below a table, in columns of the terminal."""
 
 
 class TextLine(Struct, frozen=True):
-    """A text of its own, in *style*, which goes on below itself where it is longer than a line.
+    """A text that is folded where the terminal ends. The rest hangs below its beginning.
 
-    A *sign* and a *label* stand before it; *word* is its first word, in a style of its own.
+    *sign* and *label* come before the text. *word* is its first word, painted as a reason.
     """
 
     text: str
@@ -33,20 +32,20 @@ class TextLine(Struct, frozen=True):
 
 
 def figure(label: str, text: str, style: Style = "") -> TextLine:
-    """Return a line below a table: *text* beside its *label*."""
+    """Return a line for the figures below a table: *text* after its *label*."""
     return TextLine(text, label.ljust(LABEL), style=style, label_style="bold" if label else "", indent=0)
 
 
 def warning(text: str) -> TextLine:
-    """Return a warning below a table."""
+    """Return a line for a warning below a table."""
     return TextLine(text, "Warning".ljust(LABEL), label_style="bad", indent=0)
 
 
 class Column(Struct, frozen=True):
-    """A column of a :class:`Grid`: *style* is that of all cells, *styles* has one for each.
+    """A column of a :class:`Grid`. *style* applies to all cells; *styles*, if given, has one for each.
 
-    With *ratios* a bar stands beside each cell; *amounts* are a column of their own before it, under the same title.
-    Shapes call the column by its *name*, else by its title.
+    If there are *ratios*, a bar follows each cell. *amounts* form a column of their own before it, under the same
+    title. Shapes refer to the column by its *name*, or by its title if it has none.
     """
 
     title: str
@@ -60,9 +59,10 @@ class Column(Struct, frozen=True):
 
 
 class GridShape(Struct, frozen=True):
-    """What a grid shows: no columns *without*, bars so many columns wide, *amounts* or not.
+    """What a grid shows at some width: every column except *without*, bars of this width, and *amounts* or not.
 
-    Texts of the first column are cut to *names* columns, or as far as needed but no further than to *shortest*.
+    The first column, which has the names, is cut to *names* columns of the terminal; or as far as needed, but never
+    below *shortest*.
     """
 
     without: tuple[str, ...] = ()
@@ -73,9 +73,9 @@ class GridShape(Struct, frozen=True):
 
 
 class Grid(Struct, frozen=True):
-    """A table in lines. Of its *shapes*, from roomy to narrow, the first that there is room for is taken.
+    """A table in lines. Its *shapes* go from roomy to narrow; the first one that fits is used.
 
-    *reasons* of each row are the last column, as many as there is room for; *below* are lines after each row.
+    *reasons* become the last column, which names as many of each row as fit. *below* has the lines after each row.
     """
 
     columns: Sequence[Column]
@@ -85,7 +85,7 @@ class Grid(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """Lines under a *title*, and a grid below them."""
+    """A *title*, with lines and a grid below it."""
 
     title: str
     lines: Sequence[TextLine] = ()
@@ -93,7 +93,7 @@ class Block(Struct, frozen=True):
 
 
 class Printout(Struct, frozen=True):
-    """A document in lines: what was judged (*heading*), a grid or blocks, and what there is to say in the *end*."""
+    """A document in lines: a *heading* that says what was judged, a grid or blocks, and the lines at the *end*."""
 
     heading: tuple[str, ...] = ()
     grid: Grid | None = None
@@ -304,9 +304,9 @@ Document = TypeVar("Document", bound=Struct)
 
 
 class View(Struct, Generic[Document], frozen=True):
-    """How people see a kind of document: in lines, perhaps also with the columns of a *wide* grid, and as a page.
+    """How a kind of document looks: in lines, and perhaps also as the columns of a *wide* grid and as a *page*.
 
-    A format is there for each kind of document that has what the format shows.
+    A format is offered for every kind of document whose view has the part that the format needs.
     """
 
     printout: Callable[[Document], Printout]

@@ -1,4 +1,4 @@
-"""How people see floors: a table with a row for each HPA, all about some HPAs, and what came of a release."""
+"""How floors look: a table with a row for each HPA, everything about some HPAs, and the outcome of a release."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The formats after ``-o``: each module here is one, called by the module's name, and there because the module is.
+"""The output formats. Each module of this package is one, and its name is the word after ``-o``.
 
-Such a module has a :class:`Format` called ``FORMAT``. No list names it.
+A module defines ``FORMAT``, a :class:`Format`. No list names the modules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tightship.report.presentation import Document, View
 from tightship.report.terminal import Terminal
 
 Rendered: TypeAlias = str | Mapping[str, object]
-"""A text, or plain data, which the edge writes as YAML: this folder loads no writer of YAML."""
+"""Text, or plain data that the edge writes as YAML: a pure folder loads no YAML library."""
 
 
 class Render(Protocol):
@@ -26,10 +26,10 @@ class Render(Protocol):
 
 
 class Format(Struct, frozen=True):
-    """A format: how it renders a document, and which part of a view it *needs*, if any.
+    """How a format renders a document, and which optional part of a view it *needs*.
 
-    *file* says that the result is a whole file: in UTF-8 whatever the locale, and never without what belongs to it.
-    *place* orders the formats; the first one is the default.
+    If *file* is true, the result is a complete file: always in UTF-8, and never without headers. Formats are sorted by
+    *place*, then by name; the first one is the default.
     """
 
     render: Render
@@ -39,13 +39,8 @@ class Format(Struct, frozen=True):
 
 
 def formats_of(view: View[Document]) -> dict[str, Format]:
-    """Return the formats of a kind of document by name, the default first."""
+    """Return the formats that a kind of document has, by name, the default first."""
     names = [each.name for each in pkgutil.iter_modules(__path__)]
     found: dict[str, Format] = {name: importlib.import_module(f"{__name__}.{name}").FORMAT for name in names}
     there = {name: form for name, form in found.items() if not form.needs or getattr(view, form.needs) is not None}
     return dict(sorted(there.items(), key=lambda each: (each[1].place, each[0])))
-
-
-def render(document: Document, view: View[Document], name: str, terminal: Terminal = Terminal()) -> Rendered:
-    """Return *document* in the format *name*, one of :func:`formats_of` its view."""
-    return formats_of(view)[name].render(document, view, terminal)

@@ -1,4 +1,4 @@
-"""A page with pictures, in one file that loads nothing. Short, for a format is a module."""
+"""A self-contained HTML page with pictures. This module is short because a format is one module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON: indented by two, keys in the order of the schema. Short, for a format is a module."""
+"""JSON, with its keys in the order of the schema. This module is short because a format is one module."""
 
 from __future__ import annotations
 

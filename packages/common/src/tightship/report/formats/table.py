@@ -1,4 +1,4 @@
-"""Lines that fit their terminal: a table, or what there is to say of each thing. Short, for a format is a module."""
+"""Lines that fit the terminal. This module is short because a format is one module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table with every column and every reason. Nothing is cut. Short, for a format is a module."""
+"""A table with every column, never cut. This module is short because a format is one module."""
 
 from __future__ import annotations
 

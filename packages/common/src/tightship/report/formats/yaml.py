@@ -1,4 +1,4 @@
-"""YAML, the same data as in JSON. Short, for a format is a module."""
+"""YAML, with the same data as JSON. This module is short because a format is one module."""
 
 from __future__ import annotations
 
