@@ -15,31 +15,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
 from tightship.app.observability.logging import log
 from tightship.app.runtime.http import Draw
-from tightship.app.runtime.loop import a_few_at_a_time, in_thread
+from tightship.app.runtime.loop import in_thread
 from tightship.app.runtime.serving import Frame
 from tightship.app.settings.process import NodeProcessSettings
 from tightship.app.settings.sections import SteeringKeys
-from tightship.core.api_errors import Conflict, Forbidden, KubeError, NotFound, one_line
+from tightship.core.api_errors import Forbidden, KubeError, one_line
 from tightship.core.drain_record import Finished, History
 from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain_io.claims import Claim
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.history import DrainHistory
-from tightship.drain_io.writing import LiveNode, patch_node, read_node
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
-from tightship.nodes.controller import ClaimJudge, NodeController, NodeNote, OwnMetrics
+from tightship.nodes.controller import ClaimJudge, NodeController, OwnMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
-from tightship.nodes.soft_taints import candidate_patch, steer, tainted
+from tightship.nodes.node_writes import NodeWrites
+from tightship.nodes.pass_log import PassLog
+from tightship.nodes.soft_taints import steer
 from tightship.nodes.status import Situation, nothing_yet, show
 from tightship.nodes.succession import Succession
 from tightship.planning.cluster import Snapshot
@@ -50,9 +51,6 @@ from tightship.report import SettingsView
 
 ASKED_AT_THE_END = 3.0
 """Seconds for the API server to say, on shutdown, whether another replica comes."""
-
-WRITES_AT_ONCE = 8
-"""Concurrent writes of notes and soft taints."""
 
 S = TypeVar("S", bound=SteeringKeys)
 G = TypeVar("G", bound=ExplainedGates)
@@ -90,15 +88,11 @@ class ConsolidationLoop(Generic[S, G]):
         self._failures = 0
         self._unfinished = False
         self._synced = False
-        self._elsewhere: Sequence[tuple[str, str]] = ()
-        self._ledger = f"{run.claims_namespace}/{run.claims_lease}"
+        self._pass_log = PassLog(frame.logger, f"{run.claims_namespace}/{run.claims_lease}")
+        self._writes = NodeWrites(frame.connection, frame.program.name, frame.logger)
         self._succession = Succession(run.namespace, run.identity.rpartition("_")[0])
         # Nodes that a dry run has to give back.
         self._left: Sequence[str] = ()
-        self._off = False
-        # Nodes on which a soft taint was put from here: the cache may lag behind our own writes.
-        self._steered: set[str] = set()
-        self._last: Evaluation[G] | None = None
         self._judge: tuple[S, ClaimJudge[G]] | None = None
         self._evaluate: Evaluator[G] = Evaluator()
         self._shown = nothing_yet(self._name, controller.kind)
@@ -146,7 +140,9 @@ class ConsolidationLoop(Generic[S, G]):
             self._succession.look(self._cache.snapshot())
             others = not (frame.switched_off() or dry_run)
             await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
-        self._warn_of_other_claims(self._drainer.elsewhere if leading else ())
+        elsewhere = self._drainer.elsewhere if leading else ()
+        self._pass_log.claimed_elsewhere(elsewhere)
+        self._metrics.claimed_elsewhere(len(elsewhere))
         driven = self._drainer.driving
         snapshot, now = self._cache.snapshot(), self._clock()
         history = await self._history.all() if leading and not dry_run else History()
@@ -156,15 +152,14 @@ class ConsolidationLoop(Generic[S, G]):
         if leading and not dry_run and evaluation.history != history:
             await self._remember(evaluation, judge)
         off = frame.switched_off()
-        self._say(evaluation, off)
-        self._last = evaluation
+        self._pass_log.judged(evaluation, off=off, leader=frame.leading(), dry_run=dry_run)
         plan = evaluation.plan.holding(evaluation.held)
         self._metrics.update(evaluation.facts, plan, snapshot, now, evaluation.unhealthy)
         self._own.update(evaluation)
         situation = self._situation(off, history.finished, self._controller.describe(settings))
         self._shown = await in_thread(show, evaluation, situation, self._controller.remarks(evaluation, settings))
         if leading and self._may_begin():
-            await self._write_notes(evaluation, self._controller.notes(evaluation, settings))
+            await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
             await self._steer(evaluation, settings)
             if _all_in_drain(driven, snapshot):
                 await self._claim(evaluation, judge)
@@ -172,7 +167,7 @@ class ConsolidationLoop(Generic[S, G]):
                 # A drain has just ended, and what was read of the history may not know it: pauses start from there.
                 frame.wake.set()
         elif leading:
-            await self._untaint(snapshot)
+            await self._writes.untaint(snapshot, frame.leading)
         if dry_run:
             self._find_left()
             if self._run.release and not frame.finishing.is_set():
@@ -180,14 +175,6 @@ class ConsolidationLoop(Generic[S, G]):
                 frame.runtime.end()
         else:
             self._unfinished = await self._left_to_end() if frame.switched_off() else leading
-
-    def _warn_of_other_claims(self, elsewhere: Sequence[tuple[str, str]]) -> None:
-        before, self._elsewhere = self._elsewhere, elsewhere
-        self._metrics.claimed_elsewhere(len(self._elsewhere))
-        for node, controller in self._elsewhere:
-            if (node, controller) not in before:
-                what = "another controller keeps its claims in another Lease, so the two share no budget"
-                log(self._log, logging.WARNING, what, node=node, controller=controller, lease=self._ledger)
 
     def _find_left(self) -> None:
         """Have a dry run end the drains that its own installation left, if there are any."""
@@ -201,7 +188,7 @@ class ConsolidationLoop(Generic[S, G]):
                 log(self._log, logging.WARNING, what, node=name, dry_run=True, lease=self._run.lease_name)
         # A soft taint does not say whose it is, but beside a drain of ours it is ours.
         ours = self._run.release or self._frame.finishing.is_set()
-        if self._left or (ours and self._soft(snapshot)):
+        if self._left or (ours and self._writes.tainted(snapshot)):
             self._frame.finishing.set()
         else:
             self._frame.finishing.clear()
@@ -237,7 +224,7 @@ class ConsolidationLoop(Generic[S, G]):
         """Return whether drains or soft taints of this controller's name exist anywhere. Nothing new may begin."""
         snapshot = self._cache.snapshot()
         try:
-            return bool(self._soft(snapshot)) or await self._drainer.unfinished(snapshot)
+            return bool(self._writes.tainted(snapshot)) or await self._drainer.unfinished(snapshot)
         except KubeError as error:
             if self._frame.leading():
                 raise
@@ -256,64 +243,14 @@ class ConsolidationLoop(Generic[S, G]):
             finishing=tuple(self._left),
             hindrance="" if self._frame.elector.failure is None else one_line(self._frame.elector.failure),
             finished=finished,
-            problems=(*self._frame.live.problems, *map(self._elsewhere_words, self._elsewhere)),
+            problems=(*self._frame.live.problems, *self._pass_log.problems()),
         )
-
-    def _elsewhere_words(self, each: tuple[str, str]) -> str:
-        node, controller = each
-        return (
-            f"{controller} drains node {node} without a claim in Lease {self._ledger}: {controller} keeps its claims "
-            "elsewhere (CLAIMS_LEASE_NAMESPACE), so the two share no budget."
-        )
-
-    async def _write_notes(self, evaluation: Evaluation[G], notes: Sequence[NodeNote]) -> None:
-        async def write(note: NodeNote) -> None:
-            judged = evaluation.snapshot.nodes[note.node].node
-            # A node that has changed since it was judged is judged again in the next pass.
-            await patch_node(self._frame.connection, LiveNode(judged, judged.resource_version, ()), note.patch)
-
-        await self._each([(note.node, partial(write, note)) for note in notes], self._may_begin)
 
     async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
         spared = [name for name, fact in evaluation.facts.items() if fact.pool in evaluation.paused]
         limit, enabled = settings.candidate_taints, settings.steering
         steering = steer(evaluation.snapshot, evaluation.plan, limit, enabled, self._name, spared=spared)
-        self._steered.intersection_update(evaluation.snapshot.nodes)
-        todo = [(name, True) for name in steering.add] + [(name, False) for name in steering.remove]
-        await self._each([(name, partial(self._taint, name, on)) for name, on in todo], self._may_begin)
-
-    def _soft(self, snapshot: Snapshot) -> list[str]:
-        return sorted(self._steered.union(tainted(snapshot, self._name)))
-
-    async def _untaint(self, snapshot: Snapshot) -> None:
-        names = self._soft(snapshot)
-        await self._each([(name, partial(self._taint, name, on=False)) for name in names], self._frame.leading)
-
-    async def _taint(self, name: str, on: bool) -> None:
-        live = await read_node(self._frame.connection, name)
-        patch = candidate_patch(live, on, self._name) if live is not None else None
-        if on and patch is not None:
-            self._steered.add(name)
-        if live is not None and patch is not None:
-            await patch_node(self._frame.connection, live, patch)
-        if not on:
-            self._steered.discard(name)
-
-    async def _each(
-        self, writes: Sequence[tuple[str, Callable[[], Awaitable[None]]]], allowed: Callable[[], bool]
-    ) -> None:
-        """Do all *writes*, a few at a time, while *allowed*; the next pass does those that come too late."""
-
-        async def one(todo: tuple[str, Callable[[], Awaitable[None]]]) -> None:
-            name, write = todo
-            if not allowed():
-                return
-            try:
-                await write()
-            except (Conflict, NotFound) as error:
-                log(self._log, logging.DEBUG, "node changed meanwhile", node=name, error=one_line(error))
-
-        await a_few_at_a_time(one, writes, WRITES_AT_ONCE)
+        await self._writes.steer(evaluation.snapshot, steering, self._may_begin)
 
     async def _claim(self, evaluation: Evaluation[G], judge: ClaimJudge[G]) -> None:
         """Claim the plan's nodes in order until a budget refuses."""
@@ -340,40 +277,6 @@ class ConsolidationLoop(Generic[S, G]):
             if refusal.reason is Reason.BUDGET_EXHAUSTED:
                 return
 
-    def _say(self, evaluation: Evaluation[G], off: bool) -> None:
-        """Log one line for the pass, and one for each node whose removal is newly planned or held."""
-        if off != self._off:
-            self._log.info("switched off: no new drain begins" if off else "switched on")
-        self._off = off
-        last = self._last
-        removals = evaluation.plan.removals
-        log(
-            self._log,
-            logging.INFO,
-            "judged",
-            dry_run=self._frame.run.dry_run,
-            leader=self._frame.leading(),
-            nodes=len(evaluation.facts),
-            planned=len(removals),
-            evictions=evaluation.plan.evictions,
-            held=len(evaluation.held),
-            next=removals[0].node if removals else "",
-        )
-        before = {} if last is None else {each.node: last.held.get(each.node) for each in last.plan.removals}
-        for removal in removals:
-            held = evaluation.held.get(removal.node)
-            known = before.get(removal.node, False)
-            if known is False or (known is None) != (held is None):
-                log(
-                    self._log,
-                    logging.INFO,
-                    "would remove" if held is None else "held back",
-                    node=removal.node,
-                    pods=len(removal.moves),
-                    reason=held.reason if held is not None else "",
-                    detail=held.detail if held is not None else "",
-                )
-
     async def stop(self) -> None:
         """Finish or park the drains, and remove the soft taints, because nobody keeps those up to date.
 
@@ -389,7 +292,7 @@ class ConsolidationLoop(Generic[S, G]):
         if not self._frame.leading():
             return
         try:
-            await self._untaint(self._cache.snapshot())
+            await self._writes.untaint(self._cache.snapshot(), self._frame.leading)
         except CacheCrashed:
             return  # nobody knows which nodes have one; the next leader will
         except KubeError as error:

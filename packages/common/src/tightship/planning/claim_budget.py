@@ -17,7 +17,7 @@ from tightship.planning.facts import NodeFacts
 from tightship.planning.nodes import drain_record
 
 
-class Budget(Protocol):
+class NodeBudget(Protocol):
     """A number or a percentage of nodes; ``str()`` gives it as users write it."""
 
     def allows(self, nodes: int) -> int:
@@ -38,7 +38,7 @@ def _given_back(fact: NodeFacts) -> bool:
     return not fact.draining and record is not None and record.phase is Phase.YIELDED
 
 
-def budget_check(budget: Budget | None, what: str, *, nodes: int, out: int, flag: str = "") -> Check:
+def budget_check(budget: NodeBudget | None, what: str, *, nodes: int, out: int, flag: str = "") -> Check:
     """Return whether one more node may go out while *out* of the *nodes* of *what* are; without *budget* one may be."""
     allowed, shown = (1, "1") if budget is None else (budget.allows(nodes), str(budget))
     detail = f"{what} may have {counted(allowed, 'node')} out at once ({shown}), {counted(out, 'is', 'are')} out"
@@ -47,7 +47,7 @@ def budget_check(budget: Budget | None, what: str, *, nodes: int, out: int, flag
 
 
 def cluster_room(
-    node: str, facts: Mapping[str, NodeFacts], budget: Budget | None, claimed: Collection[str]
+    node: str, facts: Mapping[str, NodeFacts], budget: NodeBudget | None, claimed: Collection[str]
 ) -> Refusal | None:
     """Return why *node* may not be claimed beside *claimed*, ``None`` if the cluster's *budget* allows it.
 

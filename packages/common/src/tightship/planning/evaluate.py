@@ -37,7 +37,7 @@ G = TypeVar("G", bound=ExplainedGates)
 G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 
 
-class Pace(HealthRules, RegretRules, Protocol):
+class PaceRules(HealthRules, RegretRules, Protocol):
     """When nothing is drained, or nothing in a pool, whatever the plan says."""
 
 
@@ -57,7 +57,7 @@ class Judge(Protocol[G_co]):
         """The demand without pods for which room is kept."""
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> PaceRules:
         """When to brake, and what to learn from earlier drains."""
 
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:

@@ -1,0 +1,70 @@
+"""The log of a controller of nodes: one line for each pass, and one for each thing that is new in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from tightship.app.observability.logging import log
+from tightship.core.reasons import Refusal
+from tightship.planning.evaluate import Evaluation, ExplainedGates
+
+
+class PassLog:
+    """Logs passes to *logger*. *ledger* names the Lease of the claims."""
+
+    def __init__(self, logger: logging.Logger, ledger: str) -> None:
+        self._log = logger
+        self._ledger = ledger
+        self._off = False
+        self._planned: Mapping[str, Refusal | None] = {}
+        self._elsewhere: Sequence[tuple[str, str]] = ()
+
+    def judged(self, evaluation: Evaluation[ExplainedGates], *, off: bool, leader: bool, dry_run: bool) -> None:
+        """Log one line for the pass, and one for each node whose removal is newly planned, held back or let go on."""
+        if off != self._off:
+            self._log.info("switched off: no new drain begins" if off else "switched on")
+        self._off = off
+        plan, held = evaluation.plan, evaluation.held
+        log(
+            self._log,
+            logging.INFO,
+            "judged",
+            dry_run=dry_run,
+            leader=leader,
+            nodes=len(evaluation.facts),
+            planned=len(plan.removals),
+            evictions=plan.evictions,
+            held=len(held),
+            next=plan.removals[0].node if plan.removals else "",
+        )
+        for removal in plan.removals:
+            name, why = removal.node, held.get(removal.node)
+            if name in self._planned and (self._planned[name] is None) == (why is None):
+                continue
+            log(
+                self._log,
+                logging.INFO,
+                "would remove" if why is None else "held back",
+                node=name,
+                pods=len(removal.moves),
+                reason=why.reason if why is not None else "",
+                detail=why.detail if why is not None else "",
+            )
+        self._planned = {each.node: held.get(each.node) for each in plan.removals}
+
+    def claimed_elsewhere(self, drains: Sequence[tuple[str, str]]) -> None:
+        """Warn of each drain (node and controller) without a claim in our Lease when it is first seen."""
+        before, self._elsewhere = self._elsewhere, drains
+        for node, controller in drains:
+            if (node, controller) not in before:
+                what = "another controller keeps its claims in another Lease, so the two share no budget"
+                log(self._log, logging.WARNING, what, node=node, controller=controller, lease=self._ledger)
+
+    def problems(self) -> tuple[str, ...]:
+        """Return the same for people, whole sentences."""
+        return tuple(
+            f"{controller} drains node {node} without a claim in Lease {self._ledger}: {controller} keeps its claims "
+            "elsewhere (CLAIMS_LEASE_NAMESPACE), so the two share no budget."
+            for node, controller in self._elsewhere
+        )
