@@ -17,8 +17,8 @@ from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evictability import EvictionRules
 from tightship.planning.plan import STRATEGIES, Placement, Plan, Planner, make_plan
 from tightship.planning.plan.scale_ups import MOST_IN_THE_WAY
+from tightship.report.explain import DrainAlone
 from tightship.report.warnings import warnings_of
-from tightship.report.what_if import DrainAlone
 
 Json = dict[str, Any]
 PLACEMENTS: list[Placement] = ["possible", "likely", "certain"]

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 import yaml
 
-from hpa_scaler.report import PLAN_OUTPUTS, FloorExplanation, FloorPlan
-from hpa_scaler.report.as_text import render_text
+from hpa_scaler.report import EXPLANATION, PLAN, FloorExplanation, FloorPlan
 from tightship.report import Terminal
+from tightship.report.formats import formats_of
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "hpa-plan-output.md"
 UPDATE = bool(os.environ.get("TIGHTSHIP_UPDATE_GOLDEN"))
@@ -42,6 +42,14 @@ def _beside_the_data(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(data)
 
 
+def table(plan: FloorPlan, terminal: Terminal) -> str:
+    return str(formats_of(PLAN)["table"].render(plan, PLAN, terminal))
+
+
+def explained(document: FloorExplanation, terminal: Terminal) -> str:
+    return str(formats_of(EXPLANATION)["table"].render(document, EXPLANATION, terminal))
+
+
 def golden(data: Path, name: str, text: str) -> None:
     path = data / "golden" / name
     if UPDATE:
@@ -60,7 +68,7 @@ def test_an_output_is_as_checked_in(name: str, cli: Any, data: Path) -> None:
 @pytest.mark.parametrize("width", [60, 80, 120, 150])
 def test_a_table_fits_its_terminal(width: int, data: Path) -> None:
     plan = msgspec.json.decode((data / "golden" / "plan.json").read_bytes(), type=FloorPlan)
-    text = PLAN_OUTPUTS["table"](plan, Terminal(width=width))
+    text = table(plan, Terminal(width=width))
     assert max(map(len, text.splitlines())) <= width
     golden(data, f"plan.{width}.txt", text)
 
@@ -68,25 +76,25 @@ def test_a_table_fits_its_terminal(width: int, data: Path) -> None:
 @pytest.mark.parametrize("width", [60, 80])
 def test_an_explanation_fits_its_terminal_but_for_what_can_not_be_broken(width: int, data: Path) -> None:
     document = msgspec.json.decode((data / "golden" / "explain.json").read_bytes(), type=FloorExplanation)
-    text = render_text(document, Terminal(width=width))
+    text = explained(document, Terminal(width=width))
     long = [line for line in text.splitlines() if len(line) > width]
     assert all(" " not in line.strip() for line in long)
 
 
 def test_without_unicode_a_table_is_ascii(data: Path) -> None:
     plan = msgspec.json.decode((data / "golden" / "plan.json").read_bytes(), type=FloorPlan)
-    for render in (PLAN_OUTPUTS["table"], PLAN_OUTPUTS["wide"]):
-        assert render(plan, Terminal(width=60, unicode=False)).isascii()
+    for name in ("table", "wide"):
+        assert str(formats_of(PLAN)[name].render(plan, PLAN, Terminal(width=60, unicode=False))).isascii()
     document = msgspec.json.decode((data / "golden" / "explain.json").read_bytes(), type=FloorExplanation)
-    assert render_text(document, Terminal(unicode=False)).isascii()
+    assert explained(document, Terminal(unicode=False)).isascii()
 
 
 def test_colours_are_only_paint(data: Path) -> None:
     plan = msgspec.json.decode((data / "golden" / "plan.json").read_bytes(), type=FloorPlan)
-    painted = PLAN_OUTPUTS["table"](plan, Terminal(colour=True))
+    painted = table(plan, Terminal(colour=True))
     assert "\x1b[" in painted
     plain = re.sub(r"\x1b\[[0-9;]*m", "", painted)
-    assert [line.rstrip() for line in plain.splitlines()] == PLAN_OUTPUTS["table"](plan, Terminal()).splitlines()
+    assert [line.rstrip() for line in plain.splitlines()] == table(plan, Terminal()).splitlines()
 
 
 @pytest.mark.parametrize("what", ["plan", "explain"])

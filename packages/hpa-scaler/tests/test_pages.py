@@ -17,15 +17,15 @@ from hpa_scaler.decide.correlated import DropState
 from hpa_scaler.decide.cycle import Cycle, judge_cycle
 from hpa_scaler.decide.decision_log import cycle_line, decision_line, replay
 from hpa_scaler.decide.policy import Decision, Subject, decide
-from hpa_scaler.report import PLAN_OUTPUTS, FloorPlan, Sights, plan_page
-from hpa_scaler.report.as_replay import LogStory, render_replay
-from hpa_scaler.report.hpa_rows import CHARTED
+from hpa_scaler.report import FloorPlan, Sights, plan_page
+from hpa_scaler.report.over_time import LogStory, replay_page
+from hpa_scaler.report.page import CHARTED
 from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.rules import Rules
 from tightship.app.settings.config_fallback import Standing, deleted, refused
-from tightship.report import Generator, SettingsView, Source, Terminal
-from tightship.report.html.model import Chart, Page, Scale
+from tightship.report import Generator, SettingsView, Source
 from tightship.report.html.page import render_page
+from tightship.report.presentation import Chart, Page, Scale
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
 
@@ -76,7 +76,7 @@ def test_a_maximum_far_away_does_not_flatten_the_rest(plan: FloorPlan) -> None:
 
 
 def test_the_page_says_what_the_plan_says(plan: FloorPlan) -> None:
-    html = PLAN_OUTPUTS["html"](plan, Terminal())
+    html = render_page(plan_page(plan))
     for entry in plan.hpas:
         assert f"{entry.namespace}/{entry.name}" in html
         for cause in entry.causes:
@@ -93,7 +93,7 @@ def test_the_command_prints_the_page(cli: Any, data: Path) -> None:
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("dark", [False, True])
 async def test_a_plan_in_a_browser(browser: Browser, plan: FloorPlan, tmp_path: Path, dark: bool) -> None:
-    url = written(tmp_path / "plan.html", PLAN_OUTPUTS["html"](plan, Terminal()))
+    url = written(tmp_path / "plan.html", render_page(plan_page(plan)))
     async with opened(browser, url, dark=dark) as (page, watch):
         await page.get_by_role("searchbox", name="Search").fill("checkout")
         await expect(page.locator(f"{ROWS}:visible a.name")).to_have_text(["shop/checkout"])
@@ -117,7 +117,7 @@ async def test_hostile_texts_of_a_plan_are_texts(browser: Browser, plan: FloorPl
         entry["causes"] = [each | {"detail": HOSTILE, "fix": HOSTILE} for each in entry["causes"]]
         entry["queries"] = [each | {"query": HOSTILE, "server": HOSTILE} for each in entry["queries"]]
     found = msgspec.json.decode(json.dumps(bad), type=FloorPlan)
-    url = written(tmp_path / "plan.html", PLAN_OUTPUTS["html"](found, Terminal()))
+    url = written(tmp_path / "plan.html", render_page(plan_page(found)))
     async with opened(browser, url, width=360) as (page, watch):
         await page.get_by_role("button", name="Open all").click()
         assert await page.evaluate("[window.pwned, document.scripts.length]") == [None, 1]
@@ -181,7 +181,7 @@ def test_a_story_has_a_point_for_each_decision_and_gaps_where_nothing_was_answer
 @pytest.mark.parametrize("dark", [False, True])
 async def test_a_log_over_time_in_a_browser(browser: Browser, tmp_path: Path, dark: bool) -> None:
     story, lines = told([100.0, 205.0, None, 50.0] * 30)
-    url = written(tmp_path / "log.html", render_replay("hpa-scaler", "log", replay(lines, story.add), story))
+    url = written(tmp_path / "log.html", render_page(replay_page("hpa-scaler", "log", replay(lines, story.add), story)))
     async with opened(browser, url, width=360, dark=dark) as (page, watch):
         chart = page.get_by_role("img")
         await expect(chart).to_be_visible()
@@ -207,7 +207,7 @@ def test_the_command_draws_a_log_and_still_counts_differences(cli: Any, tmp_path
 
 
 def test_a_log_without_a_decision_is_a_page_too() -> None:
-    assert "The log has no decision." in render_replay("hpa-scaler", "log", replay([]), LogStory())
+    assert "The log has no decision." in render_page(replay_page("hpa-scaler", "log", replay([]), LogStory()))
 
 
 def sights(judged: Cycle, now: float = NOW) -> Sights:

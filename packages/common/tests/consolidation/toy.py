@@ -30,7 +30,7 @@ from tightship.planning.placement.scoring import best_fit
 from tightship.planning.plan import Candidate, Gates, Placement, Planner, Removal, Strategy
 from tightship.planning.plan.strategies import NewPlanner, Outcome
 from tightship.report import Generator, SettingsView
-from tightship.report.html.model import Fact
+from tightship.report.presentation import Fact
 from tightship_testkit.simulated import Controller, Simulated, until
 
 Json = dict[str, Any]

@@ -8,19 +8,22 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from tightship.report import Terminal
-from tightship.report.arrivals import arrivals_of
-from tightship.report.as_html import plan_page
+from tightship.report import NodePlan, Terminal
 from tightship.report.document import SchedulerForecast, StuckNode
+from tightship.report.formats import formats_of
 from tightship.report.html.markup import VOID, tag
-from tightship.report.html.model import Chart, Page, Section, Series
 from tightship.report.html.page import render_page
 from tightship.report.html.timeline import COLUMNS
-from tightship.report.registry import PLAN_OUTPUTS
+from tightship.report.node_rows import arrivals_of
+from tightship.report.plan_page import plan_page
+from tightship.report.plan_view import PLAN
+from tightship.report.presentation import Chart, Page, Section, Series
 
 from .plans import HOSTILE, hostile_plan, large_plan, plan, refusal, small_plan
 
-RENDER = PLAN_OUTPUTS["html"]
+
+def page_of(found: NodePlan, terminal: Terminal = Terminal()) -> str:
+    return str(formats_of(PLAN)["html"].render(found, PLAN, terminal))
 
 
 class Reader(HTMLParser):
@@ -61,7 +64,7 @@ def read(html: str) -> Reader:
 
 def test_the_page_says_what_the_table_says() -> None:
     found = small_plan()
-    told = " ".join(read(RENDER(found, Terminal())).texts)
+    told = " ".join(read(page_of(found)).texts)
     for word in (
         "node-compactor: 6 → 3 nodes",
         "file cluster.json at 2026-03-10T00:00:00Z",
@@ -84,7 +87,7 @@ def test_the_page_says_what_the_table_says() -> None:
 
 
 def test_every_link_leads_somewhere_in_the_page_and_no_place_is_there_twice() -> None:
-    reader = read(RENDER(small_plan(), Terminal()))
+    reader = read(page_of(small_plan()))
     assert len(set(reader.ids)) == len(reader.ids)
     assert all(link.startswith("#") for link in reader.links)
     assert {link[1:] for link in reader.links} - set(reader.ids) == set()
@@ -95,19 +98,19 @@ def test_what_only_a_forecast_gives_leads_nowhere() -> None:
     stuck = StuckNode("web-1", (refusal("SchedulerMayStrand", "shop/cart-1", "no node is left for it"),))
     forecast = SchedulerForecast(2, 4, 3, (stuck,))
     summary = msgspec.structs.replace(found.summary, scheduler=forecast)
-    reader = read(RENDER(msgspec.structs.replace(found, summary=summary), Terminal()))
+    reader = read(page_of(msgspec.structs.replace(found, summary=summary)))
     assert "no node is left for it" in reader.texts
     assert {link[1:] for link in reader.links} - set(reader.ids) == set()
 
 
 def test_the_same_plan_gives_the_same_page() -> None:
-    assert RENDER(small_plan(), Terminal()) == RENDER(small_plan(), Terminal(80, colour=True))
+    assert page_of(small_plan()) == page_of(small_plan(), Terminal(80, colour=True))
 
 
 def test_no_text_becomes_markup() -> None:
-    html = RENDER(hostile_plan(), Terminal())
+    html = page_of(hostile_plan())
     reader = read(html)
-    harmless = read(RENDER(small_plan(), Terminal()))
+    harmless = read(page_of(small_plan()))
     assert reader.tags <= harmless.tags
     assert reader.attributes <= harmless.attributes
     shown = HOSTILE.replace("\u2028", "\\u2028").replace("\u202e", "\\u202e").replace("\x1b", "\\u001b")
@@ -120,7 +123,7 @@ def test_attributes_are_escaped_and_left_out_by_none_and_false() -> None:
 
 
 def test_a_file_names_its_own_policy_and_loads_nothing() -> None:
-    html = RENDER(small_plan(), Terminal())
+    html = page_of(small_plan())
     assert 'http-equiv="Content-Security-Policy" content="default-src &#x27;none&#x27;;' in html
     assert "connect-src" not in html.partition("</head>")[0]
     outside = re.sub(r"<(style|script)>.*?</\1>", "", html, flags=re.DOTALL)
@@ -131,7 +134,7 @@ def test_a_file_names_its_own_policy_and_loads_nothing() -> None:
 def test_a_page_that_is_served_is_fetched_anew_without_the_script_too() -> None:
     head = render_page(Page("x", refresh=30)).partition("</head>")[0]
     assert '<noscript><meta http-equiv="refresh" content="30"></noscript>' in head
-    assert "refresh" not in RENDER(small_plan(), Terminal()).partition("<style>")[0]
+    assert "refresh" not in page_of(small_plan()).partition("<style>")[0]
 
 
 def test_pods_that_move_twice_arrive_once_where_they_end() -> None:
@@ -154,7 +157,7 @@ def test_bars_after_the_plan_add_up_to_its_sums() -> None:
 
 def test_a_fleet_is_a_few_paths_however_many_nodes_there_are() -> None:
     def paths(count: int) -> int:
-        html = RENDER(large_plan(count), Terminal())
+        html = page_of(large_plan(count))
         return sum(svg.count("<path") for svg in re.findall(r'<svg class="map".*?</svg>', html))
 
     assert paths(28) == paths(2800)
@@ -163,7 +166,7 @@ def test_a_fleet_is_a_few_paths_however_many_nodes_there_are() -> None:
 @pytest.mark.parametrize("removes", [False, True])
 def test_a_cluster_without_nodes_or_anything_to_do(removes: bool) -> None:
     nodes = () if removes else (small_plan().nodes[3],)
-    told = " ".join(read(RENDER(plan(*nodes), Terminal())).texts)
+    told = " ".join(read(page_of(plan(*nodes))).texts)
     assert ("0 nodes, none would go" if removes else "1 node, none would go") in told
     assert ("There is no node." in told) is removes
 

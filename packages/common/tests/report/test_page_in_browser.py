@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tightship.report import NodePlan, Terminal
-from tightship.report.registry import PLAN_OUTPUTS
+from tightship.report import NodePlan
+from tightship.report.html.page import render_page
+from tightship.report.plan_page import plan_page
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
 
@@ -27,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def written(folder: Path, found: NodePlan, name: str = "plan.html") -> str:
     path = folder / name
-    path.write_text(PLAN_OUTPUTS["html"](found, Terminal()), encoding="utf-8")
+    path.write_text(render_page(plan_page(found)), encoding="utf-8")
     return path.as_uri()
 
 

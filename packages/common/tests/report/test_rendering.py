@@ -9,13 +9,11 @@ import msgspec
 import pytest
 import yaml
 
+from tightship.app.cli.output import text_of
 from tightship.report import NodePlan, Terminal
 from tightship.report.amounts import cores, memory, memory_pair
-from tightship.report.as_json import render_json
-from tightship.report.as_table import render_table
-from tightship.report.as_wide import render_wide
-from tightship.report.as_yaml import render_yaml
 from tightship.report.document import (
+    ORDERS,
     ExcessSummary,
     Generator,
     KeptBy,
@@ -28,12 +26,30 @@ from tightship.report.document import (
     ShareTotals,
     Source,
     Summary,
+    sorted_nodes,
 )
-from tightship.report.fitting import reason_words
-from tightship.report.order import ORDERS, sorted_nodes
+from tightship.report.formats import formats_of
+from tightship.report.lines import reason_words
+from tightship.report.plan_view import PLAN
 from tightship.report.terminal import clean
 
 GIB = 1 << 30
+
+
+def render_table(plan: NodePlan, terminal: Terminal) -> str:
+    return text_of(formats_of(PLAN)["table"].render(plan, PLAN, terminal))
+
+
+def render_wide(plan: NodePlan, terminal: Terminal) -> str:
+    return text_of(formats_of(PLAN)["wide"].render(plan, PLAN, terminal))
+
+
+def render_json(plan: NodePlan, terminal: Terminal) -> str:
+    return text_of(formats_of(PLAN)["json"].render(plan, PLAN, terminal))
+
+
+def render_yaml(plan: NodePlan, terminal: Terminal) -> str:
+    return text_of(formats_of(PLAN)["yaml"].render(plan, PLAN, terminal))
 
 
 def entry(name: str, *reasons: str, cpu: int = 1000, pool: str = "web", order: int | None = None) -> NodeEntry:
@@ -126,8 +142,8 @@ def test_data_never_steers_the_terminal() -> None:
 
 
 def test_without_headers_only_rows_are_left() -> None:
-    for render in (render_table, render_wide):
-        text = render(plan(entry("b"), entry("a")), Terminal(headers=False))
+    for rendered in (render_table, render_wide):
+        text = rendered(plan(entry("b"), entry("a")), Terminal(headers=False))
         assert [line.split()[0] for line in text.splitlines()] == ["b", "a"]
 
 
@@ -149,15 +165,17 @@ def with_excess(**given: object) -> NodePlan:
     return msgspec.structs.replace(whole, summary=msgspec.structs.replace(whole.summary, excess=changed))
 
 
-@pytest.mark.parametrize("render", [render_table, render_wide])
-def test_what_the_cluster_could_do_without_is_in_the_summary(render: Any) -> None:
-    lines = render(with_excess(), Terminal()).splitlines()
+@pytest.mark.parametrize("rendered", [render_table, render_wide])
+def test_what_the_cluster_could_do_without_is_in_the_summary(rendered: Any) -> None:
+    lines = rendered(with_excess(), Terminal()).splitlines()
     assert (
         "Excess     1.50 nodes like small-1 (CPU 2.25, memory 1.50); 1,200 could really go; the threshold is 2.5"
         in lines
     )
     assert "Counted    1 node: CPU 6 of 16 requested (38%), memory 8Gi of 64Gi (12%)" in lines
-    assert not any(line.startswith(("Excess", "Counted")) for line in render(plan(entry("n")), Terminal()).splitlines())
+    assert not any(
+        line.startswith(("Excess", "Counted")) for line in rendered(plan(entry("n")), Terminal()).splitlines()
+    )
 
 
 def test_what_is_not_known_of_the_excess_is_said_so() -> None:
@@ -221,8 +239,8 @@ def test_orders_are_total_and_as_documented() -> None:
 
 def test_five_thousand_nodes_render_in_every_form() -> None:
     document = plan(*(entry(f"node-{number:05}", *REASONS) for number in range(5000)))
-    for render in (render_table, render_wide, render_json, render_yaml):
-        assert render(document, Terminal(120)).count("node-04999") >= 1
+    for rendered in (render_table, render_wide, render_json, render_yaml):
+        assert rendered(document, Terminal(120)).count("node-04999") >= 1
 
 
 def test_reasons_are_counted_beyond_those_named() -> None:

@@ -13,7 +13,7 @@ from report.plans import node, plan
 from tightship.app.observability.logging import set_up
 from tightship.app.observability.metrics import new_registry
 from tightship.app.runtime.http import Content, HttpServer
-from tightship.report.as_html import plan_page
+from tightship.report.plan_page import plan_page
 
 NODES = 2_000
 DESCRIPTORS = 1024

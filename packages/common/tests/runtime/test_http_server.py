@@ -14,8 +14,8 @@ from prometheus_client import Gauge
 from tightship.app.observability.metrics import new_registry
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.app.runtime.http import Content, HttpServer
-from tightship.report.html.model import Page
 from tightship.report.html.page import render_page
+from tightship.report.presentation import Page
 from tightship_testkit.ports import free_ports
 
 HOST = "127.0.0.1"

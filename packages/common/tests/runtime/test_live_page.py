@@ -12,8 +12,8 @@ from report.plans import node, plan, refusal, small_plan
 from tightship.app.observability.metrics import new_registry
 from tightship.app.runtime.http import Content, HttpServer
 from tightship.report import NodePlan
-from tightship.report.as_html import plan_page
-from tightship.report.html.model import SERVED_LINKS, Page
+from tightship.report.plan_page import plan_page
+from tightship.report.presentation import SERVED_LINKS, Page
 from tightship_testkit.accessibility import assert_accessible
 from tightship_testkit.browser import opened
 from tightship_testkit.ports import free_ports

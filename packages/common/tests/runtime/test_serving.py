@@ -16,7 +16,7 @@ from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import Name, Ports, Positive, ProcessSettings, load_process, variable
 from tightship.kube.cache import CacheCrashed
 from tightship.report import Generator
-from tightship.report.html.model import Page
+from tightship.report.presentation import Page
 from tightship_testkit.simulated import Controller, Simulated, simulated, until
 
 pytestmark = pytest.mark.virtual_time

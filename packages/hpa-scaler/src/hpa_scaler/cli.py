@@ -17,8 +17,8 @@ from hpa_scaler.app.running import serve
 from hpa_scaler.decide.correlated import DropState
 from hpa_scaler.decide.cycle import log_lines
 from hpa_scaler.decide.decision_log import LogError, replay
-from hpa_scaler.report import EXPLANATION_OUTPUTS, PLAN_OUTPUTS, Sights, explanation_document, plan_document
-from hpa_scaler.report.as_replay import LogStory, render_replay, replayed
+from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
+from hpa_scaler.report.over_time import LogStory, replay_page, replayed
 from tightship.app.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
 from tightship.app.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.app.cli.basics import no_command, print_version, write_rendered
@@ -27,6 +27,8 @@ from tightship.app.cli.run_command import add_run
 from tightship.kube import host
 from tightship.kube.documents import DocumentError, unpack
 from tightship.kube.object_file import read_bytes
+from tightship.report.formats import formats_of
+from tightship.report.html.page import render_page
 
 _EXITS = """exit codes: 0 done; 1 an error, or a difference in a replay; 2 with --exit-code, when a floor would move;
 64 wrong usage; 130 interrupted; 141 the reader closed the pipe."""
@@ -59,7 +61,7 @@ def build_parser() -> Parser:
     )
     plan.usage = f"{PROGRAM} plan [-f FILE | --context NAME] [--outcomes FILE] [flags]"
     add_options(plan)
-    output = add_output_arguments(plan, PLAN_OUTPUTS, table=False)
+    output = add_output_arguments(plan, formats_of(PLAN), table=False)
     output.add_argument(
         "--sort-by",
         choices=ORDERS,
@@ -81,7 +83,7 @@ def build_parser() -> Parser:
     explain.usage = f"{PROGRAM} explain [-f FILE | --context NAME] [--outcomes FILE] [flags] NAME ..."
     explain.add_argument("names", nargs="+", metavar="NAME", help="an HPA: NAME, or NAMESPACE/NAME")
     add_options(explain)
-    add_output_arguments(explain, EXPLANATION_OUTPUTS, table=False)
+    add_output_arguments(explain, formats_of(EXPLANATION), table=False)
     add_logging_arguments(explain)
     explain.set_defaults(run=_explain)
     again = commands.add_parser(
@@ -115,7 +117,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         lines = log_lines(sights.cycle, str(int(sights.now)), DropState(), sights.rules, sights.now)
         Path(arguments.decision_log).write_bytes(b"".join(lines))
     document = plan_document(sights, ORDERS[arguments.sort_by])
-    write_rendered(PROGRAM, PLAN_OUTPUTS[arguments.output], document, arguments, sights.warnings)
+    write_rendered(PROGRAM, PLAN, document, arguments, sights.warnings)
     changes = any(judged.decision.changes for judged in sights.cycle.judged)
     return EXIT_WOULD_CHANGE if arguments.exit_code and changes else 0
 
@@ -123,7 +125,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _explain(arguments: argparse.Namespace) -> int:
     sights = _look(arguments, arguments.names)
     document = explanation_document(sights, [judged.decision.key for judged in sights.cycle.judged])
-    write_rendered(PROGRAM, EXPLANATION_OUTPUTS[arguments.output], document, arguments, sights.warnings)
+    write_rendered(PROGRAM, EXPLANATION, document, arguments, sights.warnings)
     return 0
 
 
@@ -150,7 +152,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     except (LogError, DocumentError) as error:
         raise CliError(f"{name}: {error}") from error
     if drawn:
-        write_document(render_replay(PROGRAM, name, found, story), always_utf8=True)
+        write_document(render_page(replay_page(PROGRAM, name, found, story)), always_utf8=True)
     else:
         differences = "".join(f"{each}\n" for each in found.differences)
         write_document(f"{differences}{replayed(found)}\n", always_utf8=False)

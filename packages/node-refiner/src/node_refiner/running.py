@@ -22,7 +22,7 @@ from tightship.nodes.status import Remarks
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.pools import pool_of
 from tightship.report import Generator, SettingsView
-from tightship.report.html.model import Fact
+from tightship.report.presentation import Fact
 
 
 def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, RefinerGates]:

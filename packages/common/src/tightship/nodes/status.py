@@ -14,11 +14,11 @@ from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.nodes import drain_record
 from tightship.planning.pools import shown
 from tightship.report import ExcessSummary, Generator, SettingsView
-from tightship.report.as_html import plan_page
 from tightship.report.build import plan_document
 from tightship.report.document import API_VERSION, NodePlan, RefusalEntry, Source
-from tightship.report.html.model import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
 from tightship.report.inputs import Inputs, refusal_entry
+from tightship.report.plan_page import plan_page
+from tightship.report.presentation import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table
 from tightship.report.warnings import warnings_of
 
 PODS_SHOWN, ENDED_SHOWN = 5, 10
@@ -178,7 +178,7 @@ def _drains(evaluation: Evaluation[ExplainedGates]) -> tuple[DrainEntry, ...]:
 
 def _page(written: bytes, remarks: Remarks) -> Page:
     status = msgspec.json.decode(written, type=Status)
-    page = plan_page(status.plan, status.held)
+    page = plan_page(msgspec.structs.replace(status.plan, held=status.held))
     leader = f"judged at {status.judged_at}; leader {status.leader or 'none'}"
     return msgspec.structs.replace(
         page,

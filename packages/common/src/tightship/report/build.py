@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from tightship.core.reasons import Refusal
 from tightship.core.times import rfc3339
@@ -10,17 +11,20 @@ from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
 from tightship.report.document import (
     API_VERSION,
+    DEFAULT_ORDER,
     KeptBy,
     MoveEntry,
     NodeEntry,
     NodePlan,
     NodeTotals,
     PodCounts,
+    RefusalEntry,
     SchedulerForecast,
     Share,
     ShareTotals,
     StuckNode,
     Summary,
+    sorted_nodes,
 )
 from tightship.report.inputs import (
     Inputs,
@@ -32,7 +36,6 @@ from tightship.report.inputs import (
     share,
     share_of,
 )
-from tightship.report.order import DEFAULT_ORDER, sorted_nodes
 
 
 def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
@@ -57,8 +60,7 @@ def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
 
 def _node(inputs: Inputs, name: str, facts: NodeFacts, place: tuple[int, Removal] | None) -> NodeEntry:
     node, used = facts.view.node, facts.utilization
-    refusals = () if place is not None else inputs.plan.refusals.get(name, ())
-    found = by_importance(refusals)
+    reasons, refusals = _refused(() if place is not None else inputs.plan.refusals.get(name, ()))
     return NodeEntry(
         name=name,
         pool=facts.pool,
@@ -73,14 +75,14 @@ def _node(inputs: Inputs, name: str, facts: NodeFacts, place: tuple[int, Removal
         other={each: share_of(used, each) for each in other_resources(used.allocatable)},
         pods=_pods(facts),
         moves=() if place is None else _moves(inputs, place[1]),
-        reasons=tuple(dict.fromkeys(each.reason.value for each in found)),
-        refusals=tuple(refusal_entry(each) for each in found),
+        reasons=reasons,
+        refusals=refusals,
     )
 
 
 def _unreadable(inputs: Inputs, name: str) -> NodeEntry:
     """Return the entry of a node of which nothing is known but why it can't be read."""
-    found = by_importance(inputs.plan.refusals[name])
+    reasons, refusals = _refused(inputs.plan.refusals[name])
     return NodeEntry(
         name=name,
         pool="",
@@ -95,9 +97,15 @@ def _unreadable(inputs: Inputs, name: str) -> NodeEntry:
         other={},
         pods=PodCounts(0, 0, 0, 0),
         moves=(),
-        reasons=tuple(dict.fromkeys(each.reason.value for each in found)),
-        refusals=tuple(refusal_entry(each) for each in found),
+        reasons=reasons,
+        refusals=refusals,
     )
+
+
+def _refused(refusals: Sequence[Refusal]) -> tuple[tuple[str, ...], tuple[RefusalEntry, ...]]:
+    """Return the distinct words of *refusals* and the entries of all, the most important first."""
+    found = by_importance(tuple(refusals))
+    return tuple(dict.fromkeys(each.reason.value for each in found)), tuple(map(refusal_entry, found))
 
 
 def _pods(facts: NodeFacts) -> PodCounts:
@@ -173,8 +181,5 @@ def _forecast(inputs: Inputs, nodes: int) -> SchedulerForecast | None:
     if forecast is None:
         return None
 
-    def entry(name: str, refusals: tuple[Refusal, ...]) -> StuckNode:
-        return StuckNode(name, tuple(refusal_entry(each) for each in by_importance(refusals)))
-
-    stuck = tuple(entry(name, refusals) for name, refusals in forecast.stuck.items())
+    stuck = tuple(StuckNode(name, _refused(refusals)[1]) for name, refusals in forecast.stuck.items())
     return SchedulerForecast(forecast.removed, nodes - forecast.removed, forecast.evictions, stuck)

@@ -1,4 +1,4 @@
-"""The plan as a document: what ``-o json`` prints, and all that any other output is made from.
+"""Plans and explanations as documents: what ``-o json`` prints, and all that any other output is made from.
 
 Keys are camelCase on the wire and only ever added within one ``apiVersion``. Amounts are integers whose unit is in the
 key (``cpuMilli``, ``memoryBytes``) or, under ``other``, the resource's own; times are RFC 3339 in UTC, to the second.
@@ -6,7 +6,7 @@ key (``cpuMilli``, ``memoryBytes``) or, under ``other``, the resource's own; tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -40,6 +40,34 @@ class SettingsView(Struct, frozen=True, rename="camel"):
 
     summary: str
     values: Mapping[str, Setting]
+
+
+class Head(Struct, frozen=True, rename="camel"):
+    """The beginning of a document: who made it, from what, and when."""
+
+    api_version: Literal["tightship.dev/v1"]
+    generator: Generator
+    source: Source
+    evaluated_at: str
+
+    @property
+    def judged(self) -> str:
+        """What was judged, and when."""
+        where = "standard input" if self.source.name == "-" else self.source.name
+        return f"{self.source.type} {where} at {self.evaluated_at}"
+
+
+class NodeHead(Head, frozen=True, rename="camel"):
+    """The beginning of a document about nodes."""
+
+    strategy: str
+    placement: str
+    settings: SettingsView
+
+    @property
+    def heading(self) -> tuple[str, str]:
+        """What was judged, and by which settings."""
+        return self.judged, f"{self.settings.summary}; strategy {self.strategy}, placement {self.placement}"
 
 
 class Share(Struct, frozen=True, rename="camel"):
@@ -185,20 +213,137 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     excess: ExcessSummary | None = None
 
 
-class NodePlan(Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):
+class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):
     """What would be removed and why the rest stays, of one cluster at one time.
 
     *held* says which of the nodes to remove have to wait, and why: a cool-down, a regret, the health brake.
     """
 
-    api_version: Literal["tightship.dev/v1"]
-    generator: Generator
-    source: Source
-    evaluated_at: str
-    strategy: str
-    placement: str
-    settings: SettingsView
     summary: Summary
     nodes: tuple[NodeEntry, ...]
     warnings: tuple[str, ...]
     held: Mapping[str, RefusalEntry] = {}
+
+
+Fate = Literal["evict", "stays", "leaving"]
+"""What a drain does with a pod: evicts it, leaves it to go with the node, or awaits it, as it is being deleted."""
+
+
+class GateCheck(Struct, frozen=True, rename="camel"):
+    """One gate of the controller with its numbers. *reason* is the word it refuses with, *fix* what would open it.
+
+    In a document *fix* is empty where the gate is open.
+    """
+
+    name: str
+    reason: str
+    passed: bool
+    detail: str
+    fix: str = ""
+
+
+class BudgetEntry(Struct, frozen=True, rename="camel"):
+    """A PodDisruptionBudget that covers a pod, and what it allows now."""
+
+    name: str
+    rule: str
+    allowed: int
+    healthy: int
+    wanted: int
+    expected: int
+
+
+class PodEntry(Struct, frozen=True, rename="camel"):
+    """One pod of the node.
+
+    *target* is where it goes in the plan, or could go if only this node were drained; ``null`` where it stays or has no
+    place. *refusals* are those about this pod.
+    """
+
+    name: str
+    owner: str | None
+    phase: str
+    ready: bool
+    priority: int
+    cpu_milli: int
+    memory_bytes: int
+    other: Mapping[str, int]
+    fate: Fate
+    target: str | None
+    scheduler_target: str | None
+    budgets: tuple[BudgetEntry, ...]
+    refusals: tuple[RefusalEntry, ...]
+
+
+class Change(Struct, frozen=True, rename="camel"):
+    """A change, and the blockers (``Reason subject``) it removes."""
+
+    change: str
+    removes: tuple[str, ...]
+
+
+class NodeDetail(Struct, frozen=True, rename="camel"):
+    """Everything about one node.
+
+    *changes* together free it; *without_change* are the blockers that no small change is known for. Both are empty
+    for a node that the plan removes.
+    """
+
+    name: str
+    pool: str
+    created_at: str | None
+    age_seconds: int | None
+    ready: bool
+    cordoned: bool
+    labels: Mapping[str, str]
+    taints: tuple[str, ...]
+    decision: Decision
+    order: int | None
+    round: int | None
+    removals: int
+    utilization: Mapping[str, Share]
+    gates: tuple[GateCheck, ...]
+    refusals: tuple[RefusalEntry, ...]
+    pods: tuple[PodEntry, ...]
+    changes: tuple[Change, ...]
+    without_change: tuple[str, ...]
+
+
+class NodeExplanation(NodeHead, frozen=True, rename="camel", tag_field="kind", tag="NodeExplanation"):
+    """Why each of some nodes goes or stays, of one cluster at one time."""
+
+    nodes: tuple[NodeDetail, ...]
+    warnings: tuple[str, ...]
+
+
+DEFAULT_ORDER = "decision"
+
+_Key = Callable[[NodeEntry], tuple[float | str, ...]]
+
+
+def _ratio(share: Share) -> float:
+    return share.ratio if share.ratio is not None else -1.0
+
+
+_KEYS: Mapping[str, _Key] = {
+    DEFAULT_ORDER: lambda node: (
+        node.order if node.order is not None else float("inf"),
+        node.pool,
+        _ratio(node.cpu_milli),
+        node.name,
+    ),
+    "name": lambda node: (node.name,),
+    "pool": lambda node: (node.pool, _ratio(node.cpu_milli), node.name),
+    "cpu": lambda node: (_ratio(node.cpu_milli), node.name),
+    "memory": lambda node: (_ratio(node.memory_bytes), node.name),
+    "age": lambda node: (-(node.age_seconds or 0), node.name),
+}
+
+ORDERS: tuple[str, ...] = tuple(_KEYS)
+"""Words of ``--sort-by``. ``decision``: removals in their order, then the rest by pool and CPU ratio; ``age``: the
+oldest first; ``cpu`` and ``memory``: the emptiest first."""
+
+
+def sorted_nodes(nodes: tuple[NodeEntry, ...], by: str) -> tuple[NodeEntry, ...]:
+    """Return *nodes* in the order of one of :data:`ORDERS`; equal ones by name."""
+    return tuple(sorted(nodes, key=_KEYS[by]))

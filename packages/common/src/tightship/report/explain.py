@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+from msgspec import Struct
+
 from tightship.core.objects import Pod
-from tightship.core.reasons import Refusal
+from tightship.core.reasons import Reason, Refusal
 from tightship.core.times import rfc3339
 from tightship.planning.checks import Check
+from tightship.planning.cluster import Budgets, Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.facts import NodeFacts
-from tightship.planning.plan import Removal
+from tightship.planning.plan import Candidate, Placement, Planner, Removal
 from tightship.planning.pools import KNOWN_POOL_LABELS
-from tightship.report.document import API_VERSION
-from tightship.report.explanation import BudgetEntry, Change, GateCheck, NodeDetail, NodeExplanation, PodEntry
+from tightship.report.document import (
+    API_VERSION,
+    BudgetEntry,
+    Change,
+    GateCheck,
+    NodeDetail,
+    NodeExplanation,
+    PodEntry,
+)
 from tightship.report.inputs import (
     Inputs,
     by_importance,
@@ -23,7 +34,6 @@ from tightship.report.inputs import (
     share,
     share_of,
 )
-from tightship.report.what_if import Alone, DrainAlone
 
 TELLING_LABELS = (
     *KNOWN_POOL_LABELS,
@@ -186,3 +196,47 @@ def _changes(blockers: list[Refusal]) -> tuple[tuple[Change, ...], tuple[str, ..
         else:
             without.append(blocker)
     return tuple(Change(fix, tuple(removed)) for fix, removed in union.items()), tuple(without)
+
+
+class Alone(Struct, frozen=True):
+    """Where each pod (``namespace/name``) could go, and what stands against the others' finding a place."""
+
+    targets: Mapping[str, str]
+    refusals: tuple[Refusal, ...]
+
+
+class DrainAlone:
+    """What if only one node were drained, now, whatever the gates say? So that its blockers elsewhere are seen as well.
+
+    Answers for the nodes of one snapshot. PodDisruptionBudgets are left out: the judgement has told them already.
+    """
+
+    def __init__(self, snapshot: Snapshot, placement: Placement) -> None:
+        self._snapshot = msgspec.structs.replace(snapshot, budgets=Budgets(), unreadable=())
+        self._placement = placement
+
+    def of(self, name: str, pods: tuple[Pod, ...]) -> Alone:
+        """Return what draining just *name* of *pods* would find.
+
+        Pods without a place are set aside, one try after another, so that the places of the others are known too.
+        """
+        placement = self._placement
+        left = {pod.key: pod for pod in pods}
+        found: dict[tuple[Reason, str], Refusal] = {}
+        while True:
+            candidate = Candidate(name=name, pool="", ratio=0.0, evict=tuple(left.values()))
+            planner = Planner(self._snapshot, DisruptionLedger(self._snapshot), (candidate,), placement)
+            refusals = planner.attempt(candidate)
+            for refusal in refusals:
+                found.setdefault((refusal.reason, refusal.subject), refusal)
+            if not refusals:
+                targets = {move.pod.key: move.target for removal in planner.removals for move in removal.moves}
+                return Alone(targets, tuple(sorted(found.values())))
+            homeless = [refusal.subject for refusal in refusals if refusal.subject in left]
+            for key in homeless:
+                del left[key]
+            if not homeless:
+                # Nothing about a single pod: the scheduler's choices, or a pending pod that needs this node.
+                if placement == "possible":
+                    return Alone({}, tuple(sorted(found.values())))
+                placement = "possible"

@@ -1,16 +1,20 @@
-"""The rows of a plan's page: one node each, with its bars, all its reasons, and what moves from and to it."""
+"""The rows of a plan's page: one node each, with its bars, all its reasons, and what moves from and to it.
+
+A plan of several rounds may move a pod more than once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from msgspec import Struct
+
 from tightship.core.counting import counted
 from tightship.planning.pools import shown
 from tightship.report.amounts import age, cores, cores_pair, memory, memory_pair, moved, percent
-from tightship.report.arrivals import Arrival
 from tightship.report.document import MoveEntry, NodeEntry, NodePlan, RefusalEntry, Share
-from tightship.report.html.model import Bar, Cell, Entry, Section, Table
+from tightship.report.presentation import Bar, Cell, Entry, Section, Table
 
 STATES = (
     ("go", "nodes that would go"),
@@ -19,6 +23,26 @@ STATES = (
 )
 """The states of a row, and what they mean."""
 COLUMNS = ("Node", "CPU requested", "Memory requested", "Pods", "Decision", "Why, and what moves")
+
+
+class Arrival(Struct, frozen=True):
+    """A pod that a plan leaves on another node: its last *move*, and the node *origin* where it is now."""
+
+    move: MoveEntry
+    origin: str
+
+
+def arrivals_of(plan: NodePlan) -> Mapping[str, tuple[Arrival, ...]]:
+    """Return what arrives on each node that stays and gets something, in the order of the moves."""
+    ended: dict[str, Arrival] = {}
+    for node in sorted((each for each in plan.nodes if each.order is not None), key=lambda each: each.order or 0):
+        for move in node.moves:
+            before = ended.pop(move.pod, None)
+            ended[move.pod] = Arrival(move, node.name if before is None else before.origin)
+    found: dict[str, list[Arrival]] = {}
+    for arrival in ended.values():
+        found.setdefault(arrival.move.to, []).append(arrival)
+    return {name: tuple(arrived) for name, arrived in found.items()}
 
 
 def node_rows(
@@ -171,6 +195,3 @@ def _others(amounts: Mapping[str, Share]) -> Table:
         for name, share in amounts.items()
     )
     return Table(("Resource", "Requested", "Share"), rows)
-
-
-__all__ = ["COLUMNS", "STATES", "cpu_bar", "memory_bar", "node_rows"]

@@ -18,8 +18,8 @@ _STYLES: Mapping[str, str] = {
     "why": "33",
     "bad": "1;31",
     "bar": "36",
-    "title": "1;4",
 }
+_ASCII = str.maketrans({"→": "->", "…": "~"})
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -40,6 +40,10 @@ class Terminal(Struct, frozen=True):
     def sign(self, unicode: str, ascii_text: str) -> str:
         """Return the first where it can be shown, else the second."""
         return unicode if self.unicode else ascii_text
+
+    def plain(self, text: str) -> str:
+        """Return *text* with control characters written out, and with no arrow where there are none."""
+        return clean(text) if self.unicode else clean(text.translate(_ASCII))
 
     def bar(self, ratio: float | None, width: int) -> str:
         """Return a bar of *width* columns, filled to *ratio*; to eighths of a column where the characters are there."""

@@ -6,6 +6,7 @@ from hpa_scaler.app.configuration import servers_of
 from hpa_scaler.app.run_settings import RunSettings
 from hpa_scaler.app.settings import ScalerSettings
 from hpa_scaler.spec.annotations import BY_NAME, PREFIX
+from tightship.app.settings.fields import plain, scalar
 from tightship.app.settings.loading import wire_keys
 from tightship.report.document import Setting, SettingsView
 
@@ -26,7 +27,7 @@ def settings_view(
         keys["servers"]: {
             name: {
                 "url": str(server.address),
-                "timeout": _number(server.timeout),
+                "timeout": scalar(server.timeout),
                 "maximumConcurrency": server.concurrency,
                 "authorization": "bearer" if server.token_file else "basic" if server.username else None,
             }
@@ -36,19 +37,8 @@ def settings_view(
     }
     for name, key in keys.items():
         if key not in values:
-            value = getattr(settings, name)
-            values[key] = [str(each) for each in value] if isinstance(value, tuple) else _plain(value)
+            values[key] = plain(getattr(settings, name))
     return SettingsView(_summary(settings, run, config, outcomes), values)
-
-
-def _plain(value: object) -> bool | int | float | str:
-    if isinstance(value, float):
-        return _number(value)
-    return value if isinstance(value, bool | int) else str(value)
-
-
-def _number(value: float) -> int | float:
-    return int(value) if value.is_integer() else value
 
 
 def _summary(settings: ScalerSettings, run: RunSettings, config: str | None, outcomes: str | None) -> str:

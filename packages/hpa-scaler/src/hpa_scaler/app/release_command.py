@@ -10,7 +10,7 @@ from hpa_scaler.app.options import add_selection
 from hpa_scaler.app.run_settings import PROGRAM, RunSettings
 from hpa_scaler.app.sighting import Say, Selection, fleet_of_cluster
 from hpa_scaler.decide.writing import state_of
-from hpa_scaler.report import RELEASE_OUTPUTS, FloorRelease
+from hpa_scaler.report import RELEASE, FloorRelease
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.write.releasing import Leaders, Release, leaders_of, refuse_while_led
 from tightship.app.cli import EXIT_ERROR, CliError, Parser, Progress, UsageError
@@ -21,6 +21,7 @@ from tightship.app.settings.process import load_process
 from tightship.kube.connection import connect
 from tightship.kube.host import run, wall
 from tightship.report.document import API_VERSION, Generator, Source
+from tightship.report.formats import formats_of
 
 _EXITS = """exit codes: 0 nothing of the controller is left on any of them; 1 an error, an HPA that could not be given
 back, or a controller that runs (nothing is done then); 64 wrong usage; 130 interrupted."""
@@ -58,7 +59,7 @@ def add_release(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="PREFIX",
         help="what annotations begin with (default: $ANNOTATION_PREFIX, else estafette.io)",
     )
-    add_output_arguments(release, RELEASE_OUTPUTS, table=False)
+    add_output_arguments(release, formats_of(RELEASE), table=False)
     add_logging_arguments(release)
     release.set_defaults(run=_release)
 
@@ -73,7 +74,7 @@ def _release(arguments: argparse.Namespace) -> int:
         raise CliError(*error.problems) from error
     with Progress() as progress:
         done = run(_released(arguments, process, progress.say))
-    write_rendered(PROGRAM, RELEASE_OUTPUTS[arguments.output], done, arguments, done.warnings)
+    write_rendered(PROGRAM, RELEASE, done, arguments, done.warnings)
     return 0 if done.complete else EXIT_ERROR
 
 

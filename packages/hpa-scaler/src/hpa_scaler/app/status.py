@@ -13,7 +13,7 @@ from hpa_scaler.report import FloorPlan, Sights, plan_document, plan_page
 from hpa_scaler.report.over_time import Lately
 from hpa_scaler.spec.reasons import Reason
 from tightship.report.document import API_VERSION
-from tightship.report.html.model import REFRESH, SERVED_LINKS, Page, Section, Table
+from tightship.report.presentation import REFRESH, SERVED_LINKS, Page, Section, Table
 
 KIND = "ScalerStatus"
 

@@ -1,45 +1,19 @@
-"""Floors for people: documents made from judgements, and their output formats. Nothing here does I/O."""
+"""Floors for people: documents made from judgements, and how people see them. Nothing here does I/O."""
 
-from collections.abc import Callable, Mapping
-
-from hpa_scaler.report.as_html import plan_page, render_html
-from hpa_scaler.report.as_release import render_release
-from hpa_scaler.report.as_table import render_table
-from hpa_scaler.report.as_text import render_text
-from hpa_scaler.report.as_wide import render_wide
 from hpa_scaler.report.build import Sights, explanation_document, plan_document
 from hpa_scaler.report.document import FloorExplanation, FloorPlan, FloorRelease
-from tightship.report.as_json import render_json
-from tightship.report.as_yaml import render_yaml
-from tightship.report.terminal import Terminal
+from hpa_scaler.report.page import plan_page
+from hpa_scaler.report.views import explanation_printout, plan_printout, release_printout, wide_columns
+from tightship.report.presentation import View
 
-PLAN_OUTPUTS: Mapping[str, Callable[[FloorPlan, Terminal], str]] = {
-    "table": render_table,
-    "wide": render_wide,
-    "json": render_json,
-    "yaml": render_yaml,
-    "html": render_html,
-}
-"""Outputs of a plan, the default first."""
-
-EXPLANATION_OUTPUTS: Mapping[str, Callable[[FloorExplanation, Terminal], str]] = {
-    "table": render_text,
-    "json": render_json,
-    "yaml": render_yaml,
-}
-"""Outputs of an explanation, the default first."""
-
-RELEASE_OUTPUTS: Mapping[str, Callable[[FloorRelease, Terminal], str]] = {
-    "table": render_release,
-    "json": render_json,
-    "yaml": render_yaml,
-}
-"""Outputs of a release, the default first."""
+PLAN = View(plan_printout, wide_columns, plan_page)
+EXPLANATION = View(explanation_printout)
+RELEASE = View(release_printout)
 
 __all__ = [
-    "EXPLANATION_OUTPUTS",
-    "PLAN_OUTPUTS",
-    "RELEASE_OUTPUTS",
+    "EXPLANATION",
+    "PLAN",
+    "RELEASE",
     "FloorExplanation",
     "FloorPlan",
     "FloorRelease",

@@ -211,6 +211,3 @@ def _remembered(judged: Judged, decision: Decision) -> Remembered:
 
 def _time(seconds: float | None) -> str | None:
     return None if seconds is None else rfc3339(seconds)
-
-
-__all__ = ["Sights", "explanation_document", "plan_document"]

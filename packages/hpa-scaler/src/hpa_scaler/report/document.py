@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hpa_scaler.spec.queries import RangeFrom
-from tightship.report.document import Generator, SettingsView, Source
+from tightship.report.document import Generator, Head, SettingsView, Source
 
 Action = Literal["raise", "lower", "hold", "skip"]
 
@@ -22,6 +22,16 @@ class Move(Struct, frozen=True, rename="camel"):
 
     now: int
     after: int
+
+    @property
+    def moves(self) -> bool:
+        """Whether the bound changes."""
+        return self.now != self.after
+
+    def __format__(self, spec: str) -> str:
+        """Return ``5 → 8``, or ``5`` if the bound stays, each number by *spec*."""
+        now = format(self.now, spec)
+        return f"{now} → {format(self.after, spec)}" if self.moves else now
 
 
 class QueryEntry(Struct, frozen=True, rename="camel"):
@@ -94,6 +104,11 @@ class HpaEntry(Struct, frozen=True, rename="camel"):
     reasons: tuple[str, ...]
     causes: tuple[CauseEntry, ...]
 
+    @property
+    def key(self) -> str:
+        """The HPA as ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
 
 class Actions(Struct, frozen=True, rename="camel"):
     """How many HPAs get each action."""
@@ -135,14 +150,20 @@ class Summary(Struct, frozen=True, rename="camel"):
     reasons: tuple[ReasonCount, ...]
 
 
-class FloorPlan(Struct, frozen=True, rename="camel", tag_field="kind", tag="FloorPlan"):
+class FloorHead(Head, frozen=True, rename="camel"):
+    """The beginning of a document about floors."""
+
+    settings: SettingsView
+
+    @property
+    def heading(self) -> tuple[str, str]:
+        """What was judged, and by which settings."""
+        return self.judged, self.settings.summary
+
+
+class FloorPlan(FloorHead, frozen=True, rename="camel", tag_field="kind", tag="FloorPlan"):
     """Where the floors of all HPAs would go in the next cycle, and why."""
 
-    api_version: Literal["tightship.dev/v1"]
-    generator: Generator
-    source: Source
-    evaluated_at: str
-    settings: SettingsView
     summary: Summary
     hpas: tuple[HpaEntry, ...]
     warnings: tuple[str, ...]
@@ -179,14 +200,9 @@ class HpaDetail(Struct, frozen=True, rename="camel"):
     gives_back: tuple[int, int] | None
 
 
-class FloorExplanation(Struct, frozen=True, rename="camel", tag_field="kind", tag="FloorExplanation"):
+class FloorExplanation(FloorHead, frozen=True, rename="camel", tag_field="kind", tag="FloorExplanation"):
     """Why the floors of some HPAs are where they are."""
 
-    api_version: Literal["tightship.dev/v1"]
-    generator: Generator
-    source: Source
-    evaluated_at: str
-    settings: SettingsView
     hpas: tuple[HpaDetail, ...]
     warnings: tuple[str, ...]
 
@@ -226,24 +242,3 @@ class FloorRelease(Struct, frozen=True, rename="camel", tag_field="kind", tag="F
     def complete(self) -> bool:
         """Whether nothing of ours is left on any of the HPAs."""
         return all(each.outcome not in ("refused", "failed") for each in self.hpas)
-
-
-__all__ = [
-    "Action",
-    "Actions",
-    "CauseEntry",
-    "Drops",
-    "FloorExplanation",
-    "FloorPlan",
-    "FloorRelease",
-    "Floors",
-    "HpaDetail",
-    "HpaEntry",
-    "Move",
-    "QueryEntry",
-    "ReasonCount",
-    "ReleaseEntry",
-    "ReleaseOutcome",
-    "Remembered",
-    "Summary",
-]

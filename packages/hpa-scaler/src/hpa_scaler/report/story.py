@@ -215,6 +215,3 @@ def _traffic(decision: Decision) -> float:
     """Return the most that a query asks for, in replicas; NaN if unknown."""
     terms = () if decision.inputs is None or failed(decision) else decision.inputs.terms
     return max((term.exact for term in terms if math.isfinite(term.exact)), default=math.nan)
-
-
-__all__ = ["Change", "Fate", "HpaStory", "Keep", "Story", "Told", "failed", "reasons_of"]

@@ -6,19 +6,14 @@ import argparse
 import difflib
 import platform
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 import tightship
 from tightship.app.cli.app import EXIT_USAGE
 from tightship.app.cli.arguments import Parser, environment
-from tightship.app.cli.output import terminal_of, write_document
-from tightship.report import Terminal
-
-DATA_OUTPUTS = ("json", "yaml", "html")
-"""Outputs that are whole files: in UTF-8 whatever the locale, and never without what belongs to them."""
-
-_Document = TypeVar("_Document")
+from tightship.app.cli.output import terminal_of, text_of, write_document
+from tightship.report.formats import formats_of
+from tightship.report.presentation import Document, View
 
 
 def no_command(parser: Parser) -> int:
@@ -36,8 +31,8 @@ def print_version(program: str, version: str) -> int:
 
 def write_rendered(
     program: str,
-    render: Callable[[_Document, Terminal], str],
-    document: _Document,
+    view: View[Document],
+    document: Document,
     arguments: argparse.Namespace,
     warnings: Sequence[str],
 ) -> None:
@@ -45,11 +40,11 @@ def write_rendered(
 
     Where a table leaves its summary out, *warnings* go to stderr.
     """
-    data = arguments.output in DATA_OUTPUTS
-    if arguments.no_headers and not data:
+    chosen = formats_of(view)[arguments.output]
+    if arguments.no_headers and not chosen.file:
         sys.stderr.write("".join(f"{program}: warning: {text}\n" for text in warnings))
     terminal = terminal_of(sys.stdout, environment(), headers=not arguments.no_headers)
-    write_document(render(document, terminal), always_utf8=data)
+    write_document(text_of(chosen.render(document, view, terminal)), always_utf8=chosen.file)
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -59,4 +54,4 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-__all__ = ["DATA_OUTPUTS", "near", "no_command", "print_version", "write_rendered"]
+__all__ = ["near", "no_command", "print_version", "write_rendered"]

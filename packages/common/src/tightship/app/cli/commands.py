@@ -31,8 +31,10 @@ from tightship.planning.pools import pool_of, shown
 from tightship.report import ExcessSummary, Generator, SettingsView
 from tightship.report.build import plan_document
 from tightship.report.explain import explanation_document
+from tightship.report.explanation_view import EXPLANATION
+from tightship.report.formats import formats_of
 from tightship.report.inputs import Inputs
-from tightship.report.registry import EXPLANATION_OUTPUTS, PLAN_OUTPUTS
+from tightship.report.plan_view import PLAN
 from tightship.report.warnings import warnings_of
 
 EXITS = """exit codes: 0 done; 1 an error; 2 with --exit-code, when a node would be removed; 64 wrong usage;
@@ -87,7 +89,7 @@ class Program(Struct, frozen=True):
             "Writes nothing to the cluster.",
         )
         plan.usage = f"{self.name} plan [-f FILE | --context NAME] [flags]"
-        output = self._common(plan, PLAN_OUTPUTS, table=True)
+        output = self._common(plan, formats_of(PLAN), table=True)
         output.add_argument(
             "--exit-code", action="store_true", help="exit with 2 when a node would be removed, 0 when none would"
         )
@@ -101,7 +103,7 @@ class Program(Struct, frozen=True):
         )
         explain.usage = f"{self.name} explain [-f FILE | --context NAME] [flags] NODE ..."
         explain.add_argument("nodes", nargs="+", metavar="NODE", help="name of a node")
-        self._common(explain, EXPLANATION_OUTPUTS, table=False)
+        self._common(explain, formats_of(EXPLANATION), table=False)
         explain.set_defaults(run=self._explain)
         if self.add_commands is not None:
             self.add_commands(commands)
@@ -125,14 +127,14 @@ class Program(Struct, frozen=True):
     def _plan(self, arguments: argparse.Namespace) -> int:
         inputs, _ = self._judge(arguments)
         document = plan_document(inputs, arguments.sort_by)
-        write_rendered(self.name, PLAN_OUTPUTS[arguments.output], document, arguments, inputs.warnings)
+        write_rendered(self.name, PLAN, document, arguments, inputs.warnings)
         return EXIT_WOULD_CHANGE if arguments.exit_code and inputs.plan.removals else 0
 
     def _explain(self, arguments: argparse.Namespace) -> int:
         inputs, evaluation = self._judge(arguments, arguments.nodes)
         names = tuple(dict.fromkeys(arguments.nodes))
         document = explanation_document(inputs, names, {name: evaluation.checks(name) for name in names})
-        write_rendered(self.name, EXPLANATION_OUTPUTS[arguments.output], document, arguments, inputs.warnings)
+        write_rendered(self.name, EXPLANATION, document, arguments, inputs.warnings)
         return 0
 
     def _judge(

@@ -1,13 +1,17 @@
-"""Where data goes: what stdout can show, and writing to it."""
+"""Where data goes: what stdout can show, plain data as YAML, and writing to stdout."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import TextIO
 
+import yaml
+
 from tightship.report import Terminal
+from tightship.report.formats import Rendered
 
 _WIDE_ENOUGH_TO_ASK = "█·→✓…"
 
@@ -43,6 +47,33 @@ def _can_encode(stream: TextIO) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+_WORD = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)\Z)[a-z_][a-z0-9_./-]*", re.ASCII | re.IGNORECASE)
+"""A text that stands as it is in YAML: it means nothing but itself to any reader."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Indents lists in mappings, and quotes texts that are not plainly words."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        del indentless
+        super().increase_indent(flow, indentless=False)
+
+    def text(self, data: str) -> yaml.ScalarNode:
+        style = None if _WORD.fullmatch(data) else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+
+_Dumper.add_representer(str, _Dumper.text)
+
+
+def text_of(rendered: Rendered) -> str:
+    """Return what a format rendered as text: plain data as YAML, in the order of its keys."""
+    if isinstance(rendered, str):
+        return rendered
+    text: str = yaml.dump(rendered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
+    return text
 
 
 def write_document(text: str, *, always_utf8: bool) -> None:

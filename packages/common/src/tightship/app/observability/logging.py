@@ -25,6 +25,7 @@ import msgspec
 
 from tightship import __version__
 from tightship.kube.host import random_bits
+from tightship.report.terminal import clean
 
 FORMATS = ("plaintext", "console", "json", "stackdriver", "v3")
 """Names of the formats; the first is the default, as in the older controllers."""
@@ -43,7 +44,6 @@ LEVELS: Mapping[str, int] = {
 _SHORT = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _STYLES = {"DEBUG": "2", "INFO": "1;32", "WARN": "33", "ERROR": "1;31", "FATAL": "1;31"}
 _DIM = "2"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BARE = re.compile(r"[^\s\"'=]+")
 _FRAMES = 4
 _AT_MOST, _WINDOW = 10, 60.0
@@ -160,11 +160,11 @@ class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         level = _SHORT.get(record.levelname, record.levelname)
         parts = [_time(record)] if self._timestamp else []
-        parts += [self._paint(f"{level:5}", _STYLES.get(level, "")), _clean(record.getMessage())]
+        parts += [self._paint(f"{level:5}", _STYLES.get(level, "")), clean(record.getMessage())]
         values = dict(fields_of(record))
         if error := _error(record):
             values |= {"error": f"{type(error).__name__}: {error}", "at": _frames(error.__traceback__)}
-        parts += [self._paint(f"{_clean(str(key))}=", _DIM) + _value(value) for key, value in values.items()]
+        parts += [self._paint(f"{clean(str(key))}=", _DIM) + _value(value) for key, value in values.items()]
         return " ".join(parts)
 
     def _paint(self, text: str, style: str) -> str:
@@ -224,8 +224,8 @@ class _V3(logging.Formatter):
         }
         if fields := fields_of(record):
             line["payload"] = dict(fields)
-        if error := _error(record):
-            line["error"] = {"message": f"{type(error).__name__}: {error}", "stack": _stack(error)}
+        if trouble := _trouble(record, "message"):
+            line["error"] = trouble
         return _line(line)
 
 
@@ -234,14 +234,9 @@ def _time(record: logging.LogRecord) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _clean(text: str) -> str:
-    """Write control characters out: a value neither breaks a line nor steers the terminal."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else _shown(value)
-    return text if _BARE.fullmatch(text) and _clean(text) == text else _clean(json.dumps(text, ensure_ascii=False))
+    return text if _BARE.fullmatch(text) and clean(text) == text else clean(json.dumps(text, ensure_ascii=False))
 
 
 def _shown(value: object) -> str:
@@ -271,11 +266,9 @@ def _error(record: logging.LogRecord) -> BaseException | None:
 
 def _trouble(record: logging.LogRecord, name: str = "error", stack: str = "stack") -> dict[str, object]:
     error = _error(record)
-    return {} if error is None else {name: f"{type(error).__name__}: {error}", stack: _stack(error)}
-
-
-def _stack(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)).rstrip()
+    if error is None:
+        return {}
+    return {name: f"{type(error).__name__}: {error}", stack: "".join(traceback.format_exception(error)).rstrip()}
 
 
 def _frames(trace: TracebackType | None) -> str:

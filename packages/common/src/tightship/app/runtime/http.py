@@ -25,8 +25,8 @@ from tightship.app.runtime.gate import Gate, Limits
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.core.api_errors import one_line
 from tightship.kube.host import wall
-from tightship.report.html.model import Page
 from tightship.report.html.page import CONTENT_SECURITY_POLICY, page_parts
+from tightship.report.presentation import Page
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tightship.report.html.markup import Markup, tag
-from tightship.report.html.model import Bar, Mark, Part, Picture, Scale
+from tightship.report.presentation import Bar, Mark, Part, Picture, Scale
 
 WIDTH = 120
 """Units that are a full bar, pixels in most windows."""
@@ -111,6 +111,3 @@ def _scale(scale: Scale) -> Markup:
         parts.append(path(rectangle(left, _AXIS - 3, right - left, 6), "arrived cpu"))
     parts += [shape(mark.kind if mark.value <= top else "beyond", place(mark.value), _AXIS) for mark in scale.marks]
     return _drawn("scale", width, 2 * _AXIS, *parts)
-
-
-__all__ = ["WIDTH", "number", "path", "picture", "rectangle", "shape", "within"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
+from importlib.resources import files
 
 from tightship.report.terminal import clean
 
+ASSETS = files("tightship.report.html") / "assets"
 VOID = frozenset({"input", "meta"})
 """Elements of a page that have no end tag."""
 
@@ -35,6 +38,11 @@ def tag(name: str, *children: str, **attributes: str | int | bool | None) -> Mar
     return Markup(f"<{name}{head}>{body}</{name}>")
 
 
+def asset(name: str) -> Markup:
+    """Return the HTML of the asset *name*, in which an indented line goes on with the line above it."""
+    return Markup(re.sub(r"\n +", "", (ASSETS / name).read_text("utf-8")).removesuffix("\n"))
+
+
 def joined(parts: Iterable[str]) -> Markup:
     """Return *parts* one after the other."""
     return Markup("".join(part if isinstance(part, Markup) else text(part) for part in parts))
@@ -45,6 +53,3 @@ def _attribute(key: str, value: str | int | bool) -> str:
     if isinstance(value, bool):
         return f" {name}" if value else ""
     return f' {name}="{value if isinstance(value, int) else text(value)}"'
-
-
-__all__ = ["VOID", "Markup", "joined", "tag", "text"]

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tightship.report.html.bars import picture, shape
+from tightship.report.html.fleet import fleet_pictures
 from tightship.report.html.markup import Markup, joined, tag, text
-from tightship.report.html.model import Cell, Entry, Listing, Section, Table
 from tightship.report.html.timeline import chart_picture
+from tightship.report.presentation import Cell, Entry, EntryList, Section, Table
 
 
-def entry_ids(listing: Listing | None) -> dict[str, str]:
+def entry_ids(listing: EntryList | None) -> dict[str, str]:
     """Return the places of a listing's entries in the page, by their keys: numbers, whatever names may hold."""
     return {} if listing is None else {key: f"n{number}" for number, key in enumerate(listing.keys)}
 
 
-def plain_table(table: Table, ids: Mapping[str, str], label: str, role: str = "region") -> Markup:
+def plain_table(table: Table, ids: Mapping[str, str], label: str, role: str) -> Markup:
     """Return *table*, or what it says where it is empty.
 
     *label* is what screen readers call it. One of many of the same name is a ``group``: regions are for jumping to.
@@ -37,7 +38,7 @@ def plain_table(table: Table, ids: Mapping[str, str], label: str, role: str = "r
     return tag("div", made, class_="scroll", role=role, aria_label=label, tabindex=0)
 
 
-def listing_table(listing: Listing, ids: Mapping[str, str]) -> Iterator[Markup]:
+def listing_table(listing: EntryList, ids: Mapping[str, str]) -> Iterator[Markup]:
     """Return *listing* as one table, part after part, each entry's details in its last cell."""
     yield Markup("<section>")
     yield tag("h2", listing.heading, id="list", tabindex=-1)
@@ -58,7 +59,7 @@ def listing_table(listing: Listing, ids: Mapping[str, str]) -> Iterator[Markup]:
     yield Markup("</section>")
 
 
-def _legend(listing: Listing) -> Markup:
+def _legend(listing: EntryList) -> Markup:
     if not listing.legend:
         return Markup("")
     items = (
@@ -79,7 +80,7 @@ def _entry(entry: Entry, columns: tuple[str, ...], ids: Mapping[str, str]) -> Ma
     ]
     summary = entry.summary
     if entry.details:
-        inside = joined(_section(each, ids) for each in entry.details)
+        inside = joined(section_of(each, ids, "h3") for each in entry.details)
         content = tag("details", tag("summary", summary.text, **_classes(summary)), inside, open=entry.opened)
     else:
         content = tag("span", summary.text, **_classes(summary))
@@ -87,10 +88,16 @@ def _entry(entry: Entry, columns: tuple[str, ...], ids: Mapping[str, str]) -> Ma
     return tag("tr", *cells, id=own, data_state=entry.state, data_tags=" ".join(entry.tags) or None)
 
 
-def _section(section: Section, ids: Mapping[str, str]) -> Markup:
-    table = Markup("") if section.table is None else plain_table(section.table, ids, section.heading, "group")
-    chart = Markup("") if section.chart is None else chart_picture(section.chart)
-    return joined((tag("h3", section.heading), tag("p", section.note) if section.note else "", chart, table))
+def section_of(section: Section, ids: Mapping[str, str], heading: str, role: str = "group") -> Markup:
+    """Return what is in *section*, its title as the element *heading*."""
+    parts = (
+        tag(heading, section.heading),
+        tag("p", section.note) if section.note else "",
+        "" if section.fleet is None else fleet_pictures(section.fleet, ids),
+        "" if section.chart is None else chart_picture(section.chart),
+        "" if section.table is None else plain_table(section.table, ids, section.heading, role),
+    )
+    return joined(parts)
 
 
 def _cell(cell: Cell | str, ids: Mapping[str, str], *, filters: bool = False) -> Markup:
@@ -120,6 +127,3 @@ def _detail(cell: Cell) -> Markup:
 
 def _classes(cell: Cell) -> dict[str, str | None]:
     return {"class_": " ".join(each for each in (cell.tone, "number" if cell.number else "") if each) or None}
-
-
-__all__ = ["entry_ids", "listing_table", "plain_table"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from tightship.report.html.markup import Markup, joined, tag
-from tightship.report.html.model import Chart, Series
+from tightship.report.presentation import Chart, Series
 
 COLUMNS = 600
 """Stretches of time that a picture tells apart."""
@@ -153,6 +153,3 @@ def _nice(rough: float) -> float:
 def _key(series: Series) -> Markup:
     drawn = "M0 12V6L10 3L22 7V12z" if series.kind == "traffic" else "M0 8H22"
     return tag("svg", tag("path", class_=f"line {series.kind}", d=drawn), width=24, height=16, aria_hidden="true")
-
-
-__all__ = ["COLUMNS", "chart_picture"]

@@ -1,11 +1,105 @@
-"""What a page is made of. Every text is plain; pictures are numbers. See :mod:`tightship.report.html.page`."""
+"""How a document looks to people: a :class:`Printout` of lines, and a :class:`Page` with pictures.
+
+Texts are plain Unicode and pictures are numbers. A format adapts them to the terminal or the file they go to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
+
+Style = Literal["", "bold", "dim", "go", "why", "bad", "bar"]
+
+LABEL = 11
+"""Width of the labels below a table, in columns of the terminal."""
+
+
+class TextLine(Struct, frozen=True):
+    """A text that is folded where the terminal ends. The rest hangs below its beginning.
+
+    *sign* and *label* come before the text. *word* is its first word, painted as a reason.
+    """
+
+    text: str
+    label: str = ""
+    sign: Literal["", "✓", "✗", "•"] = ""
+    word: str = ""
+    style: Style = ""
+    label_style: Style = ""
+    indent: int = 2
+
+
+def figure(label: str, text: str, style: Style = "") -> TextLine:
+    """Return a line for the figures below a table: *text* after its *label*."""
+    return TextLine(text, label.ljust(LABEL), style=style, label_style="bold" if label else "", indent=0)
+
+
+def warning(text: str) -> TextLine:
+    """Return a line for a warning below a table."""
+    return TextLine(text, "Warning".ljust(LABEL), label_style="bad", indent=0)
+
+
+class Column(Struct, frozen=True):
+    """A column of a :class:`Grid`. *style* applies to all cells; *styles*, if given, has one for each.
+
+    If there are *ratios*, a bar follows each cell. *amounts* form a column of their own before it, under the same
+    title. Shapes refer to the column by its *name*, or by its title if it has none.
+    """
+
+    title: str
+    cells: Sequence[str]
+    align: Literal["<", ">"] = "<"
+    style: Style = ""
+    styles: Sequence[Style] = ()
+    ratios: Sequence[float | None] | None = None
+    amounts: Sequence[str] | None = None
+    name: str = ""
+
+
+class GridShape(Struct, frozen=True):
+    """What a grid shows at some width: every column except *without*, bars of this width, and *amounts* or not.
+
+    The first column, which has the names, is cut to *names* columns of the terminal; or as far as needed, but never
+    below *shortest*.
+    """
+
+    without: tuple[str, ...] = ()
+    bar: int = 10
+    amounts: bool = True
+    names: int | None = None
+    shortest: int | None = None
+
+
+class Grid(Struct, frozen=True):
+    """A table in lines. Its *shapes* go from roomy to narrow; the first one that fits is used.
+
+    *reasons* become the last column, which names as many of each row as fit. *below* has the lines after each row.
+    """
+
+    columns: Sequence[Column]
+    shapes: Sequence[GridShape] = (GridShape(),)
+    reasons: Sequence[Sequence[str]] | None = None
+    below: Sequence[Sequence[TextLine]] = ()
+
+
+class Block(Struct, frozen=True):
+    """A *title*, with lines and a grid below it."""
+
+    title: str
+    lines: Sequence[TextLine] = ()
+    grid: Grid | None = None
+
+
+class Printout(Struct, frozen=True):
+    """A document in lines: a *heading* that says what was judged, a grid or blocks, and the lines at the *end*."""
+
+    heading: tuple[str, ...] = ()
+    grid: Grid | None = None
+    blocks: Sequence[Block] = ()
+    end: Sequence[TextLine] = ()
+
 
 Tone = Literal["", "good", "warn", "bad", "dim"]
 
@@ -146,7 +240,7 @@ class Section(Struct, frozen=True):
 class Entry(Struct, frozen=True, kw_only=True):
     """A row that can be searched for, selected and opened.
 
-    *key* is its name, unlike any other of the page; *state* one of those of its :class:`Listing`; *tags* are words to
+    *key* is its name, unlike any other of the page; *state* one of those of its :class:`EntryList`; *tags* are words to
     filter by; *summary* is what stands there for *details* until they are *opened*.
     """
 
@@ -159,7 +253,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     opened: bool = False
 
 
-class Listing(Struct, frozen=True):
+class EntryList(Struct, frozen=True):
     """All that a page is about, one entry each.
 
     *keys* are those of all entries, in their order; *rows* makes them, one after the other: there may be thousands.
@@ -195,7 +289,7 @@ class Page(Struct, frozen=True):
     facts: tuple[Fact, ...] = ()
     alerts: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
-    listing: Listing | None = None
+    listing: EntryList | None = None
     links: tuple[tuple[str, str], ...] = ()
     refresh: int = 0
 
@@ -204,3 +298,17 @@ SERVED_LINKS = (("status as JSON", "/status"), ("metrics", "/metrics"))
 """The links of a page that a controller serves."""
 REFRESH = 30
 """Seconds after which a page that a controller serves is fetched anew."""
+
+
+Document = TypeVar("Document", bound=Struct)
+
+
+class View(Struct, Generic[Document], frozen=True):
+    """How a kind of document looks: in lines, and perhaps also as the columns of a *wide* grid and as a *page*.
+
+    A format is offered for every kind of document whose view has the part that the format needs.
+    """
+
+    printout: Callable[[Document], Printout]
+    wide: Callable[[Document], Sequence[Column]] | None = None
+    page: Callable[[Document], Page] | None = None

@@ -1,31 +1,22 @@
-"""A plan as a page for people: every node before and after, every move, every reason. One file that loads nothing."""
+"""A plan as a page for people: every node before and after, every move, every reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tightship.core.counting import counted
 from tightship.planning.pools import shown
 from tightship.report.amounts import cores, memory, moved, percent
-from tightship.report.arrivals import Arrival, arrivals_of
-from tightship.report.document import NodeEntry, NodePlan, RefusalEntry, Share, ShareTotals
-from tightship.report.html.model import Cell, Fact, Fleet, Group, Listing, Page, Part, Section, Slot, Table
-from tightship.report.html.page import render_page
-from tightship.report.node_rows import COLUMNS, STATES, cpu_bar, memory_bar, node_rows
-from tightship.report.summary import besides, heading
-from tightship.report.terminal import Terminal
+from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, Share, ShareTotals
+from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
+from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table
 
-_PLAIN = Terminal()
+NAMES_SHOWN = 5
+"""Names a line lists before it says how many more there are."""
 
 
-def render_html(plan: NodePlan, terminal: Terminal) -> str:
-    """Return *plan* as an HTML document; the terminal makes no difference."""
-    del terminal
-    return render_page(plan_page(plan))
-
-
-def plan_page(plan: NodePlan, held: Mapping[str, RefusalEntry] | None = None) -> Page:
-    """Return the page of *plan*; *held* says of planned nodes what they wait for."""
+def plan_page(plan: NodePlan) -> Page:
+    """Return the page of *plan*."""
     nodes = plan.summary.nodes
     outcome = f"{nodes.before:,} → {counted(nodes.after, 'node')}"
     if not nodes.removed:
@@ -34,15 +25,15 @@ def plan_page(plan: NodePlan, held: Mapping[str, RefusalEntry] | None = None) ->
     arrived = arrivals_of(plan)
     return Page(
         title=f"{plan.generator.name}: {outcome}",
-        subtitle=(*heading(plan, _PLAIN), *told),
+        subtitle=(*plan.heading, *told),
         facts=_facts(plan),
         alerts=plan.warnings,
         sections=tuple(_sections(plan, arrived)),
-        listing=Listing(
+        listing=EntryList(
             heading="Nodes",
             columns=COLUMNS,
             keys=tuple(node.name for node in plan.nodes),
-            rows=lambda: node_rows(plan, arrived, held or {}),
+            rows=lambda: node_rows(plan, arrived, plan.held),
             states=STATES,
             noun="node",
             hint="name, pool, namespace, pod or reason",
@@ -144,4 +135,60 @@ def _slot(node: NodeEntry, arrived: Sequence[Arrival]) -> Slot:
     return Slot(node.name, cpu_bar(node, arrived), memory_bar(node, arrived))
 
 
-__all__ = ["plan_page", "render_html"]
+def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
+    """Return what there is to say of a plan besides its numbers, each text with its label."""
+    summary = plan.summary
+    if summary.excess is not None:
+        yield "Excess", _excess(summary.excess)
+        yield "Counted", _counted(summary.excess)
+    if summary.waits_for:
+        waits = f"{_names(summary.waits_for)}: pods of one node leave one after another, as replacements become Ready"
+        yield "PDB waits", waits
+    for text in _scheduler(plan):
+        yield "Scheduler", text
+
+
+def _names(values: Iterable[str]) -> str:
+    """Return the first names and how many more there are."""
+    listed = list(values)
+    more = len(listed) - NAMES_SHOWN
+    return ", ".join(listed[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _excess(excess: ExcessSummary) -> str:
+    could = f"{excess.could_go:,} could really go; the threshold is {excess.threshold:g}"
+    if excess.candidate is None:
+        return f"no node is counted; {could}"
+    each = f"CPU {_nodes(excess.cpu)}, memory {_nodes(excess.memory)}"
+    return f"{_nodes(excess.nodes)} nodes like {excess.candidate} ({each}); {could}"
+
+
+def _nodes(number: float | None) -> str:
+    return "any" if number is None else f"{number:.2f}"
+
+
+def _counted(excess: ExcessSummary) -> str:
+    cpu, ram = excess.cpu_milli, excess.memory_bytes
+    return (
+        f"{counted(excess.counted_nodes, 'node')}: "
+        f"CPU {cores(cpu.requested)} of {cores(cpu.allocatable)} requested ({percent(cpu.ratio)}), "
+        f"memory {memory(ram.requested)} of {memory(ram.allocatable)} ({percent(ram.ratio)})"
+    )
+
+
+def _scheduler(plan: NodePlan) -> Iterator[str]:
+    forecast = plan.summary.scheduler
+    if forecast is None or not plan.summary.nodes.removed:
+        return
+    planned = sum(1 for node in plan.nodes if node.round == 1)
+    which = "the first round" if plan.summary.rounds > 1 else "the plan"
+    done = f"with {counted(forecast.evictions, 'eviction')} (modelled)"
+    if not forecast.stuck:
+        yield f"its own choices would reach all of {which}, {done}"
+        return
+    stuck = _names(each.node for each in forecast.stuck)
+    yield (
+        f"its own choices would reach {forecast.removed:,} of the {counted(planned, 'removal')} of {which}, "
+        f"{done}; "
+        f"it would strand {stuck}"
+    )

@@ -1,0 +1,92 @@
+"""A format is one file: a module of ``tightship.report.formats``, and every command takes its name after ``-o``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import hpa_scaler.cli
+import hpa_scaler.report
+import node_compactor.cli
+import node_refiner.cli
+from tightship.report import formats
+from tightship.report.explanation_view import EXPLANATION
+from tightship.report.plan_view import PLAN
+from tightship_testkit import commands
+from tightship_testkit.commands import Outcome
+
+PACKAGES = Path(__file__).resolve().parents[2]
+NODES = PACKAGES / "node-compactor" / "tests" / "data" / "cluster.yaml"
+FLOORS = PACKAGES / "hpa-scaler" / "tests" / "data"
+VIEWS = (PLAN, EXPLANATION, hpa_scaler.report.PLAN, hpa_scaler.report.EXPLANATION, hpa_scaler.report.RELEASE)
+
+OUTLINE = '''
+"""An outline: titles, and how many rows there are below them."""
+
+from tightship.report.formats import Format
+from tightship.report.presentation import Document, View
+from tightship.report.terminal import Terminal
+
+
+def _render(document: Document, view: View[Document], terminal: Terminal) -> str:
+    printout = view.printout(document)
+    titles = "".join(f"# {block.title}\\n" for block in printout.blocks if block.title)
+    return f"{len(printout.grid.columns[0].cells)} rows\\n" if printout.grid else titles
+
+
+FORMAT = Format(_render)
+'''
+
+
+@pytest.fixture
+def _outline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "outline.py").write_text(OUTLINE, encoding="utf-8")
+    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path)])
+    yield
+    sys.modules.pop("tightship.report.formats.outline", None)
+    vars(formats).pop("outline", None)
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]:
+    programs = {
+        "node-compactor": node_compactor.cli.COMMAND.command,
+        "node-refiner": node_refiner.cli.COMMAND.command,
+        "hpa-scaler": hpa_scaler.cli.command,
+    }
+    return lambda name, *given: commands.call(name, programs[name], capfdbinary.readouterr, given)
+
+
+def test_every_kind_of_document_has_the_formats_that_can_show_it() -> None:
+    everything, lines = ["table", "wide", "json", "yaml", "html"], ["table", "json", "yaml"]
+    assert [list(formats.formats_of(view)) for view in VIEWS] == [everything, lines, everything, lines, lines]
+
+
+@pytest.mark.usefixtures("_outline")
+def test_a_module_that_is_put_there_is_a_format_of_everything_it_can_show() -> None:
+    assert {list(formats.formats_of(view))[-1] for view in VIEWS} == {"outline"}
+
+
+@pytest.mark.usefixtures("_outline")
+@pytest.mark.parametrize("name", ["node-compactor", "node-refiner"])
+def test_commands_of_controllers_of_nodes_take_it(name: str, run: Callable[..., Outcome]) -> None:
+    assert run(name, "plan", "-f", NODES, "-o", "outline").out.endswith(" rows\n")
+    explained = run(name, "explain", "web-1", "-f", NODES, "-o", "outline")
+    assert (explained.code, explained.out.splitlines()[:2]) == (0, ["# Node web-1", "# Utilization"])
+
+
+@pytest.mark.usefixtures("_outline")
+def test_commands_of_the_hpa_scaler_take_it(run: Callable[..., Outcome]) -> None:
+    given = ("-f", FLOORS / "shop.yaml", "--outcomes", FLOORS / "outcomes.json", "-o", "outline")
+    assert run("hpa-scaler", "plan", *given).out == "9 rows\n"
+    explained = run("hpa-scaler", "explain", "shop/web", *given)
+    assert (explained.code, explained.out.splitlines()[:2]) == (0, ["# HPA shop/web", "# Why"])
+
+
+def test_without_the_module_the_format_does_not_exist(run: Callable[..., Outcome]) -> None:
+    refused = run("hpa-scaler", "plan", "-o", "outline")
+    assert refused.code == 64
+    assert "choose from" in refused.err
