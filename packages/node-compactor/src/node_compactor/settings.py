@@ -57,8 +57,8 @@ class PoolSettings(BaseModel):
         BudgetField | None,
         Flag(
             "--budget N|P%",
-            "nodes of a pool that may be out at once, those in drain, not Ready and planned together: a number or a "
-            "percentage (default: no limit)",
+            "the pace: nodes of a pool that may be out at once, those in drain and not Ready together, a number or a "
+            "percentage; explain shows it, and no plan is shorter for it (default: no limit)",
         ),
     ] = Field(default=None, alias="maximumNodesInDrain")
     strategy: StrategyName | None = None
@@ -136,7 +136,7 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
         validation_alias=AliasChoices("neededMarkedTimeForRemoval", "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS"),
     )
     cluster_budget: Annotated[
-        BudgetField | None, Flag("--cluster-budget N|P%", "the same for the whole cluster (default: no limit)", rank=-1)
+        BudgetField | None, Flag("--cluster-budget N|P%", "the same for the whole cluster (default: 1)", rank=-1)
     ] = Field(default=None, alias="maximumNodesInDrain")
     max_nodes: MostRemovals
     pool_labels: PoolLabels

@@ -156,7 +156,7 @@ class Evaluator(Generic[G]):
         regrets = regretted(history, judge.pace, now)
         pauses = judge.pauses(snapshot, facts, history.finished, now)
         pools = {each.node: facts[each.node].pool for each in plan.removals}
-        held = {name: unhealthy or regrets.get(pool) or pauses(pool) for name, pool in pools.items()}
+        held = {name: unhealthy or pauses(pool) or regrets.get(pool) for name, pool in pools.items()}
         return Evaluation(
             snapshot=snapshot,
             now=now,
