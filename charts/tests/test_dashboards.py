@@ -20,7 +20,7 @@ from node_compactor.metrics import CompactorMetrics
 from node_refiner.metrics import RefinerMetrics
 from tightship.app.observability.metrics import RunMetrics, new_registry
 from tightship.drain.answers import Answer
-from tightship.drain.machine import Ending
+from tightship.drain.steps import Ending
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship_charts.alerts import ALERTS
 from tightship_charts.dashboards import SOURCE, WIDTH, dashboard

@@ -15,7 +15,7 @@ from tightship.core.objects import decode
 from tightship.core.objects.buffers import StoredTemplate
 from tightship.core.reasons import Reason
 from tightship.drain.assessment import Sight
-from tightship.drain.machine import DrainRules
+from tightship.drain.rules import DrainRules
 from tightship.planning import demand
 from tightship.planning.cluster import Headroom, Snapshot
 from tightship.planning.demand import Ahead, with_demand

@@ -9,7 +9,7 @@ from cluster_builder import HOST, affinity, anti_affinity, node, pod, snapshot
 
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.assessment import Sight
-from tightship.drain.machine import DrainRules
+from tightship.drain.rules import DrainRules
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evictability import EvictionRules

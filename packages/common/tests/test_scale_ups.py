@@ -10,7 +10,7 @@ from test_plans import in_drain, judge
 
 from tightship.core.reasons import Reason
 from tightship.drain.assessment import Sight
-from tightship.drain.machine import DrainRules
+from tightship.drain.rules import DrainRules
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead, with_starting
 from tightship.planning.disruption import DisruptionLedger

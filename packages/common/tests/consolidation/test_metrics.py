@@ -13,7 +13,7 @@ from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, en
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import Answer
 from tightship.drain.events import News, Told
-from tightship.drain.machine import Ending
+from tightship.drain.steps import Ending
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.planning.cluster import Snapshot
 from tightship.planning.plan import Move, Plan, Removal

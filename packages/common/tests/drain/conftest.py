@@ -17,7 +17,7 @@ from tightship.core.drain_record import DrainRecord, Finished, Phase
 from tightship.core.objects import Node, decode
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import News, Told
-from tightship.drain.machine import DrainRules
+from tightship.drain.rules import DrainRules
 from tightship.drain_io.claims import CLAIMS_ANNOTATION, Claim, ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.drain_task import DrainSettings, Tools

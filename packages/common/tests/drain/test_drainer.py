@@ -16,7 +16,7 @@ from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRe
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import Told
-from tightship.drain.machine import Ending
+from tightship.drain.steps import Ending
 from tightship.drain_io import drain_task as driving
 from tightship.drain_io.claims import Claim
 from tightship.drain_io.drain_manager import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED

@@ -13,7 +13,7 @@ from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, en
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import Told
-from tightship.drain.machine import Ending
+from tightship.drain.steps import Ending
 from tightship.drain_io import drain_task as driving
 from tightship.drain_io.drain_task import Drive
 from tightship.planning.nodes import TO_BE_DELETED

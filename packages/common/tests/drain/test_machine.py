@@ -20,20 +20,9 @@ from tightship.core.drain_record import (
 from tightship.core.objects import Node, Pod, decode
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import (
-    Change,
-    DrainRules,
-    Ending,
-    Evict,
-    Look,
-    Over,
-    Seen,
-    Step,
-    Wait,
-    Write,
-    advance,
-    claimed,
-)
+from tightship.drain.machine import advance, claimed
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Change, Ending, Evict, Look, Over, Seen, Step, Wait, Write
 from tightship.drain_io.writing import LiveNode, NodePatch, claim_patch, record_patch
 from tightship.planning.nodes import TO_BE_DELETED
 from tightship_testkit import builders

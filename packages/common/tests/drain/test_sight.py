@@ -13,7 +13,8 @@ from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import Answer, Heard
 from tightship.drain.assessment import RETRY_FIRST, RETRY_LAST, Sight, Try, tried
-from tightship.drain.machine import DrainRules, Seen
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Seen
 from tightship.planning.evictability import EvictionRules
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 

@@ -19,7 +19,7 @@ import pytest
 from tightship.app.runtime.loop import in_thread
 from tightship.core.api_errors import KubeError
 from tightship.drain.events import News, Told
-from tightship.drain.machine import DrainRules
+from tightship.drain.rules import DrainRules
 from tightship.drain_io.claims import ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.drain_task import DrainSettings, Tools

@@ -13,21 +13,9 @@ from tightship.core.drain_record import FIELD_MANAGER, DrainRecord, Phase, decod
 from tightship.core.objects import Node, Pod, decode
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import (
-    KEPT,
-    Change,
-    DrainRules,
-    Ending,
-    Evict,
-    Look,
-    Over,
-    Seen,
-    Step,
-    Wait,
-    Write,
-    advance,
-    claimed,
-)
+from tightship.drain.machine import KEPT, advance, claimed
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Change, Ending, Evict, Look, Over, Seen, Step, Wait, Write
 from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
 from tightship_testkit import builders
 from tightship_testkit.builders import NOW

@@ -10,7 +10,7 @@ import pytest
 from tightship.core.api_errors import BadAnswer, KubeError, NotFound
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.core.objects.pod import DRAINING
-from tightship.drain.machine import Change
+from tightship.drain.steps import Change
 from tightship.drain_io.writing import LiveNode, NodePatch, claim_patch, patch_node, read_node, record_patch
 from tightship.kube.connection import Connection
 from tightship_testkit.builders import node

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from node_compactor.policy import NodeFacts, below_minimum
 from node_compactor.settings import CompactorSettings
 from tightship.core.reasons import Refusal
-from tightship.drain.machine import owner_elsewhere
 from tightship.drain_io.claims import Claim
 from tightship.nodes.claim_budget import cluster_room, nodes_out, within
+from tightship.planning.nodes import owner_elsewhere
 from tightship.planning.pools import shown
 
 

@@ -15,7 +15,7 @@ from node_compactor.settings import CompactorSettings, PoolSettings
 from tightship.core.drain_record import Finished
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import Ending
+from tightship.drain.steps import Ending
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.pools import shown
 

@@ -14,10 +14,9 @@ from msgspec import Struct
 from tightship.core.objects import Node
 from tightship.core.resources import Resources
 from tightship.core.selectors import Taint
-from tightship.drain.machine import owner_elsewhere
 from tightship.planning.cluster.state import add
 from tightship.planning.facts import NodeFacts
-from tightship.planning.nodes import draining
+from tightship.planning.nodes import draining, owner_elsewhere
 
 SOFT = "PreferNoSchedule"
 """The effect of a taint that keeps no pod away, and so no node out of the count."""

@@ -102,7 +102,7 @@ class _Wire(Struct, rename="camel", omit_defaults=True, kw_only=True):
 class Finished(Struct, frozen=True):
     """A drain that ended: of which *node* and *pool*, by which *controller*, how (*ending*, *reason*) and when (*at*).
 
-    *ending* is a value of :class:`tightship.drain.machine.Ending`; *began* is ``None`` where it is not known. *came* is
+    *ending* is a value of :class:`tightship.drain.steps.Ending`; *began* is ``None`` where it is not known. *came* is
     the node that was added in place of what the drain took, *stayed* that none was for long enough. *displaced* are the
     controllers of the pods it evicted, as :func:`owner_mark` has them; ``None`` where not all of them are known.
     """

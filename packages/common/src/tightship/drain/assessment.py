@@ -12,7 +12,8 @@ from tightship.core.objects import Node, Pod
 from tightship.core.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING, EXPENDABLE
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import FATAL, GOING, Answer, Heard
-from tightship.drain.machine import DrainRules, Seen
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Seen
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
 from tightship.planning.demand import Ahead, with_demand

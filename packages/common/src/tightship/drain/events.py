@@ -11,7 +11,7 @@ from tightship.core.drain_record import DrainRecord, Phase
 from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Refusal
 from tightship.drain.answers import Answer
-from tightship.drain.machine import Ending
+from tightship.drain.steps import Ending
 
 
 class Told(StrEnum):

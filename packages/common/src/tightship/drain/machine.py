@@ -7,135 +7,18 @@ it is acted on, so that the next leader can continue from the annotation alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum
-
 import msgspec
-from msgspec import Struct
 
 from tightship.core.counting import counted
 from tightship.core.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
 from tightship.core.durations import format_duration
-from tightship.core.objects import Node, Pod
+from tightship.core.objects import Node
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Change, Ending, Evict, Look, Over, Seen, Step, Wait, Write
 from tightship.planning.evictability import stuck
-from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
-
-
-class DrainRules(Struct, frozen=True, kw_only=True):
-    """The rules of a drain; all times are in seconds.
-
-    *settle* is how long a claimed node is left alone, so that a binding under way becomes visible. *pod_timeout* is how
-    long one pod may refuse to go, *node_timeout* how long evicting the whole node may take, *await_timeout* how long to
-    wait for pods that end by themselves (0: such pods keep their node). Without *restore_stuck*, a node is handed over
-    although a terminating pod is stuck on it. *keep_drained* keeps a drained node that nobody takes, instead of
-    restoring it.
-    """
-
-    settle: float = 5.0
-    pod_timeout: float = 600.0
-    node_timeout: float = 1800.0
-    await_timeout: float = 0.0
-    not_ready_timeout: float = 300.0
-    pending_timeout: float = 30.0
-    hand_over_timeout: float = 3600.0
-    keep_drained: bool = False
-    restore_stuck: bool = True
-    backoff_base: float = 300.0
-    backoff_limit: float = 6 * 3600.0
-    hold_off: float = 4 * 3600.0
-    most_in_flight: int = 10
-    past_budgets: bool = False
-    """Delete pods instead of evicting them, in spite of every PDB, as the older controller did."""
-
-
-class Seen(Struct, frozen=True, kw_only=True):
-    """The findings of one look at a node and its pods.
-
-    *evict* are the pods to evict that nobody is deleting yet, *awaits* pods that end by themselves, *leaving* pods on
-    their way out. *keeps* is what keeps the node as a whole: it would have prevented the claim. *next* are those of
-    *evict* that may be evicted now, *due* the time at which more may be. *against* is everything that waiting does not
-    change: opt-outs, no place, a budget that never allows, a fatal answer. *late* are pods that have refused to go for
-    too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh* says
-    that the pods were just listed from the server; *judged* that *against* holds a new verdict on places for the rest.
-    *stopping* says that somebody else continues the drain, *releasing* that nobody does: the node is given back.
-    *met* is when whoever drives the drain first saw the node in its phase.
-    """
-
-    node: Node | None
-    evict: tuple[Pod, ...] = ()
-    awaits: tuple[Pod, ...] = ()
-    leaving: tuple[Pod, ...] = ()
-    keeps: tuple[Refusal, ...] = ()
-    next: tuple[Pod, ...] = ()
-    due: float | None = None
-    against: tuple[Refusal, ...] = ()
-    late: tuple[Refusal, ...] = ()
-    pending: tuple[Pod, ...] = ()
-    finalizers: Mapping[str, str] = {}
-    fresh: bool = False
-    judged: bool = False
-    stopping: bool = False
-    releasing: bool = False
-    met: float = 0.0
-    not_ready_since: float | None = None
-
-
-class Change(Enum):
-    """What a write changes on the node besides its annotation."""
-
-    NOTHING = "nothing"
-    RESTORE = "restore"
-    """Remove our taint, and restore ``spec.unschedulable``."""
-    UNTAINT = "untaint"
-    """Remove our taint; the cordon belongs to somebody else."""
-
-
-class Wait(Struct, frozen=True):
-    """Do nothing until *until*, or until the cluster changes."""
-
-    until: float
-    why: str
-
-
-class Look(Struct, frozen=True):
-    """List the node's pods from the server, judge the rest, and ask again."""
-
-
-class Evict(Struct, frozen=True):
-    """Evict these pods, each independently."""
-
-    pods: tuple[Pod, ...]
-
-
-class Write(Struct, frozen=True):
-    """Write *record* (``None``: remove the annotation) with *change*; *because* is for people, if there is a cause."""
-
-    record: DrainRecord | None
-    change: Change = Change.NOTHING
-    because: Refusal | None = None
-
-
-class Ending(Enum):
-    """How a drain ends for its driver."""
-
-    HANDED_OVER = "handed_over"
-    NODE_GONE = "node_gone"
-    RESTORED = "restored"
-    NOT_OURS = "not_ours"
-    """The annotation is gone, or another drain's: write nothing more."""
-    PARKED = "parked"
-    """We stop; the annotation stays for whoever starts next."""
-
-
-class Over(Struct, frozen=True):
-    """The drain is over for us."""
-
-    ending: Ending
-
-
-Step = Wait | Look | Evict | Write | Over
+from tightship.planning.nodes import owner_elsewhere
 
 KEPT = 6 * 3600.0
 """Seconds for which a drained node is recorded as kept; renewed after half of them."""
@@ -193,18 +76,6 @@ def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
     anything is undone.
     """
     return Write(_enter(record, Phase.RESTORING, now, reason=_words(because)), because=because)
-
-
-def owner_elsewhere(node: Node) -> Refusal | None:
-    """Return who else has taken *node*: Cluster Autoscaler, Karpenter, or whoever deleted its object."""
-    keys = {taint.key for taint in node.taints}
-    if TO_BE_DELETED in keys:
-        return Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting the node")
-    if KARPENTER_DISRUPTED in keys:
-        return Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting the node")
-    if node.deletion is not None:
-        return Refusal(Reason.NODE_TERMINATING, node.name, "the Node object is being deleted")
-    return None
 
 
 def undoing(node: Node, record: DrainRecord | None) -> Change:

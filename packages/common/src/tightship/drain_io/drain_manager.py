@@ -21,14 +21,15 @@ from tightship.core.objects import Node
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import News, Told
-from tightship.drain.machine import Change, Ending, claimed, owner_elsewhere, undoing
+from tightship.drain.machine import claimed, undoing
+from tightship.drain.steps import Change, Ending
 from tightship.drain_io.claims import Allows, Claim, ClaimLedger
 from tightship.drain_io.drain_task import Drive, Tools
 from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
 from tightship.kube.host import monotonic, token
 from tightship.planning.cluster import Snapshot
-from tightship.planning.nodes import drain_record
+from tightship.planning.nodes import drain_record, owner_elsewhere
 
 _log = logging.getLogger(__name__)
 

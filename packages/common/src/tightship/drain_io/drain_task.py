@@ -23,8 +23,10 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import GOING, Answer, Heard
 from tightship.drain.assessment import Sight, Try, tried
 from tightship.drain.events import News, Tell, Told
-from tightship.drain.machine import DrainRules, Ending, Evict, Look, Over, Seen, Step, Wait, Write, advance
+from tightship.drain.machine import advance
 from tightship.drain.returning import Returning
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Ending, Evict, Look, Over, Seen, Step, Wait, Write
 from tightship.drain_io.evicting import send_away
 from tightship.drain_io.writing import LiveNode, patch_node, read_node, record_patch
 from tightship.kube.cache import ClusterCache

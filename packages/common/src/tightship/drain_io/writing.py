@@ -14,7 +14,7 @@ from tightship.core.api_errors import BadAnswer, NotFound
 from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, encode_record
 from tightship.core.objects import Node, ObjectError, decode
 from tightship.core.objects.pod import DRAINING
-from tightship.drain.machine import Change
+from tightship.drain.steps import Change
 from tightship.kube.connection import Connection
 
 Taint = dict[str, object]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tightship.app.settings.sections import DrainKeys
-from tightship.drain.machine import DrainRules
+from tightship.drain.rules import DrainRules
 from tightship.drain_io.drain_task import DrainSettings, Keeps
 from tightship.planning.demand import Ahead
 from tightship.planning.evictability import EvictionRules

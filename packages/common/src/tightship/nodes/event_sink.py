@@ -9,7 +9,7 @@ from tightship.app.observability.logging import log
 from tightship.core.drain_record import Phase
 from tightship.drain.answers import FATAL, GOING, Answer
 from tightship.drain.events import News, Told
-from tightship.drain.machine import Ending
+from tightship.drain.steps import Ending
 
 _log = logging.getLogger("tightship.drain")
 

@@ -13,9 +13,9 @@ from tightship.core.durations import format_duration
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import DEFAULT_SCHEDULER, EXPENDABLE
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import owner_elsewhere
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.snapshot import Usage
+from tightship.planning.nodes import owner_elsewhere
 from tightship.planning.placement.space import Space
 
 

@@ -14,7 +14,7 @@ from tightship.app.settings.sections import RegretKeys
 from tightship.core.drain_record import Finished, Regret
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import Ending
+from tightship.drain.steps import Ending
 from tightship.drain_io.history import History
 from tightship.planning.pools import shown
 

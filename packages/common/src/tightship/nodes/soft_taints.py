@@ -13,10 +13,9 @@ from msgspec import Struct
 
 from tightship.core.objects import Node
 from tightship.core.selectors import Taint
-from tightship.drain.machine import owner_elsewhere
 from tightship.drain_io.writing import LiveNode, NodePatch
 from tightship.planning.cluster import Snapshot
-from tightship.planning.nodes import draining
+from tightship.planning.nodes import draining, owner_elsewhere
 from tightship.planning.plan import Plan
 
 CANDIDATE = "tightship.dev/candidate"

@@ -170,15 +170,23 @@ def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
             yield msgspec.structs.replace(node, taints=taints, annotations=bare, unschedulable=False)
 
 
-def _taken_by_others(node: Node) -> list[Refusal]:
-    found: list[Refusal] = []
+def owner_elsewhere(node: Node) -> Refusal | None:
+    """Return who else has taken *node*: Cluster Autoscaler, Karpenter, or whoever deleted its object."""
+    return next(_owners_elsewhere(node), None)
+
+
+def _owners_elsewhere(node: Node) -> Iterator[Refusal]:
     keys = {taint.key for taint in node.taints}
     if TO_BE_DELETED in keys:
-        found.append(Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting the node"))
+        yield Refusal(Reason.TO_BE_DELETED, node.name, "Cluster Autoscaler is deleting the node")
     if KARPENTER_DISRUPTED in keys:
-        found.append(Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting the node"))
+        yield Refusal(Reason.KARPENTER_DISRUPTED, node.name, "Karpenter is disrupting the node")
     if node.deletion is not None:
-        found.append(Refusal(Reason.NODE_TERMINATING, node.name, "the Node object is being deleted"))
+        yield Refusal(Reason.NODE_TERMINATING, node.name, "the Node object is being deleted")
+
+
+def _taken_by_others(node: Node) -> list[Refusal]:
+    found = list(_owners_elsewhere(node))
     if draining(node):
         record = drain_record(node)
         detail = "a drain is under way"

@@ -17,7 +17,7 @@ from tightship.planning.demand import Ahead
 
 
 class DrainKeys(BaseModel):
-    """How a drain goes about it; the defaults are those of :class:`tightship.drain.machine.DrainRules`."""
+    """How a drain goes about it; the defaults are those of :class:`tightship.drain.rules.DrainRules`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 

@@ -1,0 +1,100 @@
+"""The words of the drain's state machine: what it looks at, and the steps that it answers with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from msgspec import Struct
+
+from tightship.core.drain_record import DrainRecord
+from tightship.core.objects import Node, Pod
+from tightship.core.reasons import Refusal
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """The findings of one look at a node and its pods.
+
+    *evict* are the pods to evict that nobody is deleting yet, *awaits* pods that end by themselves, *leaving* pods on
+    their way out. *keeps* is what keeps the node as a whole: it would have prevented the claim. *next* are those of
+    *evict* that may be evicted now, *due* the time at which more may be. *against* is everything that waiting does not
+    change: opt-outs, no place, a budget that never allows, a fatal answer. *late* are pods that have refused to go for
+    too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh* says
+    that the pods were just listed from the server; *judged* that *against* holds a new verdict on places for the rest.
+    *stopping* says that somebody else continues the drain, *releasing* that nobody does: the node is given back.
+    *met* is when whoever drives the drain first saw the node in its phase.
+    """
+
+    node: Node | None
+    evict: tuple[Pod, ...] = ()
+    awaits: tuple[Pod, ...] = ()
+    leaving: tuple[Pod, ...] = ()
+    keeps: tuple[Refusal, ...] = ()
+    next: tuple[Pod, ...] = ()
+    due: float | None = None
+    against: tuple[Refusal, ...] = ()
+    late: tuple[Refusal, ...] = ()
+    pending: tuple[Pod, ...] = ()
+    finalizers: Mapping[str, str] = {}
+    fresh: bool = False
+    judged: bool = False
+    stopping: bool = False
+    releasing: bool = False
+    met: float = 0.0
+    not_ready_since: float | None = None
+
+
+class Change(Enum):
+    """What a write changes on the node besides its annotation."""
+
+    NOTHING = "nothing"
+    RESTORE = "restore"
+    """Remove our taint, and restore ``spec.unschedulable``."""
+    UNTAINT = "untaint"
+    """Remove our taint; the cordon belongs to somebody else."""
+
+
+class Wait(Struct, frozen=True):
+    """Do nothing until *until*, or until the cluster changes."""
+
+    until: float
+    why: str
+
+
+class Look(Struct, frozen=True):
+    """List the node's pods from the server, judge the rest, and ask again."""
+
+
+class Evict(Struct, frozen=True):
+    """Evict these pods, each independently."""
+
+    pods: tuple[Pod, ...]
+
+
+class Write(Struct, frozen=True):
+    """Write *record* (``None``: remove the annotation) with *change*; *because* is for people, if there is a cause."""
+
+    record: DrainRecord | None
+    change: Change = Change.NOTHING
+    because: Refusal | None = None
+
+
+class Ending(Enum):
+    """How a drain ends for its driver."""
+
+    HANDED_OVER = "handed_over"
+    NODE_GONE = "node_gone"
+    RESTORED = "restored"
+    NOT_OURS = "not_ours"
+    """The annotation is gone, or another drain's: write nothing more."""
+    PARKED = "parked"
+    """We stop; the annotation stays for whoever starts next."""
+
+
+class Over(Struct, frozen=True):
+    """The drain is over for us."""
+
+    ending: Ending
+
+
+Step = Wait | Look | Evict | Write | Over
