@@ -9,7 +9,7 @@ import msgspec
 from tightship.core.objects import Pod, decode
 from tightship.core.reasons import Reason
 from tightship.drain.answers import FATAL, GOING, Answer
-from tightship.drain_io.evicting import send_away
+from tightship.drain_io.writing import send_away
 from tightship.kube.connection import connect
 from tightship_e2e import ControlPlane, load
 from tightship_testkit.client import Client

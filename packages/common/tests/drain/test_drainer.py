@@ -19,7 +19,7 @@ from tightship.drain.events import Told
 from tightship.drain.steps import Ending
 from tightship.drain_io import drain_task as driving
 from tightship.drain_io.claims import Claim
-from tightship.drain_io.drain_manager import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
+from tightship.drain_io.orphans import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
 from tightship.planning.nodes import TO_BE_DELETED
 from tightship_testkit.builders import controller
 from tightship_testkit.faults import Call, Fault, Reset

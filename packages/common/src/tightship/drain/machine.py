@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from tightship.core.counting import counted
-from tightship.core.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
+from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
 from tightship.core.durations import format_duration
 from tightship.core.objects import Node
 from tightship.core.objects.pod import DRAINING
@@ -35,6 +35,7 @@ def claimed(
     controller: str,
     holder: str,
     epoch: int,
+    lease: str = "",
     plan_hash: str,
     now: float,
 ) -> DrainRecord:
@@ -46,11 +47,41 @@ def claimed(
         op=op,
         holder=holder,
         epoch=epoch,
+        lease=lease,
         since={**since, Phase.CLAIMED.value: now},
         prior_unschedulable=node.unschedulable,
         attempts=0 if previous is None else previous.attempts,
         plan_hash=plan_hash,
     )
+
+
+def inherited(record: DrainRecord, node: Node, controller: str, now: float) -> tuple[DrainRecord, Refusal]:
+    """Return the record with which *controller* ends the drain that another controller has left on *node*, and why."""
+    last = format_duration(now - max(record.since.values(), default=now))
+    because = Refusal(Reason.ORPHANED, node.name, f"{record.controller} has not touched the drain for {last}")
+    return _enter(record, Phase.RESTORING, now, controller=controller, reason=str(because)), because
+
+
+def mended(node: Node, record: DrainRecord | None, controller: str, rules: DrainRules, now: float) -> Write:
+    """Return how *controller* repairs a node with our taint or an unreadable annotation: only what is ours is undone.
+
+    Whoever removed the annotation wants no drain of this node, and is obeyed for as long as somebody who uncordons a
+    node. If a node's annotation says that the node was restored, somebody else put the taint back by writing an old
+    list of taints: then a cordon is not ours.
+    """
+    detail = record.reason if record is not None and record.reason else f"no readable {DRAIN_ANNOTATION} on it"
+    because = Refusal(Reason.ORPHANED, node.name, f"left over from a drain: {detail}")
+    if record is not None and not record.owns_node:
+        return Write(record, Change.UNTAINT, because)
+    note = DrainRecord(
+        phase=Phase.BACKOFF,
+        controller=controller,
+        since={Phase.BACKOFF.value: now},
+        attempts=0 if record is None else 1,
+        next_try=now + (rules.hold_off if record is None else rules.backoff_base),
+        reason=str(because),
+    )
+    return Write(note, undoing(node, None), because)
 
 
 def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, now: float) -> Step:

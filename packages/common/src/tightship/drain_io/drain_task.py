@@ -27,8 +27,7 @@ from tightship.drain.machine import advance
 from tightship.drain.returning import Returning
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Ending, Evict, Look, Over, Seen, Step, Wait, Write
-from tightship.drain_io.evicting import send_away
-from tightship.drain_io.writing import LiveNode, patch_node, read_node, record_patch
+from tightship.drain_io.writing import LiveNode, patch_node, read_node, record_patch, send_away
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all

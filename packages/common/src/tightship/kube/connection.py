@@ -28,10 +28,9 @@ from tightship.core.api_errors import (
     one_line,
 )
 from tightship.kube import credentials
-from tightship.kube.clock import ServerClock
 from tightship.kube.connector import connector
 from tightship.kube.credentials import Access, Credentials
-from tightship.kube.host import monotonic
+from tightship.kube.host import ServerClock, monotonic
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for the TCP and TLS handshakes."""

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -74,4 +75,32 @@ def token(digits: int) -> str:
     return f"{random_bits(4 * digits):0{digits}x}"
 
 
-__all__ = ["HOST", "Host", "monotonic", "random_bits", "run", "token", "wall"]
+TOLERATED = 2.0
+"""Seconds by which our clock may differ from the server's: a host with synchronized time is never corrected."""
+
+
+class ServerClock:
+    """Seconds since 1970 by the API server's clock; by our own clock until the server has answered.
+
+    All replicas of all controllers use this time, whatever their own clocks show. Every answer has a ``Date``, to the
+    second. The server's clock showed that date at some time between request and answer. Our clock is corrected only if
+    it lies outside that interval by more than :data:`TOLERATED`.
+    """
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def now(self) -> float:
+        """Return the time."""
+        return wall() + self._ahead
+
+    def heard(self, date: str | None, sent: float) -> None:
+        """Record an answer dated *date* to a request sent at *sent* by the monotonic clock."""
+        try:
+            stamp = parsedate_to_datetime(date or "").timestamp()
+        except ValueError:
+            return
+        now = wall()
+        asked = now - (monotonic() - sent)
+        # A replica that was stopped between the two learns little, and unlearns nothing.
+        self._ahead = min(max(self._ahead, stamp - now - TOLERATED), stamp + 1 - asked + TOLERATED)

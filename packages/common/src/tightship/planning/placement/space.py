@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from tightship.core.objects import Node, Pod, PodSpec, PodTemplate
 from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, Resources
-from tightship.core.selectors import SelectorIndex
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.affinity import AffinityIndex, AffinityRules, topology_keys
-from tightship.planning.placement.spread import SpreadCounter, SpreadRules, eligible_nodes
+from tightship.planning.placement.spread import SpreadCounter, SpreadIndex, SpreadRules
 from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask, Topology
 from tightship.planning.placement.volumes import Attachments, VolumeIndex, VolumeUnknownError
@@ -119,14 +118,7 @@ class Space:
         self._topologies = {key: Topology(key, self.nodes) for key in sorted(topology_keys(templates))}
         known = None if "Namespace" in self.snapshot.missing else self.snapshot.namespaces
         self._affinity = AffinityIndex(templates, known, self._topologies)
-        self._spread_own = {template: self._spread_counters(template) for template in templates if template.spec.spread}
-        self._spread: SelectorIndex[SpreadCounter] = SelectorIndex()
-        for template, counters in self._spread_own.items():
-            for counter, constraint in zip(counters, template.spec.spread, strict=True):
-                self._spread.add(template.namespace, constraint.label_selector, counter)
-        self._ghostless = [
-            counter for counters in self._spread_own.values() for counter in counters if not counter.ghosts_count
-        ]
+        self._spread = SpreadIndex(templates, self.nodes, self.filters, self._topologies)
         self._counted = {template: self._count_rules(template) for template in templates}
 
     def _count_constraints(self) -> None:
@@ -155,24 +147,7 @@ class Space:
     def _count_rules(self, template: PodTemplate) -> tuple[AffinityRules | None, tuple[SpreadCounter, ...]]:
         rules = self._affinity.rules(template)
         idle = not (rules.own or rules.against or rules.joins)
-        near = self._spread.find(template.namespace, template.labels)
-        spread = tuple(counter for counter in near if counter.matches(template))
-        return (None if idle else rules), spread
-
-    def _spread_counters(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:
-        keyed = np.ones(len(self.nodes), dtype=np.bool_)
-        for constraint in template.spec.spread:
-            keyed &= self._topologies[constraint.topology_key].labelled
-        selected = self.filters.selected(template.spec)
-        return tuple(
-            SpreadCounter(
-                template,
-                constraint,
-                self._topologies[constraint.topology_key],
-                eligible_nodes(template, constraint, self.nodes, keyed, selected),
-            )
-            for constraint in template.spec.spread
-        )
+        return (None if idle else rules), self._spread.joins(template)
 
     # What a pod asks
 
@@ -201,7 +176,7 @@ class Space:
                 unknown = unknown or (Reason.UNKNOWN_VOLUME, str(error))
         rules, joins = self._counted.get(template) or self._count_rules(template)
         affinity = rules or self._affinity.rules(template)
-        spread = SpreadRules(self._spread_own.get(template, ()), joins)
+        spread = SpreadRules(self._spread.own.get(template, ()), joins)
         idle = not (affinity.own or affinity.against or affinity.joins or affinity.group)
         return Ask(
             template=template,
@@ -300,7 +275,7 @@ class Space:
         """Cordon *node*: it receives nothing any more, but stays a topology domain as far as the scheduler sees it."""
         if self.open[node]:
             self.open[node] = False
-            self._close_spread(node, 1)
+            self._spread.close(node, 1)
             self._journal.append((None, node, 1))
 
     def mark(self) -> int:
@@ -313,7 +288,7 @@ class Space:
             ask, node, step = self._journal.pop()
             if ask is None:
                 self.open[node] = True
-                self._close_spread(node, -1)
+                self._spread.close(node, -1)
             else:
                 self._change(ask, node, -step)
 
@@ -332,10 +307,6 @@ class Space:
             self._use_ports(ask.template.spec, node, step)
         if ask.attachments.handles:
             self._volumes.add(node, ask.attachments, step)
-
-    def _close_spread(self, node: int, sign: int) -> None:
-        for counter in self._ghostless:
-            counter.close(node, sign)
 
     def _use_ports(self, spec: PodSpec, node: int, step: int) -> None:
         for ip, protocol, port in spec.host_ports:

@@ -6,12 +6,15 @@ The drained node stays in the cluster, cordoned and soon empty, until the autosc
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 from msgspec import Struct
 
 from tightship.core.objects import Node, PodTemplate, TopologySpreadConstraint
 from tightship.core.objects.pod import CORDON, DRAINING
-from tightship.core.selectors import HARD_EFFECTS, Labels, LabelSelector, untolerated
+from tightship.core.selectors import HARD_EFFECTS, Labels, LabelSelector, SelectorIndex, untolerated
+from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask, Topology
 
 
@@ -130,6 +133,53 @@ def eligible_nodes(
             if untolerated(nodes[index].taints, tolerations, HARD_EFFECTS) is not None:
                 eligible[index] = False
     return eligible
+
+
+class SpreadIndex:
+    """The counters of all constraints that *templates* hold, over *nodes*; *topologies* are by topology key."""
+
+    def __init__(
+        self,
+        templates: Iterable[PodTemplate],
+        nodes: list[Node],
+        filters: NodeFilters,
+        topologies: Mapping[str, Topology],
+    ) -> None:
+        self._nodes = nodes
+        self._filters = filters
+        self._topologies = topologies
+        self.own = {template: self._counters(template) for template in templates if template.spec.spread}
+        """The counters of each template's own constraints."""
+        self._by_selector: SelectorIndex[SpreadCounter] = SelectorIndex()
+        for template, counters in self.own.items():
+            for counter, constraint in zip(counters, template.spec.spread, strict=True):
+                self._by_selector.add(template.namespace, constraint.label_selector, counter)
+        self._ghostless = [each for counters in self.own.values() for each in counters if not each.ghosts_count]
+
+    def joins(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:
+        """Return the counters that count pods of *template*."""
+        near = self._by_selector.find(template.namespace, template.labels)
+        return tuple(counter for counter in near if counter.matches(template))
+
+    def close(self, node: int, sign: int) -> None:
+        """Cordon *node* for every constraint (or, with *sign* -1, take that back)."""
+        for counter in self._ghostless:
+            counter.close(node, sign)
+
+    def _counters(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:
+        keyed = np.ones(len(self._nodes), dtype=np.bool_)
+        for constraint in template.spec.spread:
+            keyed &= self._topologies[constraint.topology_key].labelled
+        selected = self._filters.selected(template.spec)
+        return tuple(
+            SpreadCounter(
+                template,
+                constraint,
+                self._topologies[constraint.topology_key],
+                eligible_nodes(template, constraint, self._nodes, keyed, selected),
+            )
+            for constraint in template.spec.spread
+        )
 
 
 def _match_labels(constraint: TopologySpreadConstraint, labels: Labels) -> dict[str, str]:
