@@ -11,7 +11,8 @@ from node_compactor.gates import GateChecks
 from node_compactor.policy import Marks, Policy, demand_ahead
 from node_compactor.settings import load_settings
 from tightship.core.reasons import RUNNING_ONLY, Reason
-from tightship.kube.files import FileError, read_file
+from tightship.kube.files import read_file
+from tightship.kube.object_file import FileError
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import with_demand
 from tightship.planning.disruption import DisruptionLedger

@@ -66,7 +66,7 @@ AHEAD, OVER = NOW + 100, NOW - 100
     [
         (idle(), MarkWrite("n1", marked(NOW))),
         (idle(marked()), None),
-        (idle(seed=SEED_MARK), MarkWrite("n1", marked(EARLIER), forget_seed=True)),
+        (idle(seed=SEED_MARK), MarkWrite("n1", marked(EARLIER), forget_legacy=True)),
         (idle(marked(), seed=SEED_MARK), None),
         (idle(failed(AHEAD)), MarkWrite("n1", with_mark(NOW, failed(AHEAD)))),
         (idle(failed(OVER)), MarkWrite("n1", with_mark(NOW, failed(OVER)))),
@@ -100,8 +100,8 @@ def test_an_underutilized_node_gets_its_mark(cluster: Snapshot, written: MarkWri
     [
         (busy(), None),
         (busy(marked()), MarkWrite("n1", None)),
-        (busy(marked(), seed=SEED_MARK), MarkWrite("n1", None, forget_seed=True)),
-        (busy(seed=SEED_MARK), MarkWrite("n1", None, forget_seed=True)),
+        (busy(marked(), seed=SEED_MARK), MarkWrite("n1", None, forget_legacy=True)),
+        (busy(seed=SEED_MARK), MarkWrite("n1", None, forget_legacy=True)),
         (busy(seed={"scaleDownInProgress": False, "lastUpdated": ""}), None),
         (busy(failed(AHEAD, since=EARLIER)), MarkWrite("n1", failed(AHEAD))),
         (busy(failed(AHEAD)), None),

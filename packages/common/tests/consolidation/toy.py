@@ -16,7 +16,7 @@ from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, St
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.events import News
+from tightship.drain.events import DrainEvent
 from tightship.drain_io.claims import Claim
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.claim_budget import cluster_room
@@ -130,7 +130,7 @@ class ToyMetrics:
         self.last = decision
         self._nodes.set(len(decision.facts))
 
-    def news(self, news: News) -> None:
+    def news(self, news: DrainEvent) -> None:
         self._news.inc()
 
 

@@ -17,7 +17,7 @@ from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, en
 from tightship.core.objects import Node
 from tightship.core.reasons import Reason
 from tightship.drain_io.writing import NodePatch
-from tightship.planning.nodes import SEED_STATE, drain_record, seed_state
+from tightship.planning.nodes import LEGACY_STATE, drain_record, legacy_state
 
 NOT_TOUCHED = frozenset(
     {
@@ -48,19 +48,19 @@ STALE_MARK = 24 * 3600.0
 class MarkWrite(Struct, frozen=True):
     """What to write on *node*: *record*, or nothing any more (``None``: the annotation goes).
 
-    *forget_seed* takes the older controller's mark away with it: ours has taken its place, or load has returned.
+    *forget_legacy* takes the older controller's mark away with it: ours has taken its place, or load has returned.
     """
 
     node: str
     record: DrainRecord | None
-    forget_seed: bool = False
+    forget_legacy: bool = False
 
     @property
     def patch(self) -> NodePatch:
         """Return the write; it must be made against the version of the node that was judged."""
         notes: dict[str, str | None] = {DRAIN_ANNOTATION: encode_record(self.record) if self.record else None}
-        if self.forget_seed:
-            notes[SEED_STATE] = None
+        if self.forget_legacy:
+            notes[LEGACY_STATE] = None
         return NodePatch(annotations=notes)
 
 
@@ -81,26 +81,26 @@ def _write(name: str, fact: NodeFacts, now: float, controller: str) -> MarkWrite
         if now < (record.entered(Phase.MARKED) or 0.0) + STALE_MARK:
             return None
         record = None
-    seed = _seed_mark(node)
+    legacy = _legacy_mark(node)
     if fact.underutilized and not own & NEVER_OURS:
         if record is not None and record.entered(Phase.MARKED) is not None:
             return None
-        marked = _marked(record or DrainRecord(phase=Phase.MARKED, controller=controller), seed, now)
-        return MarkWrite(name, marked, seed is not None)
+        marked = _marked(record or DrainRecord(phase=Phase.MARKED, controller=controller), legacy, now)
+        return MarkWrite(name, marked, legacy is not None)
     kept = _unmarked(record, now, controller)
     # In a pool that is not ours (yet), the older controller may still be at work: its mark is its business.
-    forget = seed is not None and fact.settings is not None and fact.settings.enabled
+    forget = legacy is not None and fact.settings is not None and fact.settings.enabled
     return MarkWrite(name, kept, forget) if kept != drain_record(node) or forget else None
 
 
-def _seed_mark(node: Node) -> float | None:
-    state = seed_state(node)
+def _legacy_mark(node: Node) -> float | None:
+    state = legacy_state(node)
     return None if state is None else state.marked_since
 
 
-def _marked(record: DrainRecord, seed: float | None, now: float) -> DrainRecord:
+def _marked(record: DrainRecord, legacy: float | None, now: float) -> DrainRecord:
     """Return *record* with a mark. A back-off that is over stays: its count of attempts makes the next one longer."""
-    since = min(now, seed) if seed is not None else now
+    since = min(now, legacy) if legacy is not None else now
     return msgspec.structs.replace(record, since={**record.since, Phase.MARKED.value: since})
 
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from node_compactor.deciding import Decision
 from node_compactor.policy import Marks, NodeFacts
 from tightship.app.observability.metrics import SnapshotGauge
-from tightship.drain.events import News
+from tightship.drain.events import DrainEvent
 
 OLD = "estafette_node_compactor_"
 MIB = 2**20
@@ -48,7 +48,7 @@ class CompactorMetrics:
         self._tell_pools(decision.facts, decision.marks)
         self._tell_nodes(decision.facts)
 
-    def news(self, news: News) -> None:
+    def news(self, news: DrainEvent) -> None:
         """Tell nothing: the older controller had no metrics of drains."""
 
     def _tell_pools(self, facts: Mapping[str, NodeFacts], marks: Marks) -> None:

@@ -19,7 +19,7 @@ from tightship.planning.demand import Ahead
 from tightship.planning.evictability import EvictionRules, awaited_for
 from tightship.planning.facts import FactRules, gather, judgement, plannable
 from tightship.planning.facts import NodeFacts as CommonFacts
-from tightship.planning.nodes import NodeRules, drain_record, left_without, opt_outs, seed_state
+from tightship.planning.nodes import NodeRules, drain_record, left_without, legacy_state, opt_outs
 from tightship.planning.plan import Candidate, Judgement, Planner
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.utilization import UtilizationRules
@@ -54,7 +54,7 @@ class Marks(Struct, frozen=True):
                 continue
             since = None if record is None else record.entered(Phase.MARKED)
             if since is None:
-                state = seed_state(view.node)
+                state = legacy_state(view.node)
                 since = None if state is None else state.marked_since
             if since is not None:
                 found[name] = since

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from node_refiner.deciding import Decision
 from tightship.app.observability.metrics import NamedCounter
 from tightship.core.drain_record import Phase
-from tightship.drain.events import News, Told
+from tightship.drain.events import DrainEvent, EventKind
 
 OLD = "node_refiner_"
 
@@ -60,11 +60,11 @@ class RefinerMetrics:
         ):
             self._gauges[name].set(value)
 
-    def news(self, news: News) -> None:
+    def news(self, news: DrainEvent) -> None:
         """Count what a drain tells."""
-        if news.told is Told.CLAIMED:
+        if news.told is EventKind.CLAIMED:
             self._counters["nodes_cordoned"].inc()
-        elif news.told is Told.PHASE and news.record is not None:
+        elif news.told is EventKind.PHASE and news.record is not None:
             if news.record.phase is Phase.DRAINED and news.before is not Phase.DRAINED:
                 self._counters["nodes_drained"].inc()
             elif news.record.phase is Phase.BACKOFF and news.before is Phase.RESTORING:

@@ -8,7 +8,7 @@ for people that names verb, path and server; it never holds a token, a query str
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -38,8 +38,8 @@ class BadAnswer(KubeError):
         self.problem = problem
 
 
-class Cause(Struct, frozen=True):
-    """One entry of ``details.causes`` of a ``Status``: its reason identifies a PDB that refuses an eviction."""
+class StatusCause(Struct, frozen=True):
+    """One entry of ``details.causes`` of a ``ApiStatus``: its reason identifies a PDB that refuses an eviction."""
 
     reason: str = ""
     message: str = ""
@@ -49,7 +49,7 @@ class Cause(Struct, frozen=True):
 class ApiError(KubeError):
     """An answer with an HTTP *status* outside 2xx.
 
-    *reason* and *message* are those of the ``Status`` object (the reason may be empty); *retry_after* is in seconds,
+    *reason* and *message* are those of the ``ApiStatus`` object (the reason may be empty); *retry_after* is in seconds,
     ``None`` where the server named no time.
     """
 
@@ -60,7 +60,7 @@ class ApiError(KubeError):
         message: str = "",
         retry_after: float | None = None,
         *,
-        causes: tuple[Cause, ...] = (),
+        causes: tuple[StatusCause, ...] = (),
         verb: str = "",
         path: str = "",
         server: str = "",
@@ -148,10 +148,10 @@ class NotSynced(KubeError):
 
 class _Details(Struct):
     retry_after_seconds: float | None = msgspec.field(default=None, name="retryAfterSeconds")
-    causes: tuple[Cause, ...] | None = None
+    causes: tuple[StatusCause, ...] | None = None
 
 
-class Status(Struct):
+class ApiStatus(Struct):
     """``metav1.Status``, the body of an error and the object of a watch's ``ERROR`` event."""
 
     code: int = 0
@@ -160,7 +160,7 @@ class Status(Struct):
     details: _Details | None = None
 
 
-_status = msgspec.json.Decoder(Status)
+_status = msgspec.json.Decoder(ApiStatus)
 _LONGEST_TEXT = 300
 
 
@@ -179,7 +179,7 @@ def api_error(
     except (msgspec.DecodeError, UnicodeDecodeError):
         # A proxy or load balancer in between answers in plain text or HTML.
         text = " ".join(bytes(body)[:_LONGEST_TEXT].decode("utf-8", "replace").split())
-        told = Status(message=text)
+        told = ApiStatus(message=text)
     code = status or told.code
     seconds = told.details.retry_after_seconds if told.details else None
     if retry_after is not None and retry_after.strip().isdigit():
@@ -192,27 +192,3 @@ def api_error(
 def one_line(error: BaseException) -> str:
     """Return the text of *error* on one line, or its type's name if it has no text."""
     return " ".join(str(error).split()) or type(error).__name__
-
-
-__all__: Sequence[str] = (
-    "AccessDenied",
-    "ApiError",
-    "BadAnswer",
-    "BadRequest",
-    "Cause",
-    "ConfigError",
-    "Conflict",
-    "ConnectionFailed",
-    "Forbidden",
-    "Gone",
-    "Invalid",
-    "KubeError",
-    "NotFound",
-    "NotSynced",
-    "Status",
-    "TooManyRequests",
-    "Unauthorized",
-    "Unavailable",
-    "api_error",
-    "one_line",
-)

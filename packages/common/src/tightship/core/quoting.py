@@ -11,6 +11,3 @@ def quoted(text: object) -> str:
     if isinstance(text, str) and len(text) > LONGEST:
         return f"{text[:LONGEST]!r}..."
     return repr(text)
-
-
-__all__ = ["LONGEST", "quoted"]

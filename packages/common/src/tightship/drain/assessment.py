@@ -11,9 +11,9 @@ from tightship.core.drain_record import DrainRecord, Phase
 from tightship.core.objects import Node, Pod
 from tightship.core.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING, EXPENDABLE
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.answers import FATAL, GOING, Answer, Heard
+from tightship.drain.answers import FATAL, GOING, EvictionAnswer, Heard
 from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Seen
+from tightship.drain.steps import Findings
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
 from tightship.planning.demand import Ahead, with_demand
@@ -51,11 +51,11 @@ def tried(previous: Try | None, heard: Heard, now: float) -> Try:
     count = previous.count + 1 if previous is not None and previous.heard.answer is heard.answer else 1
     pause = min(RETRY_LAST, RETRY_FIRST * 2 ** min(count - 1, 10))
     if heard.retry_after is not None:
-        pause = max(heard.retry_after, RETRY_FIRST) if heard.answer is Answer.BUSY else heard.retry_after
+        pause = max(heard.retry_after, RETRY_FIRST) if heard.answer is EvictionAnswer.BUSY else heard.retry_after
     return Try(heard, now, count, now + pause)
 
 
-class Sight:
+class Assessment:
     """Looks at node *name* of *snapshot* as it is at *now*.
 
     *node* and *pods* replace those of the snapshot, if they were read from the server since.
@@ -132,7 +132,7 @@ class Sight:
         not_ready_since: float | None = None,
         stopping: bool = False,
         finalizers: Mapping[str, str] = {},
-    ) -> Seen:
+    ) -> Findings:
         """Return everything that the machine decides on. *rest* is the result of :meth:`rest`, if it was called;
         *keeps* is what keeps the node as a whole; *progress* is when something last moved, or when no eviction could be
         requested.
@@ -146,7 +146,7 @@ class Sight:
             against += [each for each in rest if not (started and each.reason in TRANSIENT)]
         now_or_later = self._next(left, leaving, tries)
         began = record.entered(Phase.CLAIMED) if record is not None else None
-        return Seen(
+        return Findings(
             node=self.node,
             evict=tuple(left),
             awaits=self.sorted.awaits,
@@ -258,7 +258,7 @@ def _fatal(left: Sequence[Pod], tries: Mapping[str, Try]) -> list[Refusal]:
         if last is None:
             continue
         reason = FATAL.get(last.heard.answer)
-        if last.heard.answer is Answer.CONFLICT and last.count > _CONFLICT_TRIES:
+        if last.heard.answer is EvictionAnswer.CONFLICT and last.count > _CONFLICT_TRIES:
             reason = Reason.EVICTION_FAILED
         if reason is not None:
             found.append(Refusal(reason, pod.key, last.heard.text))

@@ -10,11 +10,11 @@ from msgspec import Struct
 from tightship.core.drain_record import DrainRecord, Phase
 from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Refusal
-from tightship.drain.answers import Answer
+from tightship.drain.answers import EvictionAnswer
 from tightship.drain.steps import Ending
 
 
-class Told(StrEnum):
+class EventKind(StrEnum):
     """What happened."""
 
     CLAIMED = "claimed"
@@ -26,19 +26,19 @@ class Told(StrEnum):
     """A request failed; it is retried."""
 
 
-class News(Struct, frozen=True, kw_only=True):
+class DrainEvent(Struct, frozen=True, kw_only=True):
     """One event of a node in drain. *text* is a sentence for people."""
 
-    told: Told
+    told: EventKind
     node: Node
     record: DrainRecord | None
     before: Phase | None = None
     because: Refusal | None = None
     ending: Ending | None = None
     pod: Pod | None = None
-    answer: Answer | None = None
+    answer: EvictionAnswer | None = None
     text: str = ""
 
 
-Tell = Callable[[News], None]
+EventSink = Callable[[DrainEvent], None]
 """Receives everything, in order. Must not block."""

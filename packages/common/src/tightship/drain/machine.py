@@ -16,7 +16,7 @@ from tightship.core.objects import Node
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Change, Ending, Evict, Look, Over, Seen, Step, Wait, Write
+from tightship.drain.steps import Ending, Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
 from tightship.planning.evictability import stuck
 from tightship.planning.nodes import owner_elsewhere
 
@@ -72,7 +72,7 @@ def mended(node: Node, record: DrainRecord | None, controller: str, rules: Drain
     detail = record.reason if record is not None and record.reason else f"no readable {DRAIN_ANNOTATION} on it"
     because = Refusal(Reason.ORPHANED, node.name, f"left over from a drain: {detail}")
     if record is not None and not record.owns_node:
-        return Write(record, Change.UNTAINT, because)
+        return Write(record, NodeChange.UNTAINT, because)
     note = DrainRecord(
         phase=Phase.BACKOFF,
         controller=controller,
@@ -84,7 +84,7 @@ def mended(node: Node, record: DrainRecord | None, controller: str, rules: Drain
     return Write(note, undoing(node, None), because)
 
 
-def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, now: float) -> Step:
+def advance(op: str, record: DrainRecord | None, seen: Findings, rules: DrainRules, now: float) -> Step:
     """Return the next step of drain *op*, whose node carries *record* and looks as *seen* at *now*."""
     node = seen.node
     if node is None:
@@ -109,7 +109,7 @@ def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
     return Write(_enter(record, Phase.RESTORING, now, reason=_words(because)), because=because)
 
 
-def undoing(node: Node, record: DrainRecord | None) -> Change:
+def undoing(node: Node, record: DrainRecord | None) -> NodeChange:
     """Return how to undo a drain of *node*: its cordon is lifted only if it is shown to be ours.
 
     The API server attributes the cordon to whoever changed it last: to somebody else after they have uncordoned the
@@ -117,17 +117,17 @@ def undoing(node: Node, record: DrainRecord | None) -> Change:
     taint of its drain, which came in one patch with the cordon, must both be there.
     """
     if not node.unschedulable:
-        return Change.UNTAINT
+        return NodeChange.UNTAINT
     if node.cordoned_by:
-        return Change.RESTORE if set(node.cordoned_by) == {FIELD_MANAGER} else Change.UNTAINT
-    return Change.RESTORE if record is not None and _tainted(node, record) else Change.UNTAINT
+        return NodeChange.RESTORE if set(node.cordoned_by) == {FIELD_MANAGER} else NodeChange.UNTAINT
+    return NodeChange.RESTORE if record is not None and _tainted(node, record) else NodeChange.UNTAINT
 
 
 def _tainted(node: Node, record: DrainRecord) -> bool:
     return bool(record.op) and any(taint.key == DRAINING.key and taint.value == record.op for taint in node.taints)
 
 
-def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step | None:
+def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step | None:
     """Others come first: whoever deletes the node, and whoever lifted the cordon."""
     other = owner_elsewhere(node)
     # Whoever has taken it has a taint of their own on it, and nobody would be here to see that they let go of it.
@@ -140,14 +140,14 @@ def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, 
         until = now if overdue else now + rules.hand_over_timeout
         return Write(_enter(record, Phase.YIELDED, now, reason=_words(other), deadline=until), because=other)
     change, tainted = undoing(node, record), _tainted(node, record)
-    if change is Change.RESTORE and tainted:
+    if change is NodeChange.RESTORE and tainted:
         return None
     # A person, or Cluster Autoscaler's rollback, which lifts any cordon.
     if record.phase is Phase.RESTORING:
         return None
     if not node.unschedulable:
         what = "someone else lifted the cordon during the drain"
-    elif node.cordoned_by and change is Change.UNTAINT:
+    elif node.cordoned_by and change is NodeChange.UNTAINT:
         by = ", ".join(each for each in node.cordoned_by if each != FIELD_MANAGER)
         what = f"someone else ({by}) cordoned the node during the drain, and that cordon stays"
     else:
@@ -157,14 +157,14 @@ def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, 
     return Write(held, change, lifted)
 
 
-def _kept(record: DrainRecord, seen: Seen, now: float) -> Step | None:
+def _kept(record: DrainRecord, seen: Findings, now: float) -> Step | None:
     """What would have prevented the claim has the node given back; pods that have moved stay where they are."""
     if record.phase not in UNDER_WAY or not seen.keeps or (seen.stopping and record.phase is not Phase.CLAIMED):
         return None
     return give_up(record, seen.keeps[0], now)
 
 
-def _claimed(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _claimed(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     if seen.stopping:
         return give_up(record, Refusal(Reason.RELEASED, node.name, "the controller is stopping"), now)
     # The record tells when the claim was sent: an API server that answers late cordons the node only then.
@@ -181,7 +181,7 @@ def _claimed(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now
     return Write(_enter(record, Phase.EVICTING, now, deadline=now + timeout))
 
 
-def _evicting(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     if seen.stopping:
         return Over(Ending.PARKED)
     if not node.ready:
@@ -206,7 +206,7 @@ def _evicting(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, no
     return Wait(max(until, now + 0.1), _waits_for(seen))
 
 
-def _drained(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _drained(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     if seen.stopping:
         return Over(Ending.PARKED)
     if seen.evict or seen.awaits:
@@ -234,7 +234,7 @@ def _drained(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now
     return Wait(now + LOOK_AGAIN, nobody.detail)
 
 
-def _restoring(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _restoring(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     del seen
     attempts = record.attempts + 1
     pause = min(rules.backoff_limit, rules.backoff_base * 2 ** min(attempts - 1, 30))
@@ -242,7 +242,7 @@ def _restoring(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, n
     return Write(ended, undoing(node, record))
 
 
-def _yielded(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _yielded(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     del seen, rules
     # Whoever took it has let go of it again.
     return give_up(record, Refusal(Reason.NOT_HANDED_OVER, node.name, f"was given back: {record.reason}"), now)
@@ -257,7 +257,7 @@ _PHASES = {
 }
 
 
-def _not_ready(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _not_ready(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     since = seen.not_ready_since if seen.not_ready_since is not None else now
     if now >= since + rules.not_ready_timeout:
         detail = f"has not been Ready for {format_duration(now - since)}, which the node lifecycle controller handles"
@@ -265,7 +265,7 @@ def _not_ready(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, n
     return Wait(min(now + LOOK_AGAIN, since + rules.not_ready_timeout), "the node is not Ready, so no pod is evicted")
 
 
-def _hopeless(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
+def _hopeless(seen: Findings, rules: DrainRules, now: float) -> Refusal | None:
     """Return what waiting does not change."""
     if not (seen.evict or seen.awaits or seen.leaving):
         return None
@@ -274,7 +274,7 @@ def _hopeless(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
     return seen.late[0] if seen.late else _waiting_too_long(seen, rules, now)
 
 
-def _waiting_too_long(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
+def _waiting_too_long(seen: Findings, rules: DrainRules, now: float) -> Refusal | None:
     for pod in seen.pending:
         if now - pod.created >= rules.pending_timeout:
             detail = f"has had no node for {format_duration(now - pod.created)}, and this node could run it"
@@ -282,7 +282,7 @@ def _waiting_too_long(seen: Seen, rules: DrainRules, now: float) -> Refusal | No
     return None
 
 
-def _stuck(seen: Seen, now: float) -> Refusal | None:
+def _stuck(seen: Findings, now: float) -> Refusal | None:
     for pod in seen.leaving:
         if stuck(pod, now):
             past = format_duration(now - (pod.deletion or now))
@@ -294,7 +294,7 @@ def _stuck(seen: Seen, now: float) -> Refusal | None:
     return None
 
 
-def _overdue(node: Node, seen: Seen) -> Refusal:
+def _overdue(node: Node, seen: Findings) -> Refusal:
     for pod in seen.leaving:
         held = seen.finalizers.get(pod.uid)
         if held:
@@ -305,7 +305,7 @@ def _overdue(node: Node, seen: Seen) -> Refusal:
     return Refusal(Reason.DRAIN_DEADLINE, node.name, f"the time for the drain is up, still here: {shown}")
 
 
-def _waits_for(seen: Seen) -> str:
+def _waits_for(seen: Findings) -> str:
     if seen.awaits:
         return f"waits for {counted(len(seen.awaits), 'pod to finish by itself', 'pods to finish by themselves')}"
     if seen.leaving:

@@ -12,7 +12,7 @@ from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Refusal
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class Findings(Struct, frozen=True, kw_only=True):
     """The findings of one look at a node and its pods.
 
     *evict* are the pods to evict that nobody is deleting yet, *awaits* pods that end by themselves, *leaving* pods on
@@ -44,7 +44,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     not_ready_since: float | None = None
 
 
-class Change(Enum):
+class NodeChange(Enum):
     """What a write changes on the node besides its annotation."""
 
     NOTHING = "nothing"
@@ -75,7 +75,7 @@ class Write(Struct, frozen=True):
     """Write *record* (``None``: remove the annotation) with *change*; *because* is for people, if there is a cause."""
 
     record: DrainRecord | None
-    change: Change = Change.NOTHING
+    change: NodeChange = NodeChange.NOTHING
     because: Refusal | None = None
 
 

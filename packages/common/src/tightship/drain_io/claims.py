@@ -256,15 +256,3 @@ def _read(raw: msgspec.Raw) -> Claim:
 
 def _written(seconds: float) -> str:
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-__all__ = [
-    "CLAIMS_ANNOTATION",
-    "CLAIMS_LEASE",
-    "CLAIMS_NAMESPACE",
-    "Allows",
-    "Claim",
-    "ClaimLedger",
-    "ClaimsContended",
-    "ClaimsUnreadable",
-]

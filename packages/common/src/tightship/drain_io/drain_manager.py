@@ -19,9 +19,9 @@ from tightship.core.drain_record import DrainRecord, Finished, Phase
 from tightship.core.objects import Node
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.events import News, Told
+from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import claimed, inherited, mended
-from tightship.drain.steps import Change, Ending
+from tightship.drain.steps import Ending, NodeChange
 from tightship.drain_io.claims import Allows, Claim, ClaimLedger
 from tightship.drain_io.drain_task import Drive, Tools
 from tightship.drain_io.history import DrainHistory
@@ -151,7 +151,7 @@ class Drainer:
             return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
         except NotFound:
             return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
-        self._tools.tell(News(told=Told.CLAIMED, node=after.node, record=record))
+        self._tools.tell(DrainEvent(told=EventKind.CLAIMED, node=after.node, record=record))
         self._drive(after.node, record)
         return None
 
@@ -219,9 +219,9 @@ class Drainer:
         because: Refusal | None = None
         if record.controller != self._controller:
             taken, because = inherited(taken, live.node, self._controller, self._tools.clock())
-        after = await patch_node(self._tools.connection, live, record_patch(live, taken, Change.NOTHING))
+        after = await patch_node(self._tools.connection, live, record_patch(live, taken, NodeChange.NOTHING))
         self._tools.tell(
-            News(told=Told.TAKEN_OVER, node=after.node, record=taken, before=record.phase, because=because)
+            DrainEvent(told=EventKind.TAKEN_OVER, node=after.node, record=taken, before=record.phase, because=because)
         )
         self._drive(after.node, taken)
 
@@ -234,7 +234,7 @@ class Drainer:
             return
         mend = mended(live.node, record, self._controller, self._tools.settings().rules, self._tools.clock())
         after = await patch_node(self._tools.connection, live, record_patch(live, mend.record, mend.change))
-        self._tools.tell(News(told=Told.PHASE, node=after.node, record=mend.record, because=mend.because))
+        self._tools.tell(DrainEvent(told=EventKind.PHASE, node=after.node, record=mend.record, because=mend.because))
 
     async def _mend_entry(self, entry: Claim) -> None:
         """Drop an entry whose node carries no such drain any more.
@@ -250,7 +250,7 @@ class Drainer:
             reason = str(Refusal(Reason.ORPHANED, entry.node, "the claim was never written on the node"))
             note = record or DrainRecord(phase=Phase.BACKOFF, controller=self._controller, reason=reason)
             note = msgspec.structs.replace(note, op=entry.op)
-            await patch_node(self._tools.connection, live, record_patch(live, note, Change.NOTHING))
+            await patch_node(self._tools.connection, live, record_patch(live, note, NodeChange.NOTHING))
         elif entry.controller == self._controller:
             await self._remember(entry, record)
         await self._ledger.drop(entry.node, entry.op)

@@ -20,13 +20,13 @@ from tightship.core.api_errors import Conflict, KubeError, one_line
 from tightship.core.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase, owner_mark
 from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.answers import GOING, Answer, Heard
-from tightship.drain.assessment import Sight, Try, tried
-from tightship.drain.events import News, Tell, Told
+from tightship.drain.answers import GOING, EvictionAnswer, Heard
+from tightship.drain.assessment import Assessment, Try, tried
+from tightship.drain.events import DrainEvent, EventKind, EventSink
 from tightship.drain.machine import advance
 from tightship.drain.returning import Returning
 from tightship.drain.rules import DrainRules
-from tightship.drain.steps import Ending, Evict, Look, Over, Seen, Step, Wait, Write
+from tightship.drain.steps import Ending, Evict, Findings, Look, Over, Step, Wait, Write
 from tightship.drain_io.writing import LiveNode, patch_node, read_node, record_patch, send_away
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
@@ -92,7 +92,7 @@ class Tools(Struct, frozen=True, kw_only=True):
 
     connection: Connection
     cache: ClusterCache
-    tell: Tell
+    tell: EventSink
     leading: Callable[[], bool]
     stopping: Callable[[], bool]
     releasing: Callable[[], bool] = lambda: False
@@ -162,7 +162,7 @@ class Drive:
                         if live is not None and self._tools.leading():
                             await self._write(live, step)
                     case Over(ending=ending):
-                        self._say(Told.ENDED, ending=ending)
+                        self._say(EventKind.ENDED, ending=ending)
                         return ending
                     case Wait(until=until):
                         await self._pause(revision, until)
@@ -170,7 +170,7 @@ class Drive:
             except KubeError as error:
                 looked = None
                 if not isinstance(error, Conflict):
-                    self._say(Told.TROUBLE, text=one_line(error))
+                    self._say(EventKind.TROUBLE, text=one_line(error))
                 await self._pause_after_trouble(failures)
                 failures = min(failures + 1, 10)
         return Ending.PARKED
@@ -193,14 +193,14 @@ class Drive:
         now = self._tools.clock()
         settings = self._tools.settings()
         if node is None:
-            return advance(self._op, self._record, Seen(node=None), settings.rules, now)
+            return advance(self._op, self._record, Findings(node=None), settings.rules, now)
         record = drain_record(node)
         if record is not None and record.op == self._op and (record.holder, record.epoch) != self._term:
             return Over(Ending.PARKED)
         if record is not None:
             record = self._believed(record, settings.rules, now)
         pods = looked.pods if looked is not None else None
-        sight = Sight(snapshot, self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
+        sight = Assessment(snapshot, self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
         rest: Sequence[Refusal] | None = looked.rest if looked is not None else None
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings, now)
@@ -243,7 +243,7 @@ class Drive:
             return record
         return msgspec.structs.replace(record, since=since, deadline=deadline)
 
-    async def _judged(self, sight: Sight, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
+    async def _judged(self, sight: Assessment, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
         """Search places for the rest now and then while pods are left, and first of all after a takeover.
 
         In between the last verdict holds. A verdict that would give the drain up is computed a second time.
@@ -269,7 +269,9 @@ class Drive:
         now = tools.clock()
         node = live.node if live is not None else None
         await self._find_finalizers(pods, now)
-        sight = Sight(tools.cache.snapshot(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
+        sight = Assessment(
+            tools.cache.snapshot(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods
+        )
         rest = await tools.in_thread(partial(_rest, sight, settings))
         broken = [
             Refusal(Reason.POD_UNREADABLE, f"{error.namespace}/{error.name}", error.problem)
@@ -303,9 +305,9 @@ class Drive:
             heard = await send_away(self._tools.connection, pod, past_budgets=past)
             now = self._tools.clock()
             self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
-            if heard.answer in GOING or heard.answer is Answer.GONE:
+            if heard.answer in GOING or heard.answer is EvictionAnswer.GONE:
                 self._progress = now
-            if heard.answer in GOING or heard.answer is Answer.NO_ANSWER:
+            if heard.answer in GOING or heard.answer is EvictionAnswer.NO_ANSWER:
                 self._returning.evicted(pod)
                 if self._displaced is not None and pod.owner is not None:
                     self._displaced.add(owner_mark(pod.owner.uid))
@@ -319,7 +321,7 @@ class Drive:
         self._last, self._record = after.node, step.record
         phase = before.phase if before is not None else None
         if step.because is not None or step.record is None or step.record.phase is not phase:
-            self._say(Told.PHASE, before=phase, because=step.because)
+            self._say(EventKind.PHASE, before=phase, because=step.because)
 
     async def _pause(self, revision: int, until: float) -> None:
         await asyncio.sleep(SHORTEST_PAUSE)
@@ -341,21 +343,21 @@ class Drive:
                 await self.wake.wait()
 
     def _said(self, pod: Pod, heard: Heard) -> None:
-        self._say(Told.EVICTION, pod=pod, answer=heard.answer, text=heard.text)
+        self._say(EventKind.EVICTION, pod=pod, answer=heard.answer, text=heard.text)
 
     def _say(
         self,
-        told: Told,
+        told: EventKind,
         *,
         before: Phase | None = None,
         because: Refusal | None = None,
         ending: Ending | None = None,
         pod: Pod | None = None,
-        answer: Answer | None = None,
+        answer: EvictionAnswer | None = None,
         text: str = "",
     ) -> None:
         self._tools.tell(
-            News(
+            DrainEvent(
                 told=told,
                 node=self._last,
                 record=self._record,
@@ -369,7 +371,7 @@ class Drive:
         )
 
 
-def _rest(sight: Sight, settings: DrainSettings) -> list[Refusal]:
+def _rest(sight: Assessment, settings: DrainSettings) -> list[Refusal]:
     return sight.rest(settings.placement, settings.ahead)
 
 

@@ -7,7 +7,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -31,7 +31,7 @@ POOLS_KEPT = 100
 _TRIES = 8
 
 
-class History(Struct, frozen=True):
+class PastDrains(Struct, frozen=True):
     """Recent drains, the oldest first, and what pools have learned."""
 
     finished: tuple[Finished, ...] = ()
@@ -67,19 +67,19 @@ class DrainHistory:
         """Return the recent drains, the oldest first. Raises :class:`~tightship.core.api_errors.KubeError`."""
         return (await self.all()).finished
 
-    async def all(self) -> History:
+    async def all(self) -> PastDrains:
         """Return the whole history. Raises :class:`~tightship.core.api_errors.KubeError`."""
         return _decode(await self._store.get(REQUEST_TIMEOUT))
 
     async def add(self, finished: Finished) -> None:
         """Add *finished*. Raises :class:`~tightship.core.api_errors.KubeError`, the last conflict included."""
 
-        def edit(history: History) -> History:
+        def edit(history: PastDrains) -> PastDrains:
             return msgspec.structs.replace(history, finished=(*history.finished, finished))
 
         await self.change(edit, finished.at)
 
-    async def change(self, edit: Callable[[History], History], now: float) -> History:
+    async def change(self, edit: Callable[[PastDrains], PastDrains], now: float) -> PastDrains:
         """Write what *edit* makes of the history at *now*, if that differs; return it. Raises as :meth:`add` does.
 
         *edit* is called again in each try.
@@ -103,7 +103,7 @@ class DrainHistory:
         raise AssertionError("unreachable")  # pragma: no cover
 
 
-def _encode(history: History) -> dict[str, str]:
+def _encode(history: PastDrains) -> dict[str, str]:
     drains = [_drain(each) for each in history.finished[-KEPT:]]
     latest = sorted(history.regrets.items(), key=lambda each: (each[1].at, each[0]))[-POOLS_KEPT:]
     regrets = {pool: _RegretWire(each.level, _written(each.at), each.node) for pool, each in latest}
@@ -126,9 +126,9 @@ def _drain(finished: Finished) -> _Wire:
     )
 
 
-def _decode(lease: Lease | None) -> History:
+def _decode(lease: Lease | None) -> PastDrains:
     notes = lease.annotations if lease is not None else {}
-    return History(_drains(notes.get(HISTORY_ANNOTATION, "[]")), _regrets(notes.get(REGRETS_ANNOTATION, "{}")))
+    return PastDrains(_drains(notes.get(HISTORY_ANNOTATION, "[]")), _regrets(notes.get(REGRETS_ANNOTATION, "{}")))
 
 
 def _drains(value: str) -> tuple[Finished, ...]:
@@ -170,6 +170,3 @@ def _read(text: str) -> float:
     if at.tzinfo is None:
         raise ValueError(f"{text!r} is not an RFC 3339 time")
     return at.timestamp()
-
-
-__all__: Sequence[str] = ("HISTORY_ANNOTATION", "KEPT", "REGRETS_ANNOTATION", "DrainHistory", "History")

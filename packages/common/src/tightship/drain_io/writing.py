@@ -17,7 +17,7 @@ from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRe
 from tightship.core.objects import Node, ObjectError, Pod, decode
 from tightship.core.objects.pod import DRAINING
 from tightship.drain.answers import Heard, classify
-from tightship.drain.steps import Change
+from tightship.drain.steps import NodeChange
 from tightship.kube.connection import Connection
 
 Taint = dict[str, object]
@@ -118,17 +118,17 @@ def claim_patch(live: LiveNode, record: DrainRecord) -> NodePatch:
     )
 
 
-def record_patch(live: LiveNode, record: DrainRecord | None, change: Change) -> NodePatch:
+def record_patch(live: LiveNode, record: DrainRecord | None, change: NodeChange) -> NodePatch:
     """Return the patch that writes *record* (``None`` removes it) and undoes what *change* says, and nothing else."""
     annotations = {DRAIN_ANNOTATION: None if record is None else encode_record(record)}
-    if change is Change.NOTHING:
+    if change is NodeChange.NOTHING:
         return NodePatch(annotations=annotations)
     others = _others(live)
     prior = record.prior_unschedulable if record is not None else False
     return NodePatch(
         annotations=annotations,
         taints=others if len(others) != len(live.taints) else None,
-        unschedulable=prior if change is Change.RESTORE and live.node.unschedulable != prior else None,
+        unschedulable=prior if change is NodeChange.RESTORE and live.node.unschedulable != prior else None,
     )
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tightship.core.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
 from tightship.kube.connection import Connection
-from tightship.kube.listing import Listing, list_served
+from tightship.kube.listing import ObjectList, list_served
 from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import RESOURCES, Resource
 from tightship.planning.cluster import FORBIDDEN, NOT_SERVED, ClusterState, Snapshot
@@ -52,7 +52,7 @@ async def read_cluster(
     denied: dict[str, Forbidden] = {}
 
     async def read(resource: Resource) -> None:
-        listing: Listing
+        listing: ObjectList
         try:
             _, listing = await list_served(connection, resource, progress=progress)
         except Forbidden as error:
@@ -250,6 +250,3 @@ def _stats(reflector: Reflector, now: float) -> KindStats:
         synced=reflector.synced,
         last_error=one_line(reflector.failure) if reflector.failure else "",
     )
-
-
-__all__ = ["CacheCrashed", "ClusterCache", "KindStats", "Timing", "read_cluster"]

@@ -29,7 +29,7 @@ from tightship.core.api_errors import (
 )
 from tightship.kube import credentials
 from tightship.kube.connector import connector
-from tightship.kube.credentials import Access, Credentials
+from tightship.kube.credentials import ClusterAccess, ClusterCredentials
 from tightship.kube.host import ServerClock, monotonic
 
 CONNECT_TIMEOUT = 10.0
@@ -79,7 +79,9 @@ class _Request(Struct, frozen=True):
 class Connection:
     """One API server under one account. An asynchronous context manager; safe for any number of tasks of one loop."""
 
-    def __init__(self, source: Credentials, access: Access, *, retry: RetryPolicy, timeout: float) -> None:
+    def __init__(
+        self, source: ClusterCredentials, access: ClusterAccess, *, retry: RetryPolicy, timeout: float
+    ) -> None:
         self.context = source.context
         self.server = access.origin
         self.clock = ServerClock()
@@ -194,7 +196,9 @@ class Connection:
                 server=self.server,
             )
 
-    async def _send(self, access: Access, request: _Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _send(
+        self, access: ClusterAccess, request: _Request, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
         headers = CIMultiDict(access.headers)
         if request.body is not None:
             headers["Content-Type"] = request.content_type
@@ -264,6 +268,3 @@ async def connect(
     """
     source = credentials.find(kubeconfig, context)
     return Connection(source, await source.access(), retry=retry, timeout=timeout)
-
-
-__all__ = ["NO_RETRY", "Connection", "RetryPolicy", "connect", "transient"]

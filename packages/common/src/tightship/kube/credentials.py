@@ -40,7 +40,7 @@ IN_CLUSTER = "in-cluster"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-class Access(Struct, frozen=True, eq=False):
+class ClusterAccess(Struct, frozen=True, eq=False):
     """What one request needs. *server* has no trailing slash; *tls* is ``None`` for plain HTTP."""
 
     server: str
@@ -59,11 +59,11 @@ class Access(Struct, frozen=True, eq=False):
 class Loaded(Struct, frozen=True):
     """An access and the seconds for which it is valid; ``None`` means until it is refused."""
 
-    access: Access
+    access: ClusterAccess
     valid_for: float | None = None
 
 
-class Credentials:
+class ClusterCredentials:
     """The present access to one cluster, reloaded when it ages or is refused."""
 
     def __init__(
@@ -72,11 +72,11 @@ class Credentials:
         self.context = context
         self._load = load
         self._clock = clock
-        self._access: Access | None = None
+        self._access: ClusterAccess | None = None
         self._expires: float | None = None
         self._lock = asyncio.Lock()
 
-    async def access(self, refused: Access | None = None) -> Access:
+    async def access(self, refused: ClusterAccess | None = None) -> ClusterAccess:
         """Return the access to use now.
 
         *refused* is one that the server answered with 401: it is replaced, unless another task has already done so.
@@ -90,7 +90,7 @@ class Credentials:
             assert self._access is not None
             return self._access
 
-    def _outdated(self, refused: Access | None) -> bool:
+    def _outdated(self, refused: ClusterAccess | None) -> bool:
         aged = self._expires is not None and self._clock() >= self._expires
         return aged or (refused is not None and refused is self._access)
 
@@ -112,7 +112,7 @@ def find(
     kubeconfig: str | os.PathLike[str] | None = None,
     context: str | None = None,
     environ: Mapping[str, str] = os.environ,
-) -> Credentials:
+) -> ClusterCredentials:
     """Return the credentials for *kubeconfig*, else ``$KUBECONFIG``, else ``~/.kube/config``, else those of our pod.
 
     Raises :class:`ConfigError` if none of these exists, or if the file or *context* does not exist.
@@ -129,7 +129,7 @@ def find(
     raise ConfigError(f"no cluster to talk to: {looked} does not exist and this is not a pod; name one by --kubeconfig")
 
 
-def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Credentials:
+def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> ClusterCredentials:
     """Return the credentials of the service account *mount*-ed into our pod."""
 
     async def load() -> Loaded:
@@ -148,10 +148,10 @@ def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.en
         return Loaded(builder.access(configuration), TOKEN_FILE_PERIOD)
 
     builder = _AccessBuilder(str(mount))
-    return Credentials(IN_CLUSTER, load)
+    return ClusterCredentials(IN_CLUSTER, load)
 
 
-def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> Credentials:
+def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> ClusterCredentials:
     documents = _read(files, must_exist=must_exist)
     if context is None:
         named = (document.get("current-context") for _, document in documents)
@@ -165,7 +165,7 @@ def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> 
     async def load() -> Loaded:
         return await _load(_read(files, must_exist=must_exist), chosen, where, builder)
 
-    return Credentials(chosen, load)
+    return ClusterCredentials(chosen, load)
 
 
 _Document = dict[str, object]
@@ -299,7 +299,7 @@ class _AccessBuilder:
         self._key: bytes | None = None
         self._tls: ssl.SSLContext | None = None
 
-    def access(self, configuration: Configuration, headers: tuple[tuple[str, str], ...] = ()) -> Access:
+    def access(self, configuration: Configuration, headers: tuple[tuple[str, str], ...] = ()) -> ClusterAccess:
         """Return the access that *configuration* describes. Raises :class:`ConfigError` for unusable certificates."""
         server = str(configuration.host).rstrip("/")
         parts = urlsplit(server)
@@ -310,7 +310,7 @@ class _AccessBuilder:
             # The loaders leave the line end of a token file in place; a header can't hold one.
             scheme, _, token = written.strip().partition(" ")
             headers = (("Authorization", f"{scheme.capitalize()} {token.strip()}"), *headers)
-        return Access(
+        return ClusterAccess(
             server=server,
             headers=headers,
             tls=self._context(configuration) if parts.scheme == "https" else None,
@@ -342,6 +342,3 @@ def proxy_for(scheme: str, host: str) -> str | None:
     # Asked here rather than by aiohttp's trust_env, which would also let an entry of ~/.netrc for the host replace
     # the Authorization header.
     return None if proxy_bypass(host) else getproxies().get(scheme)
-
-
-__all__ = ["IN_CLUSTER", "Access", "Credentials", "Loaded", "find", "in_cluster", "proxy_for"]

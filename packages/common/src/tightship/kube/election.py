@@ -353,6 +353,3 @@ def _record(lease: Lease) -> tuple[object, ...]:
     """Return the fields that a holder changes with each write; others' labels are no sign of life."""
     writer = lease.annotations.get(WRITER_ANNOTATION)
     return lease.holder, lease.duration, lease.acquired, lease.renewed, lease.transitions, writer
-
-
-__all__ = ["WRITER_ANNOTATION", "Elector", "LeaseTiming"]

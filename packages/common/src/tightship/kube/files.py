@@ -66,6 +66,3 @@ def _known(kind: str, api_version: str) -> bool:
         return False
     group, _, _ = api_version.rpartition("/")
     return not api_version or group == resource.group
-
-
-__all__ = ["FileContents", "FileError", "load_file", "parse", "read_file"]

@@ -207,6 +207,3 @@ def _has_spec(document: Mapping[str, msgspec.Raw]) -> bool:
 
 def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
-
-
-__all__ = ["Lease", "LeaseStore", "decode_lease", "encode_lease", "held_leases", "micro_time"]

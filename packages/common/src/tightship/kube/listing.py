@@ -65,7 +65,7 @@ class _PodPlace(Struct):
     spec: _PodSpec
 
 
-class Listing(Struct):
+class ObjectList(Struct):
     """All objects of one kind at *resource_version*; *restarts* counts the continue tokens that expired on the way."""
 
     things: list[ApiObject]
@@ -85,7 +85,7 @@ async def list_all(
     *,
     page_size: int = PAGE_SIZE,
     progress: Callable[[str, int], None] | None = None,
-) -> Listing:
+) -> ObjectList:
     """Return everything of *resource*, in all namespaces.
 
     *progress* gets the kind and the number of objects read so far, after each page. A list whose continue token expires
@@ -113,7 +113,7 @@ async def list_served(
     *,
     page_size: int = PAGE_SIZE,
     progress: Callable[[str, int], None] | None = None,
-) -> tuple[Resource, Listing]:
+) -> tuple[Resource, ObjectList]:
     """Return everything of *resource* in the first of its versions that is served, and *resource* in that version.
 
     Raises what :func:`list_all` raises; :class:`~tightship.core.api_errors.NotFound` if no version is served.
@@ -129,8 +129,8 @@ async def list_served(
 
 async def _list_once(
     connection: Connection, resource: Resource, limit: int, progress: Callable[[str, int], None] | None
-) -> Listing:
-    listing = Listing([], [], "")
+) -> ObjectList:
+    listing = ObjectList([], [], "")
     bodies = _Bodies(connection, resource, limit)
     try:
         while True:
@@ -220,7 +220,7 @@ def _decoded(body: bytes, connection: Connection, resource: Resource) -> _Page:
         raise BadAnswer("GET", resource.path, connection.server, f"not a list: {error}") from error
 
 
-async def _take(listing: Listing, kind: str, items: list[msgspec.Raw]) -> None:
+async def _take(listing: ObjectList, kind: str, items: list[msgspec.Raw]) -> None:
     for start in range(0, len(items), _BATCH):
         # Requests leave and answers are taken in between batches.
         await asyncio.sleep(0)

@@ -134,6 +134,3 @@ class _Reader:
             self.problem(str(error) if error.name else f"{place}: {error}")
         except RecursionError:
             self.problem(f"{place}: {kind}: nested too deeply")
-
-
-__all__ = ["FileError", "Held", "read_bytes", "read_objects"]

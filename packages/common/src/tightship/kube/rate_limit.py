@@ -48,6 +48,3 @@ class TokenBucket:
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
-
-
-__all__ = ["TokenBucket"]

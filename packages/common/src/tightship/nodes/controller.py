@@ -13,7 +13,7 @@ from tightship.app.settings.sections import NodeKeys
 from tightship.core.drain_record import Finished
 from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
-from tightship.drain.events import News
+from tightship.drain.events import DrainEvent
 from tightship.drain_io.drain_task import DrainSettings
 from tightship.nodes.decision import Decision
 from tightship.nodes.status import Remarks
@@ -56,7 +56,7 @@ class OwnMetrics(Protocol[D_contra]):
     def update(self, decision: D_contra, /) -> None:
         """Replace everything by the results of the last pass."""
 
-    def news(self, news: News, /) -> None:
+    def news(self, news: DrainEvent, /) -> None:
         """Count what a drain reports."""
 
 
@@ -67,7 +67,7 @@ class _NoMetrics:
     def update(self, decision: object, /) -> None:
         """Tell nothing."""
 
-    def news(self, news: News, /) -> None:
+    def news(self, news: DrainEvent, /) -> None:
         """Tell nothing."""
 
 

@@ -30,7 +30,7 @@ from tightship.core.drain_record import Finished
 from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject
 from tightship.core.reasons import Reason
 from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.history import DrainHistory, History
+from tightship.drain_io.history import DrainHistory, PastDrains
 from tightship.drain_io.writing import LiveNode, patch_node, read_node
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
@@ -146,7 +146,7 @@ class ConsolidationLoop(Generic[S, D]):
         self._warn_of_other_claims(self._drainer.elsewhere if leading else ())
         driven = self._drainer.driving
         snapshot, settings, now, failures = self._cache.snapshot(), frame.live.current, self._clock(), self._failures
-        history = await self._learn(snapshot, settings, now) if leading and not dry_run else History()
+        history = await self._learn(snapshot, settings, now) if leading and not dry_run else PastDrains()
         finished = history.finished
         decision = await in_thread(self._decide, snapshot, settings, now, history, failures)
         if settings is not self._settings:
@@ -214,19 +214,19 @@ class ConsolidationLoop(Generic[S, D]):
         templates = ahead.buffers and CAPACITY_BUFFER not in cache.missing
         await cache.follow(BY_KIND[POD_TEMPLATE], wanted=templates, timeout=timeout)
 
-    async def _learn(self, snapshot: Snapshot, settings: S, now: float) -> History:
+    async def _learn(self, snapshot: Snapshot, settings: S, now: float) -> PastDrains:
         """Return the history, with the results of its drains."""
         of = self._controller.pool_of
         nodes = [(float(view.node.created), of(view.node, settings), name) for name, view in snapshot.nodes.items()]
 
-        def learn(known: History) -> History:
+        def learn(known: PastDrains) -> PastDrains:
             return learned(known, nodes, settings, now)
 
         if self._frame.run.dry_run:
             return learn(await self._history.all())
         return await self._history.change(learn, now)
 
-    def _decide(self, snapshot: Snapshot, settings: S, now: float, history: History, failures: int) -> D:
+    def _decide(self, snapshot: Snapshot, settings: S, now: float, history: PastDrains, failures: int) -> D:
         unhealthy = brake(snapshot, history.finished, settings, now, failures)
         regrets = regretted(history, settings, now)
         return self._controller.decide(

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from tightship.app.observability.metrics import SnapshotGauge
 from tightship.core.drain_record import IDLE_PHASES, DrainRecord, Phase
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.answers import Answer
-from tightship.drain.events import News, Told
+from tightship.drain.answers import EvictionAnswer
+from tightship.drain.events import DrainEvent, EventKind
 from tightship.planning.cluster import Snapshot
 from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Plan
@@ -81,7 +81,7 @@ class ConsolidationMetrics:
             registry=registry,
         )
         # A series that appears with its first count hides that count from rate().
-        for answer in Answer:
+        for answer in EvictionAnswer:
             self._evictions.labels(answer.value)
         for result in (CLAIMED, TAKEN_OVER):
             self._claims.labels(result)
@@ -109,18 +109,18 @@ class ConsolidationMetrics:
         self._tell_drains(snapshot, now)
         self._unhealthy.set(unhealthy is not None)
 
-    def news(self, news: News) -> None:
+    def news(self, news: DrainEvent) -> None:
         """Count what a drain reports."""
         match news.told:
-            case Told.EVICTION if news.answer is not None:
+            case EventKind.EVICTION if news.answer is not None:
                 self._evictions.labels(news.answer.value).inc()
-            case Told.ENDED if news.ending is not None:
+            case EventKind.ENDED if news.ending is not None:
                 self._drains.labels(news.ending.value, _reason(news.record)).inc()
-            case Told.CLAIMED:
+            case EventKind.CLAIMED:
                 self._claims.labels(CLAIMED).inc()
-            case Told.TAKEN_OVER:
+            case EventKind.TAKEN_OVER:
                 self._claims.labels(TAKEN_OVER).inc()
-            case Told.PHASE:
+            case EventKind.PHASE:
                 self._left(news.before, news.record)
             case _:
                 pass

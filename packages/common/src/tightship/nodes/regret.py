@@ -15,7 +15,7 @@ from tightship.core.drain_record import Finished, Regret
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.steps import Ending
-from tightship.drain_io.history import History
+from tightship.drain_io.history import PastDrains
 from tightship.planning.pools import shown
 
 _REMOVED = frozenset({Ending.HANDED_OVER.value, Ending.NODE_GONE.value})
@@ -25,7 +25,7 @@ Added = tuple[float, str, str]
 """When a node was added (seconds since 1970), its pool and its name."""
 
 
-def learned(history: History, nodes: Sequence[Added], keys: RegretKeys, now: float) -> History:
+def learned(history: PastDrains, nodes: Sequence[Added], keys: RegretKeys, now: float) -> PastDrains:
     """Return *history* with the results of its drains, as far as the *nodes* that exist at *now* show them.
 
     An added node regrets at most one drain of its pool: the last earlier one without a known result. A drain that
@@ -51,7 +51,7 @@ def learned(history: History, nodes: Sequence[Added], keys: RegretKeys, now: flo
         before = regrets.pop(each.pool, None)
         if before is not None and before.level > 1:
             regrets[each.pool] = msgspec.structs.replace(before, level=before.level - 1)
-    return History(tuple(finished), regrets)
+    return PastDrains(tuple(finished), regrets)
 
 
 def _regrets(at: float, drain: Finished, window: float) -> bool:
@@ -62,7 +62,7 @@ def _regrets(at: float, drain: Finished, window: float) -> bool:
     return drain.ending not in _NO_DRAINS and began <= at <= drain.at + window
 
 
-def regretted(history: History, keys: RegretKeys, now: float) -> dict[str, Refusal]:
+def regretted(history: PastDrains, keys: RegretKeys, now: float) -> dict[str, Refusal]:
     """Return by pool why nothing in it is drained at *now*: its pause doubles with each regret, and then halves again.
 
     After the pause one drain at a time shows whether draining is worth it now.

@@ -217,6 +217,3 @@ def _largest(amounts: Iterable[Resources]) -> Resources:
         for name, amount in each.items():
             largest[name] = max(largest.get(name, 0), amount)
     return largest
-
-
-__all__ = ["MOST_IN_ALL", "MOST_IN_BUFFERS", "SWITCHABLE", "Ahead", "with_demand", "with_headroom", "with_starting"]

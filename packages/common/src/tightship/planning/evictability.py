@@ -85,7 +85,7 @@ class Fate(Enum):
     """It ends by itself, and the drain waits for that."""
 
 
-class Verdict(Struct, frozen=True):
+class PodVerdict(Struct, frozen=True):
     """A pod's *fate*, and everything that stands against evicting it (empty unless the fate is ``EVICT``)."""
 
     fate: Fate
@@ -116,7 +116,7 @@ class Evictability:
         self._longest_grace = max(rules.longest_grace, DEFAULT_GRACE)
         self._free: dict[PodTemplate, bool] = {}
 
-    def judge(self, pod: Pod) -> Verdict:
+    def judge(self, pod: Pod) -> PodVerdict:
         """Return the pod's fate with **all** refusals."""
         if pod.daemon or pod.mirror:
             return _STAYS
@@ -130,7 +130,7 @@ class Evictability:
             return _FREE
         if all(refusal.reason in self._rules.awaited for refusal in found):
             return _AWAIT
-        return Verdict(Fate.EVICT, tuple(sorted(found)))
+        return PodVerdict(Fate.EVICT, tuple(sorted(found)))
 
     def sort(self, pods: Iterable[Pod]) -> Sorted:
         """Judge all *pods* of a node."""
@@ -321,10 +321,10 @@ _RULES = (
     Evictability._pinned,
     Evictability._scheduling,
 )
-_STAYS = Verdict(Fate.STAYS)
-_LEAVING = Verdict(Fate.LEAVING)
-_AWAIT = Verdict(Fate.AWAIT)
-_FREE = Verdict(Fate.EVICT)
+_STAYS = PodVerdict(Fate.STAYS)
+_LEAVING = PodVerdict(Fate.LEAVING)
+_AWAIT = PodVerdict(Fate.AWAIT)
+_FREE = PodVerdict(Fate.EVICT)
 
 
 def _vouched_for(pod: Pod) -> bool:

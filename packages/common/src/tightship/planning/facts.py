@@ -154,6 +154,3 @@ def judgement(snapshot: Snapshot, facts: Mapping[str, _Facts], gates: Gates) -> 
             refusal = Refusal(Reason.UNREADABLE, each.name, each.problem, f"fix node {each.name}")
             refusals[each.name] = (refusal,)
     return Judgement(candidates_of(facts), refusals, gates)
-
-
-__all__ = ["FactRules", "NodeFacts", "candidates_of", "gather", "judgement", "plannable"]

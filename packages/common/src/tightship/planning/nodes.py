@@ -21,7 +21,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.evictability import DO_NOT_DISRUPT, DO_NOT_DRAIN
 
-SEED_STATE = "estafette.io/node-compactor-state"
+LEGACY_STATE = "estafette.io/node-compactor-state"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 KARPENTER_DISRUPTED = "karpenter.sh/disrupted"
@@ -47,7 +47,7 @@ SWITCHABLE = frozenset(
 """Reasons that :class:`NodeRules` can disable. What others are doing to the node right now is never overruled."""
 
 
-class SeedState(Struct, frozen=True):
+class LegacyState(Struct, frozen=True):
     """What ``estafette.io/node-compactor-state`` of the older controller says; *marked_since* in seconds since 1970."""
 
     scale_down_in_progress: bool = False
@@ -60,13 +60,13 @@ def drain_record(node: Node) -> DrainRecord | None:
     return None if text is None else decode_record(text)
 
 
-def seed_state(node: Node) -> SeedState | None:
+def legacy_state(node: Node) -> LegacyState | None:
     """Return the older controller's state annotation, ``None`` where it is absent or can't be read.
 
     The older controller writes it when it marks a node and when it starts a removal, each time with ``lastUpdated``; a
     flag about marking that is false takes the mark back.
     """
-    text = node.annotations.get(SEED_STATE)
+    text = node.annotations.get(LEGACY_STATE)
     if text is None:
         return None
     try:
@@ -74,15 +74,15 @@ def seed_state(node: Node) -> SeedState | None:
     except msgspec.DecodeError:
         return None
     if state.get("scaleDownInProgress") is True:
-        return SeedState(scale_down_in_progress=True)
+        return LegacyState(scale_down_in_progress=True)
     if any(value is False and "mark" in name.lower() for name, value in state.items()):
-        return SeedState()
+        return LegacyState()
     updated = state.get("lastUpdated")
     try:
         since = datetime.fromisoformat(updated).timestamp() if isinstance(updated, str) else None
     except ValueError:
         since = None
-    return SeedState(marked_since=since)
+    return LegacyState(marked_since=since)
 
 
 YIELDS = 3600.0
@@ -96,7 +96,7 @@ def draining(node: Node) -> bool:
         return True
     if any(taint.key == DRAINING.key for taint in node.taints):
         return True
-    state = seed_state(node)
+    state = legacy_state(node)
     return state is not None and state.scale_down_in_progress
 
 

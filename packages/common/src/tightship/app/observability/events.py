@@ -309,6 +309,3 @@ def _unique_name(name: str) -> str:
     """Return an Event's name: that of its object, the time, and chance, for several replicas may tell at once."""
     stem = _NOT_IN_A_NAME.sub("-", name.lower())[:_LONGEST_STEM].strip(".-") or "object"
     return f"{stem}.{int(wall() * 1e9):x}{token(4)}"
-
-
-__all__ = ["EventCounts", "EventRecorder", "EventType", "ObjectRef", "Pace"]

@@ -230,6 +230,3 @@ class _CacheHealth(Collector):
             if health.age is not None:
                 age.add_metric((kind,), health.age)
         return synced, age
-
-
-__all__ = ["KindHealth", "RunMetrics", "SnapshotGauge", "content_type", "new_registry", "render"]

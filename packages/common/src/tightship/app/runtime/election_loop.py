@@ -42,6 +42,3 @@ class Campaign:
         finally:
             election.cancel()
             await asyncio.gather(election, return_exceptions=True)
-
-
-__all__ = ["LOOK", "Campaign"]

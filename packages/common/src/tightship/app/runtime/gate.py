@@ -19,7 +19,7 @@ _END_OF_HEAD = b"\r\n\r\n"
 _WRITE_BUFFER = 16 * 1024
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """Limits of connections; times are in seconds."""
 
     connections: int
@@ -39,7 +39,9 @@ class Gate:
     yet: whoever opens many shuts out nobody else.
     """
 
-    def __init__(self, answers: Callable[[], asyncio.Protocol], limits: Limits, logger: logging.Logger) -> None:
+    def __init__(
+        self, answers: Callable[[], asyncio.Protocol], limits: ConnectionLimits, logger: logging.Logger
+    ) -> None:
         self.answers = answers
         self.limits = limits
         self._log = logger
@@ -155,6 +157,3 @@ class _Connection(asyncio.Protocol):
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\nServer: tightship\r\nConnection: close\r\n"
         self._transport.write(f"{head}Content-Length: 0\r\n\r\n".encode())
         self._transport.close()
-
-
-__all__ = ["Gate", "Limits"]

@@ -44,6 +44,3 @@ class Heartbeat:
     def __str__(self) -> str:
         due = f"{self.late:.0f} s late" if self.late > 0 else f"due in {-self.late:.0f} s"
         return f"{self.name}: last beat {self.age:.0f} s ago, {due}, may be {self.deadline:.0f} s late"
-
-
-__all__ = ["Heartbeat"]

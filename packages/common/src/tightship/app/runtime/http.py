@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 
 from tightship.app.observability.logging import sparing
 from tightship.app.observability.metrics import content_type, render
-from tightship.app.runtime.gate import Gate, Limits
+from tightship.app.runtime.gate import ConnectionLimits, Gate
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.core.api_errors import one_line
 from tightship.kube.host import wall
@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 
 _SHUTDOWN = 1.0
 _PIECE = 16 * 1024
-_FOR_ALL = Limits(connections=64)
-_FOR_PROBES = Limits(connections=32, answer_timeout=5.0)
+_FOR_ALL = ConnectionLimits(connections=64)
+_FOR_PROBES = ConnectionLimits(connections=32, answer_timeout=5.0)
 
 HEALTH = ("/healthz", "/liveness", "/alive")
 READY = ("/readyz", "/readiness")
@@ -101,7 +101,11 @@ class HttpServer:
         await self._stack.aclose()
 
     async def _listen(
-        self, stack: AsyncExitStack, routes: Sequence[tuple[str, Handler]], limits: Limits, ports: Sequence[int]
+        self,
+        stack: AsyncExitStack,
+        routes: Sequence[tuple[str, Handler]],
+        limits: ConnectionLimits,
+        ports: Sequence[int],
     ) -> tuple[int, ...]:
         app = web.Application(middlewares=[self._guarded])
         app.on_response_prepare.append(_signed)
@@ -281,6 +285,3 @@ async def _signed(_: web.Request, response: web.StreamResponse) -> None:
 def _verdict(good: bool, lines: Sequence[str]) -> web.Response:
     text = "".join(f"{' '.join(line.split())}\n" for line in ("ok" if good else "not ok", *lines))
     return web.Response(text=text, status=200 if good else 503)
-
-
-__all__ = ["Content", "Draw", "HttpServer"]

@@ -161,6 +161,3 @@ def _complain(name: str, error: Exception, *, again: bool) -> None:
         _log.log(logging.DEBUG if again else logging.WARNING, "%s: failed, trying again: %s", name, one_line(error))
     else:
         _log.error("%s: failed, trying again: %s", name, one_line(error), exc_info=error)
-
-
-__all__ = ["JITTER", "a_few_at_a_time", "any_of", "every", "in_thread", "jittered", "threads_at_work"]

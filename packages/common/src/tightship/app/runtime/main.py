@@ -179,6 +179,3 @@ class _Process:
     def finished(self) -> None:
         """Stop watching the grace: everything has ended."""
         self._over.set()
-
-
-__all__ = ["EXIT_CRASHED", "EXIT_INTERRUPTED", "EXIT_OK", "GRACE", "Runtime", "run_controller"]

@@ -271,6 +271,3 @@ def _reported(report: Report, frame: Frame[T]) -> None:
     if report.notice is not None and (frame.acting() or report.changed):
         regarding = ObjectRef(kind="ConfigMap", name=frame.run.config_map, namespace=frame.run.namespace)
         frame.events.record(regarding, "Warning", "ConfigInvalid", str(report.notice), "Configure")
-
-
-__all__ = ["Configuration", "Controller", "Frame", "always", "serve"]

@@ -8,7 +8,7 @@ from tightship.core.objects.meta import EMPTY, Metadata, Owner
 from tightship.core.selectors import Labels
 
 WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
-"""Controllers whose pods are recreated elsewhere (DaemonSet: on every node), as CA and the seed know them."""
+"""Controllers that recreate their pods elsewhere (DaemonSet: on every node), as Cluster Autoscaler has them."""
 
 
 class Workload(Struct, frozen=True, gc=False):

@@ -244,6 +244,3 @@ def from_objects(things: Iterable[tuple[str, ApiObject]], missing: Iterable[tupl
     for kind, why in missing:
         state.mark_missing(kind, why)
     return state.snapshot()
-
-
-__all__ = ["ClusterState", "Key", "add", "from_objects", "sum_up"]

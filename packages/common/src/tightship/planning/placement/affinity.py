@@ -17,7 +17,7 @@ from tightship.core.selectors import LabelSelector, SelectorIndex
 from tightship.planning.placement.topology import DomainCounter, NodeMask, Topology
 
 
-class Term(Struct, frozen=True):
+class AffinityTerm(Struct, frozen=True):
     """A term with its namespaces resolved; ``None`` stands for all namespaces."""
 
     topology_key: str
@@ -35,7 +35,7 @@ class NamespacesUnknownError(Exception):
     """A term selects namespaces by label, and namespaces could not be read."""
 
 
-def resolve(term: PodAffinityTerm, own: str, namespaces: Mapping[str, Namespace] | None) -> Term:
+def resolve(term: PodAffinityTerm, own: str, namespaces: Mapping[str, Namespace] | None) -> AffinityTerm:
     """Return *term* of a pod in namespace *own* with its namespaces as a set.
 
     Raises :class:`NamespacesUnknownError` where it selects by namespace labels and *namespaces* is ``None``.
@@ -43,19 +43,19 @@ def resolve(term: PodAffinityTerm, own: str, namespaces: Mapping[str, Namespace]
     selector = term.namespace_selector
     names = frozenset(term.namespaces or ())
     if selector is None:
-        return Term(term.topology_key, term.label_selector, names or frozenset({own}))
+        return AffinityTerm(term.topology_key, term.label_selector, names or frozenset({own}))
     if selector.empty:
-        return Term(term.topology_key, term.label_selector, None)
+        return AffinityTerm(term.topology_key, term.label_selector, None)
     if namespaces is None:
         raise NamespacesUnknownError
     selected = {name for name, namespace in namespaces.items() if selector.matches(namespace.labels)}
-    return Term(term.topology_key, term.label_selector, names | selected)
+    return AffinityTerm(term.topology_key, term.label_selector, names | selected)
 
 
-class Group(Struct, eq=False):
+class AffinityGroup(Struct, eq=False):
     """All affinity terms of one pod: counted are pods that match every one of them."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[AffinityTerm, ...]
     counters: tuple[DomainCounter, ...]
 
     def counts(self, template: PodTemplate) -> bool:
@@ -72,10 +72,10 @@ class Group(Struct, eq=False):
         return not any(counter.counts for counter in self.counters)
 
 
-class AntiTerm(Struct, eq=False):
+class AntiAffinityTerm(Struct, eq=False):
     """One anti-affinity term: where pods it matches are, and where pods that hold it are."""
 
-    term: Term
+    term: AffinityTerm
     matching: DomainCounter
     holding: DomainCounter
 
@@ -83,12 +83,12 @@ class AntiTerm(Struct, eq=False):
 class AffinityRules(Struct, frozen=True):
     """What one template has to do with affinity."""
 
-    own: tuple[AntiTerm, ...] = ()
+    own: tuple[AntiAffinityTerm, ...] = ()
     """Terms it holds."""
-    against: tuple[AntiTerm, ...] = ()
+    against: tuple[AntiAffinityTerm, ...] = ()
     """Terms, its own or others', that match it."""
-    group: Group | None = None
-    joins: tuple[Group, ...] = ()
+    group: AffinityGroup | None = None
+    joins: tuple[AffinityGroup, ...] = ()
     """Groups its pods are counted in."""
     starts_group: bool = False
 
@@ -129,18 +129,18 @@ class AffinityIndex:
         topologies: Mapping[str, Topology],
     ) -> None:
         self._topologies = topologies
-        self._anti: dict[Term, AntiTerm] = {}
-        self._groups: dict[tuple[Term, ...], Group] = {}
-        self._own: dict[PodTemplate, tuple[AntiTerm, ...]] = {}
-        self._group_of: dict[PodTemplate, Group] = {}
+        self._anti: dict[AffinityTerm, AntiAffinityTerm] = {}
+        self._groups: dict[tuple[AffinityTerm, ...], AffinityGroup] = {}
+        self._own: dict[PodTemplate, tuple[AntiAffinityTerm, ...]] = {}
+        self._group_of: dict[PodTemplate, AffinityGroup] = {}
         self.unknown: set[PodTemplate] = set()
         for template in templates:
             self._register(template, namespaces)
-        self._anti_by: SelectorIndex[AntiTerm] = SelectorIndex()
+        self._anti_by: SelectorIndex[AntiAffinityTerm] = SelectorIndex()
         for anti in self._anti.values():
             for name in _namespaces(anti.term):
                 self._anti_by.add(name, anti.term.selector, anti)
-        self._group_by: SelectorIndex[Group] = SelectorIndex()
+        self._group_by: SelectorIndex[AffinityGroup] = SelectorIndex()
         for group in self._groups.values():
             for name in _namespaces(group.terms[0]):
                 self._group_by.add(name, group.terms[0].selector, group)
@@ -175,30 +175,30 @@ class AffinityIndex:
 
     def _resolved(
         self, term: PodAffinityTerm, template: PodTemplate, namespaces: Mapping[str, Namespace] | None
-    ) -> Term:
+    ) -> AffinityTerm:
         try:
             return resolve(term, template.namespace, namespaces)
         except NamespacesUnknownError:
             # The pod itself is refused by name; what it holds against others is taken to reach every namespace.
             self.unknown.add(template)
-            return Term(term.topology_key, term.label_selector, None)
+            return AffinityTerm(term.topology_key, term.label_selector, None)
 
-    def _anti_term(self, term: Term) -> AntiTerm:
+    def _anti_term(self, term: AffinityTerm) -> AntiAffinityTerm:
         found = self._anti.get(term)
         if found is None:
             topology = self._topologies[term.topology_key]
-            found = self._anti[term] = AntiTerm(term, DomainCounter(topology), DomainCounter(topology))
+            found = self._anti[term] = AntiAffinityTerm(term, DomainCounter(topology), DomainCounter(topology))
         return found
 
-    def _group(self, terms: tuple[Term, ...]) -> Group:
+    def _group(self, terms: tuple[AffinityTerm, ...]) -> AffinityGroup:
         found = self._groups.get(terms)
         if found is None:
             counters = tuple(DomainCounter(self._topologies[term.topology_key]) for term in terms)
-            found = self._groups[terms] = Group(terms, counters)
+            found = self._groups[terms] = AffinityGroup(terms, counters)
         return found
 
 
-def _namespaces(term: Term) -> Iterable[str | None]:
+def _namespaces(term: AffinityTerm) -> Iterable[str | None]:
     return (None,) if term.namespaces is None else sorted(term.namespaces)
 
 

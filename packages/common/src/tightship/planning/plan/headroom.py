@@ -91,6 +91,3 @@ class BufferRoom:
         return max(
             1, min((int(self._space.free[row, node]) // amount for row, amount in ask.rows if amount), default=1)
         )
-
-
-__all__ = ["BufferRoom"]

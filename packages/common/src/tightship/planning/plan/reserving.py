@@ -127,6 +127,3 @@ def moving_nodes(snapshot: Snapshot) -> list[str]:
         elif draining(view.node) or any(taint.key in _TAKEN for taint in view.node.taints):
             found.append((0.0, name))
     return [name for _, name in sorted(found)]
-
-
-__all__ = ["Reserved", "moving_nodes"]

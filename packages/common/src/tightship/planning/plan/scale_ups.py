@@ -96,6 +96,3 @@ def needed(node: str, homeless: Iterable[Guest], *, sure: bool = True) -> Refusa
     detail = f"{'; '.join(first)}{more}: without this node {lacking}"
     fix = "wait until they run, or add capacity for them"
     return Refusal(Reason.SCALE_UP_NEEDS_NODE, node, detail, fix)
-
-
-__all__ = ["Guest", "ScaleUps", "needed"]
