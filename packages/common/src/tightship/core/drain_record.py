@@ -8,13 +8,14 @@ is :mod:`tightship.drain.machine`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from zlib import crc32
 
 import msgspec
 from msgspec import Struct
+
+from tightship.core.times import recorded_time, rfc3339_ms
 
 DRAIN_ANNOTATION = "tightship.dev/drain"
 VERSION = 1
@@ -135,20 +136,15 @@ class Regret(Struct, frozen=True):
 def encode_record(record: DrainRecord) -> str:
     """Return *record* as the annotation's value; its reason is cut so that the whole stays below 2 kB."""
     wire = _Wire(
-        v=VERSION,
-        phase=record.phase.value,
-        controller=record.controller,
-        op=record.op,
-        holder=record.holder,
-        epoch=record.epoch,
-        lease=record.lease,
-        since={phase: _written(time) for phase, time in record.since.items()},
-        deadline=None if record.deadline is None else _written(record.deadline),
-        prior_unschedulable=record.prior_unschedulable,
-        attempts=record.attempts,
-        next_try=None if record.next_try is None else _written(record.next_try),
-        reason=_cut(record.reason),
-        plan_hash=record.plan_hash,
+        **{
+            **msgspec.structs.asdict(record),
+            "v": VERSION,
+            "phase": record.phase.value,
+            "since": {phase: rfc3339_ms(time) for phase, time in record.since.items()},
+            "deadline": None if record.deadline is None else rfc3339_ms(record.deadline),
+            "next_try": None if record.next_try is None else rfc3339_ms(record.next_try),
+            "reason": _cut(record.reason),
+        }
     )
     return msgspec.json.encode(wire).decode()
 
@@ -163,21 +159,15 @@ def decode_record(text: str) -> DrainRecord:
         phase = Phase(wire.phase)
         if phase is Phase.UNKNOWN:
             raise ValueError("phase Unknown is never written")
-        return DrainRecord(
-            phase=phase,
-            controller=wire.controller,
-            op=wire.op,
-            holder=wire.holder,
-            epoch=wire.epoch,
-            lease=wire.lease,
-            since={each: _read(time) for each, time in wire.since.items()},
-            deadline=None if wire.deadline is None else _read(wire.deadline),
-            prior_unschedulable=wire.prior_unschedulable,
-            attempts=wire.attempts,
-            next_try=None if wire.next_try is None else _read(wire.next_try),
-            reason=wire.reason,
-            plan_hash=wire.plan_hash,
-        )
+        fields = msgspec.structs.asdict(wire)
+        del fields["v"]
+        fields |= {
+            "phase": phase,
+            "since": {each: recorded_time(time) for each, time in wire.since.items()},
+            "deadline": None if wire.deadline is None else recorded_time(wire.deadline),
+            "next_try": None if wire.next_try is None else recorded_time(wire.next_try),
+        }
+        return DrainRecord(**fields)
     except (msgspec.DecodeError, ValueError) as error:
         return DrainRecord(phase=Phase.UNKNOWN, reason=f"annotation {DRAIN_ANNOTATION} can't be read: {error}")
 
@@ -190,14 +180,3 @@ def _cut(reason: str) -> str:
     while len(msgspec.json.encode(kept)) > _LONGEST_REASON - 3:
         kept = kept[: len(kept) * 9 // 10]
     return kept + "..."
-
-
-def _written(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _read(text: str) -> float:
-    time = datetime.fromisoformat(text)
-    if time.tzinfo is None:
-        raise ValueError(f"{text!r} is not an RFC 3339 time")
-    return time.timestamp()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from tightship.core.backoff import doubled
 from tightship.core.drain_record import DrainRecord, Phase
 from tightship.core.objects import Node, Pod
 from tightship.core.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING, EXPENDABLE
@@ -49,7 +50,7 @@ class Try(Struct, frozen=True):
 def tried(previous: Try | None, heard: Heard, now: float) -> Try:
     """Return the record of a pod's evictions after one more answer."""
     count = previous.count + 1 if previous is not None and previous.heard.answer is heard.answer else 1
-    pause = min(RETRY_LAST, RETRY_FIRST * 2 ** min(count - 1, 10))
+    pause = doubled(RETRY_FIRST, RETRY_LAST, count - 1)
     if heard.retry_after is not None:
         pause = max(heard.retry_after, RETRY_FIRST) if heard.answer is EvictionAnswer.BUSY else heard.retry_after
     return Try(heard, now, count, now + pause)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tightship.core.backoff import doubled
 from tightship.core.counting import counted
 from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, UNDER_WAY, DrainRecord, Phase
 from tightship.core.durations import format_duration
@@ -106,7 +107,7 @@ def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
     """Return the first of the two writes that undo a drain: it puts the reason on the node before
     anything is undone.
     """
-    return Write(_enter(record, Phase.RESTORING, now, reason=_words(because)), because=because)
+    return Write(_enter(record, Phase.RESTORING, now, reason=str(because)), because=because)
 
 
 def undoing(node: Node, record: DrainRecord | None) -> NodeChange:
@@ -138,7 +139,7 @@ def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRul
             return Over(Ending.PARKED) if seen.stopping else Wait(now + LOOK_AGAIN, other.detail)
         # Until then it counts as out: an emptied one has done so for as long already.
         until = now if overdue else now + rules.hand_over_timeout
-        return Write(_enter(record, Phase.YIELDED, now, reason=_words(other), deadline=until), because=other)
+        return Write(_enter(record, Phase.YIELDED, now, reason=str(other), deadline=until), because=other)
     change, tainted = undoing(node, record), _tainted(node, record)
     if change is NodeChange.RESTORE and tainted:
         return None
@@ -153,7 +154,7 @@ def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRul
     else:
         what = f"someone else removed the taint {DRAINING.key} during the drain"
     lifted = Refusal(Reason.UNCORDONED, node.name, what)
-    held = _enter(record, Phase.BACKOFF, now, reason=_words(lifted), next_try=now + rules.hold_off, deadline=None)
+    held = _enter(record, Phase.BACKOFF, now, reason=str(lifted), next_try=now + rules.hold_off, deadline=None)
     return Write(held, change, lifted)
 
 
@@ -196,7 +197,7 @@ def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules
     if over and not seen.fresh:
         return Look()
     if not left and (unmoved is None or not rules.restore_stuck) and (unmoved is not None or not seen.leaving):
-        reason = record.reason if unmoved is None else _words(unmoved)
+        reason = record.reason if unmoved is None else str(unmoved)
         return Write(_enter(record, Phase.DRAINED, now, deadline=None, reason=reason), because=unmoved)
     if over:
         return give_up(record, unmoved or _overdue(node, seen), now)
@@ -227,7 +228,7 @@ def _drained(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules,
     if not rules.keep_drained:
         return give_up(record, nobody, now)
     if not record.reason.startswith(Reason.NOT_HANDED_OVER):
-        return Write(msgspec.structs.replace(record, reason=_words(nobody), deadline=now + KEPT), because=nobody)
+        return Write(msgspec.structs.replace(record, reason=str(nobody), deadline=now + KEPT), because=nobody)
     if record.deadline is None or now >= record.deadline - KEPT / 2:
         # Whoever watches sees that somebody still answers for it.
         return Write(msgspec.structs.replace(record, deadline=now + KEPT))
@@ -237,7 +238,7 @@ def _drained(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules,
 def _restoring(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     del seen
     attempts = record.attempts + 1
-    pause = min(rules.backoff_limit, rules.backoff_base * 2 ** min(attempts - 1, 30))
+    pause = doubled(rules.backoff_base, rules.backoff_limit, attempts - 1)
     ended = _enter(record, Phase.BACKOFF, now, attempts=attempts, next_try=now + pause, deadline=None)
     return Write(ended, undoing(node, record))
 
@@ -319,7 +320,3 @@ def _enter(record: DrainRecord, phase: Phase, now: float, **changes: object) -> 
         # Pods that keep arriving must not put off its end for ever.
         since[phase.value] = record.since.get(phase.value, now)
     return msgspec.structs.replace(record, phase=phase, since=since, **changes)
-
-
-def _words(refusal: Refusal) -> str:
-    return str(refusal)

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import Conflict, KubeError
+from tightship.core.backoff import Backoff
 from tightship.core.reasons import Reason, Refusal
+from tightship.core.times import recorded_time, rfc3339
 from tightship.kube.connection import Connection, transient
 from tightship.kube.host import wall
 from tightship.kube.leases import Lease, LeaseStore, micro_time
-from tightship.kube.reflector import Backoff
 
 CLAIMS_LEASE = "tightship-claims"
 CLAIMS_NAMESPACE = "kube-system"
@@ -221,19 +221,12 @@ class ClaimLedger:
 
 
 def _taken(claim: Claim) -> Refusal:
-    detail = f"claimed by {claim.controller} ({claim.holder}) since {_written(claim.since)}, op {claim.op}"
+    detail = f"claimed by {claim.controller} ({claim.holder}) since {rfc3339(claim.since)}, op {claim.op}"
     return Refusal(Reason.DRAIN_IN_PROGRESS, claim.node, detail)
 
 
 def _encode(claim: Claim) -> msgspec.Raw:
-    wire = _Wire(
-        node=claim.node,
-        pool=claim.pool,
-        op=claim.op,
-        controller=claim.controller,
-        holder=claim.holder,
-        since=_written(claim.since),
-    )
+    wire = _Wire(**{**msgspec.structs.asdict(claim), "since": rfc3339(claim.since)})
     return msgspec.Raw(msgspec.json.encode(wire))
 
 
@@ -241,18 +234,4 @@ def _read(raw: msgspec.Raw) -> Claim:
     wire = _claims.decode(raw)
     if not wire.node or not wire.op:
         raise ValueError("a claim without node or op")
-    since = datetime.fromisoformat(wire.since)
-    if since.tzinfo is None:
-        raise ValueError(f"since {wire.since!r} is not an RFC 3339 time")
-    return Claim(
-        node=wire.node,
-        op=wire.op,
-        controller=wire.controller,
-        holder=wire.holder,
-        pool=wire.pool,
-        since=since.timestamp(),
-    )
-
-
-def _written(seconds: float) -> str:
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Claim(**{**msgspec.structs.asdict(wire), "since": recorded_time(wire.since)})

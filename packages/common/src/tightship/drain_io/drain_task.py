@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import Conflict, KubeError, one_line
+from tightship.core.backoff import doubled
 from tightship.core.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Phase, owner_mark
 from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Reason, Refusal
@@ -172,7 +173,7 @@ class Drive:
                 if not isinstance(error, Conflict):
                     self._say(EventKind.TROUBLE, text=one_line(error))
                 await self._pause_after_trouble(failures)
-                failures = min(failures + 1, 10)
+                failures += 1
         return Ending.PARKED
 
     async def _decide(self, looked: _Looked | None) -> tuple[Step, LiveNode | None]:
@@ -339,7 +340,7 @@ class Drive:
 
     async def _pause_after_trouble(self, failures: int) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(TROUBLE_LAST, TROUBLE_FIRST * 2**failures)):
+            async with asyncio.timeout(doubled(TROUBLE_FIRST, TROUBLE_LAST, failures)):
                 await self.wake.wait()
 
     def _said(self, pod: Pod, heard: Heard) -> None:

@@ -8,13 +8,13 @@ one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import Conflict
 from tightship.core.drain_record import Finished, Regret
+from tightship.core.times import recorded_time, rfc3339_ms
 from tightship.drain_io.claims import CLAIMS_LEASE, REQUEST_TIMEOUT
 from tightship.kube.connection import Connection
 from tightship.kube.leases import Lease, LeaseStore, micro_time
@@ -106,23 +106,20 @@ class DrainHistory:
 def _encode(history: PastDrains) -> dict[str, str]:
     drains = [_drain(each) for each in history.finished[-KEPT:]]
     latest = sorted(history.regrets.items(), key=lambda each: (each[1].at, each[0]))[-POOLS_KEPT:]
-    regrets = {pool: _RegretWire(each.level, _written(each.at), each.node) for pool, each in latest}
+    regrets = {pool: _RegretWire(each.level, rfc3339_ms(each.at), each.node) for pool, each in latest}
     found = {HISTORY_ANNOTATION: drains, REGRETS_ANNOTATION: regrets}
     return {name: msgspec.json.encode(value).decode() for name, value in found.items()}
 
 
 def _drain(finished: Finished) -> _Wire:
     return _Wire(
-        node=finished.node,
-        controller=finished.controller,
-        ending=finished.ending,
-        at=_written(finished.at),
-        pool=finished.pool,
-        reason=finished.reason[:200],
-        began="" if finished.began is None else _written(finished.began),
-        came=finished.came,
-        stayed=finished.stayed,
-        displaced=None if finished.displaced is None else sorted(finished.displaced),
+        **{
+            **msgspec.structs.asdict(finished),
+            "at": rfc3339_ms(finished.at),
+            "reason": finished.reason[:200],
+            "began": "" if finished.began is None else rfc3339_ms(finished.began),
+            "displaced": None if finished.displaced is None else sorted(finished.displaced),
+        }
     )
 
 
@@ -141,32 +138,17 @@ def _drains(value: str) -> tuple[Finished, ...]:
 def _regrets(value: str) -> Mapping[str, Regret]:
     try:
         found = msgspec.json.decode(value, type=dict[str, _RegretWire])
-        return {pool: Regret(max(1, each.level), _read(each.at), each.node) for pool, each in found.items()}
+        return {pool: Regret(max(1, each.level), recorded_time(each.at), each.node) for pool, each in found.items()}
     except (msgspec.DecodeError, ValueError):
         return {}
 
 
 def _finished(wire: _Wire) -> Finished:
     return Finished(
-        node=wire.node,
-        pool=wire.pool,
-        controller=wire.controller,
-        ending=wire.ending,
-        at=_read(wire.at),
-        reason=wire.reason,
-        began=_read(wire.began) if wire.began else None,
-        came=wire.came,
-        stayed=wire.stayed,
-        displaced=None if wire.displaced is None else frozenset(wire.displaced),
+        **{
+            **msgspec.structs.asdict(wire),
+            "at": recorded_time(wire.at),
+            "began": recorded_time(wire.began) if wire.began else None,
+            "displaced": None if wire.displaced is None else frozenset(wire.displaced),
+        }
     )
-
-
-def _written(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _read(text: str) -> float:
-    at = datetime.fromisoformat(text)
-    if at.tzinfo is None:
-        raise ValueError(f"{text!r} is not an RFC 3339 time")
-    return at.timestamp()

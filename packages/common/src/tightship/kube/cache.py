@@ -6,34 +6,24 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
-from msgspec import Struct
+import msgspec
 
 from tightship.core.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
 from tightship.kube.connection import Connection
 from tightship.kube.listing import ObjectList, list_served
-from tightship.kube.reflector import Reflector, Timing
+from tightship.kube.reflector import Counters, Reflector, Timing
 from tightship.kube.resources import RESOURCES, Resource
 from tightship.planning.cluster import FORBIDDEN, NOT_SERVED, ClusterState, Snapshot
 
 
-class KindStats(Struct, frozen=True):
-    """Counts of one kind since the start, for metrics.
+class KindStats(Counters):
+    """The counts of one kind since the start, and its health.
 
-    *relists* are lists after the first; *age* is the seconds since its last list, event or bookmark, ``None`` before
-    the first; *last_error* is empty while all is well.
+    *age* is the seconds since its last list, event or bookmark, ``None`` before the first.
     """
 
-    lists: int
-    pages: int
-    relists: int
-    watches: int
-    events: int
-    bookmarks: int
-    errors: int
-    unreadable: int
-    age: float | None
-    synced: bool
-    last_error: str
+    age: float | None = None
+    synced: bool = False
 
 
 async def read_cluster(
@@ -237,16 +227,5 @@ def _waiting(reflectors: Sequence[Reflector]) -> dict[str, str]:
 
 def _stats(reflector: Reflector, now: float) -> KindStats:
     counters = reflector.counters
-    return KindStats(
-        lists=counters.lists,
-        pages=counters.pages,
-        relists=counters.relists,
-        watches=counters.watches,
-        events=counters.events,
-        bookmarks=counters.bookmarks,
-        errors=counters.errors,
-        unreadable=counters.unreadable,
-        age=None if counters.seen is None else now - counters.seen,
-        synced=reflector.synced,
-        last_error=one_line(reflector.failure) if reflector.failure else "",
-    )
+    age = None if counters.seen is None else now - counters.seen
+    return KindStats(**msgspec.structs.asdict(counters), age=age, synced=reflector.synced)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from msgspec import Struct
 
 from tightship.core.api_errors import BadAnswer, Forbidden, Gone, KubeError, NotFound
+from tightship.core.backoff import Backoff
 from tightship.core.objects import ApiObject, ObjectError, decode
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
@@ -38,25 +38,6 @@ class Timing(Struct, frozen=True, kw_only=True):
     page_size: int = PAGE_SIZE
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = monotonic
-
-
-class Backoff:
-    """Waits that double up to a limit, each shortened at random by up to a half."""
-
-    def __init__(self, first: float, longest: float, spread: Callable[[], float] = random.random) -> None:
-        self._first = first
-        self._longest = longest
-        self._spread = spread
-        self._next = first
-
-    def next(self) -> float:
-        """Return the seconds to wait now."""
-        wait, self._next = self._next, min(self._next * 2, self._longest)
-        return wait * (1 - self._spread() / 2)
-
-    def reset(self) -> None:
-        """Start again: something worked."""
-        self._next = self._first
 
 
 class Sink(Protocol):

@@ -49,7 +49,7 @@ _NOT_IN_A_NAME = re.compile(r"[^a-z0-9.-]+")
 _QUALIFIED = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
-class ObjectRef(Struct, frozen=True):
+class ObjectRef(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What an Event is about. *namespace* is empty for a cluster-scoped object such as a node."""
 
     kind: str
@@ -75,41 +75,6 @@ class Pace(Struct, frozen=True, kw_only=True):
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = monotonic
     now: Callable[[], datetime] = lambda: datetime.fromtimestamp(wall(), UTC)
-
-
-class EventCounts(Struct):
-    """What became of Events since the start. *suppressed* were said already within the window."""
-
-    sent: int = 0
-    suppressed: int = 0
-    dropped: int = 0
-
-
-class _Meta(Struct):
-    name: str
-    namespace: str
-
-
-class _Regarding(Struct, rename="camel", omit_defaults=True):
-    api_version: str
-    kind: str
-    name: str
-    uid: str = ""
-    namespace: str = ""
-
-
-class _Event(Struct, rename="camel", frozen=True):
-    api_version: str
-    kind: str
-    metadata: _Meta
-    event_time: str
-    reporting_controller: str
-    reporting_instance: str
-    action: str
-    reason: str
-    regarding: _Regarding
-    note: str
-    type: str
 
 
 _Key = tuple[ObjectRef, str, str, str, str]
@@ -150,7 +115,6 @@ class EventRecorder:
         if namespace not in CLUSTER_SCOPED_NAMESPACES:
             allowed = ", ".join(CLUSTER_SCOPED_NAMESPACES)
             raise ValueError(f"namespace {namespace!r} for Events about cluster-scoped objects: allowed are {allowed}")
-        self.counts = EventCounts()
         self._connection = connection
         self._controller = controller
         self._instance = cut(instance, LONGEST_WORD)
@@ -186,24 +150,21 @@ class EventRecorder:
         note = cut(note, LONGEST_NOTE)
         key = (regarding, type, reason, note, action)
         if self._said_lately(key):
-            self.counts.suppressed += 1
             return
         namespace = regarding.namespace or self._namespace
-        event = _Event(
-            api_version="events.k8s.io/v1",
-            kind="Event",
-            metadata=_Meta(_unique_name(regarding.name), namespace),
-            event_time=self._pace.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            reporting_controller=self._controller,
-            reporting_instance=self._instance,
-            action=cut(action, LONGEST_WORD),
-            reason=cut(reason, LONGEST_WORD),
-            regarding=_Regarding(
-                regarding.api_version, regarding.kind, regarding.name, regarding.uid, regarding.namespace
-            ),
-            note=note,
-            type=type,
-        )
+        event: dict[str, object] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": _unique_name(regarding.name), "namespace": namespace},
+            "eventTime": self._pace.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": cut(action, LONGEST_WORD),
+            "reason": cut(reason, LONGEST_WORD),
+            "regarding": {"apiVersion": regarding.api_version, **msgspec.to_builtins(regarding)},
+            "note": note,
+            "type": type,
+        }
         path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
         try:
             self._queue.put_nowait(_Waiting(key, path, msgspec.json.encode(event)))
@@ -248,7 +209,6 @@ class EventRecorder:
             self._sent()
 
     def _sent(self) -> None:
-        self.counts.sent += 1
         if self._failing:
             self._failing = False
             _log.info("Events are recorded again")
@@ -263,7 +223,6 @@ class EventRecorder:
             _log.warning("Events are not recorded until this ends: %s", error)
 
     def _drop(self, cause: str) -> None:
-        self.counts.dropped += 1
         if self._on_dropped is None:
             return
         try:

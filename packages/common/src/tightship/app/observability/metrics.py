@@ -6,7 +6,8 @@ Names, labels and meanings are a contract with people's dashboards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -20,6 +21,9 @@ from prometheus_client.registry import Collector
 
 from tightship import __version__
 from tightship.kube.host import HOST, wall
+
+if TYPE_CHECKING:
+    from tightship.kube.cache import KindStats
 
 LOOP_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Seconds: from a loop with nothing to do in a small cluster to a plan of the largest."""
@@ -51,90 +55,75 @@ def render(registry: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
     return encode(registry), content_type
 
 
-class SnapshotGauge(Collector):
-    """A gauge of which each loop knows all label sets anew: what is gone from the cluster is gone from the metric.
+class _Series(Collector):
+    """One metric whose series this process keeps itself: *family* makes the client's form of it."""
 
-    One assignment swaps the whole family, so that a scrape sees one loop's values and never a half of them.
-    """
-
-    def __init__(self, name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry) -> None:
-        self._name = name
-        self._documentation = documentation
+    def __init__(
+        self,
+        family: type[GaugeMetricFamily] | type[UntypedMetricFamily],
+        name: str,
+        documentation: str,
+        labels: Sequence[str],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._family = partial(family, name, documentation, labels=tuple(labels))
         self._labels = tuple(labels)
-        self._samples: Mapping[tuple[str, ...], float] = {}
+        self._values: dict[tuple[str, ...], float] = {}
         registry.register(self)
-
-    def replace(self, samples: Mapping[tuple[str, ...], float]) -> None:
-        """Put *samples*, by their label values, in the place of all that were there.
-
-        Raises :class:`ValueError` for a number of label values that is not that of the labels; nothing changes then.
-        """
-        for values in samples:
-            if len(values) != len(self._labels):
-                raise ValueError(f"{self._name} has the labels {', '.join(self._labels)}, not {values!r}")
-        self._samples = dict(samples)
 
     def describe(self) -> Iterable[Metric]:
         yield self._family()
 
     def collect(self) -> Iterable[Metric]:
         family = self._family()
-        for values, value in self._samples.items():
-            family.add_metric(values, value)
+        # A copy: a scrape runs in another thread.
+        for labels, value in dict(self._values).items():
+            family.add_metric(labels, value)
         yield family
 
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+
+class SnapshotGauge(_Series):
+    """A gauge whose label sets each loop replaces: what is gone from the cluster is gone from the metric.
+
+    One assignment swaps the whole family, so a scrape never sees half of a loop's values.
+    """
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry) -> None:
+        super().__init__(GaugeMetricFamily, name, documentation, labels, registry)
+        self._name = name
+
+    def replace(self, samples: Mapping[tuple[str, ...], float]) -> None:
+        """Replace all series by *samples*, which are by label values.
+
+        Raises :class:`ValueError`, and changes nothing, if the number of label values is not that of the labels.
+        """
+        for values in samples:
+            if len(values) != len(self._labels):
+                raise ValueError(f"{self._name} has the labels {', '.join(self._labels)}, not {values!r}")
+        self._values = dict(samples)
 
 
-class NamedCounter(Collector):
-    """A counter whose series bear just *name*: the client would add ``_total``, which older dashboards don't ask for.
+class NamedCounter(_Series):
+    """A counter whose series bear just *name*: the client would add ``_total``, which older dashboards don't query.
 
-    It is exposed without a type, since both text formats ask that suffix of a counter. One without *labels* is there
-    from the start.
+    The counter is exposed without a type, because both text formats demand that suffix of a counter. A counter without
+    *labels* exists from the start.
     """
 
     def __init__(
         self, name: str, documentation: str, labels: Sequence[str] = (), *, registry: CollectorRegistry
     ) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._labels = tuple(labels)
-        self._counts: dict[tuple[str, ...], int] = {} if labels else {(): 0}
-        registry.register(self)
+        super().__init__(UntypedMetricFamily, name, documentation, labels, registry)
+        if not labels:
+            self._values[()] = 0
 
     def inc(self, *values: str, by: int = 1) -> None:
         """Count *by* more of the series with the label *values*."""
-        self._counts[values] = self._counts.get(values, 0) + by
+        self._values[values] = self._values.get(values, 0) + by
 
     def keep(self, wanted: Callable[[tuple[str, ...]], bool]) -> None:
         """Drop the series whose label values are not *wanted*."""
-        self._counts = {values: count for values, count in self._counts.items() if wanted(values)}
-
-    def describe(self) -> Iterable[Metric]:
-        yield self._family()
-
-    def collect(self) -> Iterable[Metric]:
-        family = self._family()
-        # A copy: this is another thread.
-        for values, count in dict(self._counts).items():
-            family.add_metric(values, count)
-        yield family
-
-    def _family(self) -> UntypedMetricFamily:
-        return UntypedMetricFamily(self._name, self._documentation, labels=self._labels)
-
-
-class KindHealth(Protocol):
-    """How the cache of one kind does; :class:`tightship.kube.cache.KindStats` is one."""
-
-    @property
-    def age(self) -> float | None:
-        """Seconds since the last sign of life, ``None`` before the first."""
-
-    @property
-    def synced(self) -> bool:
-        """Whether the kind is wholly known."""
+        self._values = {values: count for values, count in self._values.items() if wanted(values)}
 
 
 class RunMetrics:
@@ -200,13 +189,13 @@ class RunMetrics:
         """Count an Event that was not recorded; the causes are those of :mod:`tightship.app.observability.events`."""
         self._events_dropped.labels(cause).inc()
 
-    def watch_cache(self, stats: Callable[[], Mapping[str, KindHealth]]) -> None:
+    def watch_cache(self, stats: Callable[[], Mapping[str, KindStats]]) -> None:
         """Show, from now on, the health of each kind that *stats* names while it is scraped (from another thread)."""
         self._registry.register(_CacheHealth(stats))
 
 
 class _CacheHealth(Collector):
-    def __init__(self, stats: Callable[[], Mapping[str, KindHealth]]) -> None:
+    def __init__(self, stats: Callable[[], Mapping[str, KindStats]]) -> None:
         self._stats = stats
 
     def describe(self) -> Iterable[Metric]:
@@ -216,7 +205,7 @@ class _CacheHealth(Collector):
         return self._families(self._stats())
 
     @staticmethod
-    def _families(stats: Mapping[str, KindHealth]) -> Iterable[Metric]:
+    def _families(stats: Mapping[str, KindStats]) -> Iterable[Metric]:
         synced = GaugeMetricFamily(
             "tightship_cache_synced", "Whether all objects of the kind are known (1).", labels=("kind",)
         )

@@ -12,8 +12,8 @@ from typing import ParamSpec, TypeVar
 from tightship.app.observability.metrics import RunMetrics
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.core.api_errors import KubeError, one_line
+from tightship.core.backoff import Backoff
 from tightship.kube.host import monotonic
-from tightship.kube.reflector import Backoff
 
 _log = logging.getLogger(__name__)
 

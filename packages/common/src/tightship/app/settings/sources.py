@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import BadAnswer, Forbidden, KubeError, one_line
+from tightship.core.backoff import Backoff
 from tightship.kube.connection import Connection
-from tightship.kube.reflector import Backoff, Timing
+from tightship.kube.reflector import Timing
 from tightship.kube.resources import Resource
 from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver, WatchEvent
 

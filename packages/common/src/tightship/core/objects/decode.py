@@ -69,40 +69,32 @@ _T = TypeVar("_T")
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
 
 
-def _decoders() -> dict[str, Callable[[_JSON], ApiObject]]:
-    node = msgspec.json.Decoder(NodeWire)
-    pod = msgspec.json.Decoder(PodWire)
-    budget = msgspec.json.Decoder(PodDisruptionBudgetWire)
-    claim = msgspec.json.Decoder(PersistentVolumeClaimWire)
-    volume = msgspec.json.Decoder(PersistentVolumeWire)
-    storage_class = msgspec.json.Decoder(StorageClassWire)
-    csi_node = msgspec.json.Decoder(CSINodeWire)
-    namespace = msgspec.json.Decoder(NamespaceWire)
-    workload = msgspec.json.Decoder(WorkloadWire)
-    autoscaler = msgspec.json.Decoder(HorizontalPodAutoscalerWire)
-    buffer = msgspec.json.Decoder(CapacityBufferWire)
-    template = msgspec.json.Decoder(StoredTemplateWire)
-
-    def workload_of(kind: str) -> Callable[[_JSON], ApiObject]:
-        return lambda raw: workload.decode(raw).workload(kind)
-
-    return {
-        "Node": lambda raw: node.decode(raw).node(),
-        "Pod": lambda raw: pod.decode(raw).pod(),
-        "PodDisruptionBudget": lambda raw: budget.decode(raw).budget(),
-        "PersistentVolumeClaim": lambda raw: claim.decode(raw).claim(),
-        "PersistentVolume": lambda raw: volume.decode(raw).volume(),
-        "StorageClass": lambda raw: storage_class.decode(raw).storage_class(),
-        "CSINode": lambda raw: csi_node.decode(raw).csi_node(),
-        "Namespace": lambda raw: namespace.decode(raw).namespace(),
-        AUTOSCALER: lambda raw: autoscaler.decode(raw).autoscaler(),
-        CAPACITY_BUFFER: lambda raw: buffer.decode(raw).buffer(),
-        POD_TEMPLATE: lambda raw: template.decode(raw).stored(),
-        **{kind: workload_of(kind) for kind in sorted(WORKLOAD_KINDS)},
-    }
+_Wire = TypeVar("_Wire")
 
 
-_DECODERS = _decoders()
+def _decoder(wire: type[_Wire], judged: Callable[[_Wire], ApiObject]) -> Callable[[_JSON], ApiObject]:
+    decode_wire = msgspec.json.Decoder(wire).decode
+    return lambda raw: judged(decode_wire(raw))
+
+
+def _workload_decoder(kind: str) -> Callable[[_JSON], ApiObject]:
+    return _decoder(WorkloadWire, lambda wire: wire.workload(kind))
+
+
+_DECODERS = {
+    "Node": _decoder(NodeWire, NodeWire.node),
+    "Pod": _decoder(PodWire, PodWire.pod),
+    "PodDisruptionBudget": _decoder(PodDisruptionBudgetWire, PodDisruptionBudgetWire.budget),
+    "PersistentVolumeClaim": _decoder(PersistentVolumeClaimWire, PersistentVolumeClaimWire.claim),
+    "PersistentVolume": _decoder(PersistentVolumeWire, PersistentVolumeWire.volume),
+    "StorageClass": _decoder(StorageClassWire, StorageClassWire.storage_class),
+    "CSINode": _decoder(CSINodeWire, CSINodeWire.csi_node),
+    "Namespace": _decoder(NamespaceWire, NamespaceWire.namespace),
+    AUTOSCALER: _decoder(HorizontalPodAutoscalerWire, HorizontalPodAutoscalerWire.autoscaler),
+    CAPACITY_BUFFER: _decoder(CapacityBufferWire, CapacityBufferWire.buffer),
+    POD_TEMPLATE: _decoder(StoredTemplateWire, StoredTemplateWire.stored),
+    **{kind: _workload_decoder(kind) for kind in sorted(WORKLOAD_KINDS)},
+}
 
 KINDS = frozenset(_DECODERS)
 """Kinds of which a cluster's snapshot is made; everything else in a file of one is passed over."""

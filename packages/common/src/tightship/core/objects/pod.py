@@ -84,7 +84,6 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     host_ports: tuple[HostPort, ...]
     volumes: tuple[Volume, ...]
     priority: int
-    priority_class: str
     scheduler: str
     restart_policy: str
     grace: int

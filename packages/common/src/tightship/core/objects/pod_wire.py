@@ -74,7 +74,6 @@ class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
     priority: int = 0
-    priority_class_name: str = ""
     scheduler_name: str = DEFAULT_SCHEDULER
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
@@ -82,7 +81,6 @@ class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     resources: _PodLevel | None = None
     resource_claims: tuple[_Present, ...] | None = None
     scheduling_gates: tuple[_Present, ...] | None = None
-    host_network: bool = False
 
 
 class _PodStatus(Struct, frozen=True, rename="camel", gc=False):
@@ -183,7 +181,6 @@ def _judged_spec(wire: SpecWire) -> PodSpec:
         ),
         volumes=wire.volumes or (),
         priority=wire.priority,
-        priority_class=wire.priority_class_name,
         scheduler=wire.scheduler_name or DEFAULT_SCHEDULER,
         restart_policy=wire.restart_policy,
         grace=wire.termination_grace_period_seconds,

@@ -15,7 +15,6 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
     name: str
     volume: str
     storage_class: str
-    single_pod: bool
 
     @property
     def key(self) -> str:
@@ -57,7 +56,6 @@ class CSINode(Struct, frozen=True, gc=False):
 class _ClaimSpec(Struct, frozen=True, rename="camel", gc=False):
     volume_name: str = ""
     storage_class_name: str | None = None
-    access_modes: tuple[str, ...] | None = None
 
 
 class PersistentVolumeClaimWire(Struct, frozen=True, gc=False):
@@ -73,7 +71,6 @@ class PersistentVolumeClaimWire(Struct, frozen=True, gc=False):
             name=self.metadata.name,
             volume=self.spec.volume_name,
             storage_class=self.spec.storage_class_name or "",
-            single_pod="ReadWriteOncePod" in (self.spec.access_modes or ()),
         )
 
 

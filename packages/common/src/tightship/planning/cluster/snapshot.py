@@ -29,24 +29,6 @@ NOT_SERVED = "not served"
 NOT_IN_FILE = "not in the file"
 """Why a kind is missing from a snapshot: the API server forbids or lacks it, or the file does not mention it."""
 
-OPTIONAL_KINDS = (
-    "PodDisruptionBudget",
-    "PersistentVolumeClaim",
-    "PersistentVolume",
-    "StorageClass",
-    "CSINode",
-    "Namespace",
-    "ReplicaSet",
-    "ReplicationController",
-    "StatefulSet",
-    "DaemonSet",
-    "Job",
-    "HorizontalPodAutoscaler",
-    "CapacityBuffer",
-    "PodTemplate",
-)
-"""Kinds a snapshot can do without; what depends on an absent one is not judged, or blocks."""
-
 
 class Usage(Struct, frozen=True, gc=False):
     """Sums over the pods bound to one node, finished pods left out; amounts as in :mod:`tightship.core.resources`.

@@ -6,7 +6,6 @@ node-name order. Every change is journalled, so that a failed attempt costs only
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import cached_property
 
 import numpy as np
@@ -51,14 +50,13 @@ class Ask(Struct, frozen=True, eq=False):
 class Space:
     """The scheduling state of a snapshot. ``open[i]`` says whether node *i* may receive pods."""
 
-    def __init__(self, snapshot: Snapshot, keep_out: Collection[str] = ()) -> None:
-        """Take *snapshot* as it is; nodes named in *keep_out* receive nothing, and so do those that are not fit to."""
+    def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.nodes: list[Node] = [view.node for view in snapshot.nodes.values()]
         self.names = [node.name for node in self.nodes]
         self.index = {name: number for number, name in enumerate(self.names)}
         # An unreadable pod takes an unknown amount of its node.
-        shut = {*keep_out, *(each.node for each in snapshot.unreadable)}
+        shut = {each.node for each in snapshot.unreadable}
         self.open: NodeMask = np.array(
             [fit_to_receive(node) and node.name not in shut for node in self.nodes], dtype=np.bool_
         )
