@@ -60,13 +60,6 @@ class LeaseTiming(Struct, frozen=True, kw_only=True):
         return self.renew_deadline / 3
 
 
-class _Term(Struct, frozen=True):
-    """Replaced as a whole, so that another thread never sees half of a change. *until* is a time of the clock."""
-
-    epoch: int
-    until: float
-
-
 class Elector:
     """One replica's part in the election of a leader, by the Lease *name* in *namespace*.
 
@@ -102,7 +95,8 @@ class Elector:
         self._spread = spread
         self._on_change = on_change
         self._writer = token(32)
-        self._term: _Term | None = None
+        # When the term ends, by the clock.
+        self._until: float | None = None
         self._epoch = 0
         self._highest = 0
         self._stamped = 0
@@ -125,8 +119,8 @@ class Elector:
     @property
     def remaining(self) -> float:
         """Seconds for which leadership is certain even without another answer; 0 if there is none."""
-        term = self._term
-        return 0.0 if term is None else max(0.0, term.until - self._clock())
+        until = self._until
+        return 0.0 if until is None else max(0.0, until - self._clock())
 
     @property
     def epoch(self) -> int:
@@ -231,9 +225,8 @@ class Elector:
             return False
         self._observe(stored)
         self._current = True
-        term = self._term
-        if term is not None and self._clock() < term.until:
-            self._term = msgspec.structs.replace(term, until=started + self._timing.renew_deadline)
+        if self.is_leader:
+            self._until = started + self._timing.renew_deadline
         return True
 
     async def _acquire(self, lease: Lease | None) -> None:
@@ -262,7 +255,7 @@ class Elector:
         self._observe(stored)
         self._current = True
         self._epoch = epoch
-        self._term = _Term(epoch, started + self._timing.renew_deadline)
+        self._until = started + self._timing.renew_deadline
 
     async def _release(self) -> None:
         """Mark the Lease as free if it is still ours; try for no longer than one request may take."""
@@ -322,7 +315,7 @@ class Elector:
         return micro_time(self._stamped)
 
     def _end(self, level: int = logging.WARNING) -> None:
-        self._term = None
+        self._until = None
         self._announce(level)
 
     def _announce(self, level: int = logging.WARNING) -> None:

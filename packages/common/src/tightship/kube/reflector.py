@@ -9,14 +9,14 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from tightship.core.api_errors import BadAnswer, Forbidden, Gone, KubeError, NotFound
+from tightship.core.api_errors import Forbidden, Gone, KubeError, NotFound
 from tightship.core.backoff import Backoff
 from tightship.core.objects import ApiObject, ObjectError, decode
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
 from tightship.kube.listing import PAGE_SIZE, list_served, node_of
 from tightship.kube.resources import Resource
-from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver, WatchEvent
+from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
 from tightship.planning.cluster import FORBIDDEN, NOT_SERVED
 
 _log = logging.getLogger(__name__)
@@ -143,7 +143,8 @@ class Reflector:
         while True:
             began, events = timing.clock(), self.counters.events + self.counters.bookmarks
             try:
-                if not await self._watch_once(driver):
+                self.counters.watches += 1
+                if not await watch_once(self._connection, driver, timing.silence, self._apply, self._heard):
                     return
             except Gone:
                 return
@@ -157,26 +158,10 @@ class Reflector:
                 # Something in between ends watches as soon as they are opened.
                 await timing.sleep(self._backoff.next())
 
-    async def _watch_once(self, driver: WatchDriver) -> bool:
-        """Take one connection's events; return whether the next connection can continue where this one ended."""
-        request, splitter = driver.request(), LineSplitter()
-        self.counters.watches += 1
-        async with self._connection.stream(request.path, params=request.params, silence=self._timing.silence) as chunks:
-            async for chunk in chunks:
-                try:
-                    lines = splitter.feed(chunk)
-                except ValueError as error:
-                    raise BadAnswer("WATCH", request.path, self._connection.server, str(error)) from error
-                for line in lines:
-                    event = driver.take(line)
-                    if isinstance(event, Expired):
-                        return False
-                    self._apply(event)
-                if lines:
-                    self.failure = None
-                    self._backoff.reset()
-                    self._alive()
-        return True
+    def _heard(self) -> None:
+        self.failure = None
+        self._backoff.reset()
+        self._alive()
 
     def _apply(self, event: WatchEvent) -> None:
         counters, kind = self.counters, self.resource.kind

@@ -1,7 +1,7 @@
-"""The logic of a watch, without any I/O: requests to make, lines to take, the version to continue from.
+"""One watch: requests to make, lines to take, the version to continue from.
 
-:class:`LineSplitter` turns chunks into lines, :class:`WatchDriver` lines into events. The loop that holds the stream is
-in :mod:`tightship.kube.reflector`.
+:class:`LineSplitter` turns chunks into lines, :class:`WatchDriver` turns lines into events, and :func:`watch_once`
+holds the stream.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import BadAnswer, Gone, api_error
+from tightship.kube.connection import Connection
 from tightship.kube.resources import Resource
 
 LONGEST_LINE = 64 << 20
@@ -42,13 +43,6 @@ class Expired(Struct, frozen=True):
 
 
 WatchEvent: TypeAlias = Applied | Removed | Bookmark | Expired
-
-
-class WatchRequest(Struct, frozen=True):
-    """The next GET of a watch."""
-
-    path: str
-    params: dict[str, str]
 
 
 class _Line(Struct):
@@ -113,19 +107,18 @@ class WatchDriver:
         self._server_timeout = server_timeout
         self._spread = spread
 
-    def request(self) -> WatchRequest:
-        """Return the request that continues from the present version.
+    def params(self) -> dict[str, str]:
+        """Return the parameters of the GET that continues from the present version.
 
         The server ends it after one to two times the server timeout: watches that begin together must not end together.
         """
-        params = {
+        return {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self.resource_version,
             "timeoutSeconds": str(int(self._server_timeout * (1 + self._spread()))),
+            **self.resource.selectors,
         }
-        params |= self.resource.selectors
-        return WatchRequest(self.resource.path, params)
 
     def take(self, line: bytes) -> WatchEvent:
         """Return what one line says, and keep its version.
@@ -161,3 +154,32 @@ class WatchDriver:
 
     def _bad(self, problem: str) -> BadAnswer:
         return BadAnswer("WATCH", self.resource.path, self._server, problem)
+
+
+async def watch_once(
+    connection: Connection,
+    driver: WatchDriver,
+    silence: float,
+    take: Callable[[WatchEvent], None],
+    alive: Callable[[], None],
+) -> bool:
+    """Give *take* the events of one connection, and call *alive* after those that arrived together.
+
+    Return whether the next connection can continue where this one ended. A stream without a byte for *silence* seconds
+    is broken. Raises what :meth:`Connection.stream` and :meth:`WatchDriver.take` raise.
+    """
+    splitter, path = LineSplitter(), driver.resource.path
+    async with connection.stream(path, params=driver.params(), silence=silence) as chunks:
+        async for chunk in chunks:
+            try:
+                lines = splitter.feed(chunk)
+            except ValueError as error:
+                raise BadAnswer("WATCH", path, connection.server, str(error)) from error
+            for line in lines:
+                event = driver.take(line)
+                if isinstance(event, Expired):
+                    return False
+                take(event)
+            if lines:
+                alive()
+    return True
