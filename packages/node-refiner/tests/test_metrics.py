@@ -49,7 +49,7 @@ def scraped() -> Scraped:
 
 def told(kind: EventKind, phase: Phase, before: Phase | None = None) -> DrainEvent:
     return DrainEvent(
-        told=kind, node=snapshot(node("n1")).nodes["n1"].node, record=DrainRecord(phase=phase), before=before
+        kind=kind, node=snapshot(node("n1")).nodes["n1"].node, record=DrainRecord(phase=phase), before=before
     )
 
 

@@ -116,7 +116,7 @@ def test_the_health_brake(scraped: Scraped) -> None:
 
 def news(told: EventKind, **more: Any) -> DrainEvent:
     [view] = snapshot(node()).nodes.values()
-    return DrainEvent(told=told, node=view.node, record=more.pop("record", None), **more)
+    return DrainEvent(kind=told, node=view.node, record=more.pop("record", None), **more)
 
 
 def test_evictions_by_answer(scraped: Scraped) -> None:

@@ -192,12 +192,12 @@ class Replica:
         await until(lambda: self.looks > before + 1)
 
     def told(self, told: EventKind) -> list[DrainEvent]:
-        return [each for each in self.news if each.told is told]
+        return [each for each in self.news if each.kind is told]
 
     @property
     def phases(self) -> list[Phase]:
         return [
-            each.record.phase for each in self.news if each.told in (EventKind.CLAIMED, EventKind.PHASE) and each.record
+            each.record.phase for each in self.news if each.kind in (EventKind.CLAIMED, EventKind.PHASE) and each.record
         ]
 
 

@@ -45,7 +45,7 @@ def sight(*items: Json, rules: DrainRules = RULES, pods: list[Pod] | None = None
 
 
 def look(*items: Json, tries: dict[str, Try] | None = None, rules: DrainRules = RULES, **more: Any) -> Findings:
-    return sight(*items, rules=rules).seen(more.pop("record", EVICTING), tries or {}, **more)
+    return sight(*items, rules=rules).findings(more.pop("record", EVICTING), tries or {}, **more)
 
 
 def names(pods: tuple[Pod, ...]) -> list[str]:
@@ -260,7 +260,7 @@ def test_pods_read_from_the_server_replace_those_of_the_cache() -> None:
         return one
 
     fresh = [made(pod("late")), made(pod("done", phase="Succeeded"))]
-    found = sight(pod("gone"), pods=fresh).seen(EVICTING, {}, fresh=True)
+    found = sight(pod("gone"), pods=fresh).findings(EVICTING, {}, fresh=True)
     assert names(found.evict) == ["late"]
 
 
@@ -339,4 +339,4 @@ def test_a_pod_this_node_is_too_full_for_does_not_want_it_back() -> None:
 def test_a_node_that_is_gone_has_nothing_to_see() -> None:
     gone = Assessment(snapshot(), "n1", NOW, RULES, EVICTION)
     assert gone.rest("likely") == []
-    assert gone.seen(EVICTING, {}) == Findings(node=None)
+    assert gone.findings(EVICTING, {}) == Findings(node=None)

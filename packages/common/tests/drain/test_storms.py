@@ -98,7 +98,7 @@ class Crew:
     def told(self) -> str:
         """What the drain has told so far."""
         return "; ".join(
-            f"{each.told.value} {each.record.phase.value if each.record else ''} {each.text}"
+            f"{each.kind.value} {each.record.phase.value if each.record else ''} {each.text}"
             for each in self.news[-40:]
         )
 
@@ -164,7 +164,7 @@ async def storm(on: Field, seed: int, number: int, tally: Counter[str]) -> None:
             await made.empty(f"lane-{number}-a", on.recorder)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from None
-        tally["troubles"] += made.troubles + sum(each.told is EventKind.TROUBLE for each in made.news)
+        tally["troubles"] += made.troubles + sum(each.kind is EventKind.TROUBLE for each in made.news)
         again = evicted_again(proxy.log)
         assert not again, f"seed {seed}: evicted more than once: {again}"
     tally.update(plan.tally)

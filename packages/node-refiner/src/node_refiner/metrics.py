@@ -62,9 +62,9 @@ class RefinerMetrics:
 
     def news(self, news: DrainEvent) -> None:
         """Count what a drain tells."""
-        if news.told is EventKind.CLAIMED:
+        if news.kind is EventKind.CLAIMED:
             self._counters["nodes_cordoned"].inc()
-        elif news.told is EventKind.PHASE and news.record is not None:
+        elif news.kind is EventKind.PHASE and news.record is not None:
             if news.record.phase is Phase.DRAINED and news.before is not Phase.DRAINED:
                 self._counters["nodes_drained"].inc()
             elif news.record.phase is Phase.BACKOFF and news.before is Phase.RESTORING:

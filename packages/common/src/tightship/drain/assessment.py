@@ -56,6 +56,11 @@ def tried(previous: Try | None, heard: Heard, now: float) -> Try:
     return Try(heard, now, count, now + pause)
 
 
+def _going(pod: Pod, tries: Mapping[str, Try]) -> bool:
+    last = tries.get(pod.uid)
+    return last is not None and last.heard.answer in GOING
+
+
 class Assessment:
     """Looks at node *name* of *snapshot* as it is at *now*.
 
@@ -121,27 +126,34 @@ class Assessment:
         nodes = moving_nodes(self.snapshot)
         return nodes[: nodes.index(self.name)] if self.name in nodes else nodes
 
-    def seen(
+    def left(self, tries: Mapping[str, Try]) -> list[Pod]:
+        """Return the pods to evict, without those that go by themselves after the answers in *tries*."""
+        return [pod for pod in self.sorted.evict if not _going(pod, tries)]
+
+    def findings(
         self,
         record: DrainRecord | None,
         tries: Mapping[str, Try],
         *,
         fresh: bool = False,
         rest: Sequence[Refusal] | None = None,
+        back: Sequence[Refusal] = (),
         keeps: Sequence[Refusal] = (),
         progress: float | None = None,
         not_ready_since: float | None = None,
         stopping: bool = False,
+        releasing: bool = False,
+        met: float = 0.0,
         finalizers: Mapping[str, str] = {},
     ) -> Findings:
-        """Return everything that the machine decides on. *rest* is the result of :meth:`rest`, if it was called;
-        *keeps* is what keeps the node as a whole; *progress* is when something last moved, or when no eviction could be
-        requested.
+        """Return everything that the machine decides on.
+
+        *rest* is the result of :meth:`rest`, if it was called. *back* are refusals of pods that came back. *keeps* is
+        what keeps the node as a whole. *progress* is when something last moved, or when no eviction could be requested.
         """
-        going = {uid for uid, each in tries.items() if each.heard.answer in GOING}
-        left = [pod for pod in self.sorted.evict if pod.uid not in going]
-        leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if pod.uid in going)]
-        against = [*self._unreadable, *self.sorted.refusals, *self._lasting(left), *_fatal(left, tries)]
+        left = self.left(tries)
+        leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if _going(pod, tries))]
+        against = [*self._unreadable, *self.sorted.refusals, *self._lasting(left), *_fatal(left, tries), *back]
         if rest is not None:
             started = record is not None and record.phase is not Phase.CLAIMED
             against += [each for each in rest if not (started and each.reason in TRANSIENT)]
@@ -162,6 +174,8 @@ class Assessment:
             fresh=fresh,
             judged=rest is not None,
             stopping=stopping,
+            releasing=releasing,
+            met=met,
             not_ready_since=not_ready_since,
         )
 

@@ -26,10 +26,10 @@ class EventKind(StrEnum):
     """A request failed; it is retried."""
 
 
-class DrainEvent(Struct, frozen=True, kw_only=True):
+class DrainEvent(Struct, frozen=True):
     """One event of a node in drain. *text* is a sentence for people."""
 
-    told: EventKind
+    kind: EventKind
     node: Node
     record: DrainRecord | None
     before: Phase | None = None

@@ -151,7 +151,7 @@ class Drainer:
             return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
         except NotFound:
             return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
-        self._tools.tell(DrainEvent(told=EventKind.CLAIMED, node=after.node, record=record))
+        self._tools.tell(DrainEvent(EventKind.CLAIMED, after.node, record))
         self._drive(after.node, record)
         return None
 
@@ -220,9 +220,8 @@ class Drainer:
         if record.controller != self._controller:
             taken, because = inherited(taken, live.node, self._controller, self._tools.clock())
         after = await patch_node(self._tools.connection, live, record_patch(live, taken, NodeChange.NOTHING))
-        self._tools.tell(
-            DrainEvent(told=EventKind.TAKEN_OVER, node=after.node, record=taken, before=record.phase, because=because)
-        )
+        event = DrainEvent(EventKind.TAKEN_OVER, after.node, taken, before=record.phase, because=because)
+        self._tools.tell(event)
         self._drive(after.node, taken)
 
     async def _mend_orphan(self, live: LiveNode, record: DrainRecord | None) -> None:
@@ -234,7 +233,7 @@ class Drainer:
             return
         mend = mended(live.node, record, self._controller, self._tools.settings().rules, self._tools.clock())
         after = await patch_node(self._tools.connection, live, record_patch(live, mend.record, mend.change))
-        self._tools.tell(DrainEvent(told=EventKind.PHASE, node=after.node, record=mend.record, because=mend.because))
+        self._tools.tell(DrainEvent(EventKind.PHASE, after.node, mend.record, because=mend.because))
 
     async def _mend_entry(self, entry: Claim) -> None:
         """Drop an entry whose node carries no such drain any more.

@@ -30,7 +30,7 @@ class Herald:
 
     def __call__(self, news: DrainEvent) -> None:
         """Pass *news* on."""
-        match news.told:
+        match news.kind:
             case EventKind.CLAIMED:
                 self._node(news, "NodeClaimed", "cordoned and tainted the node, which will be drained")
             case EventKind.TAKEN_OVER:

@@ -111,7 +111,7 @@ class ConsolidationMetrics:
 
     def news(self, news: DrainEvent) -> None:
         """Count what a drain reports."""
-        match news.told:
+        match news.kind:
             case EventKind.EVICTION if news.answer is not None:
                 self._evictions.labels(news.answer.value).inc()
             case EventKind.ENDED if news.ending is not None:
