@@ -1,4 +1,4 @@
-"""From the bytes of one API object to its judged form, or to an error that names the object and the field."""
+"""Decodes the bytes of one API object, or raises an error that names the object and the field."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ ApiObject: TypeAlias = (
     | CapacityBuffer
     | StoredTemplate
 )
-"""Any object the judgement knows."""
+"""Any object that decisions use."""
 
 
 class ObjectError(ValueError):
-    """An API object that can't be read: *kind*, *namespace*, *name* (as far as they can be told) and *problem*."""
+    """An API object is unreadable. *namespace* and *name* are empty if they are unreadable too."""
 
     def __init__(self, kind: str, namespace: str, name: str, problem: str) -> None:
         where = "/".join(part for part in (namespace, name) if part) or "(no name)"
@@ -97,7 +97,7 @@ _DECODERS = {
 }
 
 KINDS = frozenset(_DECODERS)
-"""Kinds of which a cluster's snapshot is made; everything else in a file of one is passed over."""
+"""The kinds in a cluster's snapshot. Readers of files pass over all other kinds."""
 
 _targets = msgspec.json.Decoder(ScaleTargetWire)
 
@@ -105,13 +105,13 @@ _targets = msgspec.json.Decoder(ScaleTargetWire)
 def decode(kind: str, raw: _JSON) -> ApiObject:
     """Return the judged form of the object of *kind* in *raw* (JSON bytes).
 
-    Unknown fields are skipped. Raises :class:`ObjectError` where a known field has a value that can't be right.
+    Decoding skips unknown fields. Raises :class:`ObjectError` if a known field has an impossible value.
     """
     return _read(kind, raw, _DECODERS[kind])
 
 
 def decode_scale_target(kind: str, raw: _JSON) -> ScaleTarget:
-    """Return what the object of *kind*, one of :data:`SCALE_TARGET_KINDS`, shows of its rollout.
+    """Return the rollout of the object of *kind*, one of :data:`SCALE_TARGET_KINDS`.
 
     Raises :class:`ObjectError` like :func:`decode`.
     """
@@ -130,7 +130,7 @@ def _read(kind: str, raw: _JSON, decoder: Callable[[_JSON], _T]) -> _T:
 
 
 def identity(raw: _JSON) -> tuple[str, str]:
-    """Return (namespace, name) of a possibly malformed object, empty where they can't be told."""
+    """Return (namespace, name) of a possibly malformed object, each empty if unreadable."""
     try:
         found = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -143,7 +143,7 @@ def identity(raw: _JSON) -> tuple[str, str]:
 
 
 def _locate(raw: _JSON, error: QuantityError) -> str:
-    """Add the path of the offending quantity: the parser itself has seen only the text."""
+    """Add the path of the bad quantity to *error*: the parser has seen only the text."""
 
     def walk(value: object, path: str) -> str | None:
         if value == error.text and isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Object metadata: what every API object carries, reduced to what is judged."""
+"""Object metadata, reduced to what decisions need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from tightship.core.selectors import Labels
 
 EMPTY: Mapping[str, str] = {}
-"""The one empty mapping all objects without labels or annotations share."""
+"""The empty mapping that all objects without labels or annotations share."""
 
 KEPT_ANNOTATIONS = (
     "tightship.dev/",
@@ -23,7 +23,23 @@ KEPT_ANNOTATIONS = (
     "cluster.x-k8s.io/owner-",
     "machine.openshift.io/machine",
 )
-"""Prefixes of the annotations some rule reads; every other annotation is dropped when an object is decoded."""
+"""Prefixes of the annotations that some rule reads. Decoding drops every other annotation."""
+
+
+class Namespaced(Struct, frozen=True, gc=False):
+    """An object in a namespace."""
+
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Present(Struct, frozen=True, gc=False):
+    """Something of which only the presence matters."""
 
 
 class OwnerReference(Struct, frozen=True, rename="camel", gc=False):
@@ -72,12 +88,12 @@ class Metadata(Struct, frozen=True, rename="camel", gc=False):
 
     @property
     def created(self) -> int:
-        """Creation time in whole seconds since 1970, 0 where the object has none."""
+        """Creation time in whole seconds since 1970, 0 if the object has none."""
         return seconds(self.creation_timestamp) or 0
 
     @property
     def kept_annotations(self) -> Labels:
-        """The annotations some rule reads (:data:`KEPT_ANNOTATIONS`)."""
+        """The annotations that some rule reads (:data:`KEPT_ANNOTATIONS`)."""
         if not self.annotations:
             return EMPTY
         kept = {key: text for key, text in self.annotations.items() if key.startswith(KEPT_ANNOTATIONS)}

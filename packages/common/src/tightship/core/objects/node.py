@@ -12,12 +12,12 @@ from tightship.core.selectors import Labels, Taint
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A node as the judgement sees it.
+    """A node, reduced to what decisions need.
 
     *allocatable* holds amounts as in :mod:`tightship.core.resources`; *created* and *deletion* are seconds since 1970.
-    *ready* is the ``Ready`` condition being ``True``. *cordoned_by* are the field managers to whom the API server
-    attributes ``spec.unschedulable``: whoever last changed it, and whoever applies it. Empty where it attributes it to
-    nobody, as in what ``kubectl get`` prints.
+    *ready* says whether the ``Ready`` condition is ``True``. *cordoned_by* are the field managers to whom the API
+    server attributes ``spec.unschedulable``: whoever last changed the field, and whoever applies it. It is empty if
+    the object names none, as in the output of ``kubectl get``.
     """
 
     name: str
@@ -62,7 +62,7 @@ class _Fields(Struct, frozen=True, gc=False):
 
 
 class _ManagedFields(Struct, frozen=True, rename="camel", gc=False):
-    """An entry of ``managedFields``, of which everything but the cordon is passed over: they are long."""
+    """An entry of ``managedFields``. Decoding skips everything but the cordon, because entries are long."""
 
     manager: str = ""
     fields_v1: _Fields | None = None

@@ -1,4 +1,4 @@
-"""Pods on the wire, and how equal specs and templates become one object."""
+"""Pods on the wire, and the interning that makes equal specs and templates one object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects.meta import EMPTY, Metadata, Owner, seconds
+from tightship.core.objects.meta import EMPTY, Metadata, Owner, Present, seconds
 from tightship.core.objects.node import Condition
 from tightship.core.objects.pod import (
     CORDON,
@@ -54,16 +54,12 @@ class _Affinity(Struct, frozen=True, rename="camel", gc=False):
     pod_anti_affinity: _RequiredTerms | None = None
 
 
-class _Present(Struct, frozen=True, gc=False):
-    """Something of which only the presence matters."""
-
-
 class _PodLevel(Struct, frozen=True, gc=False):
     requests: dict[str, str] | None = None
 
 
 class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
-    """``spec`` on the wire. Mutable only so that what differs between replicas can be blanked before interning."""
+    """``spec`` on the wire. Mutable only so that interning can blank what differs between replicas."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] | None = None
@@ -79,8 +75,8 @@ class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     termination_grace_period_seconds: int = 30
     overhead: dict[str, str] | None = None
     resources: _PodLevel | None = None
-    resource_claims: tuple[_Present, ...] | None = None
-    scheduling_gates: tuple[_Present, ...] | None = None
+    resource_claims: tuple[Present, ...] | None = None
+    scheduling_gates: tuple[Present, ...] | None = None
 
 
 class _PodStatus(Struct, frozen=True, rename="camel", gc=False):
@@ -222,7 +218,7 @@ def _resized(spec: PodSpec, status: _PodStatus, *, infeasible: bool) -> Resource
 
 
 def _differs(spec: PodSpec, status: ContainerStatus) -> bool:
-    """Whether the kubelet reports other amounts than the spec asks: only then is the long computation needed."""
+    """Whether the kubelet reports other amounts than the spec requests. Only then is the long computation needed."""
     if status.allocated_resources is None and status.resources is None:
         return False
     asked: dict[str, str] = {}

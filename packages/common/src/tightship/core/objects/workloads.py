@@ -1,4 +1,4 @@
-"""The controllers of pods, and namespaces: enough to know that they exist and who stands above them."""
+"""The controllers of pods, and namespaces: enough to know that they exist and who owns them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"
 class Workload(Struct, frozen=True, gc=False):
     """A controller of pods; *owner* is, for example, the Deployment above a ReplicaSet.
 
-    *pinned* is the node that its pods' template names (``spec.nodeName``), past any scheduler; empty for nearly all.
+    *pinned* is the node that the pod template names (``spec.nodeName``), which bypasses any scheduler; mostly empty.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class _WorkloadSpec(Struct, frozen=True, gc=False):
 
 
 class WorkloadWire(Struct, frozen=True, gc=False):
-    """A workload on the wire; the kind is known from the request or the file."""
+    """A workload on the wire. The request or the file names its kind."""
 
     metadata: Metadata
     spec: _WorkloadSpec = _WorkloadSpec()

@@ -28,6 +28,7 @@ from tightship.core.objects import (
     StoredTemplate,
     Workload,
 )
+from tightship.core.objects.meta import Namespaced
 from tightship.core.resources import NOTHING, Resources
 from tightship.planning.cluster.budgets import Budgets
 from tightship.planning.cluster.snapshot import NodeView, Snapshot, Unreadable, Usage
@@ -228,9 +229,7 @@ def add(total: dict[str, int], more: Resources, sign: int = 1) -> None:
 
 def _key(thing: ApiObject) -> Key:
     match thing:
-        case Pod() | PodDisruptionBudget() | PersistentVolumeClaim() | Workload() | HorizontalPodAutoscaler():
-            return thing.namespace, thing.name
-        case CapacityBuffer() | StoredTemplate():
+        case Pod() | Namespaced() | Workload():
             return thing.namespace, thing.name
         case _:
             return "", thing.name
