@@ -1,4 +1,4 @@
-"""The meaning of the answers to an eviction. Measured on a real API server; pure.
+"""The meaning of the answers to an eviction, as measured on a real API server. Pure.
 
 The answers are those of ``pkg/registry/core/pod/storage/eviction.go``; their treatment follows the best of kubectl
 (``pkg/drain``), Cluster Autoscaler (``core/scaledown/actuation``) and Karpenter (``terminator/eviction.go``).
@@ -29,7 +29,7 @@ MULTIPLE_PDBS = "more than one PodDisruptionBudget"
 """Part of the message of the 500 for a pod with two PDBs; its ``reason`` is empty."""
 
 EVACUATING = "Eviction triggered evacuation"
-"""KubeVirt's webhook refuses the eviction, and moves the virtual machine away all the same."""
+"""KubeVirt's webhook refuses the eviction and moves the virtual machine away all the same."""
 
 
 class EvictionAnswer(StrEnum):
@@ -38,25 +38,25 @@ class EvictionAnswer(StrEnum):
     ACCEPTED = "accepted"
     GONE = "gone"
     CONFLICT = "conflict"
-    """409: another pod of this name, or a change at the same moment; the pod's UID decides."""
+    """409: another pod has this name, or something changed at the same moment; the pod's UID decides."""
     BUDGET = "budget"
-    """The PDB allows none now."""
+    """The PDB allows no eviction now."""
     BUDGET_NOT_CURRENT = "budget_not_current"
     """The PDB's status is older than its spec."""
     BUDGET_SYNC_FAILED = "budget_sync_failed"
-    """The PDB can't be computed, until someone mends it."""
+    """The disruption controller can't compute the PDB until somebody fixes it."""
     MULTIPLE_BUDGETS = "multiple_budgets"
     BUSY = "busy"
-    """429 that is no PDB's: API priority and fairness, or a webhook."""
+    """429 without a PDB: API priority and fairness, or a webhook."""
     EVACUATING = "evacuating"
-    """Accepted in the background by a webhook."""
+    """A webhook moves the pod in the background."""
     NAMESPACE_TERMINATING = "namespace_terminating"
     FORBIDDEN = "forbidden"
     """RBAC, or a webhook."""
     INVALID = "invalid"
     SERVER_ERROR = "server_error"
     NO_ANSWER = "no_answer"
-    """The network: the eviction may or may not have been carried out. The UID makes repeating it harmless."""
+    """The network failed, so the eviction may or may not have happened. The UID makes a retry harmless."""
 
 
 FATAL = {
@@ -65,14 +65,14 @@ FATAL = {
     EvictionAnswer.FORBIDDEN: Reason.EVICTION_FORBIDDEN,
     EvictionAnswer.INVALID: Reason.EVICTION_FAILED,
 }
-"""Answers that waiting does not change, and the reason for giving the drain up."""
+"""Answers that waiting does not change, each with the reason for giving the drain up."""
 
 GOING = frozenset({EvictionAnswer.ACCEPTED, EvictionAnswer.EVACUATING, EvictionAnswer.NAMESPACE_TERMINATING})
-"""Answers after which the pod goes by itself."""
+"""Answers after which the pod goes without another eviction."""
 
 
 class Heard(Struct, frozen=True):
-    """An answer, its text for people, and for how many seconds the server asked us to wait, if it did."""
+    """An answer, its text for people, and the seconds that the server asked us to wait, if it did."""
 
     answer: EvictionAnswer
     text: str = ""

@@ -1,4 +1,4 @@
-"""One look at a node in drain: what is left on it, what may be evicted now, and what waiting does not change. Pure."""
+"""One look at a node in drain: the pods left, the pods to evict now, and what waiting does not change. Pure."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from tightship.planning.plan.model import Placement
 from tightship.planning.plan.reserving import moving_nodes
 
 TRANSIENT = frozenset({Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN})
-"""Refusals that end by themselves: a drain under way waits for them."""
+"""Refusals that end by themselves. A drain under way waits for their end."""
 
 SYSTEM_CRITICAL = 2_000_000_000
-"""The lower of the priorities of ``system-cluster-critical`` and ``system-node-critical``."""
+"""The priority of ``system-cluster-critical``; ``system-node-critical`` is higher."""
 
 RETRY_FIRST, RETRY_LAST = 2.0, 30.0
-"""Seconds before an eviction is tried again: doubled from the first to the last."""
+"""Seconds before the next try of an eviction, doubled from the first to the last."""
 
 _CONFLICT_TRIES = 2
 
 
 class Try(Struct, frozen=True):
-    """The result of evicting one pod: the last answer, when it came, how many like it in a row, when to try again."""
+    """The evictions of one pod: the last answer, when it came, how many equal ones in a row, and when to try again."""
 
     heard: Heard
     at: float
@@ -48,7 +48,7 @@ class Try(Struct, frozen=True):
 
 
 def tried(previous: Try | None, heard: Heard, now: float) -> Try:
-    """Return the record of a pod's evictions after one more answer."""
+    """Return *previous* after one more answer."""
     count = previous.count + 1 if previous is not None and previous.heard.answer is heard.answer else 1
     pause = doubled(RETRY_FIRST, RETRY_LAST, count - 1)
     if heard.retry_after is not None:
@@ -62,9 +62,9 @@ def _going(pod: Pod, tries: Mapping[str, Try]) -> bool:
 
 
 class Assessment:
-    """Looks at node *name* of *snapshot* as it is at *now*.
+    """Judges node *name* of *snapshot* at *now*.
 
-    *node* and *pods* replace those of the snapshot, if they were read from the server since.
+    *node* and *pods*, if given, are newer than the snapshot's and replace them.
     """
 
     def __init__(
@@ -96,10 +96,11 @@ class Assessment:
         self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"fix pod {e.key}") for e in unreadable]
 
     def rest(self, placement: Placement, ahead: Ahead = Ahead()) -> list[Refusal]:
-        """Return what prevents emptying the node from here: opt-outs, budgets, and no place for the rest.
+        """Return what prevents emptying the node: opt-outs, budgets, and pods without another place.
 
-        Room is kept for the demand without pods that *ahead* names. Until the drain begins to evict, the node is judged
-        as it was before its cordon: a pod, pending or still to come, that could run only there keeps the node.
+        The search keeps room for the demand without pods that *ahead* names. Until the drain begins to evict, the
+        search takes the node as it was before its cordon: a pod, pending or still to come, that could run only there
+        keeps the node.
         """
         if self.node is None:
             return []
@@ -122,7 +123,7 @@ class Assessment:
         )
 
     def _in_drain_before(self) -> list[str]:
-        """Of several nodes in drain the one claimed first has the first right to room; otherwise all would give up."""
+        """Return the nodes in drain that were claimed earlier. They come first, or else all drains would give up."""
         nodes = moving_nodes(self.snapshot)
         return nodes[: nodes.index(self.name)] if self.name in nodes else nodes
 
@@ -189,8 +190,8 @@ class Assessment:
     ) -> tuple[tuple[Pod, ...], float | None]:
         """Return the pods to evict now, and when more could become due.
 
-        Critical pods wait until all others have gone. A PDB's allowance is spent pod by pod, so that no more evictions
-        are sent than it allows; the rest waits for a change of the PDB.
+        Critical pods wait until all others have gone. Each pod spends from its PDB's allowance, so the drain sends no
+        more evictions than the PDB allows. The other pods wait for a change of the PDB.
         """
         ordered = sorted(left, key=_order)
         if any(not _critical(pod) for pod in (*left, *leaving)):
@@ -239,7 +240,7 @@ class Assessment:
         return sorted(found)
 
     def _pending(self, began: float) -> tuple[Pod, ...]:
-        """Pods without a node, created since *began*, that this node could run if it were not in drain."""
+        """Return the pods without a node, created since *began*, that this node could run if it were not in drain."""
         if self.node is None:
             return ()
         waiting = [

@@ -1,4 +1,4 @@
-"""What a drain reports while it runs: for Events, metrics and the log."""
+"""The events that a drain reports, for Kubernetes Events, metrics and the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tightship.drain.steps import Ending
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """The kind of an event."""
 
     CLAIMED = "claimed"
     TAKEN_OVER = "taken_over"
@@ -23,11 +23,11 @@ class EventKind(StrEnum):
     EVICTION = "eviction"
     ENDED = "ended"
     TROUBLE = "trouble"
-    """A request failed; it is retried."""
+    """A request failed, and the drain retries it."""
 
 
 class DrainEvent(Struct, frozen=True):
-    """One event of a node in drain. *text* is a sentence for people."""
+    """One event of a drain on *node*. *text* is a sentence for people."""
 
     kind: EventKind
     node: Node
@@ -41,4 +41,4 @@ class DrainEvent(Struct, frozen=True):
 
 
 EventSink = Callable[[DrainEvent], None]
-"""Receives everything, in order. Must not block."""
+"""Receives all events in order. Must not block."""

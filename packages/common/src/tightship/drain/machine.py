@@ -1,8 +1,8 @@
-"""The drain as a state machine: the node's record, what is seen, and the time go in; the next step comes out. Pure.
+"""The drain as a state machine: from the node's record, the findings and the time to the next step. Pure.
 
-A node goes Claimed (cordoned, tainted, nothing touched) -> Evicting -> Drained (the autoscaler's turn), and from any of
-them to Restoring -> Backoff, or to Yielded if somebody else takes the node. Every phase is written on the node before
-it is acted on, so that the next leader can continue from the annotation alone.
+A node goes Claimed (cordoned, tainted, nothing evicted) -> Evicting -> Drained (the autoscaler's turn), and from any of
+these to Restoring -> Backoff, or to Yielded if somebody else takes the node. The drain writes every phase on the node
+before acting on it, so the next leader can continue from the annotation alone.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tightship.planning.evictability import stuck
 from tightship.planning.nodes import owner_elsewhere
 
 KEPT = 6 * 3600.0
-"""Seconds for which a drained node is recorded as kept; renewed after half of them."""
+"""Seconds for which the record keeps a drained node; renewed after half of them."""
 
 LOOK_AGAIN = 15.0
-"""Seconds between two looks at a node on which nothing seems to happen."""
+"""Seconds between two looks at a node while nothing happens."""
 
 
 def claimed(
@@ -40,7 +40,7 @@ def claimed(
     plan_hash: str,
     now: float,
 ) -> DrainRecord:
-    """Return the record of a new drain of *node*; it keeps the times of marks and the count of attempts."""
+    """Return the record of a new drain of *node*, with the mark and the count of attempts of the *previous* record."""
     since = {} if previous is None else {k: v for k, v in previous.since.items() if k == Phase.MARKED}
     return DrainRecord(
         phase=Phase.CLAIMED,
@@ -86,7 +86,7 @@ def mended(node: Node, record: DrainRecord | None, controller: str, rules: Drain
 
 
 def advance(op: str, record: DrainRecord | None, seen: Findings, rules: DrainRules, now: float) -> Step:
-    """Return the next step of drain *op*, whose node carries *record* and looks as *seen* at *now*."""
+    """Return the next step of drain *op*, whose node carries *record* and is as *seen* at *now*."""
     node = seen.node
     if node is None:
         drained = record is not None and record.phase in (Phase.DRAINED, Phase.YIELDED)
@@ -104,18 +104,16 @@ def advance(op: str, record: DrainRecord | None, seen: Findings, rules: DrainRul
 
 
 def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
-    """Return the first of the two writes that undo a drain: it puts the reason on the node before
-    anything is undone.
-    """
+    """Return the first of the two writes that undo a drain: the node gets the reason before anything is undone."""
     return Write(_enter(record, Phase.RESTORING, now, reason=str(because)), because=because)
 
 
 def undoing(node: Node, record: DrainRecord | None) -> NodeChange:
-    """Return how to undo a drain of *node*: its cordon is lifted only if it is shown to be ours.
+    """Return how to undo a drain of *node*. The cordon is lifted only if it is provably ours.
 
-    The API server attributes the cordon to whoever changed it last: to somebody else after they have uncordoned the
-    node and cordoned it again, whatever else they left there. If it attributes the cordon to nobody, *record* and the
-    taint of its drain, which came in one patch with the cordon, must both be there.
+    The API server attributes the cordon to whoever changed it last. If somebody uncordoned the node and cordoned it
+    again, that is somebody else, whatever else they left on the node. If the server attributes the cordon to nobody,
+    the node must carry both *record* and the taint of its drain, which came in one patch with the cordon.
     """
     if not node.unschedulable:
         return NodeChange.UNTAINT
@@ -129,15 +127,15 @@ def _tainted(node: Node, record: DrainRecord) -> bool:
 
 
 def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step | None:
-    """Others come first: whoever deletes the node, and whoever lifted the cordon."""
+    """Give way to others: to whoever deletes the node, and to whoever lifted the cordon."""
     other = owner_elsewhere(node)
-    # Whoever has taken it has a taint of their own on it, and nobody would be here to see that they let go of it.
+    # On release nobody would be left to see that they let go of the node, which carries a taint of theirs anyway.
     if other is not None and not seen.releasing:
         emptied = (record.entered(Phase.DRAINED) or now) if record.phase is Phase.DRAINED else None
         overdue = emptied is not None and now >= emptied + rules.hand_over_timeout
         if record.phase is Phase.YIELDED or (emptied is not None and not overdue):
             return Over(Ending.PARKED) if seen.stopping else Wait(now + LOOK_AGAIN, other.detail)
-        # Until then it counts as out: an emptied one has done so for as long already.
+        # Until then the node counts as being drained; an emptied node has counted for as long already.
         until = now if overdue else now + rules.hand_over_timeout
         return Write(_enter(record, Phase.YIELDED, now, reason=str(other), deadline=until), because=other)
     change, tainted = undoing(node, record), _tainted(node, record)
@@ -159,7 +157,7 @@ def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRul
 
 
 def _kept(record: DrainRecord, seen: Findings, now: float) -> Step | None:
-    """What would have prevented the claim has the node given back; pods that have moved stay where they are."""
+    """Give the node back for anything that would have prevented the claim. Pods that have moved stay where they are."""
     if record.phase not in UNDER_WAY or not seen.keeps or (seen.stopping and record.phase is not Phase.CLAIMED):
         return None
     return give_up(record, seen.keeps[0], now)
@@ -211,7 +209,7 @@ def _drained(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules,
     if seen.stopping:
         return Over(Ending.PARKED)
     if seen.evict or seen.awaits:
-        # Bound past the cordon: by name, by a toleration, or by a scheduler that did not see it.
+        # A pod got past the cordon: by node name, by a toleration, or by a scheduler that did not see the cordon.
         return Write(_enter(record, Phase.EVICTING, now, deadline=now + rules.node_timeout))
     waiting = _waiting_too_long(seen, rules, now)
     if waiting is not None:
@@ -230,7 +228,7 @@ def _drained(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules,
     if not record.reason.startswith(Reason.NOT_HANDED_OVER):
         return Write(msgspec.structs.replace(record, reason=str(nobody), deadline=now + KEPT), because=nobody)
     if record.deadline is None or now >= record.deadline - KEPT / 2:
-        # Whoever watches sees that somebody still answers for it.
+        # The renewal shows observers that somebody still answers for the node.
         return Write(msgspec.structs.replace(record, deadline=now + KEPT))
     return Wait(now + LOOK_AGAIN, nobody.detail)
 
@@ -245,7 +243,7 @@ def _restoring(record: DrainRecord, node: Node, seen: Findings, rules: DrainRule
 
 def _yielded(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     del seen, rules
-    # Whoever took it has let go of it again.
+    # Whoever took the node has let go of it again.
     return give_up(record, Refusal(Reason.NOT_HANDED_OVER, node.name, f"was given back: {record.reason}"), now)
 
 
@@ -267,7 +265,7 @@ def _not_ready(record: DrainRecord, node: Node, seen: Findings, rules: DrainRule
 
 
 def _hopeless(seen: Findings, rules: DrainRules, now: float) -> Refusal | None:
-    """Return what waiting does not change."""
+    """Return a reason to give up that waiting does not change."""
     if not (seen.evict or seen.awaits or seen.leaving):
         return None
     if seen.against and (seen.evict or seen.awaits):
@@ -317,6 +315,6 @@ def _waits_for(seen: Findings) -> str:
 def _enter(record: DrainRecord, phase: Phase, now: float, **changes: object) -> DrainRecord:
     since = {**record.since, phase.value: now}
     if phase is Phase.DRAINED:
-        # Pods that keep arriving must not put off its end for ever.
+        # Otherwise pods that keep arriving would postpone the end of the phase forever.
         since[phase.value] = record.since.get(phase.value, now)
     return msgspec.structs.replace(record, phase=phase, since=since, **changes)

@@ -8,11 +8,10 @@ from msgspec import Struct
 class DrainRules(Struct, frozen=True, kw_only=True):
     """The rules of a drain; all times are in seconds.
 
-    *settle* is how long a claimed node is left alone, so that a binding under way becomes visible. *pod_timeout* is how
-    long one pod may refuse to go, *node_timeout* how long evicting the whole node may take, *await_timeout* how long to
-    wait for pods that end by themselves (0: such pods keep their node). Without *restore_stuck*, a node is handed over
-    although a terminating pod is stuck on it. *keep_drained* keeps a drained node that nobody takes, instead of
-    restoring it.
+    A claimed node is left alone for *settle*, so that bindings under way become visible. One pod may refuse to go for
+    *pod_timeout*; the evictions of a node may take *node_timeout*. A drain waits *await_timeout* for pods that end by
+    themselves (0: such pods keep their node). Without *restore_stuck*, the drain hands a node over although a
+    terminating pod is stuck on it. With *keep_drained*, a drained node that nobody takes is kept instead of restored.
     """
 
     settle: float = 5.0

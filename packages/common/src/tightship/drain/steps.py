@@ -1,4 +1,4 @@
-"""The words of the drain's state machine: what it looks at, and the steps that it answers with. Pure."""
+"""The input and the output of the drain's state machine: findings, and steps. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tightship.core.reasons import Refusal
 class Findings(Struct, frozen=True, kw_only=True):
     """The findings of one look at a node and its pods.
 
-    *evict* are the pods to evict that nobody is deleting yet, *awaits* pods that end by themselves, *leaving* pods on
-    their way out. *keeps* is what keeps the node as a whole: it would have prevented the claim. *next* are those of
-    *evict* that may be evicted now, *due* the time at which more may be. *against* is everything that waiting does not
-    change: opt-outs, no place, a budget that never allows, a fatal answer. *late* are pods that have refused to go for
-    too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh* says
-    that the pods were just listed from the server; *judged* that *against* holds a new verdict on places for the rest.
-    *stopping* says that somebody else continues the drain, *releasing* that nobody does: the node is given back.
-    *met* is when whoever drives the drain first saw the node in its phase.
+    *evict* are pods to evict that nobody is deleting yet, *awaits* pods that end by themselves, *leaving* pods that
+    terminate. *keeps* keeps the node as a whole, and would have prevented the claim. *next* are the pods of *evict* to
+    evict now; more may be due at *due*. *against* is everything that waiting does not change: opt-outs, no place, a
+    budget that never allows an eviction, a fatal answer. *late* names pods that have refused to go for too long.
+    *pending* are pods without a node that were created since the drain began and could run here. *fresh* says that the
+    server just listed the pods, *judged* that *against* includes a new search for places. *stopping* says that somebody
+    else continues the drain; *releasing* says that nobody does, so the node is given back. *met* is when the present
+    drive first saw the node in its phase.
     """
 
     node: Node | None
@@ -45,7 +45,7 @@ class Findings(Struct, frozen=True, kw_only=True):
 
 
 class NodeChange(Enum):
-    """What a write changes on the node besides its annotation."""
+    """The change of a node besides its annotation."""
 
     NOTHING = "nothing"
     RESTORE = "restore"
@@ -55,7 +55,7 @@ class NodeChange(Enum):
 
 
 class Wait(Struct, frozen=True):
-    """Do nothing until *until*, or until the cluster changes."""
+    """Wait until *until*, or until the cluster changes."""
 
     until: float
     why: str
@@ -72,7 +72,7 @@ class Evict(Struct, frozen=True):
 
 
 class Write(Struct, frozen=True):
-    """Write *record* (``None``: remove the annotation) with *change*; *because* is for people, if there is a cause."""
+    """Write *record* (``None``: remove the annotation) with *change*. *because* is the cause, for people."""
 
     record: DrainRecord | None
     change: NodeChange = NodeChange.NOTHING
@@ -80,19 +80,19 @@ class Write(Struct, frozen=True):
 
 
 class Ending(Enum):
-    """How a drain ends for its driver."""
+    """How a drain ends for its drive."""
 
     HANDED_OVER = "handed_over"
     NODE_GONE = "node_gone"
     RESTORED = "restored"
     NOT_OURS = "not_ours"
-    """The annotation is gone, or another drain's: write nothing more."""
+    """The annotation is gone, or belongs to another drain: write nothing more."""
     PARKED = "parked"
-    """We stop; the annotation stays for whoever starts next."""
+    """This drive stops, and the annotation stays for the next one."""
 
 
 class Over(Struct, frozen=True):
-    """The drain is over for us."""
+    """The drain is over for this drive."""
 
     ending: Ending
 

@@ -1,4 +1,4 @@
-"""All drains of one controller: claims new ones within the budget, and takes over those that it finds.
+"""Manages all drains of one controller: claims new ones within the budget, and takes over those that it finds.
 
 Every claim is first an entry in the cluster-wide ledger (:mod:`tightship.drain_io.claims`) and then one
 compare-and-swap patch of the node. A crash in between leaves an entry without a claim; a crash afterwards leaves a
@@ -45,8 +45,9 @@ class _Driven(NamedTuple):
 class Drainer:
     """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
-    While ``Tools.releasing`` is true, drains under another Lease belong to another installation and are left alone.
-    Drains that name no Lease are left alone only if not *unnamed*. All methods are for the leader, one at a time.
+    While ``Tools.releasing`` is true, this object leaves alone the drains under another Lease, which belong to another
+    installation, and, unless *unnamed* is true, the drains without a Lease. Only the leader may call the methods, one
+    at a time.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Drainer:
 
     @property
     def driving(self) -> frozenset[str]:
-        """Names of the nodes whose drains this replica drives."""
+        """The names of the nodes whose drains this replica drives."""
         return frozenset(self._drives)
 
     @property
@@ -88,12 +89,12 @@ class Drainer:
         return self._others.elsewhere
 
     def held(self, snapshot: Snapshot) -> Sequence[str]:
-        """Return the names of the nodes that drains of this controller hold, as far as they belong to this drainer."""
+        """Return the names of the nodes that this controller's drains hold."""
         found = {name for name, view in snapshot.nodes.items() if self._owns(drain_record(view.node))}
         return sorted(found | set(self._drives))
 
     async def unfinished(self, snapshot: Snapshot) -> bool:
-        """Return whether a drain of this controller is under way: driven here, on a node, or in the ledger.
+        """Return whether a drain of this controller is under way: driven here, recorded on a node, or in the ledger.
 
         Writes nothing. Raises :class:`~tightship.core.api_errors.KubeError`.
         """
@@ -102,11 +103,10 @@ class Drainer:
         return any(entry.controller == self._controller for entry in await self._ledger.read())
 
     async def claim(self, node: Node, *, pool: str, plan_hash: str, allows: Allows) -> Refusal | None:
-        """Claim *node* (as it was judged) and start its drain; return why not, ``None`` if the drain has started.
+        """Claim *node* (as it was judged) and start its drain. Return ``None`` if the drain has started, else why not.
 
-        *allows* gets all claims of the cluster except this one. Raises
-        :class:`~tightship.core.api_errors.KubeError` if the server does not report the outcome: the entry
-        stays, and :meth:`adopt` will check the node.
+        *allows* gets all claims of the cluster except this one. Raises :class:`~tightship.core.api_errors.KubeError` if
+        the server does not report the outcome. The entry then stays, and :meth:`adopt` checks the node.
         """
         op = token(16)
         now = self._tools.clock()
@@ -158,8 +158,8 @@ class Drainer:
     async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
         """Take over drains that nobody drives, and repair what a crash left, on nodes and in the *ledger*.
 
-        Without *others*, only drains with this controller's name: one that is switched off ends just its own. Raises
-        :class:`~tightship.core.api_errors.KubeError`; the next call repairs the rest.
+        Without *others*, only this controller's drains count: a controller that is switched off ends just its own.
+        Raises :class:`~tightship.core.api_errors.KubeError`; the next call repairs the rest.
         """
         troubles: list[KubeError] = []
         nodes = [view.node for view in snapshot.nodes.values()]
@@ -236,10 +236,10 @@ class Drainer:
         self._tools.tell(DrainEvent(EventKind.PHASE, after.node, mend.record, because=mend.because))
 
     async def _mend_entry(self, entry: Claim) -> None:
-        """Drop an entry whose node carries no such drain any more.
+        """Drop an entry whose node no longer carries that drain.
 
-        The entry may belong to a claim whose patch is still on its way, from a replica that was stopped. So the node is
-        written first: such a patch then finds another version and fails.
+        The entry may belong to a claim whose patch is still on its way from a replica that was stopped. So this method
+        writes the node first, and such a patch then meets another version and fails.
         """
         live = await read_node(self._tools.connection, entry.node)
         record = drain_record(live.node) if live is not None else None
@@ -255,15 +255,15 @@ class Drainer:
         await self._ledger.drop(entry.node, entry.op)
 
     async def _remember(self, entry: Claim, record: DrainRecord | None) -> None:
-        """Record a drain that ended while nobody was there to record it: pauses after drains survive a restart.
+        """Record a drain that ended while nobody could record it, so that pauses after drains survive a restart.
 
-        *record* is what the drain left on its node, ``None`` if that is gone; then the drain ended now at the latest.
+        *record* is the record left on the node, ``None`` if the node is gone. The drain then ended now at the latest.
         """
         ending, reason, at = Ending.NODE_GONE, "", self._tools.clock()
         if record is not None:
             ended = record.entered(Phase.BACKOFF)
             if ended is None or ended < entry.since:
-                return  # a note that another drain has left: this one was never written
+                return  # another drain left this note; the claimed one never reached the node
             ending, reason, at = Ending.RESTORED, record.reason, ended
         known = await self._history.read()
         if not any(each.node == entry.node and each.at >= entry.since for each in known):
@@ -284,7 +284,7 @@ class Drainer:
         try:
             ending = await drive.run()
             if ending is not Ending.PARKED:
-                # First the history: a crash in between leaves the claim, which counts, not a drain nobody remembers.
+                # History first: a crash in between leaves a claim, which counts, rather than a forgotten drain.
                 now, pool = self._tools.clock(), self._pool_of(node)
                 finished = Finished(
                     node.name,
@@ -302,18 +302,18 @@ class Drainer:
             # The entry stays: adopt() drops it.
             _log.warning("claim of node %s not dropped yet: %s", node.name, one_line(error))
         except Exception:
-            # A defect, or a cache that has crashed: the node says where its drain stands.
+            # A bug, or a crashed cache. The node's annotation says where the drain stands.
             _log.exception("drain of node %s broke off; it resumes from the annotation on the node", node.name)
         finally:
             self._drives.pop(node.name, None)
 
     def wake(self) -> None:
-        """Let all drains look again now: settings changed, or the controller stops."""
+        """Make all drains look again now: settings changed, or the controller stops."""
         for each in self._drives.values():
             each.drive.wake.set()
 
     async def stop(self, timeout: float) -> Mapping[str, str]:  # noqa: ASYNC109 - its end is a value
-        """Let every drain finish what it must, or park; return those still running after *timeout* seconds.
+        """Let every drain finish what it must, or park. Return the drains that still run after *timeout* seconds.
 
         The caller first makes ``Tools.stopping`` true.
         """

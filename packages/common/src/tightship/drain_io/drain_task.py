@@ -46,24 +46,24 @@ from tightship.planning.nodes import drain_record, opt_outs
 from tightship.planning.plan.model import Placement
 
 SHORTEST_PAUSE = 0.2
-"""Least seconds between two looks: a busy cluster changes all the time."""
+"""Least seconds between two looks, because a busy cluster changes all the time."""
 
 REJUDGE = 15.0
-"""Seconds between two searches for places for the rest of a drain under way."""
+"""Seconds between two searches for places for the pods left."""
 
 TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
-"""Seconds after a request that failed, or a write that came second: doubled from the first to the last."""
+"""Seconds to wait after a failed request or a conflict, doubled from the first to the last."""
 
 
 Keeps = Callable[[Snapshot, Node], Sequence[Refusal]]
-"""Says what now keeps a node of a snapshot as a whole."""
+"""Returns what keeps a node of a snapshot as a whole now."""
 
 
 class DrainSettings(Struct, frozen=True, kw_only=True):
-    """The settings of drains; they may be replaced while drains run.
+    """The settings of drains. They may change while drains run.
 
-    *ahead* says for which demand without pods to keep room. *keeps* is called before a claim, and before each eviction:
-    something that keeps a node may appear during its drain.
+    *ahead* is the demand without pods for which to keep room. *keeps* is called before a claim and before each
+    eviction, since something that keeps a node may appear during its drain.
     """
 
     rules: DrainRules = DrainRules()
@@ -74,9 +74,9 @@ class DrainSettings(Struct, frozen=True, kw_only=True):
 
 
 class Tools(Struct, frozen=True, kw_only=True):
-    """The tools of a drain. *leading* is called before every request that changes anything.
+    """The tools of a drain. Every request that changes something is preceded by a call of *leading*.
 
-    While *releasing* is true nodes are given back, whatever the phase of their drains.
+    While *releasing* is true, drains give their nodes back, whatever their phase.
     """
 
     connection: Connection
@@ -98,7 +98,7 @@ class _Looked(Struct, frozen=True):
 
 
 class Drive:
-    """Drives the drain of *node* that *record*, just written on the node, describes. :attr:`wake` ends a wait early."""
+    """Drives the drain that *record*, just written on *node*, describes. :attr:`wake` ends a wait early."""
 
     def __init__(self, tools: Tools, node: Node, record: DrainRecord) -> None:
         self.wake = asyncio.Event()
@@ -128,11 +128,11 @@ class Drive:
 
     @property
     def reason(self) -> str:
-        """The reason in the node's record, as far as this drive has seen it."""
+        """The reason in the node's record, as this drive last saw it."""
         return self._record.reason if self._record is not None else ""
 
     async def run(self) -> Ending:
-        """Continue until the drain is over for us. Raises only cancellation and bugs."""
+        """Continue until the drain is over for this drive. Only cancellation and bugs propagate."""
         failures = 0
         looked: _Looked | None = None
         while self._tools.leading():
@@ -247,7 +247,7 @@ class Drive:
         return self._rest
 
     def _current(self, node: Node) -> bool:
-        """Whether *node* carries what was last seen or written on the server."""
+        """Whether *node* carries the annotation that this drive last read or wrote on the server."""
         return node.annotations.get(DRAIN_ANNOTATION) == self._last.annotations.get(DRAIN_ANNOTATION)
 
     async def _look(self) -> _Looked:
@@ -271,7 +271,7 @@ class Drive:
         return _Looked(pods, self._rest)
 
     async def _find_finalizers(self, pods: Sequence[Pod], now: float) -> None:
-        """Ask once why pods still exist after their grace period."""
+        """Ask, once for each pod, why pods still exist after their grace period."""
         for pod in pods:
             if pod.deletion is None or pod.deletion >= now or pod.uid in self._finalizers:
                 continue

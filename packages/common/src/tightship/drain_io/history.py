@@ -1,8 +1,7 @@
-"""Recent drains, and what pools have learned from them, so that pauses survive a restart: two more annotations on the
-Lease of the claims.
+"""Recent drains, and what pools have learned from them, in two more annotations on the Lease of the claims.
 
-The history is short, and only the pace depends on it: a broken one counts as empty, and the next drain writes a new
-one.
+So pauses survive a restart. Only the pace of drains depends on the history, so an unreadable history counts as empty,
+and the next drain writes a new one.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ HISTORY_ANNOTATION = "tightship.dev/finished-drains"
 REGRETS_ANNOTATION = "tightship.dev/regrets"
 
 KEPT = 50
-"""Drains kept, the newest first to be written and the oldest first to go: about 10 kB."""
+"""Drains kept, the newest: about 10 kB."""
 
 POOLS_KEPT = 100
-"""Pools whose regrets are kept: those with the latest."""
+"""Pools kept, those with the latest regrets."""
 
 _TRIES = 8
 
@@ -80,9 +79,9 @@ class DrainHistory:
         await self.change(edit, finished.at)
 
     async def change(self, edit: Callable[[PastDrains], PastDrains], now: float) -> PastDrains:
-        """Write what *edit* makes of the history at *now*, if that differs; return it. Raises as :meth:`add` does.
+        """Write what *edit* makes of the history at *now*, if that differs, and return it. Raises as :meth:`add` does.
 
-        *edit* is called again in each try.
+        Each try calls *edit* again.
         """
         for attempt in range(_TRIES):
             lease = await self._store.get(REQUEST_TIMEOUT)

@@ -2,9 +2,9 @@
 
 A write is one merge patch against the version that was read.
 
-``spec.taints`` is one atomic list. It is sent only if it changes, as the server had it (including fields we don't know,
-such as ``timeAdded``), and never without the resource version. Of several writers one wins, and the others get
-:class:`~tightship.core.api_errors.Conflict`.
+``spec.taints`` is one atomic list. A patch contains the list only if it changes, as the server had it (including fields
+we don't know, such as ``timeAdded``), and never without the resource version. Of several writers one wins, and the
+others get :class:`~tightship.core.api_errors.Conflict`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WRITE_TIMEOUT = 15.0
 
 
 EVICTION_TIMEOUT = 30.0
-"""Seconds: 50 evictions at once under one PDB were answered within 3.4 s, each retried by the server on conflicts."""
+"""Seconds. The server answered 50 concurrent evictions under one PDB within 3.4 s, with its own retries."""
 
 
 class _Meta(Struct, frozen=True, rename="camel"):
@@ -45,7 +45,7 @@ class _Wire(Struct, frozen=True):
 
 
 class LiveNode(Struct, frozen=True):
-    """A node as the server has it: judged, with the taints as they were on the wire."""
+    """A node as the server has it, with its taints as on the wire."""
 
     node: Node
     version: str
@@ -100,7 +100,7 @@ async def finalizers(connection: Connection, pod: Pod) -> list[str] | None:
 
 
 class NodePatch(Struct, kw_only=True, frozen=True):
-    """The changes: annotations (``None`` removes one), all taints, and the cordon; what is absent stays as it is."""
+    """A patch of annotations (``None`` removes one), all taints, and the cordon. ``None`` leaves a field as it is."""
 
     annotations: dict[str, str | None] = {}
     taints: tuple[Taint, ...] | None = None
@@ -133,7 +133,7 @@ async def patch_node(connection: Connection, live: LiveNode, patch: NodePatch) -
 
 
 def claim_patch(live: LiveNode, record: DrainRecord) -> NodePatch:
-    """Return annotation, taint and cordon of a new drain, in one."""
+    """Return the patch that adds the annotation, the taint and the cordon of a new drain."""
     ours: Taint = {"key": DRAINING.key, "value": record.op, "effect": DRAINING.effect}
     return NodePatch(
         annotations={DRAIN_ANNOTATION: encode_record(record)},
@@ -143,7 +143,7 @@ def claim_patch(live: LiveNode, record: DrainRecord) -> NodePatch:
 
 
 def record_patch(live: LiveNode, record: DrainRecord | None, change: NodeChange) -> NodePatch:
-    """Return the patch that writes *record* (``None`` removes it) and undoes what *change* says, and nothing else."""
+    """Return the patch that writes *record* (``None`` removes it) and makes *change*, and nothing else."""
     annotations = {DRAIN_ANNOTATION: None if record is None else encode_record(record)}
     if change is NodeChange.NOTHING:
         return NodePatch(annotations=annotations)
@@ -163,7 +163,7 @@ def _others(live: LiveNode) -> tuple[Taint, ...]:
 async def send_away(connection: Connection, pod: Pod, *, past_budgets: bool) -> Heard:
     """Evict *pod* (delete it, with *past_budgets*) if it still has its UID, and return the answer.
 
-    Never raises for an answer or for a missing one: both are outcomes. The pod keeps its own grace period.
+    Never raises: a refusal and a missing answer are outcomes too. The pod keeps its own grace period.
     """
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
     options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}

@@ -32,11 +32,11 @@ async def read_cluster(
     progress: Callable[[str, int], None] | None = None,
     resources: Sequence[Resource] = RESOURCES,
 ) -> Snapshot:
-    """Return the cluster as it is now: all kinds are listed concurrently, none is watched.
+    """Return the cluster as it is now. All kinds are listed concurrently, and none is watched.
 
-    *progress* gets a kind and the number of its objects read so far, after each page. An optional kind that is
-    forbidden or not served is missing from the snapshot. Raises :class:`~tightship.core.api_errors.AccessDenied` if a
-    required kind is forbidden, naming all of them, else the first error of any list.
+    *progress* gets a kind and the number of its objects read so far, after each page. The snapshot lacks an optional
+    kind that is forbidden or not served. Raises :class:`~tightship.core.api_errors.AccessDenied`, which names every
+    forbidden required kind, else the first error of any list.
     """
     state = ClusterState()
     denied: dict[str, Forbidden] = {}
@@ -69,15 +69,15 @@ async def read_cluster(
 
 
 class CacheCrashed(Exception):  # noqa: N818 - named as the errors of tightship.kube
-    """A bug ended a task of the cache: from then on the state of the cluster is unknown."""
+    """A bug ended a task of the cache, so the state of the cluster is unknown."""
 
 
 class ClusterCache:
-    """A cluster, kept up to date by one task for each kind, while the asynchronous context lasts.
+    """A cluster that one task for each kind keeps up to date while the asynchronous context lasts.
 
-    Snapshots are taken on the event loop; another thread may then use them. *revision* grows with every change
-    received. An outage of the API server changes only the ages in :meth:`stats`. *crashed* is called when a bug has
-    ended a task; from then on everything but :meth:`stats` raises :class:`CacheCrashed`.
+    Take snapshots on the event loop; any thread may then use them. *revision* grows with every change received. An
+    outage of the API server changes only the ages in :meth:`stats`. When a bug ends a task, the cache calls *crashed*,
+    and everything but :meth:`stats` raises :class:`CacheCrashed`.
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class ClusterCache:
         self._connection = connection
         self._timing = timing
         self._state = ClusterState()
-        # Replaced, never changed: metrics are made from it in another thread.
+        # Replaced, never changed: another thread makes metrics from it.
         self._reflectors: tuple[Reflector, ...] = tuple(self._reflector(resource) for resource in resources)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._touched = asyncio.Event()
 
     @property
     def has_synced(self) -> bool:
-        """Whether every kind is completely known, or, if it is optional, known to be out of reach."""
+        """Whether the cache holds every kind, or knows that an optional kind is out of reach."""
         self._raise_crash()
         return all(each.settled for each in self._reflectors)
 
@@ -110,16 +110,15 @@ class ClusterCache:
         return {each.resource.kind: each.withheld for each in self._reflectors if each.withheld}
 
     def snapshot(self) -> Snapshot:
-        """Take a snapshot. It does not tell whether the cache has synced."""
+        """Take a snapshot, whether or not the cache has synced."""
         self._raise_crash()
         return self._state.snapshot()
 
     async def synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - raises a typed error
         """Wait until :attr:`has_synced`.
 
-        Raises :class:`~tightship.core.api_errors.AccessDenied` as soon as a required kind turns out to be forbidden,
-        and :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds; the cache keeps trying in
-        either case.
+        Raises :class:`~tightship.core.api_errors.AccessDenied` as soon as the server forbids a required kind, and
+        :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds. The cache keeps trying in either case.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -131,7 +130,7 @@ class ClusterCache:
             raise NotSynced(_waiting(self._reflectors), timeout or 0) from None
 
     async def changed(self, since: int, timeout: float) -> bool:  # noqa: ASYNC109 - its end is a value
-        """Wait until :attr:`revision` is above *since*: return true then, false after *timeout* seconds."""
+        """Wait until :attr:`revision` is above *since*. Return true then, and false after *timeout* seconds."""
         try:
             async with asyncio.timeout(timeout):
                 while self.revision <= since:
@@ -142,9 +141,9 @@ class ClusterCache:
         return True
 
     async def follow(self, resource: Resource, *, wanted: bool, timeout: float) -> None:  # noqa: ASYNC109
-        """Keep one more kind up to date from now on, or forget it if it is not *wanted* any more.
+        """Keep one more kind up to date from now on, or forget the kind if it is no longer *wanted*.
 
-        Returns once the kind is known, or known to be out of reach. Raises
+        Returns when the cache holds the kind, or knows that it is out of reach. Raises
         :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds; the cache keeps trying.
         """
         kind = resource.kind
@@ -168,7 +167,7 @@ class ClusterCache:
             raise NotSynced(_waiting([known]), timeout) from None
 
     def stats(self) -> Mapping[str, KindStats]:
-        """Return the counts of every kind."""
+        """Return the counts and the health of every kind."""
         now = self._timing.clock()
         return {each.resource.kind: _stats(each, now) for each in self._reflectors}
 
@@ -180,7 +179,7 @@ class ClusterCache:
     def _raise_denied(self) -> None:
         required = [each for each in self._reflectors if each.resource.required]
         denied = {each.resource.kind: each.failure for each in required if isinstance(each.failure, Forbidden)}
-        # All that are denied are named at once, so each must have had its answer.
+        # The error names every denied kind, so each kind must have had its answer.
         if denied and all(each.synced or each.failure for each in required):
             raise AccessDenied(denied, self._connection.identity)
 
@@ -217,7 +216,7 @@ class ClusterCache:
 
 
 def _waiting(reflectors: Sequence[Reflector]) -> dict[str, str]:
-    """Return, by kind, what delays those that are not settled."""
+    """Return what delays each kind that is not settled."""
     return {
         each.resource.kind: one_line(each.failure) if each.failure else "not listed yet"
         for each in reflectors

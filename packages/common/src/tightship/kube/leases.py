@@ -1,8 +1,8 @@
-"""``coordination.k8s.io/v1`` Lease: read one, create it, replace it if nobody else has done so meanwhile.
+"""``coordination.k8s.io/v1`` Lease: read one, create one, replace one unless somebody else did so first.
 
-Whatever an object holds that is unknown here (labels and annotations of others, owner references, fields of newer
-servers) is written back unchanged. A replace sends the uid along with the resourceVersion, so that it does not create a
-deleted Lease again, which the API server would otherwise do for this kind.
+A write keeps everything in the object that this module does not know: labels and annotations of others, owner
+references, fields of newer servers. A replace sends the uid along with the resourceVersion; otherwise the API server
+would create a deleted Lease again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _Raws = dict[str, msgspec.Raw]
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """One Lease. *duration* is in seconds; *acquired* and *renewed* are MicroTimes as written by their author.
+    """One Lease. *duration* is in seconds; *acquired* and *renewed* are MicroTimes as their author wrote them.
 
-    A field that the object does not have is empty or 0. *raw* is the object as it was read, empty before it is created.
+    A missing field is empty or 0. *raw* is the object as it was read, empty before the Lease is created.
     """
 
     namespace: str
@@ -65,7 +65,7 @@ _SPEC_FIELDS = {each.name: each.encode_name for each in msgspec.structs.fields(_
 
 
 def micro_time(microseconds: int) -> str:
-    """Return *microseconds* since 1970 as a MicroTime: RFC 3339 in UTC with exactly six digits, zeros too."""
+    """Return *microseconds* since 1970 as a MicroTime: RFC 3339 in UTC with exactly six decimals."""
     return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -88,7 +88,7 @@ def decode_lease(namespace: str, name: str, body: bytes) -> Lease:
 
 
 def encode_lease(lease: Lease) -> bytes:
-    """Return *lease* as JSON: the object as it was read, with only the changed fields replaced."""
+    """Return *lease* as JSON: the object as it was read, with the changed fields replaced."""
     base, document, metadata, spec = Lease(namespace=lease.namespace, name=lease.name), _Raws(), _Raws(), _Raws()
     if lease.raw:
         base = decode_lease(lease.namespace, lease.name, lease.raw)
@@ -111,9 +111,9 @@ class LeaseStore:
     """The Lease *name* in *namespace*. Nothing is retried here; each call ends within its timeout.
 
     Every method takes a *timeout* in seconds for the whole call, including loading credentials, and raises
-    :class:`~tightship.core.api_errors.KubeError`. After
-    :class:`~tightship.core.api_errors.ConnectionFailed` or a 5xx a write may have succeeded; so it may after a 409,
-    because the transport repeats a PUT whose idle connection broke.
+    :class:`~tightship.core.api_errors.KubeError`. A write may have succeeded despite a
+    :class:`~tightship.core.api_errors.ConnectionFailed` or a 5xx, and even despite a 409, because the transport repeats
+    a PUT whose idle connection broke.
     """
 
     def __init__(self, connection: Connection, namespace: str, name: str) -> None:
@@ -149,7 +149,7 @@ class LeaseStore:
     async def _send(self, verb: str, path: str, body: bytes | None, seconds: float) -> Lease:
         server = self._connection.server
         try:
-            # The transport's own timeout is for each exchange; a refused token makes two, with a plugin run between.
+            # The transport's timeout covers one exchange. A refused token makes two, with a run of a plugin in between.
             async with asyncio.timeout(seconds):
                 answer = await self._connection.request(verb, path, body=body, timeout=seconds, retry=False)
         except TimeoutError as error:
@@ -174,7 +174,7 @@ class _List(Struct):
 
 
 async def held_leases(connection: Connection, name: str, now: float, namespace: str = "") -> list[Lease]:
-    """Return the Leases called *name*, in all namespaces or in one, that somebody holds at *now* (seconds since 1970).
+    """Return the Leases called *name*, in all namespaces or in one, that have a holder at *now* (seconds since 1970).
 
     Raises :class:`~tightship.core.api_errors.KubeError`.
     """
@@ -194,7 +194,7 @@ async def held_leases(connection: Connection, name: str, now: float, namespace: 
 
 
 def _runs_out(lease: Lease) -> float:
-    """Return when a Lease expires by its own times; a Lease without times never does."""
+    """Return when a Lease expires by its own times; a Lease without times never expires."""
     try:
         return datetime.fromisoformat(lease.renewed).timestamp() + lease.duration
     except ValueError:

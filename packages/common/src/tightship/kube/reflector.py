@@ -1,4 +1,4 @@
-"""One kind, kept up to date: list, then watch from there, forever, whatever the API server does meanwhile."""
+"""Keeps one kind up to date: lists it, then watches it from there, forever, whatever the API server does."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _log = logging.getLogger(__name__)
 class Timing(Struct, frozen=True, kw_only=True):
     """Durations in seconds; the defaults suit a real cluster.
 
-    *silence*: a stream without an event or bookmark for that long is dead; the API server sends a bookmark a minute.
-    *server_timeout*: the server ends a watch after one to two times this. *first*, *longest*: of the doubling wait with
-    jitter after an error. *recheck*: between two tries of a kind that is forbidden or not served.
+    A stream without an event or bookmark for *silence* is dead: the API server sends a bookmark every minute. The
+    server ends a watch after one to two times *server_timeout*. After an error the reflector waits with jitter, from
+    *first* up to *longest*. *recheck* lies between two tries of a kind that is forbidden or not served.
     """
 
     silence: float = 120.0
@@ -41,7 +41,7 @@ class Timing(Struct, frozen=True, kw_only=True):
 
 
 class Sink(Protocol):
-    """The receiver of a reflector; :class:`tightship.planning.cluster.ClusterState` is one."""
+    """The receiver of a reflector, such as :class:`tightship.planning.cluster.ClusterState`."""
 
     def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
         """Take the result of a list: all objects of *kind*."""
@@ -60,7 +60,7 @@ class Sink(Protocol):
 
 
 class Counters(Struct):
-    """Counts of one kind since the start. *relists* are lists after the first, *seen* the last sign of life."""
+    """Counts of one kind since the start. *relists* counts lists after the first; *seen* is the last sign of life."""
 
     lists: int = 0
     pages: int = 0
@@ -74,7 +74,7 @@ class Counters(Struct):
 
 
 class Reflector:
-    """Feeds all objects of *resource* into *state*; *changed* is called after each change of either.
+    """Feeds all objects of *resource* into *state*, and calls *changed* after each change.
 
     *synced* says whether the state holds a complete list. *withheld* is why an optional kind is unavailable, else
     empty. *failure* is the present error, ``None`` while all is well.
@@ -115,7 +115,7 @@ class Reflector:
             except KubeError as error:
                 await self._failed(error)
             else:
-                # Even a list anew is not begun at once: every client of a restarted API server wants one.
+                # Wait even before a new list: every client of a restarted API server wants one.
                 await self._timing.sleep(self._backoff.next())
 
     async def _list(self) -> str:
@@ -155,7 +155,7 @@ class Reflector:
                 continue
             self.failure = None
             if events == self.counters.events + self.counters.bookmarks and timing.clock() - began < 1:
-                # Something in between ends watches as soon as they are opened.
+                # A proxy ends watches as soon as they are opened.
                 await timing.sleep(self._backoff.next())
 
     def _heard(self) -> None:
@@ -195,7 +195,7 @@ class Reflector:
             level = logging.INFO if usual else logging.WARNING
             _log.log(level, "doing without %s: %s (%s)", self.resource.qualified, why, error)
         self.counters.errors += 1
-        # What was known of it would grow old unnoticed.
+        # The known objects would grow old unnoticed.
         self._state.replace(self.resource.kind, ())
         self._state.mark_missing(self.resource.kind, why)
         self.synced, self.withheld, self.failure = False, why, None

@@ -18,11 +18,11 @@ from tightship.kube.connection import Connection
 from tightship.kube.resources import Resource
 
 LONGEST_LINE = 64 << 20
-"""Bytes after which a line without an end is no watch event; an object in etcd stays below 2 MB."""
+"""Bytes after which a line can't be a watch event; an object in etcd stays below 2 MB."""
 
 
 class Applied(Struct, frozen=True):
-    """An object was added or changed: its JSON."""
+    """An object was added or changed; *raw* is its JSON."""
 
     raw: msgspec.Raw
 
@@ -35,11 +35,11 @@ class Removed(Struct, frozen=True):
 
 
 class Bookmark(Struct, frozen=True):
-    """No event up to a newer version."""
+    """Nothing has happened up to a newer version."""
 
 
 class Expired(Struct, frozen=True):
-    """The version to continue from is too old: list again."""
+    """The version to continue from is too old, so list again."""
 
 
 WatchEvent: TypeAlias = Applied | Removed | Bookmark | Expired
@@ -65,7 +65,7 @@ _objects = msgspec.json.Decoder(_Object)
 
 
 class LineSplitter:
-    """Lines of a byte stream that may be split anywhere. Linear in the bytes, however long a line is."""
+    """Splits a byte stream into lines, wherever its chunks end. Takes linear time, however long a line is."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._parts: list[bytes] = []
@@ -73,9 +73,7 @@ class LineSplitter:
         self._longest = longest
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that *chunk* completes, without empty ones. Raises :class:`ValueError`
-        beyond the longest.
-        """
+        """Return the lines that *chunk* completes, except empty ones. Raises :class:`ValueError` if one is too long."""
         head, *rest = chunk.split(b"\n")
         self._parts.append(head)
         self._size += len(head)
@@ -90,7 +88,7 @@ class LineSplitter:
 
 
 class WatchDriver:
-    """One watch across any number of connections: *resource_version* is where the next one continues."""
+    """One watch across any number of connections; the next one continues from *resource_version*."""
 
     def __init__(
         self,
@@ -121,7 +119,7 @@ class WatchDriver:
         }
 
     def take(self, line: bytes) -> WatchEvent:
-        """Return what one line says, and keep its version.
+        """Return the event of one line, and keep its version.
 
         Raises :class:`~tightship.core.api_errors.ApiError` for an ``ERROR`` event other than 410, and
         :class:`~tightship.core.api_errors.BadAnswer` for a line that is not an event.
@@ -138,7 +136,7 @@ class WatchDriver:
         try:
             meta = _objects.decode(event.object).metadata
         except (msgspec.DecodeError, UnicodeDecodeError):
-            # Malformed to its core: the version stays, the object goes on to be counted as unreadable.
+            # The metadata is malformed: keep the version, and pass the object on, to be counted as unreadable.
             meta = _Meta()
         if meta.resource_version:
             self.resource_version = meta.resource_version
