@@ -1,6 +1,6 @@
-"""What Prometheus is told: a registry for each process, and the metrics every controller has.
+"""Metrics for Prometheus: a registry for each process, and the metrics of every controller.
 
-Names, labels and meanings are a contract with people's dashboards.
+Names, labels and meanings are a contract with users' dashboards.
 """
 
 from __future__ import annotations
@@ -26,37 +26,42 @@ if TYPE_CHECKING:
     from tightship.kube.cache import KindStats
 
 LOOP_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Seconds: from a loop with nothing to do in a small cluster to a plan of the largest."""
+"""Seconds, from an idle pass in a small cluster to a plan of the largest."""
 
 
 def new_registry(controller: str, version: str = __version__) -> CollectorRegistry:
     """Return a registry with the metrics of the process and ``tightship_build_info``."""
-    # Series of creation times double the counters and help nobody who has rate().
+    # Series of creation times double the counters, and rate() needs none.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     if HOST.get().own_process:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
-    info = Gauge("tightship_build_info", "What is running; always 1.", ("controller", "version"), registry=registry)
+    info = Gauge(
+        "tightship_build_info",
+        "The running controller and its version; always 1.",
+        ("controller", "version"),
+        registry=registry,
+    )
     info.labels(controller, version).set(1)
     return registry
 
 
 def content_type(accept: str) -> str:
-    """Return the content type of what :func:`render` returns for this ``Accept`` header; there are but a few."""
+    """Return the content type that :func:`render` uses for this ``Accept`` header; there are only a few."""
     found: str = choose_encoder(accept)[1]
     return found
 
 
 def render(registry: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
-    """Return all metrics and their content type: OpenMetrics where the ``Accept`` header asks for it, else plain."""
+    """Return all metrics and their content type: OpenMetrics if the ``Accept`` header asks for it, else plain."""
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type
 
 
 class _Series(Collector):
-    """One metric whose series this process keeps itself: *family* makes the client's form of it."""
+    """One metric whose series this process keeps itself; *family* is its form in the client library."""
 
     def __init__(
         self,
@@ -127,9 +132,9 @@ class NamedCounter(_Series):
 
 
 class RunMetrics:
-    """The metrics that every controller has.
+    """The metrics of every controller.
 
-    *now* is the wall clock in Unix seconds; an age is computed while it is scraped, so that a loop that hangs shows.
+    *now* is the wall clock in Unix seconds. Each scrape computes the ages, so that a loop that hangs shows.
     """
 
     def __init__(self, registry: CollectorRegistry, *, now: Callable[[], float] = wall) -> None:
@@ -137,43 +142,41 @@ class RunMetrics:
         self._began = now()
         self._succeeded: float | None = None
         self._registry = registry
-        self.leader = Gauge(
-            "tightship_leader", "Whether this replica is the leader (1) or stands by (0).", registry=registry
-        )
+        self.leader = Gauge("tightship_leader", "1 if this replica leads, 0 if it stands by.", registry=registry)
         self.lease_epoch = Gauge(
             "tightship_lease_epoch",
-            "How often the Lease has changed hands, as its last holder saw it.",
+            "How often the Lease had changed hands when this replica last took it; 0 before that.",
             registry=registry,
         )
         self.config_valid = Gauge(
             "tightship_config_valid",
-            "0 while the configuration found last was refused, or was deleted and nothing new is begun; else 1.",
+            "0 while the latest configuration is invalid, or deleted so that no new work starts; else 1.",
             registry=registry,
         )
         self.loop_duration = Histogram(
             "tightship_loop_duration_seconds",
-            "How long a pass of the loop took, failed ones included.",
+            "The duration of passes, including failed ones.",
             buckets=LOOP_BUCKETS,
             registry=registry,
         )
         self.loop_last_success = Gauge(
             "tightship_loop_last_success_timestamp_seconds",
-            "When a pass of the loop last succeeded, in Unix seconds; 0 before the first.",
+            "Unix time of the last successful pass; 0 before the first.",
             registry=registry,
         )
-        self.loop_failures = Counter("tightship_loop_failures", "Passes of the loop that failed.", registry=registry)
+        self.loop_failures = Counter("tightship_loop_failures", "Failed passes.", registry=registry)
         self._events_dropped = Counter(
             "tightship_events_dropped", "Events that were not recorded, by cause.", ("cause",), registry=registry
         )
         age = Gauge(
             "tightship_loop_age_seconds",
-            "Seconds since a pass of the loop last succeeded, or since the start.",
+            "Seconds since the last successful pass, or since the start.",
             registry=registry,
         )
         age.set_function(self.loop_age)
 
     def loop_age(self) -> float:
-        """Return the seconds since a pass of the loop last succeeded, or since the start."""
+        """Return the seconds since the last successful pass, or since the start."""
         return max(0.0, self._now() - (self._began if self._succeeded is None else self._succeeded))
 
     def loop_done(self, seconds: float, *, succeeded: bool) -> None:
@@ -190,7 +193,7 @@ class RunMetrics:
         self._events_dropped.labels(cause).inc()
 
     def watch_cache(self, stats: Callable[[], Mapping[str, KindStats]]) -> None:
-        """Show, from now on, the health of each kind that *stats* names while it is scraped (from another thread)."""
+        """Show the health of each kind that *stats* returns. Each scrape calls *stats*, from another thread."""
         self._registry.register(_CacheHealth(stats))
 
 
@@ -207,11 +210,11 @@ class _CacheHealth(Collector):
     @staticmethod
     def _families(stats: Mapping[str, KindStats]) -> Iterable[Metric]:
         synced = GaugeMetricFamily(
-            "tightship_cache_synced", "Whether all objects of the kind are known (1).", labels=("kind",)
+            "tightship_cache_synced", "1 if all objects of the kind are known.", labels=("kind",)
         )
         age = GaugeMetricFamily(
             "tightship_cache_age_seconds",
-            "Seconds since the API server last said anything about the kind, a bookmark included.",
+            "Seconds since the last list, event or bookmark of the kind.",
             labels=("kind",),
         )
         for kind, health in stats.items():

@@ -1,4 +1,4 @@
-"""Whether a loop still runs: the liveness probe's question."""
+"""Whether a loop still runs, for the liveness probe."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tightship.kube.host import monotonic
 
 
 class Heartbeat:
-    """One loop's sign of life. It may be late by *deadline* seconds before the loop counts as hung.
+    """The sign of life of one loop, which counts as hung once a beat is *deadline* seconds late.
 
-    A loop that waits says for how long, so that the deadline covers only its work, however long its interval is. Only
-    the loop itself can miss it: an outage of the API server is no reason to restart.
+    A loop announces how long it will wait, so the deadline covers only its work, however long its interval is. Only
+    the loop itself can miss the deadline: an outage of the API server is no reason to restart.
     """
 
     def __init__(self, name: str, deadline: float, *, clock: Callable[[], float] = monotonic) -> None:

@@ -1,4 +1,4 @@
-"""A cluster as the judgement sees it: the snapshot, and the state it is cut from."""
+"""A cluster as decisions see it: the snapshot, and the state that makes snapshots."""
 
 from tightship.planning.cluster.budgets import Budgets
 from tightship.planning.cluster.snapshot import (

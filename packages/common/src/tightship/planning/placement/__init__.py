@@ -1,4 +1,4 @@
-"""Where pods can go, by kube-scheduler's filters, and where they are likely to go, by a model of its scoring."""
+"""Where pods can go, by kube-scheduler's filters, and where they will likely go, by a model of its scoring."""
 
 from tightship.planning.placement.fitting import Fit, Leaving, certain, fit_all, stuck_in_turn
 from tightship.planning.placement.scoring import aligned, best_fit, scheduler_choice, scheduler_scores

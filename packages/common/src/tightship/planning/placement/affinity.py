@@ -1,9 +1,9 @@
 """Required inter-pod affinity and anti-affinity, both ways, as kube-scheduler's ``InterPodAffinity`` filters.
 
-* A pod's own anti-affinity terms keep it from domains that hold a pod they match.
-* Anti-affinity terms of pods already placed keep it from their domains where they match it.
-* Its affinity terms want, in each term's domain, a pod that matches **all** of them; while no pod in the cluster does,
-  a pod that matches its own terms may start the group on any node that has all the keys.
+* A pod's own anti-affinity terms exclude domains that hold a pod they match.
+* Anti-affinity terms of placed pods exclude their domains for a pod they match.
+* A pod's affinity terms want, in each term's domain, a pod that matches **all** of them. While no pod in the cluster
+  does, a pod that matches its own terms may start the group on any node that has all the keys.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class AffinityTerm(Struct, frozen=True):
     namespaces: frozenset[str] | None
 
     def matches(self, template: PodTemplate) -> bool:
-        """Whether pods of *template* are among those the term speaks of; an absent selector matches none."""
+        """Whether the term selects pods of *template*; an absent selector selects none."""
         if self.namespaces is not None and template.namespace not in self.namespaces:
             return False
         return self.selector is not None and self.selector.matches(template.labels)
 
 
 class NamespacesUnknownError(Exception):
-    """A term selects namespaces by label, and namespaces could not be read."""
+    """A term selects namespaces by label, but namespaces are unreadable."""
 
 
 def resolve(term: PodAffinityTerm, own: str, namespaces: Mapping[str, Namespace] | None) -> AffinityTerm:
     """Return *term* of a pod in namespace *own* with its namespaces as a set.
 
-    Raises :class:`NamespacesUnknownError` where it selects by namespace labels and *namespaces* is ``None``.
+    Raises :class:`NamespacesUnknownError` if the term selects by namespace labels and *namespaces* is ``None``.
     """
     selector = term.namespace_selector
     names = frozenset(term.namespaces or ())
@@ -53,13 +53,13 @@ def resolve(term: PodAffinityTerm, own: str, namespaces: Mapping[str, Namespace]
 
 
 class AffinityGroup(Struct, eq=False):
-    """All affinity terms of one pod: counted are pods that match every one of them."""
+    """All affinity terms of one pod. The counters count pods that match every term."""
 
     terms: tuple[AffinityTerm, ...]
     counters: tuple[DomainCounter, ...]
 
     def counts(self, template: PodTemplate) -> bool:
-        """Whether pods of *template* are counted."""
+        """Whether the group counts pods of *template*."""
         return all(term.matches(template) for term in self.terms)
 
     def add(self, node: int, step: int) -> None:
@@ -73,7 +73,7 @@ class AffinityGroup(Struct, eq=False):
 
 
 class AntiAffinityTerm(Struct, eq=False):
-    """One anti-affinity term: where pods it matches are, and where pods that hold it are."""
+    """One anti-affinity term, with the places of pods that it matches and of pods that hold it."""
 
     term: AffinityTerm
     matching: DomainCounter
@@ -81,19 +81,19 @@ class AntiAffinityTerm(Struct, eq=False):
 
 
 class AffinityRules(Struct, frozen=True):
-    """What one template has to do with affinity."""
+    """The affinity rules that concern one template."""
 
     own: tuple[AntiAffinityTerm, ...] = ()
-    """Terms it holds."""
+    """Terms that the template holds."""
     against: tuple[AntiAffinityTerm, ...] = ()
-    """Terms, its own or others', that match it."""
+    """Terms, its own or others', that match the template."""
     group: AffinityGroup | None = None
     joins: tuple[AffinityGroup, ...] = ()
-    """Groups its pods are counted in."""
+    """Groups that count its pods."""
     starts_group: bool = False
 
     def restrict(self, mask: NodeMask) -> None:
-        """Clear *mask* where a pod of the template may not go."""
+        """Clear *mask* on nodes that a pod of the template may not use."""
         for anti in self.own:
             anti.matching.topology.forbid(mask, list(anti.matching.counts))
         for anti in self.against:
@@ -120,7 +120,7 @@ _NO_RULES = AffinityRules()
 
 
 class AffinityIndex:
-    """All terms held by any template of a space, with their counters."""
+    """All terms that any template of a space holds, with their counters."""
 
     def __init__(
         self,
@@ -147,11 +147,11 @@ class AffinityIndex:
 
     @property
     def empty(self) -> bool:
-        """Whether no pod holds any term, so that nobody needs counting."""
+        """Whether no pod holds any term, so that nothing needs counting."""
         return not self._anti and not self._groups
 
     def rules(self, template: PodTemplate) -> AffinityRules:
-        """Return what *template* has to do with the terms registered."""
+        """Return the rules of the registered terms for *template*."""
         if self.empty:
             return _NO_RULES
         against = self._anti_by.find(template.namespace, template.labels)
@@ -179,7 +179,7 @@ class AffinityIndex:
         try:
             return resolve(term, template.namespace, namespaces)
         except NamespacesUnknownError:
-            # The pod itself is refused by name; what it holds against others is taken to reach every namespace.
+            # The plan refuses the pod itself. Its anti-affinity is assumed to reach every namespace.
             self.unknown.add(template)
             return AffinityTerm(term.topology_key, term.label_selector, None)
 
@@ -203,7 +203,7 @@ def _namespaces(term: AffinityTerm) -> Iterable[str | None]:
 
 
 def topology_keys(templates: Sequence[PodTemplate]) -> set[str]:
-    """Return every topology key some template's constraints name."""
+    """Return every topology key in the constraints of *templates*."""
     keys: set[str] = set()
     for template in templates:
         spec = template.spec

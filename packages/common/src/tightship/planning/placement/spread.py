@@ -1,7 +1,7 @@
 """Topology spread constraints (``DoNotSchedule``), as kube-scheduler's ``PodTopologySpread`` filters.
 
-The drained node stays in the cluster, cordoned and soon empty, until the autoscaler deletes it: it remains a domain
-(a *ghost*) unless the constraint honours taints that the pod does not tolerate (autoscaler#9287).
+The drained node stays in the cluster, cordoned and soon empty, until the autoscaler deletes it. So the node remains a
+domain (a *ghost*) unless the constraint honours taints that the pod does not tolerate (autoscaler#9287).
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from tightship.planning.placement.topology import NodeMask, Topology
 
 
 class SpreadCounter:
-    """Pods of one constraint per domain, over the nodes the constraint looks at.
+    """Counts the pods of one constraint by domain, over the nodes that the constraint considers.
 
-    A domain counts as soon as one eligible node lies in it, however many pods it holds: the global minimum is taken
-    over all of them.
+    A domain counts as soon as it has one eligible node, even without pods: the global minimum is over all such domains.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class SpreadCounter:
         self._domains = sum(1 for nodes in self._nodes_in if nodes)
 
     def matches(self, template: PodTemplate) -> bool:
-        """Whether pods of *template* are counted; a selector without requirements counts none in the scheduler."""
+        """Whether the counter counts pods of *template*; in the scheduler an empty selector counts none."""
         if template.namespace != self._namespace or self._selector is None:
             return False
         if self._selector.empty and not self._also:
@@ -60,7 +59,7 @@ class SpreadCounter:
             self._count(self.topology.domain_of[node], step)
 
     def close(self, node: int, sign: int = 1) -> None:
-        """Cordon *node* (or, with *sign* -1, take that back)."""
+        """Cordon *node*, or, with *sign* -1, undo that."""
         if self.ghosts_count or not self.topology.labelled[node]:
             return
         domain = self.topology.domain_of[node]
@@ -71,7 +70,7 @@ class SpreadCounter:
             self._domains -= self._nodes_in[domain] == 0
             self._count(domain, -self._on_node.get(node, 0))
         elif sign < 0 and node in self._shut:
-            # Only what a cordon took away comes back: other nodes are none of this constraint's business.
+            # Only a node that a cordon took away comes back: the constraint does not consider other nodes.
             self._shut.remove(node)
             self._eligible[node] = True
             self._domains += self._nodes_in[domain] == 0
@@ -79,7 +78,7 @@ class SpreadCounter:
             self._count(domain, self._on_node.get(node, 0))
 
     def restrict(self, mask: NodeMask) -> None:
-        """Clear *mask* where one more pod of the template would exceed the skew."""
+        """Clear *mask* on nodes where one more pod of the template would exceed the skew."""
         mask &= self.topology.labelled
         ceiling = self._max_skew - self._self + self._minimum()
         if ceiling < 0:
@@ -88,7 +87,7 @@ class SpreadCounter:
         self.topology.forbid(mask, [domain for domain, count in self._counts.items() if count > ceiling])
 
     def _minimum(self) -> int:
-        # Domains without any counted pod are not in _counts, so a shorter _counts means that the minimum is zero.
+        # _counts lacks domains without counted pods, so a shorter _counts means that the minimum is zero.
         if self._domains < self._min_domains or len(self._counts) < self._domains:
             return 0
         return min(self._counts.values(), default=0)
@@ -108,7 +107,7 @@ class SpreadCounter:
 
 
 class SpreadRules(Struct, frozen=True):
-    """What one template has to do with spreading: its own constraints, and the counters its pods are counted in."""
+    """The spread rules of one template: its own constraints, and the counters that count its pods."""
 
     own: tuple[SpreadCounter, ...] = ()
     joins: tuple[SpreadCounter, ...] = ()
@@ -121,10 +120,10 @@ def eligible_nodes(
     keyed: NodeMask,
     selected: NodeMask,
 ) -> NodeMask:
-    """Return the nodes *constraint* looks at.
+    """Return the nodes that *constraint* considers.
 
-    *keyed* marks nodes with all topology keys of the pod's constraints, *selected* those its node selector and node
-    affinity allow. ``nodeAffinityPolicy`` defaults to Honor, ``nodeTaintsPolicy`` to Ignore (KEP-3094).
+    *keyed* marks nodes with all topology keys of the pod's constraints, *selected* nodes that its node selector and
+    node affinity allow. ``nodeAffinityPolicy`` defaults to Honor, ``nodeTaintsPolicy`` to Ignore (KEP-3094).
     """
     eligible = keyed & selected if constraint.node_affinity_policy != "Ignore" else keyed.copy()
     if constraint.node_taints_policy == "Honor":
@@ -162,7 +161,7 @@ class SpreadIndex:
         return tuple(counter for counter in near if counter.matches(template))
 
     def close(self, node: int, sign: int) -> None:
-        """Cordon *node* for every constraint (or, with *sign* -1, take that back)."""
+        """Cordon *node* for every constraint, or, with *sign* -1, undo that."""
         for counter in self._ghostless:
             counter.close(node, sign)
 
