@@ -484,6 +484,7 @@ def test_an_annotation_stays_below_two_kilobytes_whatever_a_webhook_says(reason:
         '{"v":1,"phase":"Evicting","since":{"Claimed":"yesterday"}}',
         '{"v":1,"phase":"Evicting","deadline":"2026-01-01T00:00:00"}',
         '{"v":1,"phase":"Evicting","epoch":"1"}',
+        pytest.param('{"v":1,"phase":"Marked","x":' + "[" * 20_000 + "]" * 20_000 + "}", id="nested too deeply"),
     ],
 )
 def test_an_annotation_that_cannot_be_read_owns_its_node_in_an_unknown_phase(text: str) -> None:

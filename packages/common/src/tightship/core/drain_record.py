@@ -48,7 +48,7 @@ UNDER_WAY = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED})
 """Phases in which a drain continues unless something stands against it."""
 
 
-class DrainRecord(Struct, frozen=True, kw_only=True):
+class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The annotation ``tightship.dev/drain``.
 
     *op* is unique to one drain and the value of its taint. *holder* is the replica that drives the drain, *epoch* the
@@ -82,21 +82,14 @@ class DrainRecord(Struct, frozen=True, kw_only=True):
         return self.since.get(phase.value)
 
 
-class _Wire(Struct, rename="camel", omit_defaults=True, kw_only=True):
+class _Head(Struct, rename="camel"):
+    """The fields whose form on the wire is not that of :class:`DrainRecord`."""
+
     v: int
     phase: str
-    controller: str = ""
-    op: str = ""
-    holder: str = ""
-    epoch: int = 0
-    lease: str = ""
     since: dict[str, str] = {}
     deadline: str | None = None
-    prior_unschedulable: bool = False
-    attempts: int = 0
     next_try: str | None = None
-    reason: str = ""
-    plan_hash: str = ""
 
 
 class Finished(Struct, frozen=True):
@@ -134,40 +127,30 @@ class Regret(Struct, frozen=True):
 
 def encode_record(record: DrainRecord) -> str:
     """Return *record* as the annotation's value. A long reason is cut, so that the value stays below 2 kB."""
-    wire = _Wire(
-        **{
-            **msgspec.structs.asdict(record),
-            "v": VERSION,
-            "phase": record.phase.value,
-            "since": {phase: rfc3339_ms(time) for phase, time in record.since.items()},
-            "deadline": None if record.deadline is None else rfc3339_ms(record.deadline),
-            "next_try": None if record.next_try is None else rfc3339_ms(record.next_try),
-            "reason": _cut(record.reason),
-        }
-    )
-    return msgspec.json.encode(wire).decode()
+    fields = {"v": VERSION, **msgspec.to_builtins(record), "reason": _cut(record.reason)}
+    if record.since:
+        fields["since"] = {phase: rfc3339_ms(time) for phase, time in record.since.items()}
+    for name, time in (("deadline", record.deadline), ("nextTry", record.next_try)):
+        if time is not None:
+            fields[name] = rfc3339_ms(time)
+    return msgspec.json.encode({name: value for name, value in fields.items() if value != ""}).decode()
 
 
 @lru_cache(maxsize=4096)  # a pass asks many times about a node in drain
 def decode_record(text: str) -> DrainRecord:
     """Return the record in an annotation. An unreadable one has the phase ``Unknown``, and its reason says why."""
     try:
-        wire = msgspec.json.decode(text, type=_Wire)
-        if wire.v != VERSION:
-            raise ValueError(f"version {wire.v} is not known, only {VERSION}")
-        phase = Phase(wire.phase)
-        if phase is Phase.UNKNOWN:
+        head = msgspec.json.decode(text, type=_Head)
+        if head.v != VERSION:
+            raise ValueError(f"version {head.v} is not known, only {VERSION}")
+        if Phase(head.phase) is Phase.UNKNOWN:
             raise ValueError("phase Unknown is never written")
-        fields = msgspec.structs.asdict(wire)
-        del fields["v"]
-        fields |= {
-            "phase": phase,
-            "since": {each: recorded_time(time) for each, time in wire.since.items()},
-            "deadline": None if wire.deadline is None else recorded_time(wire.deadline),
-            "next_try": None if wire.next_try is None else recorded_time(wire.next_try),
-        }
-        return DrainRecord(**fields)
-    except (msgspec.DecodeError, ValueError) as error:
+        fields = msgspec.json.decode(text, type=dict[str, object])
+        fields["since"] = {phase: recorded_time(time) for phase, time in head.since.items()}
+        for name, time in (("deadline", head.deadline), ("nextTry", head.next_try)):
+            fields[name] = None if time is None else recorded_time(time)
+        return msgspec.convert(fields, DrainRecord)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return DrainRecord(phase=Phase.UNKNOWN, reason=f"annotation {DRAIN_ANNOTATION} can't be read: {error}")
 
 

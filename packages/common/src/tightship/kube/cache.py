@@ -120,25 +120,19 @@ class ClusterCache:
         Raises :class:`~tightship.core.api_errors.AccessDenied` as soon as the server forbids a required kind, and
         :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds. The cache keeps trying in either case.
         """
-        try:
-            async with asyncio.timeout(timeout):
-                while not self.has_synced:
-                    self._raise_crash()
-                    self._raise_denied()
-                    await self._touched.wait()
-        except TimeoutError:
-            raise NotSynced(_waiting(self._reflectors), timeout or 0) from None
+
+        def synced() -> bool:
+            found = self.has_synced
+            if not found:
+                self._raise_denied()
+            return found
+
+        if not await self._until(synced, timeout):
+            raise NotSynced(_waiting(self._reflectors), timeout or 0)
 
     async def changed(self, since: int, timeout: float) -> bool:  # noqa: ASYNC109 - its end is a value
         """Wait until :attr:`revision` is above *since*. Return true then, and false after *timeout* seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                while self.revision <= since:
-                    self._raise_crash()
-                    await self._touched.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await self._until(lambda: self.revision > since, timeout)
 
     async def follow(self, resource: Resource, *, wanted: bool, timeout: float) -> None:  # noqa: ASYNC109
         """Keep one more kind up to date from now on, or forget the kind if it is no longer *wanted*.
@@ -158,18 +152,24 @@ class ClusterCache:
             known = self._reflector(resource)
             self._reflectors = (*self._reflectors, known)
             self._start(known)
-        try:
-            async with asyncio.timeout(timeout):
-                while not known.settled:
-                    self._raise_crash()
-                    await self._touched.wait()
-        except TimeoutError:
-            raise NotSynced(_waiting([known]), timeout) from None
+        if not await self._until(lambda: known.settled, timeout):
+            raise NotSynced(_waiting([known]), timeout)
 
     def stats(self) -> Mapping[str, KindStats]:
         """Return the counts and the health of every kind."""
         now = self._timing.clock()
         return {each.resource.kind: _stats(each, now) for each in self._reflectors}
+
+    async def _until(self, done: Callable[[], bool], timeout: float | None) -> bool:  # noqa: ASYNC109
+        """Wait until *done*. Return true then, and false after *timeout* seconds. Raises :class:`CacheCrashed`."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not done():
+                    self._raise_crash()
+                    await self._touched.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _touch(self) -> None:
         self.revision += 1

@@ -42,6 +42,8 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class _Meta(Struct):
+    name: str = ""
+    namespace: str = ""
     resource_version: str = msgspec.field(default="", name="resourceVersion")
     annotations: dict[str, str] | None = None
 
@@ -69,13 +71,13 @@ def micro_time(microseconds: int) -> str:
     return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def decode_lease(namespace: str, name: str, body: bytes) -> Lease:
+def decode_lease(body: bytes) -> Lease:
     """Return the Lease in *body*. Raises :class:`msgspec.DecodeError` or :class:`UnicodeDecodeError`."""
     wire = _wire.decode(body)
     spec = wire.spec or _Spec()
     return Lease(
-        namespace=namespace,
-        name=name,
+        namespace=wire.metadata.namespace,
+        name=wire.metadata.name,
         resource_version=wire.metadata.resource_version,
         holder=spec.holder or "",
         duration=spec.duration or 0,
@@ -91,7 +93,7 @@ def encode_lease(lease: Lease) -> bytes:
     """Return *lease* as JSON: the object as it was read, with the changed fields replaced."""
     base, document, metadata, spec = Lease(namespace=lease.namespace, name=lease.name), _Raws(), _Raws(), _Raws()
     if lease.raw:
-        base = decode_lease(lease.namespace, lease.name, lease.raw)
+        base = decode_lease(lease.raw)
         document = _raws.decode(lease.raw)
         metadata = _raws.decode(document["metadata"])
         spec = _raws.decode(document["spec"]) if _has_spec(document) else spec
@@ -155,18 +157,9 @@ class LeaseStore:
         except TimeoutError as error:
             raise ConnectionFailed(verb, path, server, f"no answer in {seconds:.3g} s") from error
         try:
-            return decode_lease(self.namespace, self.name, answer)
+            return decode_lease(answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadAnswer(verb, path, server, f"not a Lease: {error}") from error
-
-
-class _Named(Struct):
-    name: str = ""
-    namespace: str = ""
-
-
-class _ListItem(Struct):
-    metadata: _Named
 
 
 class _List(Struct):
@@ -182,12 +175,7 @@ async def held_leases(connection: Connection, name: str, now: float, namespace: 
     path = f"/apis/{_GROUP_VERSION}/{where}leases"
     body = await connection.request("GET", path, params={"fieldSelector": f"metadata.name={name}"})
     try:
-        raws = msgspec.json.decode(body, type=_List).items or []
-        leases = [
-            decode_lease(meta.namespace, meta.name, bytes(raw))
-            for raw in raws
-            for meta in (msgspec.json.decode(raw, type=_ListItem).metadata,)
-        ]
+        leases = [decode_lease(bytes(raw)) for raw in msgspec.json.decode(body, type=_List).items or []]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadAnswer("GET", path, connection.server, f"not a list of Leases: {error}") from error
     return [each for each in leases if each.holder and _runs_out(each) > now]

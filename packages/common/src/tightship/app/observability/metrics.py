@@ -48,12 +48,6 @@ def new_registry(controller: str, version: str = __version__) -> CollectorRegist
     return registry
 
 
-def content_type(accept: str) -> str:
-    """Return the content type that :func:`render` uses for this ``Accept`` header; there are only a few."""
-    found: str = choose_encoder(accept)[1]
-    return found
-
-
 def render(registry: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
     """Return all metrics and their content type: OpenMetrics if the ``Accept`` header asks for it, else plain."""
     encode, content_type = choose_encoder(accept)

@@ -18,9 +18,9 @@ from types import TracebackType
 from aiohttp import web
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
 from tightship.app.observability.logging import sparing
-from tightship.app.observability.metrics import content_type, render
 from tightship.app.runtime.gate import ConnectionLimits, Gate
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.core.api_errors import one_line
@@ -138,14 +138,14 @@ class HttpServer:
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         accept = ",".join(request.headers.getall("Accept", ()))
-        registry, kind = self._content.registry, content_type(accept)
+        encode, kind = choose_encoder(accept)
         if self._scrape.content_type != kind:
             self._scrape = _Scrape(kind)
 
         def scraped() -> _Body:
             # Later requests want newer values.
             self._scrape = _Scrape(kind)
-            return _packed((render(registry, accept)[0],))
+            return _packed((encode(self._content.registry),))
 
         # Tens of thousands of series take a while, during which the Lease may need a renewal.
         body = await self._metrics_sent.get(self._scrape, scraped)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from functools import lru_cache
 
-import msgspec
 from msgspec import Struct
 
-from tightship.core.objects.meta import EMPTY, Metadata, Namespaced, Owner, seconds
+from tightship.core.objects.meta import EMPTY, ManagedFields, Metadata, Namespaced, Owner, seconds
 from tightship.core.objects.node import Condition
 from tightship.core.selectors import Labels
 
@@ -110,26 +109,12 @@ class ScaleTarget(Struct, frozen=True, gc=False):
     phase: str
 
 
-class _SpecFields(Struct, frozen=True, gc=False):
-    minimum: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:minReplicas")
-    maximum: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:maxReplicas")
-
-
-class _Fields(Struct, frozen=True, gc=False):
-    spec: _SpecFields | None = msgspec.field(default=None, name="f:spec")
-
-
-class _ManagedFields(Struct, frozen=True, rename="camel", gc=False):
-    manager: str = ""
+class _ManagedFields(ManagedFields, frozen=True, rename="camel", gc=False):
     operation: str = ""
     time: datetime | None = None
-    fields_v1: _Fields | None = None
 
     def manager_of_bounds(self) -> FieldManager | None:
-        spec = None if self.fields_v1 is None else self.fields_v1.spec
-        if spec is None:
-            return None
-        sets_min, sets_max = spec.minimum is not msgspec.UNSET, spec.maximum is not msgspec.UNSET
+        sets_min, sets_max = self.sets("min_replicas"), self.sets("max_replicas")
         if not (sets_min or sets_max):
             return None
         return FieldManager(_once(self.manager), _once(self.operation), seconds(self.time) or 0, sets_min, sets_max)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+import msgspec
 from msgspec import Struct
 
 from tightship.core.selectors import Labels
@@ -98,6 +99,28 @@ class Metadata(Struct, frozen=True, rename="camel", gc=False):
             return EMPTY
         kept = {key: text for key, text in self.annotations.items() if key.startswith(KEPT_ANNOTATIONS)}
         return kept or EMPTY
+
+
+class _SpecFields(Struct, frozen=True, gc=False):
+    unschedulable: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:unschedulable")
+    min_replicas: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:minReplicas")
+    max_replicas: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:maxReplicas")
+
+
+class _Fields(Struct, frozen=True, gc=False):
+    spec: _SpecFields | None = msgspec.field(default=None, name="f:spec")
+
+
+class ManagedFields(Struct, frozen=True, rename="camel", gc=False):
+    """An entry of ``managedFields``. Decoding skips all fields but three, because entries are long."""
+
+    manager: str = ""
+    fields_v1: _Fields | None = None
+
+    def sets(self, field: str) -> bool:
+        """Whether the manager owns *field* of ``spec``: ``unschedulable``, ``min_replicas`` or ``max_replicas``."""
+        spec = None if self.fields_v1 is None else self.fields_v1.spec
+        return spec is not None and getattr(spec, field) is not msgspec.UNSET
 
 
 def seconds(moment: datetime | None) -> int | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from tightship.core import resources
-from tightship.core.objects.meta import EMPTY, Metadata, seconds
+from tightship.core.objects.meta import EMPTY, ManagedFields, Metadata, seconds
 from tightship.core.resources import Resources
 from tightship.core.selectors import Labels, Taint
 
@@ -53,28 +52,8 @@ class _Status(Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] | None = None
 
 
-class _SpecFields(Struct, frozen=True, gc=False):
-    unschedulable: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:unschedulable")
-
-
-class _Fields(Struct, frozen=True, gc=False):
-    spec: _SpecFields | None = msgspec.field(default=None, name="f:spec")
-
-
-class _ManagedFields(Struct, frozen=True, rename="camel", gc=False):
-    """An entry of ``managedFields``. Decoding skips everything but the cordon, because entries are long."""
-
-    manager: str = ""
-    fields_v1: _Fields | None = None
-
-    @property
-    def cordons(self) -> bool:
-        spec = None if self.fields_v1 is None else self.fields_v1.spec
-        return spec is not None and spec.unschedulable is not msgspec.UNSET
-
-
 class _Metadata(Metadata, frozen=True, rename="camel", gc=False):
-    managed_fields: tuple[_ManagedFields, ...] | None = None
+    managed_fields: tuple[ManagedFields, ...] | None = None
 
 
 class NodeWire(Struct, frozen=True, gc=False):
@@ -102,7 +81,7 @@ class NodeWire(Struct, frozen=True, gc=False):
             created=meta.created,
             deletion=seconds(meta.deletion_timestamp),
             resource_version=meta.resource_version,
-            cordoned_by=tuple(each.manager for each in meta.managed_fields or () if each.cordons)
+            cordoned_by=tuple(each.manager for each in meta.managed_fields or () if each.sets("unschedulable"))
             if self.spec.unschedulable
             else (),
         )
