@@ -12,7 +12,7 @@ from tightship.planning.cluster.snapshot import (
     Unreadable,
     Usage,
 )
-from tightship.planning.cluster.state import ClusterState, from_objects
+from tightship.planning.cluster.state import ClusterState
 
 __all__ = [
     "FORBIDDEN",
@@ -26,5 +26,4 @@ __all__ = [
     "Starting",
     "Unreadable",
     "Usage",
-    "from_objects",
 ]

@@ -233,13 +233,3 @@ def _key(thing: ApiObject) -> Key:
             return thing.namespace, thing.name
         case _:
             return "", thing.name
-
-
-def from_objects(things: Iterable[tuple[str, ApiObject]], missing: Iterable[tuple[str, str]] = ()) -> Snapshot:
-    """Return the snapshot of a cluster that consists of *things* ((kind, object) pairs), *missing* (kind, why)."""
-    state = ClusterState()
-    for kind, thing in things:
-        state.upsert(kind, thing)
-    for kind, why in missing:
-        state.mark_missing(kind, why)
-    return state.snapshot()
