@@ -180,7 +180,7 @@ async def serve(
                 renew_deadline=run.lease_renew_deadline,
                 retry_period=run.lease_retry_period,
             ),
-            on_change=lambda leads: _leads(leads, wake),
+            on_change=lambda leads: wake.set() if leads else None,
         )
         metrics.leader.set_function(lambda: float(elector.is_leader))
         metrics.lease_epoch.set_function(lambda: float(elector.epoch))
@@ -275,11 +275,6 @@ def _source(run: ProcessSettings, connection: Connection) -> Source:
 
 def _unread(live: LiveConfig[T]) -> list[str]:
     return [] if live.read else [f"configuration not read yet: {live.trouble or 'no answer'}"]
-
-
-def _leads(leads: bool, wake: asyncio.Event) -> None:
-    if leads:
-        wake.set()
 
 
 def _reported(report: Report, frame: Frame[T]) -> None:

@@ -74,7 +74,6 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
 
 class _TemplateMetadata(Struct, frozen=True, gc=False):
     labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
 
 
 class _Template(Struct, frozen=True, gc=False):

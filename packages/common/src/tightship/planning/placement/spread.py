@@ -30,7 +30,7 @@ class SpreadCounter:
         self.topology = topology
         self._namespace = template.namespace
         self._selector = constraint.label_selector
-        self._also = _match_labels(constraint, template.labels)
+        self._also = {key: template.labels[key] for key in constraint.match_label_keys or () if key in template.labels}
         self._max_skew = constraint.max_skew
         self._min_domains = constraint.min_domains or 1
         self._self = 1 if self._selects(template.labels) else 0
@@ -179,7 +179,3 @@ class SpreadIndex:
             )
             for constraint in template.spec.spread
         )
-
-
-def _match_labels(constraint: TopologySpreadConstraint, labels: Labels) -> dict[str, str]:
-    return {key: labels[key] for key in constraint.match_label_keys or () if key in labels}
