@@ -1,4 +1,4 @@
-"""What a drain writes on its node: one annotation, one taint, and ``spec.unschedulable``.
+"""The writes of a drain on its node: one annotation, one taint, and ``spec.unschedulable``.
 
 The annotation holds everything that the next leader needs to continue a drain. Times on the wire are RFC 3339 in UTC
 with milliseconds; in these structs they are seconds since 1970. :mod:`tightship.drain.machine` moves a node from phase

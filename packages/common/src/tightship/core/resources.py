@@ -64,7 +64,7 @@ class Container(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ContainerStatus(Struct, frozen=True, rename="camel", gc=False):
-    """What the kubelet has allocated to and configured for a container."""
+    """The resources that the kubelet has allocated to a container, and configured for it."""
 
     name: str = ""
     allocated_resources: dict[str, str] | None = None

@@ -64,7 +64,7 @@ def inherited(record: DrainRecord, node: Node, controller: str, now: float) -> t
 
 
 def mended(node: Node, record: DrainRecord | None, controller: str, rules: DrainRules, now: float) -> Write:
-    """Return how *controller* repairs a node with our taint or an unreadable annotation: only what is ours is undone.
+    """Return how *controller* repairs a node with our taint or an unreadable annotation: it undoes only our part.
 
     Whoever removed the annotation wants no drain of this node, and is obeyed for as long as somebody who uncordons a
     node. If a node's annotation says that the node was restored, somebody else put the taint back by writing an old
@@ -141,7 +141,7 @@ def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRul
     change, tainted = undoing(node, record), _tainted(node, record)
     if change is NodeChange.RESTORE and tainted:
         return None
-    # A person, or Cluster Autoscaler's rollback, which lifts any cordon.
+    # Somebody has undone the drain: a person, or Cluster Autoscaler's rollback, which lifts any cordon.
     if record.phase is Phase.RESTORING:
         return None
     if not node.unschedulable:

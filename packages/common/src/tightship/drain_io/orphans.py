@@ -65,7 +65,7 @@ class Others:
             record = drain_record(view.node)
             if record is None or record.controller == self._controller or record.op in claimed:
                 continue
-            # After a drain, and of a node that its autoscaler has taken, the claim may be the first to go.
+            # After a drain, or once an autoscaler has taken the node, the claim may go first.
             if record.phase in UNDER_WAY:
                 found[name, record.controller] = record.op
         self._unclaimed = _still(self._unclaimed, found)

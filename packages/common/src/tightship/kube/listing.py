@@ -207,7 +207,7 @@ class _Bodies:
 
 
 def _token_in(head: bytes) -> str:
-    """Return the continue token at the beginning of a list, empty if it is not there."""
+    """Return the continue token in the first bytes of a list, empty if they hold none."""
     meta, found, _ = head[:_LONGEST_META].partition(b'"items"')
     match = _TOKEN.search(meta) if found else None
     return match[1].decode() if match else ""

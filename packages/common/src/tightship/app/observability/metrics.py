@@ -82,7 +82,7 @@ class _Series(Collector):
 
 
 class SnapshotGauge(_Series):
-    """A gauge whose label sets each loop replaces: what is gone from the cluster is gone from the metric.
+    """A gauge whose label sets each loop replaces, so that series of objects that are gone disappear.
 
     One assignment swaps the whole family, so a scrape never sees half of a loop's values.
     """

@@ -84,7 +84,7 @@ class HttpServer:
         probes = [(path, self._health) for path in HEALTH] + [(path, self._ready) for path in READY]
         everything = [("/metrics", self._metrics), ("/status", self._status), ("/", self._page), *probes]
         async with AsyncExitStack() as stack:
-            # dict: two equal numbers, as of settings that name one port twice, are one port.
+            # Settings may name one port twice.
             ports = tuple(dict.fromkeys(self.ports)) if all(self.ports) else self.ports
             self.ports = await self._listen(stack, everything, _FOR_ALL, ports)
             if self.probe_port is not None:

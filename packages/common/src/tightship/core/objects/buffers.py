@@ -60,7 +60,7 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
     def buffer(self) -> CapacityBuffer:
-        """Return the judged form."""
+        """Return the decoded object."""
         meta, status = self.metadata, self.status
         return CapacityBuffer(
             namespace=meta.namespace,
@@ -88,7 +88,7 @@ class StoredTemplateWire(Struct, frozen=True, gc=False):
     template: _Template = msgspec.field(default_factory=_Template)
 
     def stored(self) -> StoredTemplate:
-        """Return the judged form. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
+        """Return the decoded object. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
         meta, spec = self.metadata, self.template.spec
         # The API server sets such requests in pods, but not in templates.
         spec.containers = tuple(_requested(each) for each in spec.containers)

@@ -103,7 +103,7 @@ _targets = msgspec.json.Decoder(ScaleTargetWire)
 
 
 def decode(kind: str, raw: _JSON) -> ApiObject:
-    """Return the judged form of the object of *kind* in *raw* (JSON bytes).
+    """Return the object of *kind* in *raw* (JSON bytes), decoded.
 
     Decoding skips unknown fields. Raises :class:`ObjectError` if a known field has an impossible value.
     """

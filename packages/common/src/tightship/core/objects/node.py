@@ -64,7 +64,7 @@ class NodeWire(Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
     def node(self) -> Node:
-        """Return the judged form.
+        """Return the decoded object.
 
         Raises :class:`~tightship.core.quantity.QuantityError` for a bad allocatable amount.
         """

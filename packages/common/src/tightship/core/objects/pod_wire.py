@@ -98,7 +98,7 @@ class PodWire(Struct, frozen=True, gc=False):
     status: _PodStatus = _PodStatus()
 
     def pod(self) -> Pod:
-        """Return the judged, interned form. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
+        """Return the decoded, interned pod. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
         meta, spec, status = self.metadata, self.spec, self.status
         node_name, spec.node_name = spec.node_name, ""
         gated, spec.scheduling_gates = bool(spec.scheduling_gates), None

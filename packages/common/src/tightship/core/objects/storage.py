@@ -63,7 +63,7 @@ class PersistentVolumeClaimWire(Struct, frozen=True, gc=False):
     spec: _ClaimSpec = _ClaimSpec()
 
     def claim(self) -> PersistentVolumeClaim:
-        """Return the judged form."""
+        """Return the decoded object."""
         return PersistentVolumeClaim(
             namespace=self.metadata.namespace,
             name=self.metadata.name,
@@ -104,7 +104,7 @@ class PersistentVolumeWire(Struct, frozen=True, gc=False):
     spec: _VolumeSpec = _VolumeSpec()
 
     def volume(self) -> PersistentVolume:
-        """Return the judged form."""
+        """Return the decoded object."""
         spec, labels = self.spec, self.metadata.labels or EMPTY
         return PersistentVolume(
             name=self.metadata.name,
@@ -134,7 +134,7 @@ class StorageClassWire(Struct, frozen=True, rename="camel", gc=False):
     allowed_topologies: tuple[_TopologyTerm, ...] | None = None
 
     def storage_class(self) -> StorageClass:
-        """Return the judged form."""
+        """Return the decoded object."""
         terms = tuple(
             NodeSelectorTerm(
                 match_expressions=tuple(
@@ -171,7 +171,7 @@ class CSINodeWire(Struct, frozen=True, gc=False):
     spec: _CSINodeSpec = _CSINodeSpec()
 
     def csi_node(self) -> CSINode:
-        """Return the judged form."""
+        """Return the decoded object."""
         return CSINode(
             name=self.metadata.name,
             limits={

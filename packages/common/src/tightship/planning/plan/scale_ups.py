@@ -50,7 +50,7 @@ class ScaleUps:
         self._count[node] += step
 
     def shift(self, guest: Guest, origin: int, target: int) -> None:
-        """Record that *guest* has moved, if it is one of the replicas."""
+        """Record the move of *guest*, if it is a replica about to start."""
         if guest.starting is not None:
             self.add(guest, origin, -1)
             self.add(guest, target)
