@@ -56,7 +56,7 @@ class ScalerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._totals = NamedCounter(
             f"{OLD}totals",
-            "HPAs seen in each cycle, by outcome.",
+            "HPAs looked at in each cycle, by what became of them.",
             ("namespace", "status", "initiator"),
             registry=registry,
         )
@@ -65,31 +65,31 @@ class ScalerMetrics:
         }
         self._would_be = SnapshotGauge(
             "tightship_hpa_would_be_min_replicas",
-            "The minReplicas that an HPA in dry run would get, if different from its own.",
+            "The minReplicas that an HPA in dry run would get, where that is another than it has.",
             _HPA,
             registry=registry,
         )
         self._max_raised = SnapshotGauge(
             "tightship_hpa_max_replicas_raised",
-            "By how much maxReplicas, raised with the floor, is above the user's own value.",
+            "By how much maxReplicas is above its user's own, where it was raised with the floor.",
             _HPA,
             registry=registry,
         )
         self._actions = SnapshotGauge(
             "tightship_hpas",
-            "HPAs by action of the last cycle: raise, lower, hold or skip; not-enabled HPAs are not opted in.",
+            "HPAs by what the last cycle made of them: raise, lower, hold, skip; not-enabled are not opted in.",
             ("action",),
             registry=registry,
         )
         self._reasons = SnapshotGauge(
             "tightship_hpas_by_reason",
-            "HPAs of the last cycle, by reason; an HPA counts once for each of its reasons.",
+            "HPAs of the last cycle by reason; an HPA counts under each of its reasons.",
             ("reason",),
             registry=registry,
         )
         self._floor = SnapshotGauge(
             "tightship_hpa_floor_replicas",
-            "The sum of minReplicas of all opted-in HPAs: now, and as the last cycle decided.",
+            "The sum of minReplicas of all HPAs that are opted in: now, and where the last cycle wants it.",
             ("which",),
             registry=registry,
         )
@@ -98,52 +98,50 @@ class ScalerMetrics:
         )
         self._writes = Counter(
             "tightship_hpa_writes",
-            "Changes of HPAs sent to the API server, by result.",
+            "Changes of HPAs sent to the API server, by how that ended.",
             ("result",),
             registry=registry,
         )
         self._rejudged = Counter(
             "tightship_hpa_rejudged",
-            "Changes that were judged again because the HPA had changed since the decision.",
+            "Changes that met an HPA which had changed since it was judged, so that it was judged again.",
             registry=registry,
         )
         self._reactions = Counter(
             "tightship_hpa_reactions",
-            "Floors raised again between two cycles because somebody had lowered them.",
+            "Floors raised again between two cycles, since somebody had set them back.",
             registry=registry,
         )
         self._contests = Counter(
-            "tightship_hpa_changed_by_others",
-            "Bounds set by hpa-scaler that somebody else has changed.",
-            registry=registry,
+            "tightship_hpa_changed_by_others", "Bounds of ours that somebody else has changed.", registry=registry
         )
         self._queries = Counter(
             "tightship_hpa_queries",
-            "Queries, by server and outcome: answered, or the reason without an answer.",
+            "Queries, by server and outcome: answered, or the reason why there is no answer.",
             ("server", "outcome"),
             registry=registry,
         )
         self._seconds = Histogram(
             "tightship_hpa_query_duration_seconds",
-            "The duration of queries, including failed ones.",
+            "How long queries took, failed ones included.",
             ("server",),
             buckets=QUERY_BUCKETS,
             registry=registry,
         )
         self._circuits = SnapshotGauge(
             "tightship_hpa_server_circuit",
-            "The circuit breaker of each server queried in the last cycle: 1 for its present state.",
+            "The state of the circuit to each server asked in the last cycle: 1 for the one it is in.",
             ("server", "state"),
             registry=registry,
         )
         self._drop = Gauge(
             "tightship_hpa_correlated_drop",
-            "1 while so many floors would drop at once that none is lowered (CorrelatedDrop).",
+            "Whether so many floors would drop at once that nothing is lowered (1): CorrelatedDrop.",
             registry=registry,
         )
         self._dropping = SnapshotGauge(
             "tightship_hpas_dropping",
-            "HPAs with answered queries (counted), and those that would drop (dropping); equal queries count once.",
+            "HPAs with answered queries, those with the same as one: all (counted), those that drop (dropping).",
             ("which",),
             registry=registry,
         )
