@@ -2,7 +2,8 @@
 
 The node's annotation holds everything that a successor needs. A drive keeps only what it has seen itself: the answers
 to evictions, since when nothing has moved, since when the node has not been Ready, the last verdict on places, what
-finalizers hold pods, and which pods came back. A successor sees all of that anew and at worst waits once more.
+finalizers hold pods, what it evicted, and which pods came back. A successor does not know what was evicted before it
+(the history then says so), sees the rest anew, and at worst waits once more.
 
 The machine is first asked about the node in the cache, which costs no request. The cache may lag behind our own writes,
 so the drive reads the node from the server and asks again before it evicts a pod, writes the node, or ends. The step
