@@ -20,8 +20,8 @@ from hpa_scaler.write.sending import ENDINGS
 from node_compactor.metrics import CompactorMetrics
 from node_refiner.metrics import RefinerMetrics
 from tightship.app.observability.metrics import RunMetrics, new_registry
-from tightship.drain.answers import Answer
-from tightship.drain.machine import Ending
+from tightship.drain.answers import EvictionAnswer
+from tightship.drain.steps import Ending
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship_charts.alerts import ALERTS
 from tightship_charts.dashboards import DASHBOARDS, SOURCE, WIDTH, dashboard
@@ -32,7 +32,7 @@ TARGET = frozenset({"namespace", "job", "pod", "container"})
 """Labels that a scrape puts on every series."""
 
 VALUES: Mapping[str, frozenset[str]] = {
-    "answer": frozenset(each.value for each in Answer),
+    "answer": frozenset(each.value for each in EvictionAnswer),
     "ending": frozenset(each.value for each in Ending),
     "action": frozenset(Action.__args__) | {"not-enabled"},  # type: ignore[attr-defined]
     "state": frozenset(CircuitState.__args__),  # type: ignore[attr-defined]

@@ -8,8 +8,8 @@ import msgspec
 
 from tightship.core.objects import Pod, decode
 from tightship.core.reasons import Reason
-from tightship.drain.answers import FATAL, GOING, Answer
-from tightship.drain_io.evicting import send_away
+from tightship.drain.answers import FATAL, GOING, EvictionAnswer
+from tightship.drain_io.writing import send_away
 from tightship.kube.connection import connect
 from tightship_e2e import ControlPlane, load
 from tightship_testkit.client import Client
@@ -24,7 +24,7 @@ def test_an_eviction_without_the_right_to_it(empty_plane: ControlPlane) -> None:
         file = await asyncio.to_thread(empty_plane.service_account_kubeconfig, "default", "default")
         async with await connect(file) as nobody:
             heard = await send_away(nobody, pod, past_budgets=False)
-        assert heard.answer is Answer.FORBIDDEN
+        assert heard.answer is EvictionAnswer.FORBIDDEN
         assert FATAL.get(heard.answer) is Reason.EVICTION_FORBIDDEN
         assert heard.retry_after is None
         assert heard.answer not in GOING

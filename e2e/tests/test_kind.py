@@ -19,7 +19,7 @@ from day import NODES
 from dockerfile import ROOT
 from neighbours import node
 
-from tightship.kube.credentials import Access
+from tightship.kube.credentials import ClusterAccess
 from tightship_e2e import ControlPlane, binaries
 from tightship_e2e.components import AUDIT_POLICY
 from tightship_e2e.names import NAMESPACES
@@ -164,7 +164,7 @@ class Api(Client):
 def provider(fakes: Fakes, home: Path) -> KindProvider:
     """A provider whose API server is not asked."""
     machines = Machines(KIND_CLUSTER, fakes.folder / "kind", fakes.folder / "docker")
-    cluster = Cluster(home / "kubeconfig", Access("http://nowhere.example.com"))
+    cluster = Cluster(home / "kubeconfig", ClusterAccess("http://nowhere.example.com"))
     api = Api()
     return KindProvider(cluster, api, home, IMAGES, Pools(api, []), machines=machines, head="tightship-control-plane")
 

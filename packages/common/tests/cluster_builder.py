@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tightship.core.objects import KINDS, ApiObject, decode
-from tightship.planning.cluster import Snapshot, from_objects
+from tightship.planning.cluster import ClusterState, Snapshot
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -99,5 +99,9 @@ def snapshot(things: Iterable[dict[str, Any]], *, have: Iterable[str] = ()) -> S
     """The snapshot of *things*; kinds that occur nowhere, and are not in *have*, count as not read."""
     things = list(things)
     kinds = {thing["kind"] for thing in things} | {"Node", "Pod", "PodDisruptionBudget", *have}
-    missing = [(kind, "not in the file") for kind in sorted(KINDS - kinds)]
-    return from_objects(((thing["kind"], one(thing)) for thing in things), missing)
+    state = ClusterState()
+    for thing in things:
+        state.upsert(thing["kind"], one(thing))
+    for kind in KINDS - kinds:
+        state.mark_missing(kind, "not in the file")
+    return state.snapshot()

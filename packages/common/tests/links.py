@@ -19,7 +19,7 @@ import msgspec
 
 from tightship.core.api_errors import ApiError, ConnectionFailed, api_error
 from tightship.kube.connection import Connection, RetryPolicy
-from tightship.kube.credentials import Access, Credentials, Loaded
+from tightship.kube.credentials import ClusterAccess, ClusterCredentials, Loaded
 from tightship_simulator.api.answers import encode
 from tightship_simulator.api.errors import Refused
 from tightship_simulator.api.requests import target_of
@@ -88,12 +88,12 @@ class Client:
 
     @staticmethod
     def _connected(url: str) -> Connection:
-        access = Access(url)
+        access = ClusterAccess(url)
 
         async def load() -> Loaded:
             return Loaded(access)
 
-        return Connection(Credentials("test", load), access, retry=RetryPolicy(), timeout=30)
+        return Connection(ClusterCredentials("test", load), access, retry=RetryPolicy(), timeout=30)
 
     async def _hold(self) -> None:
         async with self.connection:

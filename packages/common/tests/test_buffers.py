@@ -14,8 +14,8 @@ from test_plans import in_drain, judge
 from tightship.core.objects import decode
 from tightship.core.objects.buffers import StoredTemplate
 from tightship.core.reasons import Reason
-from tightship.drain.assessment import Sight
-from tightship.drain.machine import DrainRules
+from tightship.drain.assessment import Assessment
+from tightship.drain.rules import DrainRules
 from tightship.planning import demand
 from tightship.planning.cluster import Headroom, Snapshot
 from tightship.planning.demand import Ahead, with_demand
@@ -193,7 +193,7 @@ def test_what_a_buffer_keeps_counts_as_requested_for_the_excess() -> None:
 @pytest.mark.parametrize("phase", ["Claimed", "Evicting"])
 def test_a_drain_under_way_ends_for_a_buffer_that_came_later(phase: str) -> None:
     def against(of: Sequence[Json]) -> list[Reason]:
-        sight = Sight(snapshot(of), "a", 0.0, DrainRules(), EvictionRules())
+        sight = Assessment(snapshot(of), "a", 0.0, DrainRules(), EvictionRules())
         return [each.reason for each in sight.rest("likely", AHEAD)]
 
     draining = [in_drain("a", phase), *tight()[1:]]

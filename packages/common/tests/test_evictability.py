@@ -8,7 +8,7 @@ import pytest
 
 from tightship.core.reasons import Reason
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.evictability import SWITCHABLE, Evictability, EvictionRules, Fate, Verdict, stuck
+from tightship.planning.evictability import SWITCHABLE, Evictability, EvictionRules, Fate, PodVerdict, stuck
 from tightship_testkit.builders import DAY, NOW, budget, controller, node, pod, pod_of, state_of, workload
 
 Json = dict[str, Any]
@@ -30,7 +30,7 @@ DRAINING = {"key": "tightship.dev/draining", "operator": "Exists"}
 KNOWN = (workload(), workload("Job", "batch"), workload(namespace="kube-system"))
 
 
-def judged(given: Json, rules: EvictionRules = EvictionRules(), *others: Json, missing: str = "") -> Verdict:
+def judged(given: Json, rules: EvictionRules = EvictionRules(), *others: Json, missing: str = "") -> PodVerdict:
     state = state_of(node(), pod(**given), *KNOWN, *others)
     if missing:
         state.mark_missing(missing, "forbidden")
@@ -39,7 +39,7 @@ def judged(given: Json, rules: EvictionRules = EvictionRules(), *others: Json, m
     return judge.judge(pod_of(snapshot))
 
 
-def reasons(verdict: Verdict) -> set[Reason]:
+def reasons(verdict: PodVerdict) -> set[Reason]:
     return {refusal.reason for refusal in verdict.refusals}
 
 
@@ -114,7 +114,7 @@ FREE: list[tuple[str, Json]] = [
 
 @pytest.mark.parametrize("given", [row[1] for row in FREE], ids=[row[0] for row in FREE])
 def test_nothing_stands_against(given: Json) -> None:
-    assert judged(given) == Verdict(Fate.EVICT)
+    assert judged(given) == PodVerdict(Fate.EVICT)
 
 
 def test_vouching_never_outweighs_an_opt_out() -> None:
@@ -200,7 +200,7 @@ MIRROR = {"owner": controller("Node", "n1"), "notes": {"kubernetes.io/config.mir
     ids=["DaemonSet", "DaemonSet with opt-outs", "mirror", "terminating", "terminating with opt-outs", "replica"],
 )
 def test_the_fate_of_a_pod_in_a_drain(given: Json, fate: Fate) -> None:
-    assert judged(given) == Verdict(fate)
+    assert judged(given) == PodVerdict(fate)
 
 
 @pytest.mark.parametrize("half", ["owner", "notes"])

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from tightship.core.reasons import Reason
-from tightship.planning.nodes import SWITCHABLE, NodeRules, SeedState, drain_record, draining, judge_node, seed_state
+from tightship.planning.nodes import (
+    SWITCHABLE,
+    LegacyState,
+    NodeRules,
+    drain_record,
+    draining,
+    judge_node,
+    legacy_state,
+)
 from tightship_testkit.builders import NOW, node, snapshot, when
 
 Json = dict[str, Any]
@@ -159,23 +167,23 @@ def test_the_fix_is_the_command_to_type(given: Json, command: str) -> None:
 @pytest.mark.parametrize(
     ("text", "state"),
     [
-        ('{"scaleDownInProgress": true, "lastUpdated": "2026-09-01T00:00:00Z"}', SeedState(True)),
-        ('{"scaleDownInProgress": false, "lastUpdated": "2026-09-01T00:00:00Z"}', SeedState(False, 1788220800.0)),
-        ('{"markedForRemoval": false, "lastUpdated": "2026-09-01T00:00:00Z"}', SeedState()),
-        ('{"markedForRemoval": true, "lastUpdated": "2026-09-01T00:00:00Z"}', SeedState(False, 1788220800.0)),
-        ('{"lastUpdated": "yesterday"}', SeedState()),
-        ('{"lastUpdated": ""}', SeedState()),
-        ("{}", SeedState()),
+        ('{"scaleDownInProgress": true, "lastUpdated": "2026-09-01T00:00:00Z"}', LegacyState(True)),
+        ('{"scaleDownInProgress": false, "lastUpdated": "2026-09-01T00:00:00Z"}', LegacyState(False, 1788220800.0)),
+        ('{"markedForRemoval": false, "lastUpdated": "2026-09-01T00:00:00Z"}', LegacyState()),
+        ('{"markedForRemoval": true, "lastUpdated": "2026-09-01T00:00:00Z"}', LegacyState(False, 1788220800.0)),
+        ('{"lastUpdated": "yesterday"}', LegacyState()),
+        ('{"lastUpdated": ""}', LegacyState()),
+        ("{}", LegacyState()),
         ("{", None),
     ],
 )
-def test_the_older_controllers_state_is_read(text: str, state: SeedState | None) -> None:
+def test_the_older_controllers_state_is_read(text: str, state: LegacyState | None) -> None:
     [view] = snapshot(node(notes={SEED: text})).nodes.values()
-    assert seed_state(view.node) == state
+    assert legacy_state(view.node) == state
 
 
 def test_a_node_without_marks_is_in_no_drain() -> None:
     [view] = snapshot(node()).nodes.values()
     assert drain_record(view.node) is None
-    assert seed_state(view.node) is None
+    assert legacy_state(view.node) is None
     assert not draining(view.node)

@@ -6,7 +6,7 @@ import pytest
 from cluster_builder import HOST, ZONE, affinity, anti_affinity, node, one, pod, snapshot, spread
 
 from tightship.core.objects import Pod
-from tightship.planning.placement import Space
+from tightship.planning.placement.space import Space
 
 
 def open_to(newcomer: dict[str, Any], things: list[dict[str, Any]], have: tuple[str, ...] = ()) -> set[str]:

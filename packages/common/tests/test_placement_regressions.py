@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.placement import Space
+from tightship.planning.placement.space import Space
 from tightship.planning.plan import Placement, Planner
 from tightship_simulator import small
 from tightship_simulator.small import Json

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.placement import Space
+from tightship.planning.placement.space import Space
 from tightship.planning.plan import STRATEGIES, Candidate, Placement, Planner, make_plan
 from tightship_simulator import World, check, random_cluster
 from tightship_testkit.planning import Json, judge, plain, snapshot_of

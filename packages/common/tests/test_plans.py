@@ -8,8 +8,8 @@ import pytest
 from cluster_builder import HOST, affinity, anti_affinity, node, pod, snapshot
 
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.assessment import Sight
-from tightship.drain.machine import DrainRules
+from tightship.drain.assessment import Assessment
+from tightship.drain.rules import DrainRules
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evictability import EvictionRules
@@ -182,8 +182,8 @@ def test_of_two_nodes_in_drain_at_once_the_first_has_the_right_to_the_last_place
     seen = snapshot([node("a"), first, second, pod("p1", "d1", "3"), pod("p2", "d2", "3")])
     rules = {"rules": DrainRules(), "eviction": EvictionRules(disabled=frozenset({Reason.NOT_REPLICATED}))}
     now = 1767225700.0
-    assert Sight(seen, "d1", now, **rules).rest("likely") == []
-    assert [each.reason for each in Sight(seen, "d2", now, **rules).rest("likely")] == [Reason.NO_PLACE]
+    assert Assessment(seen, "d1", now, **rules).rest("likely") == []
+    assert [each.reason for each in Assessment(seen, "d2", now, **rules).rest("likely")] == [Reason.NO_PLACE]
 
 
 def test_a_gated_pod_holds_nothing() -> None:

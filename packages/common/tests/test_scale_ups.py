@@ -9,8 +9,8 @@ from hpas import hpa, replica
 from test_plans import in_drain, judge
 
 from tightship.core.reasons import Reason
-from tightship.drain.assessment import Sight
-from tightship.drain.machine import DrainRules
+from tightship.drain.assessment import Assessment
+from tightship.drain.rules import DrainRules
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead, with_starting
 from tightship.planning.disruption import DisruptionLedger
@@ -191,7 +191,7 @@ def test_pods_of_another_scheduler_or_unknown_needs_hold_no_room() -> None:
 def test_a_drain_under_way_looks_at_it_as_the_plan_does() -> None:
     draining = [in_drain("a"), *tight()[1:]]
     rules: Any = {"rules": DrainRules(), "eviction": EvictionRules(disabled=frozenset({Reason.NOT_REPLICATED}))}
-    sight = Sight(snapshot(draining), "a", 1767225700.0, **rules)
+    sight = Assessment(snapshot(draining), "a", 1767225700.0, **rules)
     assert [each.reason for each in sight.rest("likely", Ahead(100))] == [Reason.SCALE_UP_NEEDS_NODE]
     assert sight.rest("likely") == []
 
@@ -207,7 +207,8 @@ def test_the_last_look_before_evicting_finds_what_could_run_on_the_node_only(
     def found(*things: Json) -> list[Reason]:
         seen = snapshot([in_drain("a", phase), *rest, *things])
         return [
-            each.reason for each in Sight(seen, "a", 1767225700.0, DrainRules(), trusted).rest("likely", Ahead(100))
+            each.reason
+            for each in Assessment(seen, "a", 1767225700.0, DrainRules(), trusted).rest("likely", Ahead(100))
         ]
 
     assert found() == []

@@ -13,7 +13,7 @@ from node_compactor.settings import CompactorSettings, load_settings
 from tightship.app.settings.loading import SettingsError
 from tightship.core.drain_record import DrainRecord, Phase, encode_record
 from tightship.core.reasons import Reason
-from tightship.drain.machine import DrainRules
+from tightship.drain.rules import DrainRules
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Facts, evaluate
 from tightship.planning.evictability import ENDS_BY_ITSELF

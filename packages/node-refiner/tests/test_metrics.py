@@ -12,7 +12,7 @@ from node_refiner.metrics import RefinerMetrics
 from node_refiner.settings import RefinerSettings
 from tightship.app.observability.metrics import render
 from tightship.core.drain_record import DrainRecord, Phase
-from tightship.drain.events import News, Told
+from tightship.drain.events import DrainEvent, EventKind
 from tightship.planning.evaluate import evaluate
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
@@ -48,8 +48,10 @@ def scraped() -> Scraped:
     return Scraped()
 
 
-def told(kind: Told, phase: Phase, before: Phase | None = None) -> News:
-    return News(told=kind, node=snapshot(node("n1")).nodes["n1"].node, record=DrainRecord(phase=phase), before=before)
+def told(kind: EventKind, phase: Phase, before: Phase | None = None) -> DrainEvent:
+    return DrainEvent(
+        kind=kind, node=snapshot(node("n1")).nodes["n1"].node, record=DrainRecord(phase=phase), before=before
+    )
 
 
 def test_every_name_of_the_older_controller_is_there_from_the_start(scraped: Scraped) -> None:
@@ -89,20 +91,20 @@ def test_a_cluster_without_counted_nodes_has_zeros(scraped: Scraped) -> None:
 
 def test_counters_count_what_was_done(scraped: Scraped) -> None:
     assert scraped.counts() == [0, 0, 0]
-    scraped.metrics.news(told(Told.CLAIMED, Phase.CLAIMED))
-    scraped.metrics.news(told(Told.PHASE, Phase.EVICTING, Phase.CLAIMED))
-    scraped.metrics.news(told(Told.EVICTION, Phase.EVICTING))
+    scraped.metrics.news(told(EventKind.CLAIMED, Phase.CLAIMED))
+    scraped.metrics.news(told(EventKind.PHASE, Phase.EVICTING, Phase.CLAIMED))
+    scraped.metrics.news(told(EventKind.EVICTION, Phase.EVICTING))
     assert scraped.counts() == [1, 0, 0]
-    scraped.metrics.news(told(Told.PHASE, Phase.DRAINED, Phase.EVICTING))
-    scraped.metrics.news(told(Told.ENDED, Phase.DRAINED))
+    scraped.metrics.news(told(EventKind.PHASE, Phase.DRAINED, Phase.EVICTING))
+    scraped.metrics.news(told(EventKind.ENDED, Phase.DRAINED))
     assert scraped.counts() == [1, 1, 0]
-    scraped.metrics.news(told(Told.CLAIMED, Phase.CLAIMED))
-    scraped.metrics.news(told(Told.PHASE, Phase.RESTORING, Phase.EVICTING))
+    scraped.metrics.news(told(EventKind.CLAIMED, Phase.CLAIMED))
+    scraped.metrics.news(told(EventKind.PHASE, Phase.RESTORING, Phase.EVICTING))
     assert scraped.counts() == [2, 1, 0]
-    scraped.metrics.news(told(Told.PHASE, Phase.BACKOFF, Phase.RESTORING))
+    scraped.metrics.news(told(EventKind.PHASE, Phase.BACKOFF, Phase.RESTORING))
     assert scraped.counts() == [2, 1, 1]
 
 
 def test_a_node_that_a_person_uncordoned_is_none_that_we_uncordoned(scraped: Scraped) -> None:
-    scraped.metrics.news(told(Told.PHASE, Phase.BACKOFF, Phase.EVICTING))
+    scraped.metrics.news(told(EventKind.PHASE, Phase.BACKOFF, Phase.EVICTING))
     assert scraped.counts() == [0, 0, 0]

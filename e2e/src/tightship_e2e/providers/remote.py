@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tightship.kube import credentials
-from tightship.kube.credentials import Access
+from tightship.kube.credentials import ClusterAccess
 from tightship_e2e.names import LABELS, NAMESPACES, RELEASE, SYSTEM
 from tightship_e2e.providers import measures
 from tightship_e2e.providers.kubelets import Container, Containers
@@ -59,7 +59,7 @@ class Images:
 class Cluster:
     """The API server of a kubeconfig with one context."""
 
-    def __init__(self, kubeconfig: Path, access: Access) -> None:
+    def __init__(self, kubeconfig: Path, access: ClusterAccess) -> None:
         self.kubeconfig = kubeconfig
         self.server = access.server
         self._access = access

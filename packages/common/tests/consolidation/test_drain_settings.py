@@ -8,7 +8,7 @@ from tightship.app.settings.loading import load
 from tightship.app.settings.sections import DrainKeys, NodeSettings
 from tightship.core.objects import Node
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import DrainRules
+from tightship.drain.rules import DrainRules
 from tightship.nodes.drains import drain_settings
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from tightship.app.observability.metrics import render
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.answers import Answer
-from tightship.drain.events import News, Told
+from tightship.drain.answers import EvictionAnswer
+from tightship.drain.events import DrainEvent, EventKind
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import FactRules, gather
@@ -115,14 +115,14 @@ def test_the_health_brake(scraped: Scraped) -> None:
     assert scraped.value("tightship_cluster_unhealthy") == 0
 
 
-def news(told: Told, **more: Any) -> News:
+def news(told: EventKind, **more: Any) -> DrainEvent:
     [view] = snapshot(node()).nodes.values()
-    return News(told=told, node=view.node, record=more.pop("record", None), **more)
+    return DrainEvent(kind=told, node=view.node, record=more.pop("record", None), **more)
 
 
 def test_evictions_by_answer(scraped: Scraped) -> None:
-    for answer in (Answer.ACCEPTED, Answer.ACCEPTED, Answer.BUDGET):
-        scraped.metrics.news(news(Told.EVICTION, answer=answer))
+    for answer in (EvictionAnswer.ACCEPTED, EvictionAnswer.ACCEPTED, EvictionAnswer.BUDGET):
+        scraped.metrics.news(news(EventKind.EVICTION, answer=answer))
     assert scraped.value("tightship_evictions_total", answer="accepted") == 2
     assert scraped.value("tightship_evictions_total", answer="budget") == 1
     assert scraped.value("tightship_evictions_total", answer="busy") == 0, "there before its first count"
@@ -130,10 +130,10 @@ def test_evictions_by_answer(scraped: Scraped) -> None:
 
 def test_drains_by_ending_and_reason(scraped: Scraped) -> None:
     given_up = record("Backoff", {}, reason="PodStuck shop/web-1: late")
-    scraped.metrics.news(news(Told.ENDED, ending=Ending.RESTORED, record=given_up))
-    scraped.metrics.news(news(Told.ENDED, ending=Ending.HANDED_OVER, record=record("Drained", {})))
-    scraped.metrics.news(news(Told.ENDED, ending=Ending.NODE_GONE))
-    scraped.metrics.news(news(Told.ENDED, ending=Ending.RESTORED, record=record("Backoff", {}, reason="by hand")))
+    scraped.metrics.news(news(EventKind.ENDED, ending=Ending.RESTORED, record=given_up))
+    scraped.metrics.news(news(EventKind.ENDED, ending=Ending.HANDED_OVER, record=record("Drained", {})))
+    scraped.metrics.news(news(EventKind.ENDED, ending=Ending.NODE_GONE))
+    scraped.metrics.news(news(EventKind.ENDED, ending=Ending.RESTORED, record=record("Backoff", {}, reason="by hand")))
     assert scraped.value("tightship_drains_total", ending="restored", reason="PodStuck") == 1
     assert scraped.value("tightship_drains_total", ending="handed_over", reason="") == 1
     assert scraped.value("tightship_drains_total", ending="node_gone", reason="") == 1
@@ -141,9 +141,9 @@ def test_drains_by_ending_and_reason(scraped: Scraped) -> None:
 
 
 def test_claims_by_result_each_counted_once(scraped: Scraped) -> None:
-    scraped.metrics.news(news(Told.CLAIMED))
+    scraped.metrics.news(news(EventKind.CLAIMED))
     scraped.metrics.claimed(None)
-    scraped.metrics.news(news(Told.TAKEN_OVER, before=Phase.EVICTING))
+    scraped.metrics.news(news(EventKind.TAKEN_OVER, before=Phase.EVICTING))
     scraped.metrics.claimed(Refusal(Reason.BUDGET_EXHAUSTED, "n1"))
     for result in ("claimed", "taken_over", "BudgetExhausted"):
         assert scraped.value("tightship_claims_total", result=result) == 1
@@ -152,11 +152,11 @@ def test_claims_by_result_each_counted_once(scraped: Scraped) -> None:
 def test_the_time_in_a_phase_is_observed_when_it_is_left(scraped: Scraped) -> None:
     claimed = record("Claimed", {"Claimed": NOW})
     evicting = record("Evicting", {"Claimed": NOW, "Evicting": NOW + 6})
-    scraped.metrics.news(news(Told.CLAIMED, record=claimed))
-    scraped.metrics.news(news(Told.PHASE, before=Phase.CLAIMED, record=evicting))
-    scraped.metrics.news(news(Told.PHASE, before=Phase.EVICTING, record=evicting))
-    scraped.metrics.news(news(Told.PHASE, before=Phase.BACKOFF, record=claimed))
-    scraped.metrics.news(news(Told.PHASE, before=Phase.YIELDED))
+    scraped.metrics.news(news(EventKind.CLAIMED, record=claimed))
+    scraped.metrics.news(news(EventKind.PHASE, before=Phase.CLAIMED, record=evicting))
+    scraped.metrics.news(news(EventKind.PHASE, before=Phase.EVICTING, record=evicting))
+    scraped.metrics.news(news(EventKind.PHASE, before=Phase.BACKOFF, record=claimed))
+    scraped.metrics.news(news(EventKind.PHASE, before=Phase.YIELDED))
     name = "tightship_drain_phase_seconds"
     assert scraped.value(f"{name}_sum", phase="Claimed") == 6
     assert scraped.value(f"{name}_count", phase="Claimed") == 1
@@ -165,7 +165,7 @@ def test_the_time_in_a_phase_is_observed_when_it_is_left(scraped: Scraped) -> No
 
 def test_trouble_is_no_metric_of_its_own(scraped: Scraped) -> None:
     before = render(scraped.registry)
-    scraped.metrics.news(news(Told.TROUBLE, text="reset"))
+    scraped.metrics.news(news(EventKind.TROUBLE, text="reset"))
     assert render(scraped.registry) == before
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tightship.app.settings.sections import RegretKeys
-from tightship.core.drain_record import Finished, History, Regret
+from tightship.core.drain_record import Finished, PastDrains, Regret
 from tightship.core.reasons import Reason
 from tightship.planning.regret import learned, regretted
 
@@ -20,11 +20,11 @@ def drained(
     return Finished(node, pool, "node-compactor", ending, NOW - ago, began=NOW - ago - lasted)
 
 
-def history(*finished: Finished, **levels: int) -> History:
-    return History(finished, {pool: Regret(level, NOW - 10 * HOUR, "x") for pool, level in levels.items()})
+def history(*finished: Finished, **levels: int) -> PastDrains:
+    return PastDrains(finished, {pool: Regret(level, NOW - 10 * HOUR, "x") for pool, level in levels.items()})
 
 
-def levels(found: History) -> dict[str, int]:
+def levels(found: PastDrains) -> dict[str, int]:
     return {pool: each.level for pool, each in found.regrets.items()}
 
 
@@ -67,7 +67,7 @@ def test_a_drain_that_stays_halves_the_pause_and_counts_once() -> None:
 
 @pytest.mark.parametrize(("level", "hours"), [(1, 1), (2, 2), (3, 4), (5, 16), (6, 24), (60, 24), (2000, 24)])
 def test_the_pause_doubles_up_to_a_day(level: int, hours: float) -> None:
-    regrets = History((), {"p": Regret(level, NOW - 10, "new-7")})
+    regrets = PastDrains((), {"p": Regret(level, NOW - 10, "new-7")})
     found = regretted(regrets, KEYS, NOW + hours * HOUR - 11)["p"]
     assert found.reason is Reason.RECENT_REGRET
     assert "node new-7 was added to pool p" in found.detail
@@ -76,14 +76,14 @@ def test_the_pause_doubles_up_to_a_day(level: int, hours: float) -> None:
 
 def test_after_the_pause_one_drain_at_a_time_shows_whether_it_stays() -> None:
     regrets = {"p": Regret(1, NOW - 2 * HOUR, "new")}
-    waits = regretted(History((drained(600, node="n9"),), regrets), KEYS, NOW)["p"]
+    waits = regretted(PastDrains((drained(600, node="n9"),), regrets), KEYS, NOW)["p"]
     assert "n9" in waits.detail
-    assert regretted(History((drained(600, pool="q"),), regrets), KEYS, NOW) == {}
-    assert regretted(History((drained(600),)), KEYS, NOW) == {}, "where nothing was regretted"
+    assert regretted(PastDrains((drained(600, pool="q"),), regrets), KEYS, NOW) == {}
+    assert regretted(PastDrains((drained(600),)), KEYS, NOW) == {}, "where nothing was regretted"
 
 
 def test_a_node_whose_clock_is_ahead_pauses_no_longer() -> None:
-    ahead = History((), {"p": Regret(1, NOW + 5 * HOUR, "new")})
+    ahead = PastDrains((), {"p": Regret(1, NOW + 5 * HOUR, "new")})
     assert "1h left" in regretted(ahead, KEYS, NOW)["p"].detail
 
 

@@ -15,7 +15,7 @@ from tightship.app.settings.process import Name, NodeProcessSettings, Ports, Pos
 from tightship.app.settings.sections import NodeSettings
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.events import News
+from tightship.drain.events import DrainEvent
 from tightship.drain_io.drain_task import DrainSettings
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.controller import NodeController
@@ -131,7 +131,7 @@ class ToyMetrics:
         self.last = evaluation
         self._nodes.set(len(evaluation.facts))
 
-    def news(self, news: News) -> None:
+    def news(self, news: DrainEvent) -> None:
         self._news.inc()
 
 

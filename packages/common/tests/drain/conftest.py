@@ -16,8 +16,8 @@ from tightship.core.api_errors import KubeError
 from tightship.core.drain_record import DrainRecord, Finished, Phase
 from tightship.core.objects import Node, decode
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.events import News, Told
-from tightship.drain.machine import DrainRules
+from tightship.drain.events import DrainEvent, EventKind
+from tightship.drain.rules import DrainRules
 from tightship.drain_io.claims import CLAIMS_ANNOTATION, Claim, ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.drain_task import DrainSettings, Tools
@@ -88,7 +88,7 @@ class Replica:
         self.stopping = False
         self.settings = FAST
         self.looks = 0
-        self.news: list[News] = []
+        self.news: list[DrainEvent] = []
         self.connection: Connection
         self.cache: ClusterCache
         self.ledger: ClaimLedger
@@ -191,12 +191,14 @@ class Replica:
         before = self.looks
         await until(lambda: self.looks > before + 1)
 
-    def told(self, told: Told) -> list[News]:
-        return [each for each in self.news if each.told is told]
+    def told(self, told: EventKind) -> list[DrainEvent]:
+        return [each for each in self.news if each.kind is told]
 
     @property
     def phases(self) -> list[Phase]:
-        return [each.record.phase for each in self.news if each.told in (Told.CLAIMED, Told.PHASE) and each.record]
+        return [
+            each.record.phase for each in self.news if each.kind in (EventKind.CLAIMED, EventKind.PHASE) and each.record
+        ]
 
 
 class Bench:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tightship.core.api_errors import BadAnswer, ConnectionFailed, api_error
-from tightship.drain.answers import FATAL, GOING, Answer, classify
+from tightship.drain.answers import FATAL, GOING, EvictionAnswer, classify
 
 BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 MULTIPLE = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -18,7 +18,7 @@ def cause(message: str, reason: str = "DisruptionBudget") -> dict[str, Any]:
     return {"causes": [{"reason": reason, "message": message}]}
 
 
-ANSWERS: list[tuple[str, int, dict[str, Any], str | None, Answer]] = [
+ANSWERS: list[tuple[str, int, dict[str, Any], str | None, EvictionAnswer]] = [
     (
         "the budget allows none",
         429,
@@ -28,7 +28,7 @@ ANSWERS: list[tuple[str, int, dict[str, Any], str | None, Answer]] = [
             "details": cause("The disruption budget web needs 2 healthy pods and has 2 currently"),
         },
         None,
-        Answer.BUDGET,
+        EvictionAnswer.BUDGET,
     ),
     (
         "the budget's status is old",
@@ -42,7 +42,7 @@ ANSWERS: list[tuple[str, int, dict[str, Any], str | None, Answer]] = [
             },
         },
         "10",
-        Answer.BUDGET_NOT_CURRENT,
+        EvictionAnswer.BUDGET_NOT_CURRENT,
     ),
     (
         "the budget can't be computed",
@@ -56,15 +56,15 @@ ANSWERS: list[tuple[str, int, dict[str, Any], str | None, Answer]] = [
             ),
         },
         None,
-        Answer.BUDGET_SYNC_FAILED,
+        EvictionAnswer.BUDGET_SYNC_FAILED,
     ),
-    ("two budgets", 500, {"message": MULTIPLE}, None, Answer.MULTIPLE_BUDGETS),
+    ("two budgets", 500, {"message": MULTIPLE}, None, EvictionAnswer.MULTIPLE_BUDGETS),
     (
         "priority and fairness",
         429,
         {"reason": "TooManyRequests", "message": "Too many requests, please try again later."},
         "1",
-        Answer.BUSY,
+        EvictionAnswer.BUSY,
     ),
     (
         "KubeVirt moves the machine away",
@@ -75,16 +75,16 @@ ANSWERS: list[tuple[str, int, dict[str, Any], str | None, Answer]] = [
             "Eviction triggered evacuation of VMI 'shop/vm'",
         },
         None,
-        Answer.EVACUATING,
+        EvictionAnswer.EVACUATING,
     ),
     (
         "another pod of this name",
         409,
         {"reason": "Conflict", "message": "the UID in the precondition (a) does not match the UID in record (b)"},
         None,
-        Answer.CONFLICT,
+        EvictionAnswer.CONFLICT,
     ),
-    ("no such pod", 404, {"reason": "NotFound", "message": 'pods "web-1" not found'}, None, Answer.GONE),
+    ("no such pod", 404, {"reason": "NotFound", "message": 'pods "web-1" not found'}, None, EvictionAnswer.GONE),
     (
         "a namespace on its way out",
         403,
@@ -94,39 +94,51 @@ ANSWERS: list[tuple[str, int, dict[str, Any], str | None, Answer]] = [
             "details": cause("namespace shop is being terminated", "NamespaceTerminating"),
         },
         None,
-        Answer.NAMESPACE_TERMINATING,
+        EvictionAnswer.NAMESPACE_TERMINATING,
     ),
     (
         "no permission",
         403,
         {"reason": "Forbidden", "message": 'pods "web-1" is forbidden: User "x" cannot create resource'},
         None,
-        Answer.FORBIDDEN,
+        EvictionAnswer.FORBIDDEN,
     ),
-    ("a request that makes no sense", 400, {"reason": "BadRequest", "message": "name mismatch"}, None, Answer.INVALID),
-    ("refused by validation", 422, {"reason": "Invalid", "message": "spec: invalid"}, None, Answer.INVALID),
+    (
+        "a request that makes no sense",
+        400,
+        {"reason": "BadRequest", "message": "name mismatch"},
+        None,
+        EvictionAnswer.INVALID,
+    ),
+    ("refused by validation", 422, {"reason": "Invalid", "message": "spec: invalid"}, None, EvictionAnswer.INVALID),
     (
         "too many writes to one budget",
         504,
         {"reason": "Timeout", "message": "couldn't update PodDisruptionBudget due to conflicts"},
         None,
-        Answer.SERVER_ERROR,
+        EvictionAnswer.SERVER_ERROR,
     ),
     (
         "an internal error",
         500,
         {"reason": "InternalError", "message": "etcdserver: leader changed"},
         None,
-        Answer.SERVER_ERROR,
+        EvictionAnswer.SERVER_ERROR,
     ),
-    ("expired credentials", 401, {"reason": "Unauthorized", "message": "Unauthorized"}, None, Answer.SERVER_ERROR),
+    (
+        "expired credentials",
+        401,
+        {"reason": "Unauthorized", "message": "Unauthorized"},
+        None,
+        EvictionAnswer.SERVER_ERROR,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("body", "code", "wait", "answer"), [
     pytest.param(body, code, wait, answer, id=name) for name, code, body, wait, answer in ANSWERS
 ])  # fmt: skip
-def test_an_eviction_answered_with(body: dict[str, Any], code: int, wait: str | None, answer: Answer) -> None:
+def test_an_eviction_answered_with(body: dict[str, Any], code: int, wait: str | None, answer: EvictionAnswer) -> None:
     full = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, **body}).encode()
     heard = classify(api_error(code, full, retry_after=wait))
     assert heard.answer is answer
@@ -135,13 +147,13 @@ def test_an_eviction_answered_with(body: dict[str, Any], code: int, wait: str | 
 
 
 def test_a_2xx_is_an_acceptance() -> None:
-    assert classify(None).answer is Answer.ACCEPTED
+    assert classify(None).answer is EvictionAnswer.ACCEPTED
 
 
 @pytest.mark.parametrize("error", [ConnectionFailed("POST", "/x", "s", "reset"), BadAnswer("POST", "/x", "s", "html")])
 def test_silence_is_no_verdict(error: ConnectionFailed | BadAnswer) -> None:
     heard = classify(error)
-    assert heard.answer is Answer.NO_ANSWER
+    assert heard.answer is EvictionAnswer.NO_ANSWER
     assert heard.text == str(error)
 
 
@@ -151,9 +163,9 @@ def test_an_answer_in_plain_text_is_kept_for_people() -> None:
 
 def test_a_drain_is_given_up_only_for_what_waiting_does_not_mend() -> None:
     assert set(FATAL) == {
-        Answer.BUDGET_SYNC_FAILED,
-        Answer.MULTIPLE_BUDGETS,
-        Answer.FORBIDDEN,
-        Answer.INVALID,
+        EvictionAnswer.BUDGET_SYNC_FAILED,
+        EvictionAnswer.MULTIPLE_BUDGETS,
+        EvictionAnswer.FORBIDDEN,
+        EvictionAnswer.INVALID,
     }
-    assert {Answer.ACCEPTED, Answer.EVACUATING, Answer.NAMESPACE_TERMINATING} == GOING
+    assert {EvictionAnswer.ACCEPTED, EvictionAnswer.EVACUATING, EvictionAnswer.NAMESPACE_TERMINATING} == GOING

@@ -23,10 +23,10 @@ from tightship.core.drain_record import (
 )
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.events import Told
+from tightship.drain.events import EventKind
 from tightship.drain_io import drain_task as driving
 from tightship.drain_io.claims import Claim
-from tightship.drain_io.drain_manager import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
+from tightship.drain_io.orphans import ELSEWHERE_WATCHED, ORPHAN_AFTER, ORPHAN_WATCHED
 from tightship.planning.nodes import TO_BE_DELETED
 from tightship_testkit.builders import controller
 from tightship_testkit.faults import Call, Fault, Reset
@@ -67,7 +67,7 @@ async def evicting(bench: Bench, replica: Replica) -> None:
     """Claim n1 and come to the point where its pods have been asked to go and refused."""
     held_back(bench.api)
     assert await replica.claim() is None
-    await until(lambda: len(replica.told(Told.EVICTION)) >= 2)
+    await until(lambda: len(replica.told(EventKind.EVICTION)) >= 2)
     assert bench.phase is Phase.EVICTING
 
 
@@ -77,7 +77,7 @@ async def test_a_drain_claims_evicts_each_pod_once_and_hands_over(bench: Bench) 
     assert replica.drainer.driving == {"n1"}
     await until(lambda: not replica.drainer.driving)
     assert replica.phases == [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED]
-    assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.HANDED_OVER]
+    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
     assert bench.api.on("n1") == ["shop/agent"]
     assert bench.claims() == []
@@ -105,7 +105,7 @@ async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(
     assert bench.phase is Phase.CLAIMED
     await until(lambda: replica.cache.snapshot().nodes["n1"].node.unschedulable)
     await replica.settled()
-    assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.HANDED_OVER]
+    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
 
 
 async def test_what_is_unfinished_is_driven_or_on_a_node_or_in_the_ledger_under_our_name(bench: Bench) -> None:
@@ -189,7 +189,7 @@ async def test_a_write_that_comes_second_is_decided_anew(bench: Bench, number: i
         return
     await until(lambda: not replica.drainer.driving)
     assert codes(bench).count(409) == 1
-    assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.HANDED_OVER]
+    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
 
 
@@ -283,9 +283,9 @@ async def test_another_leader_takes_over_and_the_first_one_stops(bench: Bench) -
     await evicting(bench, first)
     await until(lambda: second.cache.snapshot().nodes["n1"].node.unschedulable)
     await second.adopt()
-    assert [each.record.holder for each in second.told(Told.TAKEN_OVER) if each.record] == ["b"]
+    assert [each.record.holder for each in second.told(EventKind.TAKEN_OVER) if each.record] == ["b"]
     await until(lambda: not first.drainer.driving)
-    assert [each.ending for each in first.told(Told.ENDED)] == [Ending.PARKED]
+    assert [each.ending for each in first.told(EventKind.ENDED)] == [Ending.PARKED]
     assert [each.node for each in bench.claims()] == ["n1"], "the claim counts until the drain is over"
     sent = first.changes()
     released(bench.api)
@@ -308,7 +308,7 @@ async def test_a_leader_that_wakes_up_late_writes_nothing_after_the_takeover(ben
 
     first.meets(taken_over)
     assert await first.claim() is None
-    await until(lambda: second.told(Told.TAKEN_OVER) and not first.drainer.driving)
+    await until(lambda: second.told(EventKind.TAKEN_OVER) and not first.drainer.driving)
     assert first.changes().count(("PATCH", "/api/v1/nodes/n1")) == 2
     assert sorted((each.call.client, each.answered) for each in bench.writes()[:3]) == [
         ("a", 200),
@@ -729,4 +729,4 @@ async def test_stopping_parks_a_drain_under_way_at_once_also_in_the_autoscalers_
     assert await replica.does(replica.drainer.stop(60)) == {}
     assert bench.phase is (Phase.YIELDED if taken else Phase.EVICTING)
     assert [each.node for each in bench.claims()] == ["n1"]
-    assert [each.ending for each in replica.told(Told.ENDED)] == [Ending.PARKED]
+    assert [each.ending for each in replica.told(EventKind.ENDED)] == [Ending.PARKED]

@@ -12,7 +12,7 @@ import pytest
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.events import Told
+from tightship.drain.events import EventKind
 from tightship.drain_io import drain_task as driving
 from tightship.drain_io.drain_task import Drive
 from tightship.planning.nodes import TO_BE_DELETED
@@ -39,12 +39,12 @@ def released(bench: Bench) -> None:
 async def evicting(bench: Bench, replica: Replica) -> None:
     held_back(bench)
     assert await replica.claim() is None
-    await until(lambda: len(replica.told(Told.EVICTION)) >= 2)
+    await until(lambda: len(replica.told(EventKind.EVICTION)) >= 2)
 
 
 async def ended(replica: Replica) -> Ending | None:
     await until(lambda: not replica.drainer.driving)
-    return replica.told(Told.ENDED)[-1].ending
+    return replica.told(EventKind.ENDED)[-1].ending
 
 
 def reasons(replica: Replica) -> list[Reason]:
@@ -73,13 +73,13 @@ async def test_a_node_the_autoscaler_takes_is_left_to_it_until_it_is_gone(bench:
     await evicting(bench, replica)
     bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
     await until(lambda: bench.phase is Phase.YIELDED)
-    asked = len(replica.told(Told.EVICTION))
+    asked = len(replica.told(EventKind.EVICTION))
     released(bench)
     await asyncio.sleep(3600)
     await replica.looked()
     bench.api.remove("Node", "n1")
     assert await ended(replica) is Ending.HANDED_OVER
-    assert len(replica.told(Told.EVICTION)) == asked
+    assert len(replica.told(EventKind.EVICTION)) == asked
     assert bench.api.evicted == []
 
 
@@ -353,7 +353,7 @@ async def test_pauses_after_requests_that_keep_failing_grow(
     claimed = True
     await until(lambda: len(asked) >= 5)
     assert asked[:5] == [0, 1, 2, 3, 4]
-    assert replica.told(Told.TROUBLE)
+    assert replica.told(EventKind.TROUBLE)
     replica.meets(None)
     released(bench)
     assert await ended(replica) is Ending.HANDED_OVER

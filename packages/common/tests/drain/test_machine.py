@@ -13,6 +13,7 @@ from tightship.core.drain_record import (
     DRAIN_ANNOTATION,
     FIELD_MANAGER,
     DrainRecord,
+    Ending,
     Phase,
     decode_record,
     encode_record,
@@ -20,20 +21,9 @@ from tightship.core.drain_record import (
 from tightship.core.objects import Node, Pod, decode
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import (
-    Change,
-    DrainRules,
-    Ending,
-    Evict,
-    Look,
-    Over,
-    Seen,
-    Step,
-    Wait,
-    Write,
-    advance,
-    claimed,
-)
+from tightship.drain.machine import advance, claimed
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
 from tightship.drain_io.writing import LiveNode, NodePatch, claim_patch, record_patch
 from tightship.planning.nodes import TO_BE_DELETED
 from tightship_testkit import builders
@@ -302,7 +292,7 @@ class World(RuleBasedStateMachine):
 
     # What the controller does.
 
-    def seen(self) -> Seen:
+    def seen(self) -> Findings:
         node = None if self.node is None else self.live.node
         if node is not None:
             self.not_ready_since = None if node.ready else (self.not_ready_since or self.now)
@@ -315,7 +305,7 @@ class World(RuleBasedStateMachine):
         if leaving or awaits or (node is not None and not node.ready):
             self.progress = self.now
         late = self.now >= max(began, self.progress) + self.drain_rules.pod_timeout
-        return Seen(
+        return Findings(
             node=node,
             evict=evict,
             awaits=awaits,
@@ -365,7 +355,7 @@ class World(RuleBasedStateMachine):
                 assert until > self.now, "waiting for the past is a busy loop"
         return step
 
-    def check_eviction(self, record: DrainRecord | None, seen: Seen, pods: tuple[Pod, ...]) -> None:
+    def check_eviction(self, record: DrainRecord | None, seen: Findings, pods: tuple[Pod, ...]) -> None:
         assert record is not None
         assert record.phase is Phase.EVICTING
         assert self.now >= record.since["Claimed"] + self.drain_rules.settle
@@ -379,7 +369,7 @@ class World(RuleBasedStateMachine):
         assert pods
         assert all(self.pods[pod.uid].deletion is None for pod in pods)
 
-    def check_write(self, record: DrainRecord | None, seen: Seen, step: Write) -> None:
+    def check_write(self, record: DrainRecord | None, seen: Findings, step: Write) -> None:
         after = step.record
         assert record is not None
         assert after is not None
@@ -398,7 +388,7 @@ class World(RuleBasedStateMachine):
             assert after.next_try == self.now + pause
         if after.phase in (Phase.RESTORING, Phase.YIELDED):
             assert after.reason
-            assert step.change is Change.NOTHING
+            assert step.change is NodeChange.NOTHING
         if after.phase is Phase.BACKOFF and record.phase is not Phase.RESTORING:
             assert after.next_try == self.now + self.drain_rules.hold_off
             assert after.attempts == record.attempts

@@ -11,9 +11,10 @@ from tightship.core.drain_record import DrainRecord, Phase
 from tightship.core.objects import Pod, decode
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.answers import Answer, Heard
-from tightship.drain.assessment import RETRY_FIRST, RETRY_LAST, Sight, Try, tried
-from tightship.drain.machine import DrainRules, Seen
+from tightship.drain.answers import EvictionAnswer, Heard
+from tightship.drain.assessment import RETRY_FIRST, RETRY_LAST, Assessment, Try, tried
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Findings
 from tightship.planning.evictability import EvictionRules
 from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
 
@@ -38,24 +39,24 @@ def uid(item: Json) -> Json:
     return {**item, "metadata": {**item["metadata"], "uid": f"uid-{item['metadata']['name']}"}}
 
 
-def sight(*items: Json, rules: DrainRules = RULES, pods: list[Pod] | None = None) -> Sight:
+def sight(*items: Json, rules: DrainRules = RULES, pods: list[Pod] | None = None) -> Assessment:
     things = [uid(item) if item["kind"] == "Pod" else item for item in (draining(), *BASE, *items)]
-    return Sight(snapshot(*things), "n1", NOW, rules, EVICTION, pods=pods)
+    return Assessment(snapshot(*things), "n1", NOW, rules, EVICTION, pods=pods)
 
 
-def look(*items: Json, tries: dict[str, Try] | None = None, rules: DrainRules = RULES, **more: Any) -> Seen:
-    return sight(*items, rules=rules).seen(more.pop("record", EVICTING), tries or {}, **more)
+def look(*items: Json, tries: dict[str, Try] | None = None, rules: DrainRules = RULES, **more: Any) -> Findings:
+    return sight(*items, rules=rules).findings(more.pop("record", EVICTING), tries or {}, **more)
 
 
 def names(pods: tuple[Pod, ...]) -> list[str]:
     return [each.name for each in pods]
 
 
-def refused(answer: Answer, count: int = 1, again: float = NOW - 1, text: str = "no") -> Try:
+def refused(answer: EvictionAnswer, count: int = 1, again: float = NOW - 1, text: str = "no") -> Try:
     return Try(Heard(answer, text), NOW - 10, count, again)
 
 
-def reasons(seen: Seen) -> list[Reason]:
+def reasons(seen: Findings) -> list[Reason]:
     return [each.reason for each in seen.against]
 
 
@@ -72,7 +73,7 @@ def test_system_critical_pods_go_last() -> None:
 def test_system_critical_pods_wait_until_the_others_are_gone_not_only_asked() -> None:
     dns = pod("dns", priority=CRITICAL)
     assert not look(dns, pod("web-1", deletion=NOW + 30)).next
-    assert not look(dns, pod("web-1"), tries={"uid-web-1": refused(Answer.ACCEPTED)}).next
+    assert not look(dns, pod("web-1"), tries={"uid-web-1": refused(EvictionAnswer.ACCEPTED)}).next
     assert names(look(dns, pod("net", priority=CRITICAL, deletion=NOW + 30)).next) == ["dns"]
 
 
@@ -137,26 +138,28 @@ def test_only_so_many_pods_are_on_their_way_at_once() -> None:
     pods = [pod(f"web-{n}") for n in range(5)]
     assert len(look(*pods, rules=rules).next) == 3
     assert len(look(*pods, pod("old", deletion=NOW + 9), rules=rules).next) == 2
-    going = {f"uid-web-{n}": refused(Answer.ACCEPTED) for n in range(3)}
+    going = {f"uid-web-{n}": refused(EvictionAnswer.ACCEPTED) for n in range(3)}
     found = look(*pods, tries=going, rules=rules)
     assert (names(found.leaving), found.next) == (["web-0", "web-1", "web-2"], ())
 
 
-@pytest.mark.parametrize("answer", [Answer.ACCEPTED, Answer.EVACUATING, Answer.NAMESPACE_TERMINATING])
-def test_a_pod_that_has_agreed_to_go_is_never_asked_again(answer: Answer) -> None:
+@pytest.mark.parametrize(
+    "answer", [EvictionAnswer.ACCEPTED, EvictionAnswer.EVACUATING, EvictionAnswer.NAMESPACE_TERMINATING]
+)
+def test_a_pod_that_has_agreed_to_go_is_never_asked_again(answer: EvictionAnswer) -> None:
     found = look(pod("web-1"), tries={"uid-web-1": refused(answer)})
     assert (found.evict, found.next, names(found.leaving)) == ((), (), ["web-1"])
 
 
 def test_a_pod_of_the_same_name_with_another_uid_is_another_pod() -> None:
-    assert names(look(pod("web-1"), tries={"uid-before": refused(Answer.ACCEPTED)}).next) == ["web-1"]
+    assert names(look(pod("web-1"), tries={"uid-before": refused(EvictionAnswer.ACCEPTED)}).next) == ["web-1"]
 
 
 def test_a_refused_pod_is_asked_again_after_its_pause() -> None:
-    found = look(pod("web-1"), pod("web-2"), tries={"uid-web-1": refused(Answer.BUDGET, again=NOW + 7)})
+    found = look(pod("web-1"), pod("web-2"), tries={"uid-web-1": refused(EvictionAnswer.BUDGET, again=NOW + 7)})
     assert names(found.next) == ["web-2"]
     assert found.due == NOW + 7
-    assert names(look(pod("web-1"), tries={"uid-web-1": refused(Answer.BUDGET, again=NOW)}).next) == ["web-1"]
+    assert names(look(pod("web-1"), tries={"uid-web-1": refused(EvictionAnswer.BUDGET, again=NOW)}).next) == ["web-1"]
 
 
 # Pauses and verdicts.
@@ -166,44 +169,63 @@ def test_pauses_double_up_to_their_limit() -> None:
     last: Try | None = None
     pauses = []
     for _ in range(6):
-        last = tried(last, Heard(Answer.SERVER_ERROR), NOW)
+        last = tried(last, Heard(EvictionAnswer.SERVER_ERROR), NOW)
         pauses.append(last.again - NOW)
     assert pauses == [RETRY_FIRST, 4, 8, 16, RETRY_LAST, RETRY_LAST]
 
 
 @pytest.mark.parametrize(
     ("answer", "asked", "pause"),
-    [(Answer.BUDGET_NOT_CURRENT, 10.0, 10.0), (Answer.BUSY, 1.0, RETRY_FIRST), (Answer.BUSY, 45.0, 45.0)],
+    [
+        (EvictionAnswer.BUDGET_NOT_CURRENT, 10.0, 10.0),
+        (EvictionAnswer.BUSY, 1.0, RETRY_FIRST),
+        (EvictionAnswer.BUSY, 45.0, 45.0),
+    ],
 )
-def test_a_server_that_names_a_time_is_left_alone_that_long(answer: Answer, asked: float, pause: float) -> None:
+def test_a_server_that_names_a_time_is_left_alone_that_long(answer: EvictionAnswer, asked: float, pause: float) -> None:
     assert tried(None, Heard(answer, "", asked), NOW).again == NOW + pause
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answer.BUDGET_SYNC_FAILED, Reason.PDB_SYNC_FAILED),
-        (Answer.MULTIPLE_BUDGETS, Reason.MULTIPLE_PDBS),
-        (Answer.FORBIDDEN, Reason.EVICTION_FORBIDDEN),
-        (Answer.INVALID, Reason.EVICTION_FAILED),
+        (EvictionAnswer.BUDGET_SYNC_FAILED, Reason.PDB_SYNC_FAILED),
+        (EvictionAnswer.MULTIPLE_BUDGETS, Reason.MULTIPLE_PDBS),
+        (EvictionAnswer.FORBIDDEN, Reason.EVICTION_FORBIDDEN),
+        (EvictionAnswer.INVALID, Reason.EVICTION_FAILED),
     ],
 )
-def test_a_final_answer_ends_the_drain_with_its_words(answer: Answer, reason: Reason) -> None:
+def test_a_final_answer_ends_the_drain_with_its_words(answer: EvictionAnswer, reason: Reason) -> None:
     found = look(pod("web-1"), tries={"uid-web-1": refused(answer, text="because")})
     assert found.against == (Refusal(reason, "shop/web-1", "because"),)
 
 
-@pytest.mark.parametrize("answer", [Answer.BUDGET, Answer.BUSY, Answer.SERVER_ERROR, Answer.NO_ANSWER, Answer.GONE])
-def test_any_other_answer_does_not(answer: Answer) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        EvictionAnswer.BUDGET,
+        EvictionAnswer.BUSY,
+        EvictionAnswer.SERVER_ERROR,
+        EvictionAnswer.NO_ANSWER,
+        EvictionAnswer.GONE,
+    ],
+)
+def test_any_other_answer_does_not(answer: EvictionAnswer) -> None:
     assert not look(pod("web-1"), tries={"uid-web-1": refused(answer, count=50)}).against
 
 
 def test_conflicts_in_a_row_end_the_drain_a_single_one_after_other_refusals_does_not() -> None:
     last: Try | None = None
-    for answer in (*[Answer.BUDGET] * 5, Answer.CONFLICT, Answer.BUDGET, Answer.CONFLICT, Answer.CONFLICT):
+    for answer in (
+        *[EvictionAnswer.BUDGET] * 5,
+        EvictionAnswer.CONFLICT,
+        EvictionAnswer.BUDGET,
+        EvictionAnswer.CONFLICT,
+        EvictionAnswer.CONFLICT,
+    ):
         last = tried(last, Heard(answer), NOW - 100)
         assert not look(pod("web-1"), tries={"uid-web-1": last}).against
-    again = tried(last, Heard(Answer.CONFLICT, "still another"), NOW - 100)
+    again = tried(last, Heard(EvictionAnswer.CONFLICT, "still another"), NOW - 100)
     assert reasons(look(pod("web-1"), tries={"uid-web-1": again})) == [Reason.EVICTION_FAILED]
 
 
@@ -238,7 +260,7 @@ def test_pods_read_from_the_server_replace_those_of_the_cache() -> None:
         return one
 
     fresh = [made(pod("late")), made(pod("done", phase="Succeeded"))]
-    found = sight(pod("gone"), pods=fresh).seen(EVICTING, {}, fresh=True)
+    found = sight(pod("gone"), pods=fresh).findings(EVICTING, {}, fresh=True)
     assert names(found.evict) == ["late"]
 
 
@@ -270,7 +292,7 @@ def test_pods_are_late_when_nothing_has_moved_for_the_whole_time() -> None:
     assert [each.reason for each in found.late] == [Reason.PDB_EXHAUSTED]
     assert not look(pod("web-1"), budget(status=NONE), record=old, progress=NOW - 599).late
     assert not look(pod("web-1"), pod("w", deletion=NOW + 9), record=old).late
-    answer = refused(Answer.SERVER_ERROR, text="etcd is away")
+    answer = refused(EvictionAnswer.SERVER_ERROR, text="etcd is away")
     found = look(pod("web-1"), record=old, tries={"uid-web-1": answer})
     assert found.late == (Refusal(Reason.EVICTION_FAILED, "shop/web-1", "can't be evicted: etcd is away"),)
 
@@ -315,6 +337,6 @@ def test_a_pod_this_node_is_too_full_for_does_not_want_it_back() -> None:
 
 
 def test_a_node_that_is_gone_has_nothing_to_see() -> None:
-    gone = Sight(snapshot(), "n1", NOW, RULES, EVICTION)
+    gone = Assessment(snapshot(), "n1", NOW, RULES, EVICTION)
     assert gone.rest("likely") == []
-    assert gone.seen(EVICTING, {}) == Seen(node=None)
+    assert gone.findings(EVICTING, {}) == Findings(node=None)

@@ -18,8 +18,8 @@ import pytest
 
 from tightship.app.runtime.loop import in_thread
 from tightship.core.api_errors import KubeError
-from tightship.drain.events import News, Told
-from tightship.drain.machine import DrainRules
+from tightship.drain.events import DrainEvent, EventKind
+from tightship.drain.rules import DrainRules
 from tightship.drain_io.claims import ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.drain_task import DrainSettings, Tools
@@ -69,7 +69,7 @@ def lane(number: int) -> list[Json]:
 class Crew:
     """A drainer behind a proxy that has one node to empty."""
 
-    def __init__(self, drainer: Drainer, cache: ClusterCache, ledger: ClaimLedger, news: list[News]) -> None:
+    def __init__(self, drainer: Drainer, cache: ClusterCache, ledger: ClaimLedger, news: list[DrainEvent]) -> None:
         self.drainer = drainer
         self.cache = cache
         self.ledger = ledger
@@ -98,7 +98,7 @@ class Crew:
     def told(self) -> str:
         """What the drain has told so far."""
         return "; ".join(
-            f"{each.told.value} {each.record.phase.value if each.record else ''} {each.text}"
+            f"{each.kind.value} {each.record.phase.value if each.record else ''} {each.text}"
             for each in self.news[-40:]
         )
 
@@ -106,7 +106,7 @@ class Crew:
 @asynccontextmanager
 async def crew(kubeconfig: Path, name: str, rules: DrainRules = RULES, timing: Timing = QUICK) -> AsyncIterator[Crew]:
     """Connect, sync and make a drainer; *name* is the controller's and the ledger's."""
-    news: list[News] = []
+    news: list[DrainEvent] = []
     settings = DrainSettings(rules=rules)
     async with await connect(kubeconfig, timeout=5) as connection, ClusterCache(connection, timing=timing) as cache:
         await cache.synced(60)
@@ -164,7 +164,7 @@ async def storm(on: Field, seed: int, number: int, tally: Counter[str]) -> None:
             await made.empty(f"lane-{number}-a", on.recorder)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from None
-        tally["troubles"] += made.troubles + sum(each.told is Told.TROUBLE for each in made.news)
+        tally["troubles"] += made.troubles + sum(each.kind is EventKind.TROUBLE for each in made.news)
         again = evicted_again(proxy.log)
         assert not again, f"seed {seed}: evicted more than once: {again}"
     tally.update(plan.tally)

@@ -9,25 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightship.core.drain_record import FIELD_MANAGER, DrainRecord, Phase, decode_record, encode_record
+from tightship.core.drain_record import FIELD_MANAGER, DrainRecord, Ending, Phase, decode_record, encode_record
 from tightship.core.objects import Node, Pod, decode
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.machine import (
-    KEPT,
-    Change,
-    DrainRules,
-    Ending,
-    Evict,
-    Look,
-    Over,
-    Seen,
-    Step,
-    Wait,
-    Write,
-    advance,
-    claimed,
-)
+from tightship.drain.machine import KEPT, advance, claimed
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
 from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED
 from tightship_testkit import builders
 from tightship_testkit.builders import NOW
@@ -67,15 +55,15 @@ def record(phase: Phase, at: float = CLAIMED_AT, **more: Any) -> DrainRecord:
     )
 
 
-def seen(**more: Any) -> Seen:
-    return Seen(**{"node": node(), "fresh": True, "judged": True, **more})
+def seen(**more: Any) -> Findings:
+    return Findings(**{"node": node(), "fresh": True, "judged": True, **more})
 
 
-def step(phase: Phase, look: Seen, rules: DrainRules = RULES, now: float = NOW, **more: Any) -> Step:
+def step(phase: Phase, look: Findings, rules: DrainRules = RULES, now: float = NOW, **more: Any) -> Step:
     return advance("op", record(phase, **more), look, rules, now)
 
 
-def written(made: Step) -> tuple[Phase | None, Change, Reason | None]:
+def written(made: Step) -> tuple[Phase | None, NodeChange, Reason | None]:
     assert isinstance(made, Write), made
     phase = made.record.phase if made.record is not None else None
     return phase, made.change, made.because.reason if made.because is not None else None
@@ -85,7 +73,7 @@ def gives_up(made: Step) -> Reason | None:
     """The reason with which the restore begins; nothing is undone by that write yet."""
     phase, change, reason = written(made)
     assert phase is Phase.RESTORING
-    assert change is Change.NOTHING
+    assert change is NodeChange.NOTHING
     assert isinstance(made, Write)
     assert made.record is not None
     assert made.record.reason == str(made.because)
@@ -121,7 +109,7 @@ def test_a_settled_node_is_listed_and_judged_anew_before_anything_goes(fresh: bo
 
 def test_a_settled_node_whose_pods_have_places_is_evicted_with_a_deadline() -> None:
     made = step(Phase.CLAIMED, seen(evict=(pod(),)))
-    assert written(made) == (Phase.EVICTING, Change.NOTHING, None)
+    assert written(made) == (Phase.EVICTING, NodeChange.NOTHING, None)
     assert isinstance(made, Write)
     assert made.record is not None
     assert made.record.deadline == NOW + RULES.node_timeout
@@ -177,7 +165,7 @@ def test_a_node_that_somebody_else_takes_is_left_to_them_cordon_and_all(
     phase: Phase, other: Node, reason: Reason
 ) -> None:
     made = step(phase, seen(node=other, evict=(pod(),), next=(pod(),)))
-    assert written(made) == (Phase.YIELDED, Change.NOTHING, reason)
+    assert written(made) == (Phase.YIELDED, NodeChange.NOTHING, reason)
 
 
 @pytest.mark.parametrize("phase", [Phase.YIELDED, Phase.DRAINED])
@@ -191,7 +179,7 @@ def test_a_taken_node_keeps_its_place_in_the_budget_no_longer_than_a_hand_over_m
 ) -> None:
     now = NOW + RULES.hand_over_timeout
     made = step(phase, seen(node=node(TO_BE_DELETED)), now=now, at=NOW)
-    assert written(made) == (Phase.YIELDED, Change.NOTHING, Reason.TO_BE_DELETED)
+    assert written(made) == (Phase.YIELDED, NodeChange.NOTHING, Reason.TO_BE_DELETED)
     assert isinstance(made, Write)
     assert made.record is not None
     assert made.record.deadline == now + left
@@ -204,7 +192,7 @@ def test_a_node_that_was_given_back_is_restored() -> None:
 @pytest.mark.parametrize("phase", [Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED, Phase.YIELDED])
 def test_a_node_somebody_uncordoned_is_left_with_nothing_of_ours_for_hours(phase: Phase) -> None:
     made = step(phase, seen(node=node(cordoned=False), evict=(pod(),), next=(pod(),)), attempts=2)
-    assert written(made) == (Phase.BACKOFF, Change.UNTAINT, Reason.UNCORDONED)
+    assert written(made) == (Phase.BACKOFF, NodeChange.UNTAINT, Reason.UNCORDONED)
     assert isinstance(made, Write)
     assert made.record is not None
     assert made.record.next_try == NOW + RULES.hold_off
@@ -214,7 +202,7 @@ def test_a_node_somebody_uncordoned_is_left_with_nothing_of_ours_for_hours(phase
 
 def test_a_node_whose_taint_somebody_removed_loses_our_cordon_too() -> None:
     made = step(Phase.EVICTING, seen(node=node(tainted=False), evict=(pod(),), next=(pod(),)))
-    assert written(made) == (Phase.BACKOFF, Change.RESTORE, Reason.UNCORDONED)
+    assert written(made) == (Phase.BACKOFF, NodeChange.RESTORE, Reason.UNCORDONED)
     assert isinstance(made, Write)
     assert made.because is not None
     assert "someone else removed the taint tightship.dev/draining" in made.because.detail
@@ -227,7 +215,7 @@ def test_a_node_somebody_else_cordoned_meanwhile_is_left_with_their_cordon_for_h
     phase: Phase, by: tuple[str, ...], tainted: bool
 ) -> None:
     made = step(phase, seen(node=node(by=by, tainted=tainted), evict=(pod(),), next=(pod(),)))
-    assert written(made) == (Phase.BACKOFF, Change.UNTAINT, Reason.UNCORDONED)
+    assert written(made) == (Phase.BACKOFF, NodeChange.UNTAINT, Reason.UNCORDONED)
     assert isinstance(made, Write)
     assert made.because is not None
     assert f"someone else ({by[0]}) cordoned the node" in made.because.detail
@@ -235,20 +223,20 @@ def test_a_node_somebody_else_cordoned_meanwhile_is_left_with_their_cordon_for_h
     assert made.record.next_try == NOW + RULES.hold_off
 
 
-@pytest.mark.parametrize(("tainted", "change"), [(True, Change.RESTORE), (False, Change.UNTAINT)])
-def test_a_restore_lifts_no_cordon_but_ours(tainted: bool, change: Change) -> None:
-    assert written(step(Phase.RESTORING, seen(node=node(by=("kubectl",), tainted=tainted))))[1] is Change.UNTAINT
+@pytest.mark.parametrize(("tainted", "change"), [(True, NodeChange.RESTORE), (False, NodeChange.UNTAINT)])
+def test_a_restore_lifts_no_cordon_but_ours(tainted: bool, change: NodeChange) -> None:
+    assert written(step(Phase.RESTORING, seen(node=node(by=("kubectl",), tainted=tainted))))[1] is NodeChange.UNTAINT
     assert written(step(Phase.RESTORING, seen(node=node(by=(), tainted=tainted))))[1] is change
 
 
 def test_a_cordon_that_is_attributed_to_nobody_is_left_where_the_taint_is_gone() -> None:
     made = step(Phase.EVICTING, seen(node=node(by=(), tainted=False), evict=(pod(),), next=(pod(),)))
-    assert written(made) == (Phase.BACKOFF, Change.UNTAINT, Reason.UNCORDONED)
+    assert written(made) == (Phase.BACKOFF, NodeChange.UNTAINT, Reason.UNCORDONED)
     assert isinstance(step(Phase.EVICTING, seen(node=node(by=()), evict=(pod(),), next=(pod(),))), Evict)
 
 
-@pytest.mark.parametrize(("cordoned", "change"), [(True, Change.RESTORE), (False, Change.UNTAINT)])
-def test_a_restore_takes_off_what_is_left_and_backs_off(cordoned: bool, change: Change) -> None:
+@pytest.mark.parametrize(("cordoned", "change"), [(True, NodeChange.RESTORE), (False, NodeChange.UNTAINT)])
+def test_a_restore_takes_off_what_is_left_and_backs_off(cordoned: bool, change: NodeChange) -> None:
     made = step(Phase.RESTORING, seen(node=node(cordoned=cordoned)), reason="why", deadline=1.0)
     assert written(made) == (Phase.BACKOFF, change, None)
     assert isinstance(made, Write)
@@ -305,7 +293,7 @@ def test_nothing_is_evicted_while_pods_are_awaited_that_end_by_themselves() -> N
 def test_an_emptied_node_is_listed_once_more_before_it_counts_as_drained() -> None:
     assert step(Phase.EVICTING, seen(fresh=False)) == Look()
     made = step(Phase.EVICTING, seen(), deadline=NOW + 9)
-    assert written(made) == (Phase.DRAINED, Change.NOTHING, None)
+    assert written(made) == (Phase.DRAINED, NodeChange.NOTHING, None)
     assert isinstance(made, Write)
     assert made.record is not None
     assert made.record.deadline is None
@@ -363,7 +351,7 @@ def test_a_stuck_pod_is_blamed_for_the_deadline() -> None:
 def test_a_node_with_a_stuck_pod_may_be_handed_over() -> None:
     rules = DrainRules(restore_stuck=False)
     made = step(Phase.EVICTING, seen(leaving=(pod(deletion=NOW - 61),)), rules)
-    assert written(made) == (Phase.DRAINED, Change.NOTHING, Reason.POD_STUCK)
+    assert written(made) == (Phase.DRAINED, NodeChange.NOTHING, Reason.POD_STUCK)
 
 
 def test_a_leaving_pod_that_is_not_stuck_keeps_even_such_a_node() -> None:
@@ -392,7 +380,7 @@ def test_nothing_is_evicted_from_a_node_that_is_not_ready_and_it_is_given_up_in_
 
 def test_pods_that_arrive_on_a_drained_node_are_evicted_with_a_deadline_of_their_own() -> None:
     made = step(Phase.DRAINED, seen(evict=(pod(),)))
-    assert written(made) == (Phase.EVICTING, Change.NOTHING, None)
+    assert written(made) == (Phase.EVICTING, NodeChange.NOTHING, None)
     assert isinstance(made, Write)
     assert made.record is not None
     assert made.record.deadline == NOW + RULES.node_timeout
@@ -414,7 +402,7 @@ def test_a_drained_node_waits_for_the_autoscaler_and_is_restored_when_none_comes
 def test_a_drained_node_may_be_kept_and_that_is_said_once() -> None:
     rules = DrainRules(keep_drained=True)
     made = step(Phase.DRAINED, seen(), rules, at=NOW - 3600)
-    assert written(made) == (Phase.DRAINED, Change.NOTHING, Reason.NOT_HANDED_OVER)
+    assert written(made) == (Phase.DRAINED, NodeChange.NOTHING, Reason.NOT_HANDED_OVER)
     assert isinstance(made, Write)
     assert made.record is not None
     assert isinstance(advance("op", made.record, seen(), rules, NOW + 100), Wait)
@@ -430,7 +418,7 @@ def test_a_node_that_is_kept_says_now_and_then_that_somebody_answers_for_it() ->
         later = made.record.deadline - KEPT / 2
         assert isinstance(advance("op", made.record, seen(), rules, later - 1), Wait)
         again = advance("op", made.record, seen(), rules, later)
-        assert written(again) == (Phase.DRAINED, Change.NOTHING, None)
+        assert written(again) == (Phase.DRAINED, NodeChange.NOTHING, None)
         assert isinstance(again, Write)
         assert again.record is not None
         assert again.record.reason == made.record.reason
@@ -496,6 +484,7 @@ def test_an_annotation_stays_below_two_kilobytes_whatever_a_webhook_says(reason:
         '{"v":1,"phase":"Evicting","since":{"Claimed":"yesterday"}}',
         '{"v":1,"phase":"Evicting","deadline":"2026-01-01T00:00:00"}',
         '{"v":1,"phase":"Evicting","epoch":"1"}',
+        pytest.param('{"v":1,"phase":"Marked","x":' + "[" * 20_000 + "]" * 20_000 + "}", id="nested too deeply"),
     ],
 )
 def test_an_annotation_that_cannot_be_read_owns_its_node_in_an_unknown_phase(text: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tightship.core.api_errors import BadAnswer, KubeError, NotFound
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.core.objects.pod import DRAINING
-from tightship.drain.machine import Change
+from tightship.drain.steps import NodeChange
 from tightship.drain_io.writing import LiveNode, NodePatch, claim_patch, patch_node, read_node, record_patch
 from tightship.kube.connection import Connection
 from tightship_testkit.builders import node
@@ -80,13 +80,13 @@ async def test_a_leftover_taint_of_an_earlier_drain_is_replaced_by_a_claim() -> 
 async def test_a_change_of_phase_touches_neither_taints_nor_cordon(phase: Phase) -> None:
     at = await live(OURS, NOT_YET, unschedulable=True)
     record = DrainRecord(phase=phase, op="op")
-    assert await sent(at, record_patch(at, record, Change.NOTHING)) == {"metadata": written(record)}
+    assert await sent(at, record_patch(at, record, NodeChange.NOTHING)) == {"metadata": written(record)}
 
 
 async def test_a_restore_takes_off_our_taint_and_the_cordon_and_keeps_what_others_put_there() -> None:
     at = await live(OURS, NOT_YET, unschedulable=True)
     record = DrainRecord(phase=Phase.BACKOFF, op="op")
-    assert await sent(at, record_patch(at, record, Change.RESTORE)) == {
+    assert await sent(at, record_patch(at, record, NodeChange.RESTORE)) == {
         "metadata": written(record),
         "spec": {"taints": [NOT_YET], "unschedulable": None},
     }
@@ -95,7 +95,7 @@ async def test_a_restore_takes_off_our_taint_and_the_cordon_and_keeps_what_other
 async def test_a_node_that_was_cordoned_before_stays_cordoned() -> None:
     at = await live(OURS, NOT_YET, unschedulable=True)
     record = DrainRecord(phase=Phase.BACKOFF, op="op", prior_unschedulable=True)
-    assert await sent(at, record_patch(at, record, Change.RESTORE)) == {
+    assert await sent(at, record_patch(at, record, NodeChange.RESTORE)) == {
         "metadata": written(record),
         "spec": {"taints": [NOT_YET]},
     }
@@ -103,32 +103,32 @@ async def test_a_node_that_was_cordoned_before_stays_cordoned() -> None:
 
 async def test_the_last_taint_goes_with_its_list() -> None:
     at = await live(OURS, unschedulable=True)
-    body = await sent(at, record_patch(at, DrainRecord(phase=Phase.BACKOFF), Change.RESTORE))
+    body = await sent(at, record_patch(at, DrainRecord(phase=Phase.BACKOFF), NodeChange.RESTORE))
     assert body["spec"] == {"taints": None, "unschedulable": None}
 
 
 async def test_taints_are_not_sent_where_ours_is_gone_already() -> None:
     at = await live(NOT_YET, unschedulable=True)
-    body = await sent(at, record_patch(at, DrainRecord(phase=Phase.BACKOFF), Change.RESTORE))
+    body = await sent(at, record_patch(at, DrainRecord(phase=Phase.BACKOFF), NodeChange.RESTORE))
     assert body["spec"] == {"unschedulable": None}
 
 
 @pytest.mark.parametrize("unschedulable", [True, False])
 async def test_untainting_leaves_the_cordon_to_whom_it_belongs(unschedulable: bool) -> None:
     at = await live(OURS, NOT_YET, unschedulable=unschedulable)
-    body = await sent(at, record_patch(at, DrainRecord(phase=Phase.BACKOFF), Change.UNTAINT))
+    body = await sent(at, record_patch(at, DrainRecord(phase=Phase.BACKOFF), NodeChange.UNTAINT))
     assert body["spec"] == {"taints": [NOT_YET]}
 
 
 async def test_a_node_that_has_nothing_of_ours_any_more_only_gets_its_annotation() -> None:
     at = await live(NOT_YET)
     record = DrainRecord(phase=Phase.BACKOFF)
-    assert await sent(at, record_patch(at, record, Change.RESTORE)) == {"metadata": written(record)}
+    assert await sent(at, record_patch(at, record, NodeChange.RESTORE)) == {"metadata": written(record)}
 
 
 async def test_the_annotation_can_be_removed() -> None:
     at = await live(OURS, unschedulable=True)
-    assert await sent(at, record_patch(at, None, Change.RESTORE)) == {
+    assert await sent(at, record_patch(at, None, NodeChange.RESTORE)) == {
         "metadata": {"resourceVersion": "42", "annotations": {DRAIN_ANNOTATION: None}},
         "spec": {"taints": None, "unschedulable": None},
     }

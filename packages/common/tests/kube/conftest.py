@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tightship.kube.connection import Connection, RetryPolicy
-from tightship.kube.credentials import Access, Credentials, Loaded
+from tightship.kube.credentials import ClusterAccess, ClusterCredentials, Loaded
 from tightship_testkit.scripted import Json, ScriptedApi, serving
 
 
@@ -71,12 +71,12 @@ def sleeper() -> Sleeper:
 
 @pytest_asyncio.fixture
 async def connection(api: ScriptedApi, sleeper: Sleeper) -> AsyncIterator[Connection]:
-    access = Access(api.url)
+    access = ClusterAccess(api.url)
 
     async def load() -> Loaded:
         return Loaded(access)
 
-    source = Credentials("test", load)
+    source = ClusterCredentials("test", load)
     async with Connection(source, access, retry=RetryPolicy(attempts=3, sleep=sleeper), timeout=60) as made:
         yield made
 

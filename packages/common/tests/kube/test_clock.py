@@ -7,8 +7,7 @@ from email.utils import formatdate
 
 import pytest
 
-from tightship.kube.clock import TOLERATED, ServerClock
-from tightship.kube.host import HOST, Host, monotonic
+from tightship.kube.host import HOST, TOLERATED, Host, ServerClock, monotonic
 
 HERE = 1_800_000_000.25
 

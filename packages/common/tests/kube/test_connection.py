@@ -21,7 +21,7 @@ from tightship.core.api_errors import (
 )
 from tightship.kube import credentials
 from tightship.kube.connection import Connection, connect
-from tightship.kube.credentials import Access, Credentials, Loaded, find, in_cluster
+from tightship.kube.credentials import ClusterAccess, ClusterCredentials, Loaded, find, in_cluster
 from tightship.kube.host import monotonic
 from tightship_testkit.scripted import Responder, ScriptedApi, page, status
 
@@ -84,9 +84,9 @@ async def test_a_token_file_is_read_again_as_it_ages(tmp_path: Path) -> None:
         loads += 1
         if loads == 3:
             raise ConfigError("being replaced")
-        return Loaded(Access(f"http://{loads}"), 60)
+        return Loaded(ClusterAccess(f"http://{loads}"), 60)
 
-    source = Credentials("c", load, clock=lambda: now)
+    source = ClusterCredentials("c", load, clock=lambda: now)
     assert (await source.access()).server == "http://1"
     now = 59
     assert (await source.access()).server == "http://1"
@@ -94,7 +94,7 @@ async def test_a_token_file_is_read_again_as_it_ages(tmp_path: Path) -> None:
     assert (await source.access()).server == "http://2"
     now = 120
     assert (await source.access()).server == "http://2", "kept when loading fails"
-    assert (await source.access(refused=Access("http://another"))).server == "http://2"
+    assert (await source.access(refused=ClusterAccess("http://another"))).server == "http://2"
 
 
 async def test_impersonation_is_honoured(api: ScriptedApi, tmp_path: Path) -> None:

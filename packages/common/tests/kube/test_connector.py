@@ -18,7 +18,7 @@ import pytest
 
 from tightship.core.api_errors import ConnectionFailed
 from tightship.kube.connection import NO_RETRY, Connection
-from tightship.kube.credentials import Access, Credentials, Loaded
+from tightship.kube.credentials import ClusterAccess, ClusterCredentials, Loaded
 from tightship_testkit.credentials import write_key, write_serving_certificate
 
 from .conftest import until
@@ -110,13 +110,13 @@ WORK = [
 @pytest.mark.parametrize("work", WORK)
 def test_no_socket_outlives_its_client(silent: Silent, work: Callable[[Connection, Silent], Awaitable[None]]) -> None:
     host, port = silent.listener.getsockname()
-    access = Access(f"https://{host}:{port}", tls=silent.trust)
+    access = ClusterAccess(f"https://{host}:{port}", tls=silent.trust)
 
     async def main() -> None:
         async def load() -> Loaded:
             return Loaded(access)
 
-        async with Connection(Credentials("test", load), access, retry=NO_RETRY, timeout=DEADLINE) as connection:
+        async with Connection(ClusterCredentials("test", load), access, retry=NO_RETRY, timeout=DEADLINE) as connection:
             await work(connection, silent)
 
     with warnings.catch_warnings(record=True) as warned:

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from tightship.core.objects import KINDS
-from tightship.kube.files import FileError, load_file, parse, read_file
+from tightship.kube.files import load_file, parse, read_file
+from tightship.kube.object_file import FileError
 
 from .conftest import Json, bad_pod, node, pod
 

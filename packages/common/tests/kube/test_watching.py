@@ -44,7 +44,7 @@ def test_a_line_becomes_an_event(raw: bytes, expected: Any, version: str) -> Non
     event = watch.take(raw)
     assert isinstance(event, Applied) if expected is Applied else event == expected
     assert watch.resource_version == version
-    assert watch.request().params["resourceVersion"] == version
+    assert watch.params()["resourceVersion"] == version
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_what_is_no_event_raises(raw: bytes, error: type[Exception]) -> None:
 
 
 def test_a_request_asks_for_bookmarks_a_server_timeout_and_unfinished_pods() -> None:
-    assert driver().request().params == {
+    assert driver().params() == {
         "watch": "true",
         "allowWatchBookmarks": "true",
         "resourceVersion": "7",
         "timeoutSeconds": "450",
         "fieldSelector": "status.phase!=Succeeded,status.phase!=Failed",
     }
-    assert "fieldSelector" not in driver("Node").request().params
+    assert "fieldSelector" not in driver("Node").params()
 
 
 @given(st.lists(st.binary(min_size=1).filter(lambda raw: b"\n" not in raw and raw.strip() != b"")), st.data())

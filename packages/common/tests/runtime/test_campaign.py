@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from links import Client
 
-from tightship.app.runtime.election_loop import Campaign
+from tightship.app.runtime.serving import campaign
 from tightship.kube.election import Elector
 from tightship_testkit.simulated import Simulated, simulated
 
@@ -26,7 +26,7 @@ class Scene:
         self.stop = asyncio.Event()
         client = Client(api, "a")
         self.elector = Elector(client.connection, namespace="ns", name="leader", identity="a", on_change=on_change)
-        self.task = client.process.run(Campaign(self.elector, lambda: self.on).run(self.stop))
+        self.task = client.process.run(campaign(self.elector, lambda: self.on, self.stop))
 
     @property
     def asked(self) -> int:

@@ -7,12 +7,12 @@ import logging
 
 import pytest
 
-from tightship.app.runtime.gate import Gate, Limits
+from tightship.app.runtime.gate import ConnectionLimits, Gate
 
 pytestmark = pytest.mark.virtual_time
 
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-LIMITS = Limits(connections=3, head_bytes=100, head_timeout=5, answer_timeout=30)
+LIMITS = ConnectionLimits(connections=3, head_bytes=100, head_timeout=5, answer_timeout=30)
 
 
 class Answering(asyncio.Protocol):

@@ -21,7 +21,7 @@ from tightship.core.reasons import Reason
 from tightship.drain_io.writing import NodePatch
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import NodeFacts
-from tightship.planning.nodes import SEED_STATE, drain_record, seed_state
+from tightship.planning.nodes import LEGACY_STATE, drain_record, legacy_state
 
 CONTROLLER = "node-compactor"
 """Our name in annotations, taints, claims and metrics."""
@@ -67,7 +67,7 @@ class MarkWrite(Struct, frozen=True):
         """Return the write; it must be made against the version of the node that was judged."""
         notes: dict[str, str | None] = {DRAIN_ANNOTATION: encode_record(self.record) if self.record else None}
         if self.forget_legacy:
-            notes[SEED_STATE] = None
+            notes[LEGACY_STATE] = None
         return NodePatch(annotations=notes)
 
 
@@ -121,7 +121,7 @@ def _write(fact: NodeFacts, underutilized: bool, pool_is_ours: bool, now: float)
 
 
 def _legacy_mark(node: Node) -> float | None:
-    state = seed_state(node)
+    state = legacy_state(node)
     return None if state is None else state.marked_since
 
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from node_compactor.gates import CompactorGates
 from node_compactor.marking import marked_since
 from tightship.app.observability.metrics import SnapshotGauge
-from tightship.drain.events import News
+from tightship.drain.events import DrainEvent
 from tightship.planning.evaluate import Evaluation, Facts
 
 OLD = "estafette_node_compactor_"
@@ -49,7 +49,7 @@ class CompactorMetrics:
         self._tell_pools(evaluation.facts, evaluation.gates)
         self._tell_nodes(evaluation.facts)
 
-    def news(self, news: News) -> None:
+    def news(self, news: DrainEvent) -> None:
         """Tell nothing: the older controller had no metrics of drains."""
 
     def _tell_pools(self, facts: Facts, gates: CompactorGates) -> None:

@@ -14,26 +14,26 @@ from prometheus_client import CollectorRegistry, Gauge
 from node_refiner.gates import RefinerGates
 from tightship.app.observability.metrics import NamedCounter
 from tightship.core.drain_record import Phase
-from tightship.drain.events import News, Told
+from tightship.drain.events import DrainEvent, EventKind
 from tightship.planning.evaluate import Evaluation
 
 OLD = "node_refiner_"
 
 _GAUGES = {
-    "cluster_excess_nodes": "How many nodes like the candidate at hand the cluster could do without.",
-    "cluster_non_tainted_nodes": "The number of counted nodes: Ready, schedulable, and without a taint that keeps "
-    "pods away.",
+    "cluster_excess_nodes": "How many nodes like the present candidate the cluster could do without.",
+    "cluster_non_tainted_nodes": "The number of counted nodes: Ready, schedulable, and without a taint that "
+    "excludes pods.",
     "cluster_nodes": "The number of nodes.",
     "cluster_pods": "The number of pods on nodes.",
-    "cluster_cpu_utilization": "CPU requests on the counted nodes, in percent of what they can allocate.",
-    "cluster_memory_utilization": "Memory requests on the counted nodes, in percent of what they can allocate.",
+    "cluster_cpu_utilization": "CPU requests on the counted nodes, in percent of their allocatable CPU.",
+    "cluster_memory_utilization": "Memory requests on the counted nodes, in percent of their allocatable memory.",
     "cluster_unschedulable_nodes": "The number of cordoned nodes.",
-    "cluster_could_go_nodes": "The number of nodes that could really go, pod by pod, one after another.",
+    "cluster_could_go_nodes": "The number of nodes that could go one after another, with a place for every pod.",
 }
 _COUNTERS = {
     "nodes_cordoned": "Nodes cordoned for a drain.",
     "nodes_drained": "Nodes that a drain has emptied.",
-    "nodes_uncordoned": "Nodes uncordoned again, since their drain was given up.",
+    "nodes_uncordoned": "Nodes uncordoned again because their drain was given up.",
 }
 
 
@@ -61,11 +61,11 @@ class RefinerMetrics:
         ):
             self._gauges[name].set(value)
 
-    def news(self, news: News) -> None:
+    def news(self, news: DrainEvent) -> None:
         """Count what a drain tells."""
-        if news.told is Told.CLAIMED:
+        if news.kind is EventKind.CLAIMED:
             self._counters["nodes_cordoned"].inc()
-        elif news.told is Told.PHASE and news.record is not None:
+        elif news.kind is EventKind.PHASE and news.record is not None:
             if news.record.phase is Phase.DRAINED and news.before is not Phase.DRAINED:
                 self._counters["nodes_drained"].inc()
             elif news.record.phase is Phase.BACKOFF and news.before is Phase.RESTORING:

@@ -18,8 +18,8 @@ Site = tuple[str, str, str]
 
 CONTRACTS: dict[Site, tuple[str, ...]] = {
     ("tightship/drain_io/drain_task.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
-    ("tightship/drain_io/evicting.py", "DELETE", ""): ("test_only_the_pod_of_the_uid_is_deleted",),
-    ("tightship/drain_io/evicting.py", "POST", ""): (
+    ("tightship/drain_io/writing.py", "DELETE", ""): ("test_only_the_pod_of_the_uid_is_deleted",),
+    ("tightship/drain_io/writing.py", "POST", ""): (
         "test_an_eviction_without_a_budget_is_granted_and_tells_why_on_the_pod",
         "test_a_budget_that_allows_none_refuses_with_its_counts_and_without_a_time",
         "test_a_budget_that_was_changed_asks_to_come_back",

@@ -11,8 +11,8 @@ from contract_api import DEADLINE, EXIT_AFTER, Api, Json, unique
 
 from tightship.core.objects import Pod, decode
 from tightship.core.reasons import Reason
-from tightship.drain.answers import FATAL, GOING, Answer
-from tightship.drain_io.evicting import send_away
+from tightship.drain.answers import FATAL, GOING, EvictionAnswer
+from tightship.drain_io.writing import send_away
 from tightship_testkit.client import wait_for
 
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -24,21 +24,21 @@ def causes(answer: Json) -> list[Json]:
 
 
 FATAL_ONES = {
-    Answer.MULTIPLE_BUDGETS: Reason.MULTIPLE_PDBS,
-    Answer.BUDGET_SYNC_FAILED: Reason.PDB_SYNC_FAILED,
+    EvictionAnswer.MULTIPLE_BUDGETS: Reason.MULTIPLE_PDBS,
+    EvictionAnswer.BUDGET_SYNC_FAILED: Reason.PDB_SYNC_FAILED,
 }
 """Answers that end a drain, and why."""
 
 
-async def heard(api: Api, name: str = "web-0", namespace: str = "", /, **changed: str) -> Answer:
+async def heard(api: Api, name: str = "web-0", namespace: str = "", /, **changed: str) -> EvictionAnswer:
     """What the drain makes of the answer; *changed* is what it wrongly believes of the pod."""
     _, raw = await api.request("GET", api.path("Pod", name, namespace=namespace))
     pod = decode("Pod", msgspec.json.encode(raw))
     assert isinstance(pod, Pod)
     told = await send_away(api.connection, msgspec.structs.replace(pod, **changed), past_budgets=False)
     assert FATAL.get(told.answer) is FATAL_ONES.get(told.answer)
-    assert (told.retry_after is not None) == (told.answer is Answer.BUDGET_NOT_CURRENT)
-    assert (told.answer in GOING) == (told.answer in {Answer.ACCEPTED, Answer.NAMESPACE_TERMINATING})
+    assert (told.retry_after is not None) == (told.answer is EvictionAnswer.BUDGET_NOT_CURRENT)
+    assert (told.answer in GOING) == (told.answer in {EvictionAnswer.ACCEPTED, EvictionAnswer.NAMESPACE_TERMINATING})
     return told.answer
 
 
@@ -57,7 +57,7 @@ async def test_a_budget_that_allows_one_is_spent_by_one(api: Api) -> None:
     await api.budget(minAvailable=1)
     await api.allows(1)
     with api.paused_budgets():
-        assert await heard(api) is Answer.ACCEPTED
+        assert await heard(api) is EvictionAnswer.ACCEPTED
         status = (await api.get("PodDisruptionBudget", "web"))["status"]
         assert status["disruptionsAllowed"] == 0
         assert list(status["disruptedPods"]) == ["web-0"]
@@ -90,7 +90,7 @@ async def test_a_budget_that_allows_none_refuses_with_its_counts_and_without_a_t
     told = "The disruption budget web needs 2 healthy pods and has 2 currently"
     assert causes(answer) == [{"reason": "DisruptionBudget", "message": told}]
     assert "retryAfterSeconds" not in answer["details"]
-    assert await heard(api) is Answer.BUDGET
+    assert await heard(api) is EvictionAnswer.BUDGET
 
 
 async def test_a_budget_that_was_changed_asks_to_come_back(api: Api) -> None:
@@ -104,7 +104,7 @@ async def test_a_budget_that_was_changed_asks_to_come_back(api: Api) -> None:
         assert answer["details"]["retryAfterSeconds"] == 10
         told = "The disruption budget web is still being processed by the server."
         assert causes(answer) == [{"reason": "DisruptionBudget", "message": told}]
-        assert await heard(api) is Answer.BUDGET_NOT_CURRENT
+        assert await heard(api) is EvictionAnswer.BUDGET_NOT_CURRENT
 
 
 async def test_the_time_to_come_back_is_a_header_too(api: Api) -> None:
@@ -114,7 +114,7 @@ async def test_the_time_to_come_back_is_a_header_too(api: Api) -> None:
         pod = decode("Pod", msgspec.json.encode(await api.get("Pod", "web-0")))
         assert isinstance(pod, Pod)
         said = await send_away(api.connection, pod, past_budgets=False)
-        assert (said.answer, said.retry_after) == (Answer.BUDGET_NOT_CURRENT, 10)
+        assert (said.answer, said.retry_after) == (EvictionAnswer.BUDGET_NOT_CURRENT, 10)
 
 
 async def test_a_budget_that_cannot_be_computed_any_more_says_so(api: Api) -> None:
@@ -145,7 +145,7 @@ async def test_a_budget_that_cannot_be_computed_any_more_says_so(api: Api) -> No
     assert (code, cause["reason"]) == (429, "DisruptionBudget")
     assert "failed sync" in cause["message"]
     assert "retryAfterSeconds" not in answer["details"]
-    assert await heard(api, "odd") is Answer.BUDGET_SYNC_FAILED
+    assert await heard(api, "odd") is EvictionAnswer.BUDGET_SYNC_FAILED
 
 
 async def test_a_budget_that_was_never_computed_asks_to_come_back(api: Api) -> None:
@@ -162,7 +162,7 @@ async def test_a_budget_that_was_never_computed_asks_to_come_back(api: Api) -> N
         return any(each["reason"] == "SyncFailed" for each in conditions)
 
     await api.until("PodDisruptionBudget", "web", failed)
-    assert await heard(api) is Answer.BUDGET_NOT_CURRENT
+    assert await heard(api) is EvictionAnswer.BUDGET_NOT_CURRENT
 
 
 async def test_a_share_of_replicas_is_rounded_up(api: Api) -> None:
@@ -196,14 +196,14 @@ async def test_a_pod_with_two_budgets_is_refused_without_a_reason_also_in_a_dry_
         assert answer["message"] == (
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
-    assert await heard(api) is Answer.MULTIPLE_BUDGETS
+    assert await heard(api) is EvictionAnswer.MULTIPLE_BUDGETS
 
 
 async def test_another_pod_of_the_same_name_is_not_evicted(api: Api) -> None:
     await api.web(1)
     code, answer = await api.evict(preconditions={"uid": OTHER})
     assert (code, answer["reason"]) == (409, "Conflict")
-    assert await heard(api, uid=OTHER) is Answer.CONFLICT
+    assert await heard(api, uid=OTHER) is EvictionAnswer.CONFLICT
     assert "deletionTimestamp" not in (await api.get("Pod", "web-0"))["metadata"]
 
 
@@ -229,7 +229,7 @@ async def test_a_pod_that_is_gone_is_not_found(api: Api) -> None:
     assert (code, answer["reason"]) == (404, "NotFound")
     assert (answer["details"]["kind"], answer["details"]["name"]) == ("pods", "nobody")
     await api.web(1)
-    assert await heard(api, name="nobody") is Answer.GONE
+    assert await heard(api, name="nobody") is EvictionAnswer.GONE
 
 
 async def test_a_body_about_another_pod_is_refused(api: Api) -> None:
@@ -253,7 +253,7 @@ async def test_in_a_namespace_that_is_going_nothing_is_evicted(api: Api) -> None
         answer = await wait_for(refused, DEADLINE, "403")
         assert answer is not None
         assert [each["reason"] for each in causes(answer)] == ["NamespaceTerminating"]
-        assert await heard(api, "last", space) is Answer.NAMESPACE_TERMINATING
+        assert await heard(api, "last", space) is EvictionAnswer.NAMESPACE_TERMINATING
     finally:
         # What a kubelet and the owner of the finalizer would do.
         await api.client.delete("Pod", "last", space, grace=0)
@@ -292,7 +292,7 @@ async def test_an_unready_pod_below_the_minimum_goes_by_the_policy(api: Api, pol
     await api.pod("ill", phase="Unready")
     await api.budget(minAvailable=1, unhealthyPodEvictionPolicy=policy)
     assert (await api.evict("ill"))[0] == code
-    assert await heard(api, "ill") is (Answer.BUDGET if code == 429 else Answer.ACCEPTED)
+    assert await heard(api, "ill") is (EvictionAnswer.BUDGET if code == 429 else EvictionAnswer.ACCEPTED)
 
 
 async def test_a_dry_run_has_the_same_verdicts_and_costs_nothing(api: Api) -> None:
@@ -322,7 +322,7 @@ async def test_a_pod_that_is_leaving_is_evicted_again_and_only_ever_sooner(api: 
 async def test_a_finalizer_keeps_the_pod_after_its_process_is_gone(api: Api) -> None:
     await api.web(1, meta={"finalizers": ["example.com/held"]})
     assert (await api.evict())[0] == 201
-    assert await heard(api) is Answer.ACCEPTED, "its deletion has begun: to be evicted again says the same"
+    assert await heard(api) is EvictionAnswer.ACCEPTED, "its deletion has begun: to be evicted again says the same"
     await api.client.delete("Pod", "web-0", api.namespace, grace=0)
     held = await api.get("Pod", "web-0")
     assert held["metadata"]["deletionTimestamp"]

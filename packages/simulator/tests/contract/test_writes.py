@@ -427,9 +427,7 @@ async def test_a_lease_that_was_deleted_is_not_made_again_by_a_replacement(api: 
     code, answer = await api.request("PUT", leases(api, "leader"), body=made)
     assert (code, answer["reason"]) == (409, "Conflict")
     with pytest.raises(Conflict):
-        await LeaseStore(api.connection, api.namespace, "leader").replace(
-            decode_lease(api.namespace, "leader", msgspec.json.encode(made)), 30
-        )
+        await LeaseStore(api.connection, api.namespace, "leader").replace(decode_lease(msgspec.json.encode(made)), 30)
     assert (await api.request("GET", leases(api, "leader")))[0] == 404
 
 
@@ -535,13 +533,15 @@ async def test_an_event_about_what_has_a_namespace_may_be_in_any(api: Api) -> No
 
 async def test_the_longest_words_and_oddest_names_of_the_recorder_are_accepted(api: Api) -> None:
     told = {"controller": "tightship.dev/node-compactor", "instance": "i" * 300}
-    async with EventRecorder(api.connection, **told, pace=EventPace(timeout=60, flush=60)) as recorder:
+    dropped: list[str] = []
+    pace = EventPace(timeout=60, flush=60)
+    async with EventRecorder(api.connection, **told, pace=pace, dropped=dropped.append) as recorder:
         recorder.record(ObjectRef("Node", "n" * 253, "u"), "Warning", "r" * 300, "n" * 2000, "a" * 300)
         recorder.record(ObjectRef("ClusterRole", "system:a_B", "u"), "Normal", "R", "", "A")
         # An API object of another group; dots at the ends of a name cut short are not allowed.
         hpa = ObjectRef("HorizontalPodAutoscaler", "h.", "u", api.namespace, "autoscaling/v2")
         recorder.record(hpa, "Normal", "R", "n", "A")
-    assert (recorder.counts.sent, recorder.counts.dropped) == (3, 0)
+    assert dropped == []
 
 
 async def test_what_is_deleted_is_gone_and_its_uid_is_told(api: Api) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from tightship.core.objects import KINDS, decode
 from tightship.core.reasons import Refusal
-from tightship.planning.cluster import Snapshot, from_objects
+from tightship.planning.cluster import ClusterState, Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evictability import Evictability, EvictionRules, Fate
 from tightship.planning.nodes import judge_node
@@ -31,8 +31,11 @@ class NoGates:
 
 def snapshot_of(cluster: Json) -> Snapshot:
     """Return the snapshot of a List."""
-    items = [item for item in cluster["items"] if item["kind"] in KINDS]
-    return from_objects((item["kind"], decode(item["kind"], msgspec.json.encode(item))) for item in items)
+    state = ClusterState()
+    for item in cluster["items"]:
+        if item["kind"] in KINDS:
+            state.upsert(item["kind"], decode(item["kind"], msgspec.json.encode(item)))
+    return state.snapshot()
 
 
 def judge(snapshot: Snapshot) -> Judgement:

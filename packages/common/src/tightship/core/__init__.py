@@ -1,1 +1,1 @@
-"""Values, and what decodes them from the API's JSON. Pure."""
+"""Values, and their decoding from the API's JSON. Pure."""

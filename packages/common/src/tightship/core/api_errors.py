@@ -1,29 +1,29 @@
-"""What can go wrong between us and an API server, in types of our own.
+"""Everything that can go wrong between Tightship and an API server, as typed errors.
 
-The transport's exceptions end here: they are chained as causes and never propagate. ``str()`` of each error is one line
-for people that names verb, path and server; it never holds a token, a query string or a proxy's password.
+The transport's exceptions never propagate: they become the causes of these errors. ``str()`` of each error is one line
+for people that names verb, path and server, and never contains a token, a query string or a proxy's password.
 """
 
 # ruff: noqa: N818 - named as the API names them: NotFound, Conflict, Gone
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
 
 class KubeError(Exception):
-    """Anything that went wrong at the cluster's edge."""
+    """The base of all errors at the cluster's edge."""
 
 
 class ConfigError(KubeError):
-    """An unusable kubeconfig, or an unusable set-up inside a pod."""
+    """The kubeconfig, or the service account of our pod, is unusable."""
 
 
 class ConnectionFailed(KubeError):
-    """No answer: the network, TLS or a timeout. The request may or may not have succeeded."""
+    """The server did not answer: network, TLS or timeout. The request may or may not have succeeded."""
 
     def __init__(self, verb: str, path: str, server: str, problem: str) -> None:
         super().__init__(f"{verb} {path} at {server}: {problem}")
@@ -31,15 +31,15 @@ class ConnectionFailed(KubeError):
 
 
 class BadAnswer(KubeError):
-    """An answer that no API server gives: broken JSON, or a page of something else at the same address."""
+    """The answer is not one of an API server: broken JSON, or a page of something else at the same address."""
 
     def __init__(self, verb: str, path: str, server: str, problem: str) -> None:
         super().__init__(f"{verb} {path} at {server}: {problem}; is this an API server?")
         self.problem = problem
 
 
-class Cause(Struct, frozen=True):
-    """One entry of ``details.causes`` of a ``Status``: its reason identifies a PDB that refuses an eviction."""
+class StatusCause(Struct, frozen=True):
+    """One entry of ``details.causes`` of a ``Status``; its reason shows that a PDB refused an eviction."""
 
     reason: str = ""
     message: str = ""
@@ -49,8 +49,8 @@ class Cause(Struct, frozen=True):
 class ApiError(KubeError):
     """An answer with an HTTP *status* outside 2xx.
 
-    *reason* and *message* are those of the ``Status`` object (the reason may be empty); *retry_after* is in seconds,
-    ``None`` where the server named no time.
+    *reason* and *message* come from the ``Status`` object; the reason may be empty. *retry_after* is in seconds,
+    ``None`` if the server named no time.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ApiError(KubeError):
         message: str = "",
         retry_after: float | None = None,
         *,
-        causes: tuple[Cause, ...] = (),
+        causes: tuple[StatusCause, ...] = (),
         verb: str = "",
         path: str = "",
         server: str = "",
@@ -78,27 +78,27 @@ class ApiError(KubeError):
 
 
 class BadRequest(ApiError):
-    """400: the request makes no sense to the server."""
+    """400: the server can't make sense of the request."""
 
 
 class Unauthorized(ApiError):
-    """401: the credentials are not, or no longer, accepted."""
+    """401: the server does not, or no longer, accept the credentials."""
 
 
 class Forbidden(ApiError):
-    """403: known, but not allowed."""
+    """403: the server knows the caller but does not allow the request."""
 
 
 class NotFound(ApiError):
-    """404: no such object, or a kind this server does not serve."""
+    """404: the object does not exist, or the server does not serve its kind."""
 
 
 class Conflict(ApiError):
-    """409: another write came first, or a precondition does not hold."""
+    """409: another write came first, or a precondition failed."""
 
 
 class Gone(ApiError):
-    """410: a resource version or a continue token that is too old; list again."""
+    """410: the resource version or continue token is too old, so list again."""
 
 
 class Invalid(ApiError):
@@ -126,7 +126,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 class AccessDenied(KubeError):
-    """Kinds that every judgement needs are forbidden. *kinds* names them."""
+    """Reading kinds that every decision needs is forbidden. *kinds* names them."""
 
     def __init__(self, denied: Mapping[str, Forbidden], identity: str) -> None:
         refused = "; ".join(f"{kind}: {error.message or 'forbidden'}" for kind, error in sorted(denied.items()))
@@ -138,7 +138,7 @@ class AccessDenied(KubeError):
 
 
 class NotSynced(KubeError):
-    """The cache did not hold every required kind in time. *waiting* gives the last obstacle of each kind."""
+    """The cache did not read every required kind in time. *waiting* gives the last obstacle of each kind."""
 
     def __init__(self, waiting: Mapping[str, str], timeout: float) -> None:
         reasons = "; ".join(f"{kind}: {why}" for kind, why in sorted(waiting.items()))
@@ -148,10 +148,10 @@ class NotSynced(KubeError):
 
 class _Details(Struct):
     retry_after_seconds: float | None = msgspec.field(default=None, name="retryAfterSeconds")
-    causes: tuple[Cause, ...] | None = None
+    causes: tuple[StatusCause, ...] | None = None
 
 
-class Status(Struct):
+class ApiStatus(Struct):
     """``metav1.Status``, the body of an error and the object of a watch's ``ERROR`` event."""
 
     code: int = 0
@@ -160,7 +160,7 @@ class Status(Struct):
     details: _Details | None = None
 
 
-_status = msgspec.json.Decoder(Status)
+_status = msgspec.json.Decoder(ApiStatus)
 _LONGEST_TEXT = 300
 
 
@@ -173,13 +173,13 @@ def api_error(
     path: str = "",
     server: str = "",
 ) -> ApiError:
-    """Return the typed error of an answer with *status* and *body*; *retry_after* is the header of that name."""
+    """Return the typed error for an answer with *status* and *body*; *retry_after* is the header of that name."""
     try:
         told = _status.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # A proxy or load balancer in between answers in plain text or HTML.
+        # A proxy or load balancer on the way answered in plain text or HTML.
         text = " ".join(bytes(body)[:_LONGEST_TEXT].decode("utf-8", "replace").split())
-        told = Status(message=text)
+        told = ApiStatus(message=text)
     code = status or told.code
     seconds = told.details.retry_after_seconds if told.details else None
     if retry_after is not None and retry_after.strip().isdigit():
@@ -192,27 +192,3 @@ def api_error(
 def one_line(error: BaseException) -> str:
     """Return the text of *error* on one line, or its type's name if it has no text."""
     return " ".join(str(error).split()) or type(error).__name__
-
-
-__all__: Sequence[str] = (
-    "AccessDenied",
-    "ApiError",
-    "BadAnswer",
-    "BadRequest",
-    "Cause",
-    "ConfigError",
-    "Conflict",
-    "ConnectionFailed",
-    "Forbidden",
-    "Gone",
-    "Invalid",
-    "KubeError",
-    "NotFound",
-    "NotSynced",
-    "Status",
-    "TooManyRequests",
-    "Unauthorized",
-    "Unavailable",
-    "api_error",
-    "one_line",
-)

@@ -1,11 +1,8 @@
-"""Numbers before nouns, as every message writes them."""
+"""Numbers with nouns, as every message writes them."""
 
 from __future__ import annotations
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Return ``1 node``, ``2 nodes``; *many* is for what takes more than an "s": ``3 queries``, ``3 nodes are``."""
+    """Return ``1 node`` or ``2 nodes``; pass *many* for other plurals, such as ``3 queries`` or ``3 nodes are``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-__all__ = ["counted"]

@@ -1,14 +1,13 @@
-"""What a drain writes on its node: one annotation, one taint, and ``spec.unschedulable``.
+"""The writes of a drain on its node: one annotation, one taint, and ``spec.unschedulable``.
 
-The annotation is the whole memory of a drain: whoever leads next goes on from it. Times on the wire are RFC 3339 in
-UTC, with milliseconds; in these structs they are seconds since 1970. The machine that moves a node from phase to phase
-is :mod:`tightship.drain.machine`.
+The annotation holds everything that the next leader needs to continue a drain. Times on the wire are RFC 3339 in UTC
+with milliseconds; in these structs they are seconds since 1970. :mod:`tightship.drain.machine` moves a node from phase
+to phase.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from enum import Enum, StrEnum
 from functools import lru_cache
 from zlib import crc32
@@ -16,18 +15,20 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
+from tightship.core.times import recorded_time, rfc3339_ms
+
 DRAIN_ANNOTATION = "tightship.dev/drain"
 VERSION = 1
 
 FIELD_MANAGER = "tightship"
-"""What the API server calls whoever writes drains, in ``managedFields``."""
+"""The name under which ``managedFields`` lists whoever writes drains."""
 
 _LONGEST_REASON = 900
-"""Bytes of the annotation."""
+"""Most bytes of a reason in the annotation."""
 
 
 class Phase(StrEnum):
-    """Where a node stands. ``Marked`` and ``Backoff`` are notes on a node nobody drains; the others own it."""
+    """The phase of a node. ``Marked`` and ``Backoff`` are notes on a node that nobody drains; other phases own it."""
 
     MARKED = "Marked"
     CLAIMED = "Claimed"
@@ -37,25 +38,24 @@ class Phase(StrEnum):
     YIELDED = "Yielded"
     BACKOFF = "Backoff"
     UNKNOWN = "Unknown"
-    """Never written: what an annotation that can't be read counts as."""
+    """Never written; an unreadable annotation counts as this."""
 
 
 IDLE_PHASES = frozenset({Phase.MARKED, Phase.BACKOFF})
-"""Phases in which nothing but the annotation is on the node."""
+"""Phases in which only the annotation is on the node."""
 
 UNDER_WAY = frozenset({Phase.CLAIMED, Phase.EVICTING, Phase.DRAINED})
-"""Phases in which a drain goes on, unless something speaks against it."""
+"""Phases in which a drain continues unless something stands against it."""
 
 
-class DrainRecord(Struct, frozen=True, kw_only=True):
+class DrainRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The annotation ``tightship.dev/drain``.
 
-    *op* is unique to one drain and the value of its taint; *holder* is the replica that drives it and *epoch* its
-    lease's transitions when it took over; *lease* is that Lease, ``namespace/name``, by which an installation of the
-    controller is told from another one. *since* has when each phase was last entered in this drain (``Drained``:
-    first), ``Marked`` included. *prior_unschedulable* is what a restore puts back. *attempts* counts drains given up in
-    a row; *next_try* is when another may start. *reason* is why the phase is what it is, in the words of
-    :class:`tightship.core.reasons.Reason`.
+    *op* is unique to one drain and the value of its taint. *holder* is the replica that drives the drain, *epoch* the
+    transitions of its Lease when it took over. *lease* (``namespace/name``) tells one installation of a controller from
+    another. *since* maps each phase, ``Marked`` included, to when this drain last entered it (``Drained``: first).
+    *prior_unschedulable* is what a restore puts back. *attempts* counts consecutive drains given up, and *next_try* is
+    when another may start. *reason* explains the phase in the words of :class:`tightship.core.reasons.Reason`.
     """
 
     phase: Phase
@@ -78,25 +78,18 @@ class DrainRecord(Struct, frozen=True, kw_only=True):
         return self.phase not in IDLE_PHASES
 
     def entered(self, phase: Phase) -> float | None:
-        """Return when *phase* was entered, ``None`` if it was not."""
+        """Return when the drain entered *phase*, ``None`` if it has not."""
         return self.since.get(phase.value)
 
 
-class _Wire(Struct, rename="camel", omit_defaults=True, kw_only=True):
+class _Head(Struct, rename="camel"):
+    """The fields whose form on the wire is not that of :class:`DrainRecord`."""
+
     v: int
     phase: str
-    controller: str = ""
-    op: str = ""
-    holder: str = ""
-    epoch: int = 0
-    lease: str = ""
     since: dict[str, str] = {}
     deadline: str | None = None
-    prior_unschedulable: bool = False
-    attempts: int = 0
     next_try: str | None = None
-    reason: str = ""
-    plan_hash: str = ""
 
 
 class Ending(Enum):
@@ -112,11 +105,11 @@ class Ending(Enum):
 
 
 class Finished(Struct, frozen=True):
-    """A drain that ended: of which *node* and *pool*, by which *controller*, how (*ending*, *reason*) and when (*at*).
+    """A drain of *node* in *pool* by *controller* that ended at *at*, and how (*ending*, *reason*).
 
-    *ending* is a value of :class:`Ending`; *began* is ``None`` where it is not known. *came* is
-    the node that was added in place of what the drain took, *stayed* that none was for long enough. *displaced* are the
-    controllers of the pods it evicted, as :func:`owner_mark` has them; ``None`` where not all of them are known.
+    *ending* is a value of :class:`Ending`. *began* is ``None`` if unknown. *came* is the node
+    added in place of the removed one; *stayed* says that none was added for long enough. *displaced* are the
+    controllers of the evicted pods, as :func:`owner_mark` writes them, ``None`` if not all are known.
     """
 
     node: str
@@ -132,19 +125,19 @@ class Finished(Struct, frozen=True):
 
 
 def owner_mark(uid: str) -> str:
-    """Return what a controller of pods, known by its *uid*, is kept as: short, since fifty drains are."""
+    """Return the short form in which a history of fifty drains keeps a controller of pods with *uid*."""
     return f"{crc32(uid.encode()):08x}"
 
 
 class Regret(Struct, frozen=True):
-    """What a pool has learned: *node* was added *at* that time, soon after a drain; *level* times, less what stayed."""
+    """What a pool has learned: *node* was added at *at*, soon after a drain; *level* grows with each such node."""
 
     level: int
     at: float
     node: str
 
 
-class History(Struct, frozen=True):
+class PastDrains(Struct, frozen=True):
     """Recent drains of all controllers, the oldest first, and what pools have learned."""
 
     finished: tuple[Finished, ...] = ()
@@ -152,71 +145,39 @@ class History(Struct, frozen=True):
 
 
 def encode_record(record: DrainRecord) -> str:
-    """Return *record* as the annotation's value; its reason is cut so that the whole stays below 2 kB."""
-    wire = _Wire(
-        v=VERSION,
-        phase=record.phase.value,
-        controller=record.controller,
-        op=record.op,
-        holder=record.holder,
-        epoch=record.epoch,
-        lease=record.lease,
-        since={phase: _written(time) for phase, time in record.since.items()},
-        deadline=None if record.deadline is None else _written(record.deadline),
-        prior_unschedulable=record.prior_unschedulable,
-        attempts=record.attempts,
-        next_try=None if record.next_try is None else _written(record.next_try),
-        reason=_cut(record.reason),
-        plan_hash=record.plan_hash,
-    )
-    return msgspec.json.encode(wire).decode()
+    """Return *record* as the annotation's value. A long reason is cut, so that the value stays below 2 kB."""
+    fields = {"v": VERSION, **msgspec.to_builtins(record), "reason": _cut(record.reason)}
+    if record.since:
+        fields["since"] = {phase: rfc3339_ms(time) for phase, time in record.since.items()}
+    for name, time in (("deadline", record.deadline), ("nextTry", record.next_try)):
+        if time is not None:
+            fields[name] = rfc3339_ms(time)
+    return msgspec.json.encode({name: value for name, value in fields.items() if value != ""}).decode()
 
 
-@lru_cache(maxsize=4096)  # of a node in drain it is asked many times a pass
+@lru_cache(maxsize=4096)  # a pass asks many times about a node in drain
 def decode_record(text: str) -> DrainRecord:
-    """Return the record an annotation holds; one that can't be read has the phase ``Unknown`` and says why."""
+    """Return the record in an annotation. An unreadable one has the phase ``Unknown``, and its reason says why."""
     try:
-        wire = msgspec.json.decode(text, type=_Wire)
-        if wire.v != VERSION:
-            raise ValueError(f"version {wire.v} is not known, only {VERSION}")
-        phase = Phase(wire.phase)
-        if phase is Phase.UNKNOWN:
+        head = msgspec.json.decode(text, type=_Head)
+        if head.v != VERSION:
+            raise ValueError(f"version {head.v} is not known, only {VERSION}")
+        if Phase(head.phase) is Phase.UNKNOWN:
             raise ValueError("phase Unknown is never written")
-        return DrainRecord(
-            phase=phase,
-            controller=wire.controller,
-            op=wire.op,
-            holder=wire.holder,
-            epoch=wire.epoch,
-            lease=wire.lease,
-            since={each: _read(time) for each, time in wire.since.items()},
-            deadline=None if wire.deadline is None else _read(wire.deadline),
-            prior_unschedulable=wire.prior_unschedulable,
-            attempts=wire.attempts,
-            next_try=None if wire.next_try is None else _read(wire.next_try),
-            reason=wire.reason,
-            plan_hash=wire.plan_hash,
-        )
-    except (msgspec.DecodeError, ValueError) as error:
+        fields = msgspec.json.decode(text, type=dict[str, object])
+        fields["since"] = {phase: recorded_time(time) for phase, time in head.since.items()}
+        for name, time in (("deadline", head.deadline), ("nextTry", head.next_try)):
+            fields[name] = None if time is None else recorded_time(time)
+        return msgspec.convert(fields, DrainRecord)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return DrainRecord(phase=Phase.UNKNOWN, reason=f"annotation {DRAIN_ANNOTATION} can't be read: {error}")
 
 
 def _cut(reason: str) -> str:
-    """A reason may hold a webhook's words: other scripts and control characters take several bytes each."""
+    """Cut *reason* to its limit in bytes: a webhook's text may hold characters that take several bytes each."""
     if len(msgspec.json.encode(reason)) <= _LONGEST_REASON:
         return reason
     kept = reason[:_LONGEST_REASON]
     while len(msgspec.json.encode(kept)) > _LONGEST_REASON - 3:
         kept = kept[: len(kept) * 9 // 10]
     return kept + "..."
-
-
-def _written(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _read(text: str) -> float:
-    time = datetime.fromisoformat(text)
-    if time.tzinfo is None:
-        raise ValueError(f"{text!r} is not an RFC 3339 time")
-    return time.timestamp()

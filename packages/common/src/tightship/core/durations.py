@@ -1,4 +1,4 @@
-"""Durations as people write them: ``10m``, ``1h30m``, ``90s``, or a plain number in a unit of its own."""
+"""Durations as people write them: ``10m``, ``1h30m``, ``90s``, or a plain number in a given unit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALLOWED_FORMS = "a duration such as 90s, 10m, 1h30m or 1d"
 
 
 class DurationError(ValueError):
-    """A text that is no duration."""
+    """The text is not a duration."""
 
     def __init__(self, text: object, plain: str) -> None:
         also = f", or a plain number of {plain}" if plain else ""
@@ -25,8 +25,8 @@ class DurationError(ValueError):
 def parse_duration(text: str, plain_unit: str = "") -> float:
     """Return *text* in seconds.
 
-    *plain_unit* (``s``, ``m`` or ``h``) is what a number without a unit means, for settings that older controllers
-    wrote so; without it a plain number other than ``0`` is refused. Raises :class:`DurationError`.
+    *plain_unit* (``s``, ``m`` or ``h``) is the unit of a plain number, for settings of the older controllers. Without
+    *plain_unit*, ``0`` is the only plain number allowed. Raises :class:`DurationError`.
     """
     stripped = text.strip()
     names = {"s": "seconds", "m": "minutes", "h": "hours"}
@@ -41,7 +41,7 @@ def parse_duration(text: str, plain_unit: str = "") -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Return *seconds* the way kubectl writes an age: the two largest units, such as ``3d4h`` or ``90s``."""
+    """Return *seconds* as kubectl writes an age, with at most two units: ``3d4h`` or ``90s``."""
     left = int(max(0, seconds))
     if left < 120:
         return f"{left}s"

@@ -2,8 +2,8 @@
 
 The grammar, the rounding and the cap are those of ``k8s.io/apimachinery/pkg/api/resource`` (``ParseQuantity``):
 a signed decimal number followed by a binary suffix (``Ki`` ... ``Ei``), a decimal suffix (``n u m k M G T P E``)
-or a decimal exponent (``e3``, ``E-2``). What is finer than one nano is rounded away from zero to a nano, and a
-magnitude above ``2**63 - 1`` is capped there, as the API server does when it stores the object.
+or a decimal exponent (``e3``, ``E-2``). A value finer than one nano is rounded away from zero, and a magnitude above
+``2**63 - 1`` is capped, as the API server does when it stores the object.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NANO = 10**9
 """Nano-units in one unit."""
 
 MAX_VALUE = 2**63 - 1
-"""Largest magnitude a quantity can hold, in units."""
+"""The largest magnitude of a quantity, in units."""
 
 ALLOWED_FORMS = "a number such as 100m, 0.5, 2, 1e3, 1.5Gi or 129M"
 
@@ -29,13 +29,13 @@ _GRAMMAR = re.compile(
 _BINARY = {name: 1024 ** (power + 1) for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))}
 _DECIMAL_POWER = {"n": -9, "u": -6, "m": -3, None: 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _LONGEST = 1000
-"""Characters: what the API server writes has some twenty, and arithmetic with thousands of digits takes its time."""
+"""Most characters of a quantity. The API server writes some twenty; arithmetic with thousands of digits is slow."""
 _FINEST_POWER = 64
-"""Exponents beyond this only decide between zero, one nano and the cap, so they are clamped before computing."""
+"""Exponents are clamped to this: larger ones only decide between zero, one nano and the cap."""
 
 
 class QuantityError(ValueError):
-    """A text that is no Kubernetes quantity, or one with a sign where none makes sense."""
+    """The text is not a Kubernetes quantity, or has a sign where none makes sense."""
 
     def __init__(self, text: object, allowed: str = ALLOWED_FORMS) -> None:
         super().__init__(f"{quoted(text)} is not a quantity; allowed is {allowed}")
@@ -85,8 +85,8 @@ def value(text: str) -> int:
 def amount(resource: str, text: str) -> int:
     """Return the amount of *resource* as kube-scheduler counts it: milli for ``cpu``, whole units otherwise.
 
-    Raises :class:`QuantityError` where *text* is no quantity or is negative: neither a request nor an allocatable
-    amount can be below zero.
+    Raises :class:`QuantityError` if *text* is not a quantity or is negative. Requests and allocatable amounts can't be
+    negative.
     """
     result = milli(text) if resource == "cpu" else value(text)
     if result < 0:
@@ -102,9 +102,9 @@ _BINARY_STEPS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def humanize(resource: str, quantity: int) -> str:
-    """Return an amount from :func:`amount` as a person writes it: ``1500m`` CPU as ``1.5``, bytes with a binary suffix.
+    """Return an amount from :func:`amount` as people write it: 1500 milli-CPU as ``1.5``, bytes with a binary suffix.
 
-    For reading only: at most one decimal is kept, so the text need not parse back to the same amount.
+    The text is for reading only. It keeps at most one decimal, so it may parse back to another amount.
     """
     if resource == "cpu":
         return f"{quantity / 1000:.1f}".removesuffix(".0") if quantity % 100 == 0 else f"{quantity}m"

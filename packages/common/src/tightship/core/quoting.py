@@ -1,16 +1,13 @@
-"""Texts of users as errors quote them: whole where they are short, and never so long that an error can't be told."""
+"""Users' texts as errors quote them: cut if they are long, so that the error stays readable."""
 
 from __future__ import annotations
 
 LONGEST = 200
-"""Characters of a quoted text."""
+"""Most characters that an error quotes."""
 
 
 def quoted(text: object) -> str:
-    """Return *text* in quotes, cut where it is longer than an error should be."""
+    """Return *text* in quotes, cut after :data:`LONGEST` characters."""
     if isinstance(text, str) and len(text) > LONGEST:
         return f"{text[:LONGEST]!r}..."
     return repr(text)
-
-
-__all__ = ["LONGEST", "quoted"]

@@ -1,10 +1,10 @@
-"""What a pod asks of a node, as kube-scheduler counts it.
+"""What a pod requests from a node, as kube-scheduler counts it.
 
 Amounts are integers: milli-CPU for ``cpu``, bytes for memory-like resources, whole units for everything else.
-The rule is ``PodRequests`` of ``k8s.io/component-helpers/resource`` 0.37 with status resources in use: the sum of
-the containers and sidecars (KEP-753), at least the largest init step, replaced by pod-level requests where they are
-set (KEP-2837), plus overhead (KEP-688); while a resize is under way (KEP-1287) the largest of what is wanted,
-allocated and running.
+The rule is ``PodRequests`` of ``k8s.io/component-helpers/resource`` 0.37 with status resources enabled: the sum of
+containers and sidecars (KEP-753), but at least the largest init step; pod-level requests replace that sum if they are
+set (KEP-2837); overhead is added (KEP-688). During a resize (KEP-1287) the largest of the desired, allocated and actual
+amounts counts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tightship.core import quantity
 from tightship.core.quantity import QuantityError
 
 Resources = Mapping[str, int]
-"""Amounts by resource name; what is absent is zero. Shared between objects and never changed."""
+"""Amounts by resource name; an absent resource is zero. Objects share these mappings; never change one."""
 
 NOTHING: Resources = {}
-"""The one empty amount."""
+"""The shared empty amounts."""
 
 POD_COUNT = "pods"
-"""The resource every pod takes one of."""
+"""The resource of which every pod takes one."""
 
 DEFAULT_CPU = 100
 """milli-CPU that kube-scheduler's scoring assumes for a container without a request (``DefaultMilliCPURequest``)."""
@@ -42,7 +42,7 @@ class ResourceRequirements(Struct, frozen=True, gc=False):
 
 
 class ContainerPort(Struct, frozen=True, rename={"host_port": "hostPort", "host_ip": "hostIP"}, gc=False):
-    """A container port; only one with a ``hostPort`` matters to placement."""
+    """A container port. Placement looks only at ports with a ``hostPort``."""
 
     host_port: int = 0
     host_ip: str = ""
@@ -64,7 +64,7 @@ class Container(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ContainerStatus(Struct, frozen=True, rename="camel", gc=False):
-    """What the kubelet has allocated to and configured for a container."""
+    """The resources that the kubelet has allocated to a container, and configured for it."""
 
     name: str = ""
     allocated_resources: dict[str, str] | None = None
@@ -81,7 +81,7 @@ class PodResources(Struct, frozen=True, gc=False):
 
 
 class ResizeState(Struct, frozen=True, gc=False):
-    """What the status says of a resize; the default is a pod of which the kubelet has reported nothing."""
+    """What the pod's status says about a resize; by default the kubelet has reported nothing."""
 
     containers: Sequence[ContainerStatus] = ()
     pod_allocated: Mapping[str, str] | None = None
@@ -94,9 +94,9 @@ _Pick = Callable[[Container], "Mapping[str, str] | None"]
 
 
 def effective_requests(pod: PodResources, resize: ResizeState | None = None) -> Resources:
-    """Return what the pod takes from a node's allocatable amounts, one of :data:`POD_COUNT` included.
+    """Return what the pod takes from a node's allocatable amounts, including one :data:`POD_COUNT`.
 
-    Zero amounts are left out. Raises :class:`~tightship.core.quantity.QuantityError` for a text that is no quantity
+    Zero amounts are left out. Raises :class:`~tightship.core.quantity.QuantityError` for a text that is not a quantity
     or is negative.
     """
     if resize is None or not (resize.containers or resize.pod_allocated):
@@ -135,7 +135,7 @@ def _spec_requests(container: Container) -> Mapping[str, str] | None:
         return None
     requests, limits = container.resources.requests, container.resources.limits
     if limits and any(name not in (requests or {}) for name in limits):
-        # The API server defaults a missing request to its limit; a file made by hand may not have been through it.
+        # The API server sets a missing request to its limit. A file written by hand may never have met an API server.
         return {**limits, **(requests or {})}
     return requests
 

@@ -1,6 +1,6 @@
 """Label selectors, node selector terms, taints and tolerations, matched as the API machinery and kube-scheduler do.
 
-Wire structs (decoded by msgspec from API JSON, field names as in the API) that can match: a selector is a value.
+These are wire structs, decoded by msgspec from the API's JSON with its field names, and each can match.
 Sources: ``k8s.io/apimachinery/pkg/labels``, ``k8s.io/component-helpers/scheduling/corev1`` (node affinity, taints).
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 Labels = Mapping[str, str]
-"""Labels of one object. Shared between objects and never changed."""
+"""Labels of one object. Objects share these mappings; never change one."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,63}", re.ASCII)
 
@@ -26,7 +26,7 @@ class Requirement(Struct, frozen=True, gc=False):
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Labels) -> bool:
-        """Whether *labels* meet this requirement; an unknown operator matches nothing."""
+        """Whether *labels* meet this requirement. An unknown operator matches nothing."""
         have = labels.get(self.key)
         match self.operator:
             case "In":
@@ -67,7 +67,7 @@ class LabelSelector(Struct, frozen=True, rename="camel", gc=False):
 
     @property
     def empty(self) -> bool:
-        """Whether the selector has no requirement at all."""
+        """Whether the selector has no requirement."""
         return not self.match_labels and not self.match_expressions
 
     def __hash__(self) -> int:
@@ -81,10 +81,10 @@ _NOTHING: dict[str, dict[str, list[tuple[LabelSelector, Any]]]] = {}
 
 
 class SelectorIndex(Generic[_T]):
-    """Things found by the labels they select, without asking each of them.
+    """Finds things by the labels that they select, without asking every selector.
 
-    A selector with ``matchLabels`` is filed under one of its pairs, so that a look-up asks only those filed under a
-    pair the labels have, and the few that require no pair.
+    The index files a selector with ``matchLabels`` under one of its pairs. A look-up asks only the selectors filed
+    under a pair of the given labels, and the few selectors without ``matchLabels``.
     """
 
     def __init__(self) -> None:
@@ -93,18 +93,18 @@ class SelectorIndex(Generic[_T]):
         self._others: dict[str | None, list[tuple[LabelSelector, _T]]] = {}
 
     def add(self, namespace: str | None, selector: LabelSelector | None, thing: _T) -> None:
-        """File *thing* under *selector* in *namespace* (``None``: every namespace). No selector selects nothing."""
+        """File *thing* under *selector* in *namespace* (``None``: all). A *selector* of ``None`` selects nothing."""
         if selector is None:
             return
         if selector.match_labels:
-            # The pair that sorts first is as good as any, and mostly the same key for all of a namespace.
+            # Any pair would do. The first in order mostly has the same key in all of a namespace.
             key, value = min(selector.match_labels.items())
             self._by_key.setdefault(namespace, {}).setdefault(key, {}).setdefault(value, []).append((selector, thing))
         else:
             self._others.setdefault(namespace, []).append((selector, thing))
 
     def find(self, namespace: str, labels: Labels) -> list[_T]:
-        """Return what selects objects with *labels* in *namespace*, in no particular order."""
+        """Return the things whose selectors match *labels* in *namespace*, in no particular order."""
         found: list[_T] = []
         for where in (namespace, None):
             for key, by_value in self._by_key.get(where, _NOTHING).items():
@@ -155,7 +155,7 @@ class Taint(Struct, frozen=True, gc=False):
 
 
 class Toleration(Struct, frozen=True, gc=False):
-    """A pod toleration. ``Lt``/``Gt`` (a gated operator) tolerate nothing here, which errs to the safe side."""
+    """A pod toleration. The gated operators ``Lt`` and ``Gt`` tolerate nothing here, which is the safe choice."""
 
     key: str | None = None
     operator: str | None = None
@@ -187,7 +187,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration], effe
 
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
-"""Effects that keep kube-scheduler from a node."""
+"""Effects that keep kube-scheduler from using a node."""
 
 SOFT_EFFECTS = frozenset({"PreferNoSchedule"})
 """Effects that only lower a node's score."""

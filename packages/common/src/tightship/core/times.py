@@ -12,6 +12,19 @@ def rfc3339(seconds: float) -> str:
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def rfc3339_ms(seconds: float) -> str:
+    """Return seconds since 1970 as RFC 3339 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def recorded_time(text: str) -> float:
+    """Return the seconds since 1970 of a time that one of our own records holds. Raises :class:`ValueError`."""
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError(f"{text!r} is not an RFC 3339 time")
+    return time.timestamp()
+
+
 def parse_rfc3339(text: str) -> float:
     """Return the seconds since 1970 of an RFC 3339 time. Raises :class:`ValueError` with what is allowed."""
     try:

@@ -1,1 +1,1 @@
-"""A drain as a state machine: its events, its assessment of a node, the answers to evictions. Pure."""
+"""A drain as a state machine: its steps and events, its assessment of a node, the answers to evictions. Pure."""

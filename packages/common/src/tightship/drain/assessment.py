@@ -1,4 +1,4 @@
-"""One look at a node in drain: what is left on it, what may be evicted now, and what waiting does not change. Pure."""
+"""One look at a node in drain: the pods left, the pods to evict now, and what waiting does not change. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from tightship.core.backoff import doubled
 from tightship.core.drain_record import DrainRecord, Phase
 from tightship.core.objects import Node, Pod
 from tightship.core.objects.pod import CORDON, DEFAULT_SCHEDULER, DRAINING, EXPENDABLE
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.answers import FATAL, GOING, Answer, Heard
-from tightship.drain.machine import DrainRules, Seen
+from tightship.drain.answers import FATAL, GOING, EvictionAnswer, Heard
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Findings
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.state import sum_up
 from tightship.planning.demand import Ahead, with_demand
@@ -25,19 +27,19 @@ from tightship.planning.plan.model import Placement
 from tightship.planning.plan.reserving import moving_nodes
 
 TRANSIENT = frozenset({Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN})
-"""Refusals that end by themselves: a drain under way waits for them."""
+"""Refusals that end by themselves. A drain under way waits for their end."""
 
 SYSTEM_CRITICAL = 2_000_000_000
-"""The lower of the priorities of ``system-cluster-critical`` and ``system-node-critical``."""
+"""The priority of ``system-cluster-critical``; ``system-node-critical`` is higher."""
 
 RETRY_FIRST, RETRY_LAST = 2.0, 30.0
-"""Seconds before an eviction is tried again: doubled from the first to the last."""
+"""Seconds before the next try of an eviction, doubled from the first to the last."""
 
 _CONFLICT_TRIES = 2
 
 
 class Try(Struct, frozen=True):
-    """The result of evicting one pod: the last answer, when it came, how many like it in a row, when to try again."""
+    """The evictions of one pod: the last answer, when it came, how many equal ones in a row, and when to try again."""
 
     heard: Heard
     at: float
@@ -46,18 +48,23 @@ class Try(Struct, frozen=True):
 
 
 def tried(previous: Try | None, heard: Heard, now: float) -> Try:
-    """Return the record of a pod's evictions after one more answer."""
+    """Return *previous* after one more answer."""
     count = previous.count + 1 if previous is not None and previous.heard.answer is heard.answer else 1
-    pause = min(RETRY_LAST, RETRY_FIRST * 2 ** min(count - 1, 10))
+    pause = doubled(RETRY_FIRST, RETRY_LAST, count - 1)
     if heard.retry_after is not None:
-        pause = max(heard.retry_after, RETRY_FIRST) if heard.answer is Answer.BUSY else heard.retry_after
+        pause = max(heard.retry_after, RETRY_FIRST) if heard.answer is EvictionAnswer.BUSY else heard.retry_after
     return Try(heard, now, count, now + pause)
 
 
-class Sight:
-    """Looks at node *name* of *snapshot* as it is at *now*.
+def _going(pod: Pod, tries: Mapping[str, Try]) -> bool:
+    last = tries.get(pod.uid)
+    return last is not None and last.heard.answer in GOING
 
-    *node* and *pods* replace those of the snapshot, if they were read from the server since.
+
+class Assessment:
+    """Judges node *name* of *snapshot* at *now*.
+
+    *node* and *pods*, if given, are newer than the snapshot's and replace them.
     """
 
     def __init__(
@@ -89,10 +96,11 @@ class Sight:
         self._unreadable = [Refusal(Reason.POD_UNREADABLE, e.key, e.problem, f"fix pod {e.key}") for e in unreadable]
 
     def rest(self, placement: Placement, ahead: Ahead = Ahead()) -> list[Refusal]:
-        """Return what prevents emptying the node from here: opt-outs, budgets, and no place for the rest.
+        """Return what prevents emptying the node: opt-outs, budgets, and pods without another place.
 
-        Room is kept for the demand without pods that *ahead* names. Until the drain begins to evict, the node is judged
-        as it was before its cordon: a pod, pending or still to come, that could run only there keeps the node.
+        The search keeps room for the demand without pods that *ahead* names. Until the drain begins to evict, the
+        search takes the node as it was before its cordon: a pod, pending or still to come, that could run only there
+        keeps the node.
         """
         if self.node is None:
             return []
@@ -115,37 +123,44 @@ class Sight:
         )
 
     def _in_drain_before(self) -> list[str]:
-        """Of several nodes in drain the one claimed first has the first right to room; otherwise all would give up."""
+        """Return the nodes in drain that were claimed earlier. They come first, or else all drains would give up."""
         nodes = moving_nodes(self.snapshot)
         return nodes[: nodes.index(self.name)] if self.name in nodes else nodes
 
-    def seen(
+    def left(self, tries: Mapping[str, Try]) -> list[Pod]:
+        """Return the pods to evict, without those that go by themselves after the answers in *tries*."""
+        return [pod for pod in self.sorted.evict if not _going(pod, tries)]
+
+    def findings(
         self,
         record: DrainRecord | None,
         tries: Mapping[str, Try],
         *,
         fresh: bool = False,
         rest: Sequence[Refusal] | None = None,
+        back: Sequence[Refusal] = (),
         keeps: Sequence[Refusal] = (),
         progress: float | None = None,
         not_ready_since: float | None = None,
         stopping: bool = False,
+        releasing: bool = False,
+        met: float = 0.0,
         finalizers: Mapping[str, str] = {},
-    ) -> Seen:
-        """Return everything that the machine decides on. *rest* is the result of :meth:`rest`, if it was called;
-        *keeps* is what keeps the node as a whole; *progress* is when something last moved, or when no eviction could be
-        requested.
+    ) -> Findings:
+        """Return everything that the machine decides on.
+
+        *rest* is the result of :meth:`rest`, if it was called. *back* are refusals of pods that came back. *keeps* is
+        what keeps the node as a whole. *progress* is when something last moved, or when no eviction could be requested.
         """
-        going = {uid for uid, each in tries.items() if each.heard.answer in GOING}
-        left = [pod for pod in self.sorted.evict if pod.uid not in going]
-        leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if pod.uid in going)]
-        against = [*self._unreadable, *self.sorted.refusals, *self._lasting(left), *_fatal(left, tries)]
+        left = self.left(tries)
+        leaving = [*self.sorted.leaving, *(pod for pod in self.sorted.evict if _going(pod, tries))]
+        against = [*self._unreadable, *self.sorted.refusals, *self._lasting(left), *_fatal(left, tries), *back]
         if rest is not None:
             started = record is not None and record.phase is not Phase.CLAIMED
             against += [each for each in rest if not (started and each.reason in TRANSIENT)]
         now_or_later = self._next(left, leaving, tries)
         began = record.entered(Phase.CLAIMED) if record is not None else None
-        return Seen(
+        return Findings(
             node=self.node,
             evict=tuple(left),
             awaits=self.sorted.awaits,
@@ -160,6 +175,8 @@ class Sight:
             fresh=fresh,
             judged=rest is not None,
             stopping=stopping,
+            releasing=releasing,
+            met=met,
             not_ready_since=not_ready_since,
         )
 
@@ -173,8 +190,8 @@ class Sight:
     ) -> tuple[tuple[Pod, ...], float | None]:
         """Return the pods to evict now, and when more could become due.
 
-        Critical pods wait until all others have gone. A PDB's allowance is spent pod by pod, so that no more evictions
-        are sent than it allows; the rest waits for a change of the PDB.
+        Critical pods wait until all others have gone. Each pod spends from its PDB's allowance, so the drain sends no
+        more evictions than the PDB allows. The other pods wait for a change of the PDB.
         """
         ordered = sorted(left, key=_order)
         if any(not _critical(pod) for pod in (*left, *leaving)):
@@ -223,7 +240,7 @@ class Sight:
         return sorted(found)
 
     def _pending(self, began: float) -> tuple[Pod, ...]:
-        """Pods without a node, created since *began*, that this node could run if it were not in drain."""
+        """Return the pods without a node, created since *began*, that this node could run if it were not in drain."""
         if self.node is None:
             return ()
         waiting = [
@@ -257,7 +274,7 @@ def _fatal(left: Sequence[Pod], tries: Mapping[str, Try]) -> list[Refusal]:
         if last is None:
             continue
         reason = FATAL.get(last.heard.answer)
-        if last.heard.answer is Answer.CONFLICT and last.count > _CONFLICT_TRIES:
+        if last.heard.answer is EvictionAnswer.CONFLICT and last.count > _CONFLICT_TRIES:
             reason = Reason.EVICTION_FAILED
         if reason is not None:
             found.append(Refusal(reason, pod.key, last.heard.text))

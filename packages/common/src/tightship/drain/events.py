@@ -1,4 +1,4 @@
-"""What a drain reports while it runs: for Events, metrics and the log."""
+"""The events that a drain reports, for Kubernetes Events, metrics and the log."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from msgspec import Struct
 from tightship.core.drain_record import DrainRecord, Ending, Phase
 from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Refusal
-from tightship.drain.answers import Answer
+from tightship.drain.answers import EvictionAnswer
 
 
-class Told(StrEnum):
-    """What happened."""
+class EventKind(StrEnum):
+    """The kind of an event."""
 
     CLAIMED = "claimed"
     TAKEN_OVER = "taken_over"
@@ -22,22 +22,22 @@ class Told(StrEnum):
     EVICTION = "eviction"
     ENDED = "ended"
     TROUBLE = "trouble"
-    """A request failed; it is retried."""
+    """A request failed, and the drain retries it."""
 
 
-class News(Struct, frozen=True, kw_only=True):
-    """One event of a node in drain. *text* is a sentence for people."""
+class DrainEvent(Struct, frozen=True):
+    """One event of a drain on *node*. *text* is a sentence for people."""
 
-    told: Told
+    kind: EventKind
     node: Node
     record: DrainRecord | None
     before: Phase | None = None
     because: Refusal | None = None
     ending: Ending | None = None
     pod: Pod | None = None
-    answer: Answer | None = None
+    answer: EvictionAnswer | None = None
     text: str = ""
 
 
-Tell = Callable[[News], None]
-"""Receives everything, in order. Must not block."""
+EventSink = Callable[[DrainEvent], None]
+"""Receives all events in order. Must not block."""

@@ -1,135 +1,31 @@
-"""The drain as a state machine: the node's record, what is seen, and the time go in; the next step comes out. Pure.
+"""The drain as a state machine: from the node's record, the findings and the time to the next step. Pure.
 
-A node goes Claimed (cordoned, tainted, nothing touched) -> Evicting -> Drained (the autoscaler's turn), and from any of
-them to Restoring -> Backoff, or to Yielded if somebody else takes the node. Every phase is written on the node before
-it is acted on, so that the next leader can continue from the annotation alone.
+A node goes Claimed (cordoned, tainted, nothing evicted) -> Evicting -> Drained (the autoscaler's turn), and from any of
+these to Restoring -> Backoff, or to Yielded if somebody else takes the node. The drain writes every phase on the node
+before acting on it, so the next leader can continue from the annotation alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum
-
 import msgspec
-from msgspec import Struct
 
+from tightship.core.backoff import doubled
 from tightship.core.counting import counted
-from tightship.core.drain_record import FIELD_MANAGER, UNDER_WAY, DrainRecord, Ending, Phase
+from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, UNDER_WAY, DrainRecord, Ending, Phase
 from tightship.core.durations import format_duration
-from tightship.core.objects import Node, Pod
+from tightship.core.objects import Node
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Evict, Findings, Look, NodeChange, Over, Step, Wait, Write
 from tightship.planning.evictability import stuck
 from tightship.planning.nodes import owner_elsewhere
 
-
-class DrainRules(Struct, frozen=True, kw_only=True):
-    """The rules of a drain; all times are in seconds.
-
-    *settle* is how long a claimed node is left alone, so that a binding under way becomes visible. *pod_timeout* is how
-    long one pod may refuse to go, *node_timeout* how long evicting the whole node may take, *await_timeout* how long to
-    wait for pods that end by themselves (0: such pods keep their node). Without *restore_stuck*, a node is handed over
-    although a terminating pod is stuck on it. *keep_drained* keeps a drained node that nobody takes, instead of
-    restoring it.
-    """
-
-    settle: float = 5.0
-    pod_timeout: float = 600.0
-    node_timeout: float = 1800.0
-    await_timeout: float = 0.0
-    not_ready_timeout: float = 300.0
-    pending_timeout: float = 30.0
-    hand_over_timeout: float = 3600.0
-    keep_drained: bool = False
-    restore_stuck: bool = True
-    backoff: float = 300.0
-    backoff_limit: float = 6 * 3600.0
-    hold_off: float = 4 * 3600.0
-    most_in_flight: int = 10
-    past_budgets: bool = False
-    """Delete pods instead of evicting them, in spite of every PDB, as the older controller did."""
-
-
-class Seen(Struct, frozen=True, kw_only=True):
-    """The findings of one look at a node and its pods.
-
-    *evict* are the pods to evict that nobody is deleting yet, *awaits* pods that end by themselves, *leaving* pods on
-    their way out. *keeps* is what keeps the node as a whole: it would have prevented the claim. *next* are those of
-    *evict* that may be evicted now, *due* the time at which more may be. *against* is everything that waiting does not
-    change: opt-outs, no place, a budget that never allows, a fatal answer. *late* are pods that have refused to go for
-    too long. *pending* are pods without a node that were created since the drain began and could run here. *fresh* says
-    that the pods were just listed from the server; *judged* that *against* holds a new verdict on places for the rest.
-    *stopping* says that somebody else continues the drain, *releasing* that nobody does: the node is given back.
-    *met* is when whoever drives the drain first saw the node in its phase.
-    """
-
-    node: Node | None
-    evict: tuple[Pod, ...] = ()
-    awaits: tuple[Pod, ...] = ()
-    leaving: tuple[Pod, ...] = ()
-    keeps: tuple[Refusal, ...] = ()
-    next: tuple[Pod, ...] = ()
-    due: float | None = None
-    against: tuple[Refusal, ...] = ()
-    late: tuple[Refusal, ...] = ()
-    pending: tuple[Pod, ...] = ()
-    finalizers: Mapping[str, str] = {}
-    fresh: bool = False
-    judged: bool = False
-    stopping: bool = False
-    releasing: bool = False
-    met: float = 0.0
-    not_ready_since: float | None = None
-
-
-class Change(Enum):
-    """What a write changes on the node besides its annotation."""
-
-    NOTHING = "nothing"
-    RESTORE = "restore"
-    """Remove our taint, and restore ``spec.unschedulable``."""
-    UNTAINT = "untaint"
-    """Remove our taint; the cordon belongs to somebody else."""
-
-
-class Wait(Struct, frozen=True):
-    """Do nothing until *until*, or until the cluster changes."""
-
-    until: float
-    why: str
-
-
-class Look(Struct, frozen=True):
-    """List the node's pods from the server, judge the rest, and ask again."""
-
-
-class Evict(Struct, frozen=True):
-    """Evict these pods, each independently."""
-
-    pods: tuple[Pod, ...]
-
-
-class Write(Struct, frozen=True):
-    """Write *record* (``None``: remove the annotation) with *change*; *because* is for people, if there is a cause."""
-
-    record: DrainRecord | None
-    change: Change = Change.NOTHING
-    because: Refusal | None = None
-
-
-class Over(Struct, frozen=True):
-    """The drain is over for us."""
-
-    ending: Ending
-
-
-Step = Wait | Look | Evict | Write | Over
-
 KEPT = 6 * 3600.0
-"""Seconds for which a drained node is recorded as kept; renewed after half of them."""
+"""Seconds for which the record keeps a drained node; renewed after half of them."""
 
 LOOK_AGAIN = 15.0
-"""Seconds between two looks at a node on which nothing seems to happen."""
+"""Seconds between two looks at a node while nothing happens."""
 
 
 def claimed(
@@ -140,10 +36,11 @@ def claimed(
     controller: str,
     holder: str,
     epoch: int,
+    lease: str = "",
     plan_hash: str,
     now: float,
 ) -> DrainRecord:
-    """Return the record of a new drain of *node*; it keeps the times of marks and the count of attempts."""
+    """Return the record of a new drain of *node*, with the mark and the count of attempts of the *previous* record."""
     since = {} if previous is None else {k: v for k, v in previous.since.items() if k == Phase.MARKED}
     return DrainRecord(
         phase=Phase.CLAIMED,
@@ -151,6 +48,7 @@ def claimed(
         op=op,
         holder=holder,
         epoch=epoch,
+        lease=lease,
         since={**since, Phase.CLAIMED.value: now},
         prior_unschedulable=node.unschedulable,
         attempts=0 if previous is None else previous.attempts,
@@ -158,8 +56,37 @@ def claimed(
     )
 
 
-def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, now: float) -> Step:
-    """Return the next step of drain *op*, whose node carries *record* and looks as *seen* at *now*."""
+def inherited(record: DrainRecord, node: Node, controller: str, now: float) -> tuple[DrainRecord, Refusal]:
+    """Return the record with which *controller* ends the drain that another controller has left on *node*, and why."""
+    last = format_duration(now - max(record.since.values(), default=now))
+    because = Refusal(Reason.ORPHANED, node.name, f"{record.controller} has not touched the drain for {last}")
+    return _enter(record, Phase.RESTORING, now, controller=controller, reason=str(because)), because
+
+
+def mended(node: Node, record: DrainRecord | None, controller: str, rules: DrainRules, now: float) -> Write:
+    """Return how *controller* repairs a node with our taint or an unreadable annotation: it undoes only our part.
+
+    Whoever removed the annotation wants no drain of this node, and is obeyed for as long as somebody who uncordons a
+    node. If a node's annotation says that the node was restored, somebody else put the taint back by writing an old
+    list of taints: then a cordon is not ours.
+    """
+    detail = record.reason if record is not None and record.reason else f"no readable {DRAIN_ANNOTATION} on it"
+    because = Refusal(Reason.ORPHANED, node.name, f"left over from a drain: {detail}")
+    if record is not None and not record.owns_node:
+        return Write(record, NodeChange.UNTAINT, because)
+    note = DrainRecord(
+        phase=Phase.BACKOFF,
+        controller=controller,
+        since={Phase.BACKOFF.value: now},
+        attempts=0 if record is None else 1,
+        next_try=now + (rules.hold_off if record is None else rules.backoff),
+        reason=str(because),
+    )
+    return Write(note, undoing(node, None), because)
+
+
+def advance(op: str, record: DrainRecord | None, seen: Findings, rules: DrainRules, now: float) -> Step:
+    """Return the next step of drain *op*, whose node carries *record* and is as *seen* at *now*."""
     node = seen.node
     if node is None:
         drained = record is not None and record.phase in (Phase.DRAINED, Phase.YIELDED)
@@ -177,68 +104,66 @@ def advance(op: str, record: DrainRecord | None, seen: Seen, rules: DrainRules, 
 
 
 def give_up(record: DrainRecord, because: Refusal, now: float) -> Write:
-    """Return the first of the two writes that undo a drain: it puts the reason on the node before
-    anything is undone.
-    """
-    return Write(_enter(record, Phase.RESTORING, now, reason=_words(because)), because=because)
+    """Return the first of the two writes that undo a drain: the node gets the reason before anything is undone."""
+    return Write(_enter(record, Phase.RESTORING, now, reason=str(because)), because=because)
 
 
-def undoing(node: Node, record: DrainRecord | None) -> Change:
-    """Return how to undo a drain of *node*: its cordon is lifted only if it is shown to be ours.
+def undoing(node: Node, record: DrainRecord | None) -> NodeChange:
+    """Return how to undo a drain of *node*. The cordon is lifted only if it is provably ours.
 
-    The API server attributes the cordon to whoever changed it last: to somebody else after they have uncordoned the
-    node and cordoned it again, whatever else they left there. If it attributes the cordon to nobody, *record* and the
-    taint of its drain, which came in one patch with the cordon, must both be there.
+    The API server attributes the cordon to whoever changed it last. If somebody uncordoned the node and cordoned it
+    again, that is somebody else, whatever else they left on the node. If the server attributes the cordon to nobody,
+    the node must carry both *record* and the taint of its drain, which came in one patch with the cordon.
     """
     if not node.unschedulable:
-        return Change.UNTAINT
+        return NodeChange.UNTAINT
     if node.cordoned_by:
-        return Change.RESTORE if set(node.cordoned_by) == {FIELD_MANAGER} else Change.UNTAINT
-    return Change.RESTORE if record is not None and _tainted(node, record) else Change.UNTAINT
+        return NodeChange.RESTORE if set(node.cordoned_by) == {FIELD_MANAGER} else NodeChange.UNTAINT
+    return NodeChange.RESTORE if record is not None and _tainted(node, record) else NodeChange.UNTAINT
 
 
 def _tainted(node: Node, record: DrainRecord) -> bool:
     return bool(record.op) and any(taint.key == DRAINING.key and taint.value == record.op for taint in node.taints)
 
 
-def _taken_away(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step | None:
-    """Others come first: whoever deletes the node, and whoever lifted the cordon."""
+def _taken_away(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step | None:
+    """Give way to others: to whoever deletes the node, and to whoever lifted the cordon."""
     other = owner_elsewhere(node)
-    # Whoever has taken it has a taint of their own on it, and nobody would be here to see that they let go of it.
+    # On release nobody would be left to see that they let go of the node, which carries a taint of theirs anyway.
     if other is not None and not seen.releasing:
         emptied = (record.entered(Phase.DRAINED) or now) if record.phase is Phase.DRAINED else None
         overdue = emptied is not None and now >= emptied + rules.hand_over_timeout
         if record.phase is Phase.YIELDED or (emptied is not None and not overdue):
             return Over(Ending.PARKED) if seen.stopping else Wait(now + LOOK_AGAIN, other.detail)
-        # Until then it counts as out: an emptied one has done so for as long already.
+        # Until then the node counts as being drained; an emptied node has counted for as long already.
         until = now if overdue else now + rules.hand_over_timeout
-        return Write(_enter(record, Phase.YIELDED, now, reason=_words(other), deadline=until), because=other)
+        return Write(_enter(record, Phase.YIELDED, now, reason=str(other), deadline=until), because=other)
     change, tainted = undoing(node, record), _tainted(node, record)
-    if change is Change.RESTORE and tainted:
+    if change is NodeChange.RESTORE and tainted:
         return None
-    # A person, or Cluster Autoscaler's rollback, which lifts any cordon.
+    # Somebody has undone the drain: a person, or Cluster Autoscaler's rollback, which lifts any cordon.
     if record.phase is Phase.RESTORING:
         return None
     if not node.unschedulable:
         what = "someone else lifted the cordon during the drain"
-    elif node.cordoned_by and change is Change.UNTAINT:
+    elif node.cordoned_by and change is NodeChange.UNTAINT:
         by = ", ".join(each for each in node.cordoned_by if each != FIELD_MANAGER)
         what = f"someone else ({by}) cordoned the node during the drain, and that cordon stays"
     else:
         what = f"someone else removed the taint {DRAINING.key} during the drain"
     lifted = Refusal(Reason.UNCORDONED, node.name, what)
-    held = _enter(record, Phase.BACKOFF, now, reason=_words(lifted), next_try=now + rules.hold_off, deadline=None)
+    held = _enter(record, Phase.BACKOFF, now, reason=str(lifted), next_try=now + rules.hold_off, deadline=None)
     return Write(held, change, lifted)
 
 
-def _kept(record: DrainRecord, seen: Seen, now: float) -> Step | None:
-    """What would have prevented the claim has the node given back; pods that have moved stay where they are."""
+def _kept(record: DrainRecord, seen: Findings, now: float) -> Step | None:
+    """Give the node back for anything that would have prevented the claim. Pods that have moved stay where they are."""
     if record.phase not in UNDER_WAY or not seen.keeps or (seen.stopping and record.phase is not Phase.CLAIMED):
         return None
     return give_up(record, seen.keeps[0], now)
 
 
-def _claimed(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _claimed(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     if seen.stopping:
         return give_up(record, Refusal(Reason.RELEASED, node.name, "the controller is stopping"), now)
     # The record tells when the claim was sent: an API server that answers late cordons the node only then.
@@ -255,7 +180,7 @@ def _claimed(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now
     return Write(_enter(record, Phase.EVICTING, now, deadline=now + timeout))
 
 
-def _evicting(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _evicting(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     if seen.stopping:
         return Over(Ending.PARKED)
     if not node.ready:
@@ -270,7 +195,7 @@ def _evicting(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, no
     if over and not seen.fresh:
         return Look()
     if not left and (unmoved is None or not rules.restore_stuck) and (unmoved is not None or not seen.leaving):
-        reason = record.reason if unmoved is None else _words(unmoved)
+        reason = record.reason if unmoved is None else str(unmoved)
         return Write(_enter(record, Phase.DRAINED, now, deadline=None, reason=reason), because=unmoved)
     if over:
         return give_up(record, unmoved or _overdue(node, seen), now)
@@ -280,11 +205,11 @@ def _evicting(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, no
     return Wait(max(until, now + 0.1), _waits_for(seen))
 
 
-def _drained(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _drained(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     if seen.stopping:
         return Over(Ending.PARKED)
     if seen.evict or seen.awaits:
-        # Bound past the cordon: by name, by a toleration, or by a scheduler that did not see it.
+        # A pod got past the cordon: by node name, by a toleration, or by a scheduler that did not see the cordon.
         return Write(_enter(record, Phase.EVICTING, now, deadline=now + rules.node_timeout))
     waiting = _waiting_too_long(seen, rules, now)
     if waiting is not None:
@@ -301,24 +226,24 @@ def _drained(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now
     if not rules.keep_drained:
         return give_up(record, nobody, now)
     if not record.reason.startswith(Reason.NOT_HANDED_OVER):
-        return Write(msgspec.structs.replace(record, reason=_words(nobody), deadline=now + KEPT), because=nobody)
+        return Write(msgspec.structs.replace(record, reason=str(nobody), deadline=now + KEPT), because=nobody)
     if record.deadline is None or now >= record.deadline - KEPT / 2:
-        # Whoever watches sees that somebody still answers for it.
+        # The renewal shows observers that somebody still answers for the node.
         return Write(msgspec.structs.replace(record, deadline=now + KEPT))
     return Wait(now + LOOK_AGAIN, nobody.detail)
 
 
-def _restoring(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _restoring(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     del seen
     attempts = record.attempts + 1
-    pause = min(rules.backoff_limit, rules.backoff * 2 ** min(attempts - 1, 30))
+    pause = doubled(rules.backoff, rules.backoff_limit, attempts - 1)
     ended = _enter(record, Phase.BACKOFF, now, attempts=attempts, next_try=now + pause, deadline=None)
     return Write(ended, undoing(node, record))
 
 
-def _yielded(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _yielded(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     del seen, rules
-    # Whoever took it has let go of it again.
+    # Whoever took the node has let go of it again.
     return give_up(record, Refusal(Reason.NOT_HANDED_OVER, node.name, f"was given back: {record.reason}"), now)
 
 
@@ -331,7 +256,7 @@ _PHASES = {
 }
 
 
-def _not_ready(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, now: float) -> Step:
+def _not_ready(record: DrainRecord, node: Node, seen: Findings, rules: DrainRules, now: float) -> Step:
     since = seen.not_ready_since if seen.not_ready_since is not None else now
     if now >= since + rules.not_ready_timeout:
         detail = f"has not been Ready for {format_duration(now - since)}, which the node lifecycle controller handles"
@@ -339,8 +264,8 @@ def _not_ready(record: DrainRecord, node: Node, seen: Seen, rules: DrainRules, n
     return Wait(min(now + LOOK_AGAIN, since + rules.not_ready_timeout), "the node is not Ready, so no pod is evicted")
 
 
-def _hopeless(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
-    """Return what waiting does not change."""
+def _hopeless(seen: Findings, rules: DrainRules, now: float) -> Refusal | None:
+    """Return a reason to give up that waiting does not change."""
     if not (seen.evict or seen.awaits or seen.leaving):
         return None
     if seen.against and (seen.evict or seen.awaits):
@@ -348,7 +273,7 @@ def _hopeless(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
     return seen.late[0] if seen.late else _waiting_too_long(seen, rules, now)
 
 
-def _waiting_too_long(seen: Seen, rules: DrainRules, now: float) -> Refusal | None:
+def _waiting_too_long(seen: Findings, rules: DrainRules, now: float) -> Refusal | None:
     for pod in seen.pending:
         if now - pod.created >= rules.pending_timeout:
             detail = f"has had no node for {format_duration(now - pod.created)}, and this node could run it"
@@ -356,7 +281,7 @@ def _waiting_too_long(seen: Seen, rules: DrainRules, now: float) -> Refusal | No
     return None
 
 
-def _stuck(seen: Seen, now: float) -> Refusal | None:
+def _stuck(seen: Findings, now: float) -> Refusal | None:
     for pod in seen.leaving:
         if stuck(pod, now):
             past = format_duration(now - (pod.deletion or now))
@@ -368,7 +293,7 @@ def _stuck(seen: Seen, now: float) -> Refusal | None:
     return None
 
 
-def _overdue(node: Node, seen: Seen) -> Refusal:
+def _overdue(node: Node, seen: Findings) -> Refusal:
     for pod in seen.leaving:
         held = seen.finalizers.get(pod.uid)
         if held:
@@ -379,7 +304,7 @@ def _overdue(node: Node, seen: Seen) -> Refusal:
     return Refusal(Reason.DRAIN_DEADLINE, node.name, f"the time for the drain is up, still here: {shown}")
 
 
-def _waits_for(seen: Seen) -> str:
+def _waits_for(seen: Findings) -> str:
     if seen.awaits:
         return f"waits for {counted(len(seen.awaits), 'pod to finish by itself', 'pods to finish by themselves')}"
     if seen.leaving:
@@ -390,10 +315,6 @@ def _waits_for(seen: Seen) -> str:
 def _enter(record: DrainRecord, phase: Phase, now: float, **changes: object) -> DrainRecord:
     since = {**record.since, phase.value: now}
     if phase is Phase.DRAINED:
-        # Pods that keep arriving must not put off its end for ever.
+        # Otherwise pods that keep arriving would postpone the end of the phase forever.
         since[phase.value] = record.since.get(phase.value, now)
     return msgspec.structs.replace(record, phase=phase, since=since, **changes)
-
-
-def _words(refusal: Refusal) -> str:
-    return str(refusal)

@@ -1,7 +1,7 @@
-"""Pods that come back to the node they were evicted from: evicting them again would repeat until the deadline. Pure.
+"""Pods that come back to the node from which they were evicted: evictions would repeat until the deadline. Pure.
 
-A cordon and a taint keep away only what kube-scheduler places. Pods whose template names the node come back, and so do
-those of a scheduler that checks neither.
+A cordon and a taint stop only kube-scheduler. Pods whose template names the node come back, and so do pods of a
+scheduler that checks neither.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _FIX = "see why the pod is bound despite the cordon: spec.nodeName in its templa
 class Returning:
     """Remembers what one drain has evicted, by controller.
 
-    *since* is set if others began the drain's evictions, and when (seconds since 1970): pods created since got past the
-    cordon, and earlier evictions are unknown.
+    *since* (seconds since 1970) is when an earlier drive began the evictions, if one did. Pods created since then got
+    past the cordon, and earlier evictions are unknown.
     """
 
     def __init__(self, since: float | None = None) -> None:
@@ -31,12 +31,12 @@ class Returning:
         self._replicas: defaultdict[str, int] = defaultdict(int)
 
     def evicted(self, pod: Pod) -> None:
-        """Record an eviction that was granted, or may have been."""
+        """Record an eviction that the server granted, or may have granted."""
         if pod.owner is not None:
             self._evicted[pod.owner.uid].add(pod.uid)
 
     def refuses(self, left: Iterable[Pod], snapshot: Snapshot) -> list[Refusal]:
-        """Return which of *left*, the pods still to evict, must not be evicted: their controllers bring them back."""
+        """Return refusals for the pods in *left*, which are still to evict, that their controllers bring back."""
         found: list[Refusal] = []
         left = tuple(left)
         here = {pod.uid for pod in left}

@@ -1,1 +1,1 @@
-"""Drains carried out: claims, patches, evictions, tasks."""
+"""Carries drains out: claims, patches, evictions, tasks."""

@@ -1,34 +1,34 @@
 """The cluster-wide ledger of drain claims: which nodes are in drain now, by which replica of which controller.
 
-One Lease object holds the list, so that all controllers share one budget. To claim a node, a replica reads the list,
-judges it, and writes it back with the version that it judged. Of any number of replicas that do so at once one
-succeeds, and the others judge again.
+One Lease object holds the list, so all controllers share one budget. To claim a node, a replica reads the list,
+judges it, and writes it back with the version that it judged. Of several replicas that do so at once one succeeds, and
+the others judge again.
 
-A claim never expires. A replica that was stopped and wakes up must find that its claim still counts: otherwise the
-drain that it continues and one begun in its place would exceed the budget together. So before anybody drops a
-stranger's claim, they must write to the node itself (the ``holder`` and ``epoch`` of its drain annotation, by
-compare-and-swap), so that the stranger's next write fails.
+A claim never expires. A replica that was stopped and wakes up must find that its claim still counts: otherwise its own
+drain and one begun in its place would exceed the budget together. So before anybody drops a stranger's claim, they
+must write to the node itself (the ``holder`` and ``epoch`` of its drain annotation, by compare-and-swap). The
+stranger's next write then fails.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import Conflict, KubeError
+from tightship.core.backoff import Backoff
 from tightship.core.reasons import Reason, Refusal
+from tightship.core.times import recorded_time, rfc3339
 from tightship.kube.connection import Connection, transient
 from tightship.kube.host import wall
 from tightship.kube.leases import Lease, LeaseStore, micro_time
-from tightship.kube.reflector import Backoff
 
 CLAIMS_LEASE = "tightship-claims"
 CLAIMS_NAMESPACE = "kube-system"
-"""The ledger's default namespace: every cluster has it, whatever is installed where."""
+"""The ledger's default namespace, which every cluster has."""
 
 CLAIMS_ANNOTATION = "tightship.dev/claims"
 
@@ -36,7 +36,7 @@ REQUEST_TIMEOUT = 10.0
 """Seconds for each request."""
 
 ATTEMPTS = 12
-"""Reads, each followed by a write, before a change is given up: the waits add up to seconds or half a minute."""
+"""Most tries of a change, each a read and a write. Their waits add up to at most half a minute."""
 
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_RETRY_AFTER = 0.05, 4.0, 10.0
 _LONGEST_SHOWN = 300
@@ -60,7 +60,7 @@ Allows = Callable[[tuple[Claim, ...]], Refusal | None]
 
 
 class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tightship.kube
-    """Somebody edited the ledger into something that is no list of claims. Nothing is drained until they repair it."""
+    """Somebody edited the ledger, and it is no longer a list of claims. No drain starts until they repair it."""
 
     def __init__(self, store: LeaseStore, value: str, problem: str) -> None:
         shown = value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "..."
@@ -74,7 +74,7 @@ class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tights
 
 
 class ClaimsContended(KubeError):  # noqa: N818
-    """Others changed the ledger between every read and the following write; try again later."""
+    """Others changed the ledger between every read and the following write. Try again later."""
 
     def __init__(self, store: LeaseStore, attempts: int) -> None:
         super().__init__(f"{store} was changed by others during each of {attempts} attempts to update it")
@@ -90,7 +90,7 @@ class _Wire(Struct, omit_defaults=True, kw_only=True):
 
 
 class _Entry(Struct, frozen=True):
-    """A claim and its JSON: fields that a newer version wrote must survive a rewrite by this version."""
+    """A claim and its JSON, so that fields of a newer version survive a rewrite by this version."""
 
     claim: Claim
     raw: msgspec.Raw
@@ -105,30 +105,30 @@ _Edit = Callable[[Sequence[_Entry]], Sequence[_Entry] | None]
 class ClaimLedger:
     """The list of claims in the Lease *name* in *namespace*, which must be the same for all controllers.
 
-    The first claim creates the Lease. A Lease without the annotation holds no claims; an unreadable annotation is
-    :class:`ClaimsUnreadable`, never an empty list. Safe for any number of tasks of one event loop.
+    The first claim creates the Lease. A Lease without the annotation holds no claims. An unreadable annotation raises
+    :class:`ClaimsUnreadable`, and never counts as empty. All tasks of one event loop may share a ledger.
     """
 
     def __init__(self, connection: Connection, *, namespace: str, name: str = CLAIMS_LEASE) -> None:
         self._store = LeaseStore(connection, namespace, name)
         self._lock = asyncio.Lock()
-        # Versions on which a write was sent and not seen to arrive: it may still arrive while they are the present one.
+        # Versions over which a write was sent without an answer. It may still arrive while such a version is current.
         self._unsettled: set[str] = set()
 
     async def read(self) -> tuple[Claim, ...]:
-        """Return all claims, oldest first. Raises :class:`~tightship.core.api_errors.KubeError`; nothing is retried."""
+        """Return all claims, the oldest first. Raises :class:`~tightship.core.api_errors.KubeError`. Never retries."""
         return tuple(each.claim for each in self._decode(await self._store.get(REQUEST_TIMEOUT)))
 
     async def take(self, claim: Claim, allows: Allows, held: Callable[[], Iterable[Claim]] = tuple) -> Refusal | None:
-        """Add *claim* unless *allows* refuses: ``None`` means that it is in the ledger.
+        """Add *claim* unless *allows* refuses; ``None`` means that the ledger holds the claim.
 
-        *held* gives the claims whose drains the caller drives. If somebody has deleted the Lease, or etcd has lost its
-        last writes, these claims still count, and are entered again beside *claim*.
+        *held* returns the claims whose drains the caller drives. If somebody has deleted the Lease, or etcd has lost
+        its last writes, these claims still count, and are entered again beside *claim*.
 
-        *allows* gets all claims, again in each try, and must be free of side effects. It is not called if this very
-        claim (node and op) exists already, nor if another operation claims the node, which is a refusal. Raises
+        Each try calls *allows* with all claims, so it must have no side effects. It is not called if the ledger already
+        holds this very claim (node and op), nor if another operation claims the node, which is a refusal. Raises
         :class:`ClaimsUnreadable`, :class:`ClaimsContended`, or the last :class:`~tightship.core.api_errors.KubeError`.
-        After an error that is no answer the claim may or may not exist, and the caller may call :meth:`take` or
+        After an error without an answer the claim may or may not exist, and the caller may call :meth:`take` or
         :meth:`drop` again.
         """
         if not claim.node or not claim.op:
@@ -154,8 +154,8 @@ class ClaimLedger:
     async def drop(self, node: str, op: str) -> None:
         """Remove the claim of *op* on *node*, if it exists. Raises as :meth:`take` does.
 
-        For the caller's own claim when its drain has ended, or for a stranger's after a write to the node, as the
-        module says.
+        Drop your own claim when its drain has ended, or a stranger's after a write to the node (see this module's
+        text).
         """
 
         def remove(present: Sequence[_Entry]) -> Sequence[_Entry] | None:
@@ -193,8 +193,8 @@ class ClaimLedger:
         if wanted is None:
             if version not in self._unsettled:
                 return
-            # An earlier write of ours may still arrive and undo what is about to be reported. Writing makes its
-            # version one of the past.
+            # An earlier write of ours may still arrive and undo what we are about to report. Another write makes its
+            # version outdated.
             wanted = present
         self._unsettled.add(version)
         changed = self._with(lease, wanted)
@@ -204,7 +204,7 @@ class ClaimLedger:
     def _with(self, lease: Lease | None, entries: Sequence[_Entry]) -> Lease:
         base = lease or Lease(namespace=self._store.namespace, name=self._store.name)
         value = msgspec.json.encode([each.raw for each in entries]).decode()
-        # The API server takes a write that changes nothing for none and keeps the version: each has another time.
+        # A write that changes nothing keeps the version, so each write has another time.
         now = int(wall() * 1_000_000)
         stamp = micro_time(now if micro_time(now) != base.renewed else now + 1)
         annotations: Mapping[str, str] = {**base.annotations, CLAIMS_ANNOTATION: value}
@@ -221,19 +221,12 @@ class ClaimLedger:
 
 
 def _taken(claim: Claim) -> Refusal:
-    detail = f"claimed by {claim.controller} ({claim.holder}) since {_written(claim.since)}, op {claim.op}"
+    detail = f"claimed by {claim.controller} ({claim.holder}) since {rfc3339(claim.since)}, op {claim.op}"
     return Refusal(Reason.DRAIN_IN_PROGRESS, claim.node, detail)
 
 
 def _encode(claim: Claim) -> msgspec.Raw:
-    wire = _Wire(
-        node=claim.node,
-        pool=claim.pool,
-        op=claim.op,
-        controller=claim.controller,
-        holder=claim.holder,
-        since=_written(claim.since),
-    )
+    wire = _Wire(**{**msgspec.structs.asdict(claim), "since": rfc3339(claim.since)})
     return msgspec.Raw(msgspec.json.encode(wire))
 
 
@@ -241,30 +234,4 @@ def _read(raw: msgspec.Raw) -> Claim:
     wire = _claims.decode(raw)
     if not wire.node or not wire.op:
         raise ValueError("a claim without node or op")
-    since = datetime.fromisoformat(wire.since)
-    if since.tzinfo is None:
-        raise ValueError(f"since {wire.since!r} is not an RFC 3339 time")
-    return Claim(
-        node=wire.node,
-        op=wire.op,
-        controller=wire.controller,
-        holder=wire.holder,
-        pool=wire.pool,
-        since=since.timestamp(),
-    )
-
-
-def _written(seconds: float) -> str:
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-__all__ = [
-    "CLAIMS_ANNOTATION",
-    "CLAIMS_LEASE",
-    "CLAIMS_NAMESPACE",
-    "Allows",
-    "Claim",
-    "ClaimLedger",
-    "ClaimsContended",
-    "ClaimsUnreadable",
-]
+    return Claim(**{**msgspec.structs.asdict(wire), "since": recorded_time(wire.since)})

@@ -1,9 +1,16 @@
 """One drain, driven from wherever its node stands to its end: look, ask the machine, do one step, repeat.
 
-All state is on the node, except the answers to evictions, which a successor would simply get again. Before anything is
-evicted, written, or given up, the node is read from the server and the machine is asked once more, because the cache
-may lag behind our own writes. Leases do not fence: a record that names another holder or a later epoch ends this drive,
-and a patch on its way then meets another version.
+The node's annotation holds everything that a successor needs. A drive keeps only what it has seen itself: the answers
+to evictions, since when nothing has moved, since when the node has not been Ready, the last verdict on places, what
+finalizers hold pods, what it evicted, and which pods came back. A successor does not know what was evicted before it
+(the history then says so), sees the rest anew, and at worst waits once more.
+
+The machine is first asked about the node in the cache, which costs no request. The cache may lag behind our own writes,
+so the drive reads the node from the server and asks again before it evicts a pod, writes the node, or ends. The step
+``Look`` asks for the pods from the server too; their answer counts for the next step only.
+
+Leases do not fence. A record that names another holder or a later epoch ends this drive, and a patch on its way then
+meets another version.
 """
 
 from __future__ import annotations
@@ -17,16 +24,18 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import Conflict, KubeError, one_line
+from tightship.core.backoff import doubled
 from tightship.core.drain_record import DRAIN_ANNOTATION, UNDER_WAY, DrainRecord, Ending, Phase, owner_mark
 from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.answers import GOING, Answer, Heard
-from tightship.drain.assessment import Sight, Try, tried
-from tightship.drain.events import News, Tell, Told
-from tightship.drain.machine import DrainRules, Evict, Look, Over, Seen, Step, Wait, Write, advance
+from tightship.drain.answers import GOING, EvictionAnswer
+from tightship.drain.assessment import Assessment, Try, tried
+from tightship.drain.events import DrainEvent, EventKind, EventSink
+from tightship.drain.machine import advance
 from tightship.drain.returning import Returning
-from tightship.drain_io.evicting import send_away
-from tightship.drain_io.writing import LiveNode, patch_node, read_node, record_patch
+from tightship.drain.rules import DrainRules
+from tightship.drain.steps import Evict, Findings, Look, Over, Step, Wait, Write
+from tightship.drain_io.writing import LiveNode, finalizers, patch_node, read_node, record_patch, send_away
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
@@ -38,60 +47,42 @@ from tightship.planning.nodes import drain_record, opt_outs
 from tightship.planning.plan.model import Placement
 
 SHORTEST_PAUSE = 0.2
-"""Least seconds between two looks: a busy cluster changes all the time."""
+"""Least seconds between two looks, because a busy cluster changes all the time."""
 
 REJUDGE = 15.0
-"""Seconds between two searches for places for the rest of a drain under way."""
+"""Seconds between two searches for places for the pods left."""
 
 TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
-"""Seconds after a request that failed, or a write that came second: doubled from the first to the last."""
+"""Seconds to wait after a failed request or a conflict, doubled from the first to the last."""
 
 
 Keeps = Callable[[Snapshot, Node], Sequence[Refusal]]
-"""Says what now keeps a node of a snapshot as a whole."""
-
-
-def _opt_outs(snapshot: Snapshot, node: Node) -> Sequence[Refusal]:
-    del snapshot
-    return opt_outs(node)
+"""Returns what keeps a node of a snapshot as a whole now."""
 
 
 class DrainSettings(Struct, frozen=True, kw_only=True):
-    """The settings of drains; they may be replaced while drains run.
+    """The settings of drains. They may change while drains run.
 
-    *ahead* says for which demand without pods to keep room. *keeps* is called before a claim, and before each eviction:
-    something that keeps a node may appear during its drain.
+    *ahead* is the demand without pods for which to keep room. *keeps* is called before a claim and before each
+    eviction, since something that keeps a node may appear during its drain.
     """
 
     rules: DrainRules = DrainRules()
     eviction: EvictionRules = EvictionRules()
     placement: Placement = "likely"
     ahead: Ahead = Ahead()
-    keeps: Keeps = _opt_outs
-
-
-class _Metadata(Struct):
-    finalizers: list[str] = []
-    uid: str = ""
-
-
-class _PodWithFinalizers(Struct):
-    metadata: _Metadata
-
-
-class _PodsWithFinalizers(Struct):
-    items: list[_PodWithFinalizers] = []
+    keeps: Keeps = lambda snapshot, node: opt_outs(node)  # noqa: ARG005
 
 
 class Tools(Struct, frozen=True, kw_only=True):
-    """The tools of a drain. *leading* is called before every request that changes anything.
+    """The tools of a drain. Every request that changes something is preceded by a call of *leading*.
 
-    While *releasing* is true nodes are given back, whatever the phase of their drains.
+    While *releasing* is true, drains give their nodes back, whatever their phase.
     """
 
     connection: Connection
     cache: ClusterCache
-    tell: Tell
+    tell: EventSink
     leading: Callable[[], bool]
     stopping: Callable[[], bool]
     releasing: Callable[[], bool] = lambda: False
@@ -101,14 +92,14 @@ class Tools(Struct, frozen=True, kw_only=True):
 
 
 class _Looked(Struct, frozen=True):
-    """What one look at the server found: valid for one step."""
+    """The result of one look at the server, valid for one step."""
 
     pods: tuple[Pod, ...]
     rest: tuple[Refusal, ...]
 
 
 class Drive:
-    """Drives the drain of *node* that *record*, just written on the node, describes. :attr:`wake` ends a wait early."""
+    """Drives the drain that *record*, just written on *node*, describes. :attr:`wake` ends a wait early."""
 
     def __init__(self, tools: Tools, node: Node, record: DrainRecord) -> None:
         self.wake = asyncio.Event()
@@ -123,12 +114,12 @@ class Drive:
         self._rejudged: float | None = None
         self._rest: tuple[Refusal, ...] | None = None
         self._finalizers: dict[str, str] = {}
-        # The phase as it is, since when, and the latest deadline that it may have.
+        # The present phase, when this drive first saw it, and the latest deadline that it can have.
         self._met = (record.phase, 0.0, 0.0)
         self._returning = Returning(_began(record))
         self._last = node
         self._record: DrainRecord | None = record
-        # What one that was here before has evicted nobody knows.
+        # Nobody knows what an earlier drive of this drain has evicted.
         self._displaced: set[str] | None = set() if record.phase is Phase.CLAIMED else None
 
     @property
@@ -138,11 +129,11 @@ class Drive:
 
     @property
     def reason(self) -> str:
-        """The reason in the node's record, as far as this drive has seen it."""
+        """The reason in the node's record, as this drive last saw it."""
         return self._record.reason if self._record is not None else ""
 
     async def run(self) -> Ending:
-        """Continue until the drain is over for us. Raises only cancellation and bugs."""
+        """Continue until the drain is over for this drive. Only cancellation and bugs propagate."""
         failures = 0
         looked: _Looked | None = None
         while self._tools.leading():
@@ -161,7 +152,7 @@ class Drive:
                         if live is not None and self._tools.leading():
                             await self._write(live, step)
                     case Over(ending=ending):
-                        self._say(Told.ENDED, ending=ending)
+                        self._tools.tell(DrainEvent(EventKind.ENDED, self._last, self._record, ending=ending))
                         return ending
                     case Wait(until=until):
                         await self._pause(revision, until)
@@ -169,12 +160,14 @@ class Drive:
             except KubeError as error:
                 looked = None
                 if not isinstance(error, Conflict):
-                    self._say(Told.TROUBLE, text=one_line(error))
+                    text = one_line(error)
+                    self._tools.tell(DrainEvent(EventKind.TROUBLE, self._last, self._record, text=text))
                 await self._pause_after_trouble(failures)
-                failures = min(failures + 1, 10)
+                failures += 1
         return Ending.PARKED
 
     async def _decide(self, looked: _Looked | None) -> tuple[Step, LiveNode | None]:
+        """Return the next step, and the node from the server unless the step changes nothing."""
         snapshot = self._tools.cache.snapshot()
         view = snapshot.nodes.get(self._name)
         node = view.node if view is not None and view.node.uid == self._uid else None
@@ -192,44 +185,44 @@ class Drive:
         now = self._tools.clock()
         settings = self._tools.settings()
         if node is None:
-            return advance(self._op, self._record, Seen(node=None), settings.rules, now)
+            return advance(self._op, self._record, Findings(node=None), settings.rules, now)
         record = drain_record(node)
         if record is not None and record.op == self._op and (record.holder, record.epoch) != self._term:
             return Over(Ending.PARKED)
         if record is not None:
             record = self._believed(record, settings.rules, now)
         pods = looked.pods if looked is not None else None
-        sight = Sight(snapshot, self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
+        sight = Assessment(snapshot, self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
         rest: Sequence[Refusal] | None = looked.rest if looked is not None else None
         if rest is None and record is not None and record.phase is Phase.EVICTING and record.op == self._op:
             rest = await self._judged(sight, settings, now)
+        back = self._returning.refuses(sight.left(self._tries), snapshot)
         under_way = record is not None and record.phase in UNDER_WAY
         keeps = settings.keeps(snapshot, node) if under_way else ()
         self._not_ready_since = None if node.ready else (self._not_ready_since or now)
         await self._find_finalizers(sight.sorted.leaving, now)
-        seen = sight.seen(
+        seen = sight.findings(
             record,
             self._tries,
             fresh=looked is not None,
             rest=rest,
+            back=back,
             keeps=keeps,
             progress=self._progress,
             not_ready_since=self._not_ready_since,
             stopping=self._tools.stopping(),
+            releasing=self._tools.releasing(),
+            met=self._met[1],
             finalizers=self._finalizers,
         )
-        back = self._returning.refuses(seen.evict, snapshot)
-        if back:
-            seen = msgspec.structs.replace(seen, against=tuple(sorted({*seen.against, *back})))
         if seen.awaits or seen.leaving or not node.ready:
             self._progress = now
-        seen = msgspec.structs.replace(seen, releasing=self._tools.releasing(), met=self._met[1])
         return advance(self._op, record, seen, settings.rules, now)
 
     def _believed(self, record: DrainRecord, rules: DrainRules, now: float) -> DrainRecord:
-        """Return *record* with no time in it later than possible: its writer may have had another clock.
+        """Return *record* with every time limited to what is possible: its writer may have had another clock.
 
-        No phase began after this drive met the record, and no deadline is further away than it could be then.
+        No phase began after this drive first saw the record, and no deadline can be later than one set at that moment.
         """
         if self._met[0] is not record.phase or not self._met[1]:
             self._met = (record.phase, now, now + rules.node_timeout + rules.await_timeout)
@@ -242,21 +235,20 @@ class Drive:
             return record
         return msgspec.structs.replace(record, since=since, deadline=deadline)
 
-    async def _judged(self, sight: Sight, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
-        """Search places for the rest now and then while pods are left, and first of all after a takeover.
+    async def _judged(self, sight: Assessment, settings: DrainSettings, now: float) -> Sequence[Refusal] | None:
+        """Search places for the rest every :data:`REJUDGE` seconds while pods are left, at first after a takeover.
 
-        In between the last verdict holds. A verdict that would give the drain up is computed a second time.
+        In between the last verdict holds.
         """
-        going = {uid for uid, each in self._tries.items() if each.heard.answer in GOING}
-        if all(pod.uid in going for pod in sight.sorted.evict):
+        if not sight.left(self._tries):
             return None
         if self._rejudged is None or now >= self._rejudged + REJUDGE:
             self._rejudged = now
-            self._rest = tuple(await self._tools.in_thread(partial(_rest, sight, settings)))
+            self._rest = tuple(await self._tools.in_thread(partial(sight.rest, settings.placement, settings.ahead)))
         return self._rest
 
     def _current(self, node: Node) -> bool:
-        """Whether *node* carries what was last seen or written on the server."""
+        """Whether *node* carries the annotation that this drive last read or wrote on the server."""
         return node.annotations.get(DRAIN_ANNOTATION) == self._last.annotations.get(DRAIN_ANNOTATION)
 
     async def _look(self) -> _Looked:
@@ -268,8 +260,10 @@ class Drive:
         now = tools.clock()
         node = live.node if live is not None else None
         await self._find_finalizers(pods, now)
-        sight = Sight(tools.cache.snapshot(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
-        rest = await tools.in_thread(partial(_rest, sight, settings))
+        sight = Assessment(
+            tools.cache.snapshot(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods
+        )
+        rest = await tools.in_thread(partial(sight.rest, settings.placement, settings.ahead))
         broken = [
             Refusal(Reason.POD_UNREADABLE, f"{error.namespace}/{error.name}", error.problem)
             for error, _ in listing.problems
@@ -278,20 +272,13 @@ class Drive:
         return _Looked(pods, self._rest)
 
     async def _find_finalizers(self, pods: Sequence[Pod], now: float) -> None:
-        """Ask once why pods still exist after their grace period."""
+        """Ask, once for each pod, why pods still exist after their grace period."""
         for pod in pods:
             if pod.deletion is None or pod.deletion >= now or pod.uid in self._finalizers:
                 continue
-            # A list of one: the right to list pods is there anyway, a right to get them would be one more.
-            path, only = f"/api/v1/namespaces/{pod.namespace}/pods", {"fieldSelector": f"metadata.name={pod.name}"}
-            try:
-                raw = await self._tools.connection.request("GET", path, params=only)
-                found = msgspec.json.decode(raw, type=_PodsWithFinalizers)
-            except (KubeError, msgspec.DecodeError):
-                continue  # without its finalizers it is still stuck
-            for each in found.items:
-                if each.metadata.uid == pod.uid:
-                    self._finalizers[pod.uid] = ", ".join(each.metadata.finalizers)
+            found = await finalizers(self._tools.connection, pod)
+            if found is not None:
+                self._finalizers[pod.uid] = ", ".join(found)
 
     async def _evict(self, pods: Sequence[Pod]) -> None:
         past = self._tools.settings().rules.past_budgets
@@ -302,13 +289,15 @@ class Drive:
             heard = await send_away(self._tools.connection, pod, past_budgets=past)
             now = self._tools.clock()
             self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
-            if heard.answer in GOING or heard.answer is Answer.GONE:
+            if heard.answer in GOING or heard.answer is EvictionAnswer.GONE:
                 self._progress = now
-            if heard.answer in GOING or heard.answer is Answer.NO_ANSWER:
+            if heard.answer in GOING or heard.answer is EvictionAnswer.NO_ANSWER:
                 self._returning.evicted(pod)
                 if self._displaced is not None and pod.owner is not None:
                     self._displaced.add(owner_mark(pod.owner.uid))
-            self._said(pod, heard)
+            self._tools.tell(
+                DrainEvent(EventKind.EVICTION, self._last, self._record, pod=pod, answer=heard.answer, text=heard.text)
+            )
 
         await asyncio.gather(*(one(pod) for pod in pods))
 
@@ -318,7 +307,8 @@ class Drive:
         self._last, self._record = after.node, step.record
         phase = before.phase if before is not None else None
         if step.because is not None or step.record is None or step.record.phase is not phase:
-            self._say(Told.PHASE, before=phase, because=step.because)
+            event = DrainEvent(EventKind.PHASE, self._last, self._record, before=phase, because=step.because)
+            self._tools.tell(event)
 
     async def _pause(self, revision: int, until: float) -> None:
         await asyncio.sleep(SHORTEST_PAUSE)
@@ -336,44 +326,12 @@ class Drive:
 
     async def _pause_after_trouble(self, failures: int) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(TROUBLE_LAST, TROUBLE_FIRST * 2**failures)):
+            async with asyncio.timeout(doubled(TROUBLE_FIRST, TROUBLE_LAST, failures)):
                 await self.wake.wait()
-
-    def _said(self, pod: Pod, heard: Heard) -> None:
-        self._say(Told.EVICTION, pod=pod, answer=heard.answer, text=heard.text)
-
-    def _say(
-        self,
-        told: Told,
-        *,
-        before: Phase | None = None,
-        because: Refusal | None = None,
-        ending: Ending | None = None,
-        pod: Pod | None = None,
-        answer: Answer | None = None,
-        text: str = "",
-    ) -> None:
-        self._tools.tell(
-            News(
-                told=told,
-                node=self._last,
-                record=self._record,
-                before=before,
-                because=because,
-                ending=ending,
-                pod=pod,
-                answer=answer,
-                text=text,
-            )
-        )
-
-
-def _rest(sight: Sight, settings: DrainSettings) -> list[Refusal]:
-    return sight.rest(settings.placement, settings.ahead)
 
 
 def _began(record: DrainRecord) -> float | None:
-    """Return when another drive began the evictions of this drain; pods created since got past the cordon."""
+    """Return when an earlier drive began the evictions of this drain: pods created since then got past the cordon."""
     if record.phase is Phase.CLAIMED:
         return None
     return min((at for at in map(record.entered, (Phase.EVICTING, Phase.DRAINED)) if at is not None), default=None)

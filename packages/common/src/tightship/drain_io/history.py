@@ -1,20 +1,19 @@
-"""Recent drains, and what pools have learned from them, so that pauses survive a restart: two more annotations on the
-Lease of the claims.
+"""Recent drains, and what pools have learned from them, in two more annotations on the Lease of the claims.
 
-The history is short, and only the pace depends on it: a broken one counts as empty, and the next drain writes a new
-one.
+So pauses survive a restart. Only the pace of drains depends on the history, so an unreadable history counts as empty,
+and the next drain writes a new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import Conflict
-from tightship.core.drain_record import Finished, History, Regret
+from tightship.core.drain_record import Finished, PastDrains, Regret
+from tightship.core.times import recorded_time, rfc3339_ms
 from tightship.drain_io.claims import CLAIMS_LEASE, REQUEST_TIMEOUT
 from tightship.kube.connection import Connection
 from tightship.kube.leases import Lease, LeaseStore, micro_time
@@ -23,10 +22,10 @@ HISTORY_ANNOTATION = "tightship.dev/finished-drains"
 REGRETS_ANNOTATION = "tightship.dev/regrets"
 
 KEPT = 50
-"""Drains kept, the newest first to be written and the oldest first to go: about 10 kB."""
+"""Drains kept, the newest: about 10 kB."""
 
 POOLS_KEPT = 100
-"""Pools whose regrets are kept: those with the latest."""
+"""Pools kept, those with the latest regrets."""
 
 _TRIES = 8
 
@@ -60,22 +59,22 @@ class DrainHistory:
         """Return the recent drains, the oldest first. Raises :class:`~tightship.core.api_errors.KubeError`."""
         return (await self.all()).finished
 
-    async def all(self) -> History:
+    async def all(self) -> PastDrains:
         """Return the whole history. Raises :class:`~tightship.core.api_errors.KubeError`."""
         return _decode(await self._store.get(REQUEST_TIMEOUT))
 
     async def add(self, finished: Finished) -> None:
         """Add *finished*. Raises :class:`~tightship.core.api_errors.KubeError`, the last conflict included."""
 
-        def edit(history: History) -> History:
+        def edit(history: PastDrains) -> PastDrains:
             return msgspec.structs.replace(history, finished=(*history.finished, finished))
 
         await self.change(edit, finished.at)
 
-    async def change(self, edit: Callable[[History], History], now: float) -> History:
-        """Write what *edit* makes of the history at *now*, if that differs; return it. Raises as :meth:`add` does.
+    async def change(self, edit: Callable[[PastDrains], PastDrains], now: float) -> PastDrains:
+        """Write what *edit* makes of the history at *now*, if that differs, and return it. Raises as :meth:`add` does.
 
-        *edit* is called again in each try.
+        Each try calls *edit* again.
         """
         for attempt in range(_TRIES):
             lease = await self._store.get(REQUEST_TIMEOUT)
@@ -96,32 +95,29 @@ class DrainHistory:
         raise AssertionError("unreachable")  # pragma: no cover
 
 
-def _encode(history: History) -> dict[str, str]:
+def _encode(history: PastDrains) -> dict[str, str]:
     drains = [_drain(each) for each in history.finished[-KEPT:]]
     latest = sorted(history.regrets.items(), key=lambda each: (each[1].at, each[0]))[-POOLS_KEPT:]
-    regrets = {pool: _RegretWire(each.level, _written(each.at), each.node) for pool, each in latest}
+    regrets = {pool: _RegretWire(each.level, rfc3339_ms(each.at), each.node) for pool, each in latest}
     found = {HISTORY_ANNOTATION: drains, REGRETS_ANNOTATION: regrets}
     return {name: msgspec.json.encode(value).decode() for name, value in found.items()}
 
 
 def _drain(finished: Finished) -> _Wire:
     return _Wire(
-        node=finished.node,
-        controller=finished.controller,
-        ending=finished.ending,
-        at=_written(finished.at),
-        pool=finished.pool,
-        reason=finished.reason[:200],
-        began="" if finished.began is None else _written(finished.began),
-        came=finished.came,
-        stayed=finished.stayed,
-        displaced=None if finished.displaced is None else sorted(finished.displaced),
+        **{
+            **msgspec.structs.asdict(finished),
+            "at": rfc3339_ms(finished.at),
+            "reason": finished.reason[:200],
+            "began": "" if finished.began is None else rfc3339_ms(finished.began),
+            "displaced": None if finished.displaced is None else sorted(finished.displaced),
+        }
     )
 
 
-def _decode(lease: Lease | None) -> History:
+def _decode(lease: Lease | None) -> PastDrains:
     notes = lease.annotations if lease is not None else {}
-    return History(_drains(notes.get(HISTORY_ANNOTATION, "[]")), _regrets(notes.get(REGRETS_ANNOTATION, "{}")))
+    return PastDrains(_drains(notes.get(HISTORY_ANNOTATION, "[]")), _regrets(notes.get(REGRETS_ANNOTATION, "{}")))
 
 
 def _drains(value: str) -> tuple[Finished, ...]:
@@ -134,35 +130,17 @@ def _drains(value: str) -> tuple[Finished, ...]:
 def _regrets(value: str) -> Mapping[str, Regret]:
     try:
         found = msgspec.json.decode(value, type=dict[str, _RegretWire])
-        return {pool: Regret(max(1, each.level), _read(each.at), each.node) for pool, each in found.items()}
+        return {pool: Regret(max(1, each.level), recorded_time(each.at), each.node) for pool, each in found.items()}
     except (msgspec.DecodeError, ValueError):
         return {}
 
 
 def _finished(wire: _Wire) -> Finished:
     return Finished(
-        node=wire.node,
-        pool=wire.pool,
-        controller=wire.controller,
-        ending=wire.ending,
-        at=_read(wire.at),
-        reason=wire.reason,
-        began=_read(wire.began) if wire.began else None,
-        came=wire.came,
-        stayed=wire.stayed,
-        displaced=None if wire.displaced is None else frozenset(wire.displaced),
+        **{
+            **msgspec.structs.asdict(wire),
+            "at": recorded_time(wire.at),
+            "began": recorded_time(wire.began) if wire.began else None,
+            "displaced": None if wire.displaced is None else frozenset(wire.displaced),
+        }
     )
-
-
-def _written(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _read(text: str) -> float:
-    at = datetime.fromisoformat(text)
-    if at.tzinfo is None:
-        raise ValueError(f"{text!r} is not an RFC 3339 time")
-    return at.timestamp()
-
-
-__all__: Sequence[str] = ("HISTORY_ANNOTATION", "KEPT", "REGRETS_ANNOTATION", "DrainHistory")

@@ -6,34 +6,24 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
-from msgspec import Struct
+import msgspec
 
 from tightship.core.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
 from tightship.kube.connection import Connection
-from tightship.kube.listing import Listing, list_served
-from tightship.kube.reflector import Reflector, Timing
+from tightship.kube.listing import ObjectList, list_served
+from tightship.kube.reflector import Counters, Reflector, Timing
 from tightship.kube.resources import RESOURCES, Resource
 from tightship.planning.cluster import FORBIDDEN, NOT_SERVED, ClusterState, Snapshot
 
 
-class KindStats(Struct, frozen=True):
-    """Counts of one kind since the start, for metrics.
+class KindStats(Counters):
+    """The counts of one kind since the start, and its health.
 
-    *relists* are lists after the first; *age* is the seconds since its last list, event or bookmark, ``None`` before
-    the first; *last_error* is empty while all is well.
+    *age* is the seconds since its last list, event or bookmark, ``None`` before the first.
     """
 
-    lists: int
-    pages: int
-    relists: int
-    watches: int
-    events: int
-    bookmarks: int
-    errors: int
-    unreadable: int
-    age: float | None
-    synced: bool
-    last_error: str
+    age: float | None = None
+    synced: bool = False
 
 
 async def read_cluster(
@@ -42,17 +32,17 @@ async def read_cluster(
     progress: Callable[[str, int], None] | None = None,
     resources: Sequence[Resource] = RESOURCES,
 ) -> Snapshot:
-    """Return the cluster as it is now: all kinds are listed concurrently, none is watched.
+    """Return the cluster as it is now. All kinds are listed concurrently, and none is watched.
 
-    *progress* gets a kind and the number of its objects read so far, after each page. An optional kind that is
-    forbidden or not served is missing from the snapshot. Raises :class:`~tightship.core.api_errors.AccessDenied` if a
-    required kind is forbidden, naming all of them, else the first error of any list.
+    *progress* gets a kind and the number of its objects read so far, after each page. The snapshot lacks an optional
+    kind that is forbidden or not served. Raises :class:`~tightship.core.api_errors.AccessDenied`, which names every
+    forbidden required kind, else the first error of any list.
     """
     state = ClusterState()
     denied: dict[str, Forbidden] = {}
 
     async def read(resource: Resource) -> None:
-        listing: Listing
+        listing: ObjectList
         try:
             _, listing = await list_served(connection, resource, progress=progress)
         except Forbidden as error:
@@ -79,15 +69,15 @@ async def read_cluster(
 
 
 class CacheCrashed(Exception):  # noqa: N818 - named as the errors of tightship.kube
-    """A bug ended a task of the cache: from then on the state of the cluster is unknown."""
+    """A bug ended a task of the cache, so the state of the cluster is unknown."""
 
 
 class ClusterCache:
-    """A cluster, kept up to date by one task for each kind, while the asynchronous context lasts.
+    """A cluster that one task for each kind keeps up to date while the asynchronous context lasts.
 
-    Snapshots are taken on the event loop; another thread may then use them. *revision* grows with every change
-    received. An outage of the API server changes only the ages in :meth:`stats`. *crashed* is called when a bug has
-    ended a task; from then on everything but :meth:`stats` raises :class:`CacheCrashed`.
+    Take snapshots on the event loop; any thread may then use them. *revision* grows with every change received. An
+    outage of the API server changes only the ages in :meth:`stats`. When a bug ends a task, the cache calls *crashed*,
+    and everything but :meth:`stats` raises :class:`CacheCrashed`.
     """
 
     def __init__(
@@ -103,14 +93,14 @@ class ClusterCache:
         self._connection = connection
         self._timing = timing
         self._state = ClusterState()
-        # Replaced, never changed: metrics are made from it in another thread.
+        # Replaced, never changed: another thread makes metrics from it.
         self._reflectors: tuple[Reflector, ...] = tuple(self._reflector(resource) for resource in resources)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._touched = asyncio.Event()
 
     @property
     def has_synced(self) -> bool:
-        """Whether every kind is completely known, or, if it is optional, known to be out of reach."""
+        """Whether the cache holds every kind, or knows that an optional kind is out of reach."""
         self._raise_crash()
         return all(each.settled for each in self._reflectors)
 
@@ -120,41 +110,34 @@ class ClusterCache:
         return {each.resource.kind: each.withheld for each in self._reflectors if each.withheld}
 
     def snapshot(self) -> Snapshot:
-        """Take a snapshot. It does not tell whether the cache has synced."""
+        """Take a snapshot, whether or not the cache has synced."""
         self._raise_crash()
         return self._state.snapshot()
 
     async def synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - raises a typed error
         """Wait until :attr:`has_synced`.
 
-        Raises :class:`~tightship.core.api_errors.AccessDenied` as soon as a required kind turns out to be forbidden,
-        and :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds; the cache keeps trying in
-        either case.
+        Raises :class:`~tightship.core.api_errors.AccessDenied` as soon as the server forbids a required kind, and
+        :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds. The cache keeps trying in either case.
         """
-        try:
-            async with asyncio.timeout(timeout):
-                while not self.has_synced:
-                    self._raise_crash()
-                    self._raise_denied()
-                    await self._touched.wait()
-        except TimeoutError:
-            raise NotSynced(_waiting(self._reflectors), timeout or 0) from None
+
+        def synced() -> bool:
+            found = self.has_synced
+            if not found:
+                self._raise_denied()
+            return found
+
+        if not await self._until(synced, timeout):
+            raise NotSynced(_waiting(self._reflectors), timeout or 0)
 
     async def changed(self, since: int, timeout: float) -> bool:  # noqa: ASYNC109 - its end is a value
-        """Wait until :attr:`revision` is above *since*: return true then, false after *timeout* seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                while self.revision <= since:
-                    self._raise_crash()
-                    await self._touched.wait()
-        except TimeoutError:
-            return False
-        return True
+        """Wait until :attr:`revision` is above *since*. Return true then, and false after *timeout* seconds."""
+        return await self._until(lambda: self.revision > since, timeout)
 
     async def follow(self, resource: Resource, *, wanted: bool, timeout: float) -> None:  # noqa: ASYNC109
-        """Keep one more kind up to date from now on, or forget it if it is not *wanted* any more.
+        """Keep one more kind up to date from now on, or forget the kind if it is no longer *wanted*.
 
-        Returns once the kind is known, or known to be out of reach. Raises
+        Returns when the cache holds the kind, or knows that it is out of reach. Raises
         :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds; the cache keeps trying.
         """
         kind = resource.kind
@@ -169,18 +152,24 @@ class ClusterCache:
             known = self._reflector(resource)
             self._reflectors = (*self._reflectors, known)
             self._start(known)
+        if not await self._until(lambda: known.settled, timeout):
+            raise NotSynced(_waiting([known]), timeout)
+
+    def stats(self) -> Mapping[str, KindStats]:
+        """Return the counts and the health of every kind."""
+        now = self._timing.clock()
+        return {each.resource.kind: _stats(each, now) for each in self._reflectors}
+
+    async def _until(self, done: Callable[[], bool], timeout: float | None) -> bool:  # noqa: ASYNC109
+        """Wait until *done*. Return true then, and false after *timeout* seconds. Raises :class:`CacheCrashed`."""
         try:
             async with asyncio.timeout(timeout):
-                while not known.settled:
+                while not done():
                     self._raise_crash()
                     await self._touched.wait()
         except TimeoutError:
-            raise NotSynced(_waiting([known]), timeout) from None
-
-    def stats(self) -> Mapping[str, KindStats]:
-        """Return the counts of every kind."""
-        now = self._timing.clock()
-        return {each.resource.kind: _stats(each, now) for each in self._reflectors}
+            return False
+        return True
 
     def _touch(self) -> None:
         self.revision += 1
@@ -190,7 +179,7 @@ class ClusterCache:
     def _raise_denied(self) -> None:
         required = [each for each in self._reflectors if each.resource.required]
         denied = {each.resource.kind: each.failure for each in required if isinstance(each.failure, Forbidden)}
-        # All that are denied are named at once, so each must have had its answer.
+        # The error names every denied kind, so each kind must have had its answer.
         if denied and all(each.synced or each.failure for each in required):
             raise AccessDenied(denied, self._connection.identity)
 
@@ -227,7 +216,7 @@ class ClusterCache:
 
 
 def _waiting(reflectors: Sequence[Reflector]) -> dict[str, str]:
-    """Return, by kind, what delays those that are not settled."""
+    """Return what delays each kind that is not settled."""
     return {
         each.resource.kind: one_line(each.failure) if each.failure else "not listed yet"
         for each in reflectors
@@ -237,19 +226,5 @@ def _waiting(reflectors: Sequence[Reflector]) -> dict[str, str]:
 
 def _stats(reflector: Reflector, now: float) -> KindStats:
     counters = reflector.counters
-    return KindStats(
-        lists=counters.lists,
-        pages=counters.pages,
-        relists=counters.relists,
-        watches=counters.watches,
-        events=counters.events,
-        bookmarks=counters.bookmarks,
-        errors=counters.errors,
-        unreadable=counters.unreadable,
-        age=None if counters.seen is None else now - counters.seen,
-        synced=reflector.synced,
-        last_error=one_line(reflector.failure) if reflector.failure else "",
-    )
-
-
-__all__ = ["CacheCrashed", "ClusterCache", "KindStats", "Timing", "read_cluster"]
+    age = None if counters.seen is None else now - counters.seen
+    return KindStats(**msgspec.structs.asdict(counters), age=age, synced=reflector.synced)

@@ -1,7 +1,7 @@
 """Requests to one API server: bytes in, bytes out, with one retry layer and a timeout on everything.
 
-Requests ask for no compression: in a cluster or on a loopback the network is faster than gzip, which would cost CPU on
-the API server for every page and again on our side. Bodies are never decoded here.
+Requests ask for no compression. In a cluster or on a loopback the network is faster than gzip, which would cost CPU on
+both sides. This module never decodes a body.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from tightship.core.api_errors import (
     one_line,
 )
 from tightship.kube import credentials
-from tightship.kube.clock import ServerClock
 from tightship.kube.connector import connector
-from tightship.kube.credentials import Access, Credentials
-from tightship.kube.host import monotonic
+from tightship.kube.credentials import ClusterAccess, ClusterCredentials
+from tightship.kube.host import ServerClock, monotonic
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for the TCP and TLS handshakes."""
@@ -40,7 +39,7 @@ _READ_BUFFER = 1 << 20
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """How a request is retried: *attempts* in all; waits with jitter double from *first* up to *longest* seconds.
+    """How to retry a request: *attempts* in all, with waits that double with jitter from *first* to *longest* seconds.
 
     A ``Retry-After`` is honoured up to *longest_retry_after* seconds.
     """
@@ -56,7 +55,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
         error = state.outcome.exception() if state.outcome else None
         asked = getattr(error, "retry_after", None)
         if isinstance(asked, float):
-            # All clients that were sent away together must not come back together.
+            # Clients that the server sent away together must not come back together.
             return min(asked, self.longest_retry_after) + random.uniform(0, self.first)  # noqa: S311
         return wait_random_exponential(multiplier=self.first, max=self.longest)(state)
 
@@ -65,7 +64,7 @@ NO_RETRY = RetryPolicy(attempts=1)
 
 
 def transient(error: BaseException) -> bool:
-    """Whether the same request may well succeed a moment later."""
+    """Whether the same request may succeed a moment later."""
     return isinstance(error, ConnectionFailed | TooManyRequests | Unavailable)
 
 
@@ -78,9 +77,11 @@ class _Request(Struct, frozen=True):
 
 
 class Connection:
-    """One API server under one account. An asynchronous context manager; safe for any number of tasks of one loop."""
+    """One API server and one account, as an asynchronous context manager. All tasks of one loop may share it."""
 
-    def __init__(self, source: Credentials, access: Access, *, retry: RetryPolicy, timeout: float) -> None:
+    def __init__(
+        self, source: ClusterCredentials, access: ClusterAccess, *, retry: RetryPolicy, timeout: float
+    ) -> None:
         self.context = source.context
         self.server = access.origin
         self.clock = ServerClock()
@@ -117,9 +118,9 @@ class Connection:
     ) -> bytes:
         """Return the body of a 2xx answer.
 
-        *timeout* is in seconds for each attempt. With *retry* ``None`` only a GET is retried: a write whose answer was
-        lost may have succeeded, and an eviction's 429 is a verdict. *on_head* gets the first bytes of the body as soon
-        as they arrive, again in each attempt. Raises :class:`~tightship.core.api_errors.ApiError` by status, or
+        *timeout* is in seconds for each attempt. If *retry* is ``None``, only a GET is retried: a write whose answer
+        got lost may have succeeded, and an eviction's 429 is a verdict. Each attempt gives *on_head* the first bytes of
+        the body as soon as they arrive. Raises :class:`~tightship.core.api_errors.ApiError` by status, or
         :class:`ConnectionFailed`.
         """
         limits = aiohttp.ClientTimeout(total=timeout or self._timeout, sock_connect=CONNECT_TIMEOUT)
@@ -150,10 +151,10 @@ class Connection:
     async def stream(
         self, path: str, *, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a GET whose answer arrives bit by bit, and yield its chunks as they come.
+        """Open a GET whose answer arrives in chunks, and yield an iterator over these chunks.
 
-        After *silence* seconds without a byte the stream counts as broken (:class:`ConnectionFailed`). Never retried: a
-        watch continues from another resource version.
+        After *silence* seconds without a byte the stream is broken (:class:`ConnectionFailed`). Streams are never
+        retried, because a watch continues from another resource version.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence)
         with self._translated("WATCH", path):
@@ -169,8 +170,8 @@ class Connection:
         try:
             yield chunks()
         finally:
-            # Not returned to the pool: the rest of the stream would have to be read first. Nor closed politely: TLS
-            # would wait half a minute for the farewell of a server that has just been found silent.
+            # Don't return the connection to the pool: somebody would have to read the rest of the stream first. Nor
+            # close it gracefully: TLS would wait half a minute for a server that has just been found silent.
             response.close()
             if transport is not None:
                 transport.abort()
@@ -179,7 +180,7 @@ class Connection:
         access = await self._source.access()
         response = await self._send(access, request, limits)
         if response.status == 401:
-            # Tokens rotate, and a plugin's expire: once more with what is in the files now.
+            # Tokens rotate, and tokens of plugins expire: try once more with what the files hold now.
             response.release()
             access = await self._source.access(refused=access)
             response = await self._send(access, request, limits)
@@ -195,7 +196,9 @@ class Connection:
                 server=self.server,
             )
 
-    async def _send(self, access: Access, request: _Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _send(
+        self, access: ClusterAccess, request: _Request, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
         headers = CIMultiDict(access.headers)
         if request.body is not None:
             headers["Content-Type"] = request.content_type
@@ -213,7 +216,7 @@ class Connection:
             allow_redirects=False,
         )
         if response.status < 300:
-            # What stands between us and the server may answer by itself, and by its own clock, but not so.
+            # A proxy may answer by itself, and by its own clock, but not with success.
             self.clock.heard(response.headers.get("Date"), sent)
         return response
 
@@ -223,7 +226,7 @@ class Connection:
             yield
         except KubeError:
             raise
-        except TimeoutError as error:  # also aiohttp's, which say which of the timeouts it was
+        except TimeoutError as error:  # also aiohttp's timeouts, which say which one it was
             problem = one_line(error) if str(error) else "no answer in time"
             raise ConnectionFailed(verb, path, self.server, problem) from error
         except aiohttp.ClientProxyConnectionError as error:
@@ -260,11 +263,8 @@ async def connect(
 ) -> Connection:
     """Return a connection for *kubeconfig* and *context*; see :func:`tightship.kube.credentials.find` for defaults.
 
-    *timeout* is in seconds for each request. Nothing is sent yet.
+    *timeout* is in seconds for each request. This function sends nothing.
     Raises :class:`~tightship.core.api_errors.ConfigError`.
     """
     source = credentials.find(kubeconfig, context)
     return Connection(source, await source.access(), retry=retry, timeout=timeout)
-
-
-__all__ = ["NO_RETRY", "Connection", "RetryPolicy", "connect", "transient"]

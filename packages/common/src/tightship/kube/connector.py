@@ -1,4 +1,4 @@
-"""Connections that end together with their client, whatever the server does."""
+"""Connections that end with their client, whatever the server does."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from aiohttp.client_proto import ResponseHandler
 from tightship.kube.host import HOST
 
 IDLE = 60.0
-"""Seconds for which an idle connection waits for the next request."""
+"""Seconds after which an idle connection is closed."""
 
 
 class Connector(aiohttp.TCPConnector):
-    """Leaves no socket open when it is closed. At most *limit* connections at a time, 0 for any number.
+    """A connector that leaves no socket open when it closes. It opens at most *limit* connections, 0 for any number.
 
-    *tls* is for requests without a context of their own. If a request is cancelled or times out, aiohttp closes its
+    *tls* serves requests without a context of their own. If a request is cancelled or times out, aiohttp closes its
     connection and forgets it; if a request is cancelled while it connects, aiohttp may never have known the connection.
-    Over TLS such a close is graceful: the event loop waits for the server's close for up to half a minute. A client
-    that ends earlier would leave the socket open, and an event loop that ends then never closes it.
+    Over TLS such a close is graceful: the event loop waits up to half a minute for the server. A client that ends
+    earlier would leave the socket open, and an event loop that ends then never closes it.
     """
 
     def __init__(self, *, tls: ssl.SSLContext | None = None, limit: int = 0) -> None:
         super().__init__(ssl=True if tls is None else tls, limit=limit, keepalive_timeout=IDLE)
         self._made: WeakSet[asyncio.BaseTransport] = WeakSet()
-        # aiohttp has no public way to see a connection before its request does.
+        # aiohttp has no public hook that sees a connection before its request does.
         self._factory = partial(_remembered, self._made, asyncio.get_running_loop())
 
     async def close(self, *, abort_ssl: bool = False) -> None:
@@ -42,13 +42,13 @@ class Connector(aiohttp.TCPConnector):
 
 
 def connector(*, tls: ssl.SSLContext | None = None, limit: int = 0) -> aiohttp.BaseConnector:
-    """Return a connector for this host; *tls* and *limit* are those of :class:`Connector`."""
+    """Return a connector for this host; *tls* and *limit* are as in :class:`Connector`."""
     made = HOST.get().connector
     return Connector(tls=tls, limit=limit) if made is None else made()
 
 
 class _Remembered(ResponseHandler):
-    """aiohttp's reader of answers, which also records the transport that it gets."""
+    """aiohttp's response handler, which also records its transport."""
 
     def __init__(self, made: WeakSet[asyncio.BaseTransport], loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)

@@ -1,9 +1,9 @@
-"""Where the API server is and who we are to it: from kubeconfig files, or from the pod that we run in.
+"""The address of the API server and our credentials, from kubeconfig files or from the pod that we run in.
 
-``kubernetes.aio`` reads the files; it is imported only to reach a cluster. This module corrects what its loader gets
-wrong: with several files in ``KUBECONFIG`` the first ``current-context`` counts (as for kubectl), a token file
-overrides a token written beside it and loses its line end, a failing exec plugin is an error rather than an anonymous
-request, and impersonation is honoured.
+``kubernetes.aio`` reads the files; only code that reaches a cluster imports it. This module corrects its loader: with
+several files in ``KUBECONFIG`` the first ``current-context`` counts (as for kubectl), a token file overrides a token
+beside it and loses its line end, a failing exec plugin is an error rather than an anonymous request, and impersonation
+works.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 TOKEN_FILE_PERIOD = 60.0
-"""Seconds after which a token file is read again; the kubelet rotates it at 80 % of its life of an hour or less."""
+"""Seconds after which we read a token file again. The kubelet rotates it at 80 % of its life of at most an hour."""
 
 EXPIRY_MARGIN = 60.0
-"""Seconds before its expiry at which a token of an exec plugin is replaced."""
+"""Seconds before its expiry at which we replace a token of an exec plugin."""
 
 IN_CLUSTER = "in-cluster"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-class Access(Struct, frozen=True, eq=False):
-    """What one request needs. *server* has no trailing slash; *tls* is ``None`` for plain HTTP."""
+class ClusterAccess(Struct, frozen=True, eq=False):
+    """Everything that one request needs. *server* has no trailing slash; *tls* is ``None`` for plain HTTP."""
 
     server: str
     headers: tuple[tuple[str, str], ...] = ()
@@ -57,14 +57,14 @@ class Access(Struct, frozen=True, eq=False):
 
 
 class Loaded(Struct, frozen=True):
-    """An access and the seconds for which it is valid; ``None`` means until it is refused."""
+    """An access, and the seconds for which it is valid; ``None`` means until the server refuses it."""
 
-    access: Access
+    access: ClusterAccess
     valid_for: float | None = None
 
 
-class Credentials:
-    """The present access to one cluster, reloaded when it ages or is refused."""
+class ClusterCredentials:
+    """The present access to one cluster. It is reloaded when it expires or the server refuses it."""
 
     def __init__(
         self, context: str, load: Callable[[], Awaitable[Loaded]], clock: Callable[[], float] = monotonic
@@ -72,15 +72,15 @@ class Credentials:
         self.context = context
         self._load = load
         self._clock = clock
-        self._access: Access | None = None
+        self._access: ClusterAccess | None = None
         self._expires: float | None = None
         self._lock = asyncio.Lock()
 
-    async def access(self, refused: Access | None = None) -> Access:
+    async def access(self, refused: ClusterAccess | None = None) -> ClusterAccess:
         """Return the access to use now.
 
-        *refused* is one that the server answered with 401: it is replaced, unless another task has already done so.
-        Raises :class:`ConfigError` if none could be loaded; once one was, it stays in use when a later load fails.
+        *refused* is an access that the server answered with 401; it is replaced unless another task has already done
+        so. Raises :class:`ConfigError` if none could be loaded. A loaded access stays in use when a later load fails.
         """
         if self._access is not None and not self._outdated(refused):
             return self._access
@@ -90,7 +90,7 @@ class Credentials:
             assert self._access is not None
             return self._access
 
-    def _outdated(self, refused: Access | None) -> bool:
+    def _outdated(self, refused: ClusterAccess | None) -> bool:
         aged = self._expires is not None and self._clock() >= self._expires
         return aged or (refused is not None and refused is self._access)
 
@@ -100,7 +100,7 @@ class Credentials:
         except ConfigError as error:
             if self._access is None:
                 raise
-            # A file that is being replaced right now, or a plugin that is out for a moment.
+            # Somebody may be replacing the file right now, or the plugin fails for a moment.
             _log.warning("keeping the present credentials: %s", error)
             self._expires = self._clock() + TOKEN_FILE_PERIOD
             return
@@ -112,7 +112,7 @@ def find(
     kubeconfig: str | os.PathLike[str] | None = None,
     context: str | None = None,
     environ: Mapping[str, str] = os.environ,
-) -> Credentials:
+) -> ClusterCredentials:
     """Return the credentials for *kubeconfig*, else ``$KUBECONFIG``, else ``~/.kube/config``, else those of our pod.
 
     Raises :class:`ConfigError` if none of these exists, or if the file or *context* does not exist.
@@ -129,7 +129,7 @@ def find(
     raise ConfigError(f"no cluster to talk to: {looked} does not exist and this is not a pod; name one by --kubeconfig")
 
 
-def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Credentials:
+def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> ClusterCredentials:
     """Return the credentials of the service account *mount*-ed into our pod."""
 
     async def load() -> Loaded:
@@ -148,10 +148,10 @@ def in_cluster(mount: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.en
         return Loaded(builder.access(configuration), TOKEN_FILE_PERIOD)
 
     builder = _AccessBuilder(str(mount))
-    return Credentials(IN_CLUSTER, load)
+    return ClusterCredentials(IN_CLUSTER, load)
 
 
-def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> Credentials:
+def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> ClusterCredentials:
     documents = _read(files, must_exist=must_exist)
     if context is None:
         named = (document.get("current-context") for _, document in documents)
@@ -165,7 +165,7 @@ def _from_files(files: list[Path], context: str | None, *, must_exist: bool) -> 
     async def load() -> Loaded:
         return await _load(_read(files, must_exist=must_exist), chosen, where, builder)
 
-    return Credentials(chosen, load)
+    return ClusterCredentials(chosen, load)
 
 
 _Document = dict[str, object]
@@ -189,7 +189,7 @@ def _read(files: list[Path], *, must_exist: bool) -> list[tuple[Path, _Document]
 
 
 def _named(documents: list[tuple[Path, _Document]], section: str, name: object) -> tuple[Path, _Document] | None:
-    """Return the first entry of *section* called *name*, and its file: kubectl's rule for several files."""
+    """Return the first entry of *section* called *name*, and its file, which is kubectl's rule for several files."""
     singular = section.removesuffix("s")
     for path, document in documents:
         entries = document.get(section)
@@ -244,7 +244,7 @@ async def _load(documents: list[tuple[Path, _Document]], context: str, where: st
 
 
 def _absolute(path: Path, section: _Document, keys: tuple[str, ...]) -> _Document:
-    """Return *section* with the paths under *keys* resolved relative to their kubeconfig."""
+    """Return *section* with the paths under *keys* made absolute, relative to their kubeconfig."""
     return {
         key: str(path.resolve().parent / text) if key in keys and isinstance(text, str) and text else text
         for key, text in section.items()
@@ -268,9 +268,7 @@ def _impersonation(user: _Document) -> tuple[tuple[str, str], ...]:
 
 
 class _Complaints(logging.Handler):
-    """Collects what the loader only logs: it ignores the failure of an exec plugin and continues
-    without credentials.
-    """
+    """Collects the loader's log: the loader ignores the failure of an exec plugin and goes on without credentials."""
 
     _logger = logging.getLogger("kubernetes.aio.config.kube_config")
 
@@ -292,14 +290,14 @@ class _Complaints(logging.Handler):
 
 
 class _AccessBuilder:
-    """Makes accesses from configurations; the TLS context, and with it open connections, lasts until a file changes."""
+    """Makes accesses from configurations. The TLS context, and so the open connections, lasts until a file changes."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self._key: bytes | None = None
         self._tls: ssl.SSLContext | None = None
 
-    def access(self, configuration: Configuration, headers: tuple[tuple[str, str], ...] = ()) -> Access:
+    def access(self, configuration: Configuration, headers: tuple[tuple[str, str], ...] = ()) -> ClusterAccess:
         """Return the access that *configuration* describes. Raises :class:`ConfigError` for unusable certificates."""
         server = str(configuration.host).rstrip("/")
         parts = urlsplit(server)
@@ -307,10 +305,10 @@ class _AccessBuilder:
             raise ConfigError(f"{self._where}: server {server!r} is not an http or https address")
         written = configuration.api_key.get("BearerToken")
         if written:
-            # The loaders leave the line end of a token file in place; a header can't hold one.
+            # The loaders keep the line end of a token file, which a header can't hold.
             scheme, _, token = written.strip().partition(" ")
             headers = (("Authorization", f"{scheme.capitalize()} {token.strip()}"), *headers)
-        return Access(
+        return ClusterAccess(
             server=server,
             headers=headers,
             tls=self._context(configuration) if parts.scheme == "https" else None,
@@ -338,10 +336,6 @@ class _AccessBuilder:
 
 
 def proxy_for(scheme: str, host: str) -> str | None:
-    """Return the environment's proxy for *host* (``HTTPS_PROXY``, ``NO_PROXY`` and the like), if any."""
-    # Asked here rather than by aiohttp's trust_env, which would also let an entry of ~/.netrc for the host replace
-    # the Authorization header.
+    """Return the environment's proxy for *host* (by ``HTTPS_PROXY``, ``NO_PROXY`` and the like), if any."""
+    # aiohttp's trust_env would also let an entry of ~/.netrc replace the Authorization header.
     return None if proxy_bypass(host) else getproxies().get(scheme)
-
-
-__all__ = ["IN_CLUSTER", "Access", "Credentials", "Loaded", "find", "in_cluster", "proxy_for"]

@@ -1,8 +1,8 @@
-"""From the bytes of a file to JSON documents: gzip, byte order marks, concatenated JSON, YAML.
+"""Turns the bytes of a file into JSON documents: gzip, byte order marks, concatenated JSON, YAML.
 
-The content decides the format, never the file's name. YAML is read with JSON's types: an unquoted time or ``10:30``
-stays the text that it is in the API; only ``true``, ``false``, ``null`` and plain numbers are not text. A number in a
-map of quantities (``cpu: 1``) becomes the text that the API server would make of it.
+The content decides the format, never the file's name. YAML has JSON's types: an unquoted time or ``10:30`` stays text,
+as in the API, and only ``true``, ``false``, ``null`` and plain numbers are not text. A number in a map of quantities
+(``cpu: 1``) becomes text, as on the API server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 class DocumentError(ValueError):
-    """Bytes without readable documents; the text says where."""
+    """The bytes hold no readable documents; the text says where."""
 
 
 def unpack(raw: bytes) -> bytes:
@@ -36,7 +36,7 @@ def unpack(raw: bytes) -> bytes:
         except (OSError, EOFError, zlib.error) as error:
             raise DocumentError(f"damaged gzip data: {error}") from error
     if raw.startswith(_UTF16_MARKS):
-        # What redirection in Windows PowerShell writes.
+        # Redirection in Windows PowerShell writes this.
         try:
             return raw.decode("utf-16").encode()
         except UnicodeDecodeError as error:
@@ -56,7 +56,7 @@ def documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
 
 
 def _check_utf8(raw: bytes) -> None:
-    """Decode in blocks: the text of a large dump is not needed, and would take as much memory again."""
+    """Check in blocks: nobody needs the text of a large dump, which would take as much memory again."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     view = memoryview(raw)
     for start in range(0, len(raw), _BLOCK):
@@ -71,7 +71,7 @@ def _json_documents(raw: bytes) -> Iterator[bytes | msgspec.Raw]:
     try:
         whole = msgspec.json.decode(raw, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
-        # Several documents, or broken: the standard parser knows where one ends, and line and column of an error.
+        # Several documents, or broken JSON: the standard parser tells where a document ends and where an error is.
         yield from _one_by_one(raw.decode())
     else:
         yield whole

@@ -1,14 +1,14 @@
-"""Which replica leads: the holder renews a Lease, and others take it once it has stood still for too long.
+"""Decides which replica leads: the holder renews a Lease, and others take a Lease that has not changed for too long.
 
 Three rules make two leaders at a time impossible as long as clocks run at about the same speed:
 
-* The leader counts from before it sent its last successful write, and only up to *renew_deadline*.
-* A candidate counts from when it saw the record change, by its own clock, and waits for *duration*, which is longer.
-  Times written in the record are never compared with a clock: wall clocks differ, and jump.
-* Every write is a compare-and-swap on the version that was judged.
+* The leader leads for *renew_deadline* from before it sent its last successful write.
+* A candidate waits for *duration*, which is longer, from when it saw the record change, by its own clock. No time in
+  the record is ever compared with a clock: wall clocks differ, and jump.
+* Every write is a compare-and-swap on the version that was read.
 
 Each query computes leadership again, so a process that was stopped, or whose event loop was blocked, does not lead when
-it wakes. A term that has run out never comes back: the same replica then begins a new one, with a greater epoch.
+it wakes. A term that has run out never comes back: the replica then begins a new term with a greater epoch.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tightship.kube.leases import Lease, LeaseStore, micro_time
 _log = logging.getLogger(__name__)
 
 WRITER_ANNOTATION = "tightship.dev/writer"
-"""Unique to one elector: distinguishes its writes from those of a predecessor, or a twin, with the same identity."""
+"""Tells an elector's writes from those of a predecessor or a twin with the same identity."""
 
 
 class LeaseTiming(Struct, frozen=True, kw_only=True):
     """Seconds; the defaults are those of client-go.
 
-    *duration*: how long a candidate waits for a sign of life of the holder. *renew_deadline*: how long a leader leads
-    after the start of its last successful write. *retry_period*: between two tries. Raises :class:`ValueError` unless
+    A candidate waits *duration* for a sign of life of the holder. A leader leads for *renew_deadline* from the start of
+    its last successful write. *retry_period* lies between two tries. Raises :class:`ValueError` unless
     duration > renew_deadline > retry_period > 0.
     """
 
@@ -56,24 +56,17 @@ class LeaseTiming(Struct, frozen=True, kw_only=True):
 
     @property
     def request_timeout(self) -> float:
-        """The timeout of one request: after one that hangs, two more fit in before the deadline."""
+        """The timeout of one request: after a request that hangs, two more fit before the deadline."""
         return self.renew_deadline / 3
-
-
-class _Term(Struct, frozen=True):
-    """Replaced as a whole, so that another thread never sees half of a change. *until* is a time of the clock."""
-
-    epoch: int
-    until: float
 
 
 class Elector:
     """One replica's part in the election of a leader, by the Lease *name* in *namespace*.
 
-    *identity* is written as the holder. It should be unique to the process: a process that starts with the identity of
-    the present holder can't know that its predecessor is dead, and waits like anyone else. *clock* must never go back,
-    nor stand still while this process is stopped. *on_change* is called on the event loop with the new state,
-    alternately true and false; an exception in it ends :meth:`run`.
+    *identity* becomes the holder. It should be unique to the process: a process that starts with the identity of the
+    present holder can't know that its predecessor is dead, and waits like anyone else. *clock* must never go back, nor
+    stand still while this process is stopped. The elector calls *on_change* on the event loop with the new state,
+    alternately true and false; an exception in *on_change* ends :meth:`run`.
 
     The default clock, CLOCK_MONOTONIC, runs while a process is stopped, but not while the whole machine is suspended: a
     leader on a machine that slept believes that it leads for the rest of its deadline.
@@ -102,15 +95,16 @@ class Elector:
         self._spread = spread
         self._on_change = on_change
         self._writer = token(32)
-        self._term: _Term | None = None
+        # When the term ends, by the clock.
+        self._until: float | None = None
         self._epoch = 0
         self._highest = 0
         self._stamped = 0
         self._wrote = False
-        # What was last seen of the Lease, and when it was first seen like this.
+        # The Lease as last seen, and when it was first seen like this.
         self._seen: Lease | None = None
         self._seen_at = -math.inf
-        # Whether the version in _seen is, as far as known, the present one.
+        # Whether the version in _seen is the present one, as far as this replica knows.
         self._current = False
         self._announced = False
         self._changed = asyncio.Event()
@@ -124,9 +118,9 @@ class Elector:
 
     @property
     def remaining(self) -> float:
-        """Seconds for which leadership is certain even without another answer; 0 if there is none."""
-        term = self._term
-        return 0.0 if term is None else max(0.0, term.until - self._clock())
+        """Seconds for which leadership is certain without another answer; 0 for a replica that does not lead."""
+        until = self._until
+        return 0.0 if until is None else max(0.0, until - self._clock())
 
     @property
     def epoch(self) -> int:
@@ -135,7 +129,7 @@ class Elector:
 
     @property
     def holder(self) -> str:
-        """The holder when the Lease was last read or written; empty if the Lease was free, or is not known yet."""
+        """The holder of the Lease as last read or written; empty if the Lease was free or has not been read."""
         return self._seen.holder if self._seen else ""
 
     @property
@@ -158,8 +152,8 @@ class Elector:
         """Acquire and renew the Lease until *stop* is set, then release it so that another replica can lead at once.
 
         Errors of the API server are logged once and retried; they never end this method. Leadership ends before the
-        Lease is released: finish, or at least stop writing, before setting *stop*. If cancelled instead, the Lease runs
-        out.
+        Lease is released, so stop writing before you set *stop*. If this method is cancelled, the Lease runs out
+        instead.
         """
         if self._running:
             raise RuntimeError("this elector runs already")
@@ -191,7 +185,7 @@ class Elector:
             else:
                 self._succeeded()
             self._announce()
-            # No longer than the term: its end is announced when it is there.
+            # No longer than the term, so that the end of the term is announced at once.
             await asyncio.sleep(min(wait, self.remaining) if self.is_leader else wait)
             self._announce()
 
@@ -202,7 +196,7 @@ class Elector:
             return period
         lease = await self._read()
         if self.is_leader:
-            # After a conflict or a lost answer: go on only from a record that is this very term's.
+            # After a conflict or a lost answer, go on only from a record of this very term.
             if self._is_ours(lease) and lease is not None and lease.transitions == self._epoch:
                 await self._renew()
                 return period
@@ -210,7 +204,7 @@ class Elector:
         if self._is_free(lease):
             await self._acquire(lease)
             return period
-        # Candidates that were sent away together must not come back together.
+        # Candidates that failed together must not come back together.
         return period * (0.75 + self._spread() / 2)
 
     async def _read(self) -> Lease | None:
@@ -220,7 +214,7 @@ class Elector:
         return lease
 
     async def _renew(self) -> bool:
-        """Write the record again; false after a conflict. A term that ran out meanwhile is not extended."""
+        """Write the record again; return false after a conflict. A term that ran out meanwhile is not extended."""
         seen = self._seen
         assert seen is not None
         self._current = False
@@ -231,13 +225,12 @@ class Elector:
             return False
         self._observe(stored)
         self._current = True
-        term = self._term
-        if term is not None and self._clock() < term.until:
-            self._term = msgspec.structs.replace(term, until=started + self._timing.renew_deadline)
+        if self.is_leader:
+            self._until = started + self._timing.renew_deadline
         return True
 
     async def _acquire(self, lease: Lease | None) -> None:
-        """Begin a new term. Always with a new epoch: a write whose answer was lost may have used the previous one."""
+        """Begin a new term, always with a new epoch: a write whose answer got lost may have used the previous one."""
         self._announce()
         blank = Lease(namespace=self._store.namespace, name=self._store.name)
         epoch = max(self._highest, lease.transitions if lease else 0) + 1
@@ -262,10 +255,10 @@ class Elector:
         self._observe(stored)
         self._current = True
         self._epoch = epoch
-        self._term = _Term(epoch, started + self._timing.renew_deadline)
+        self._until = started + self._timing.renew_deadline
 
     async def _release(self) -> None:
-        """Mark the Lease as free if it is still ours; try for no longer than one request may take."""
+        """Mark the Lease as free if it is still ours. Give up after the time of one request."""
         if not self._wrote:
             return
         try:
@@ -287,9 +280,9 @@ class Elector:
             _log.warning("%s could not be given up, others wait until it runs out: %s", self._store, why)
 
     def _observe(self, lease: Lease | None) -> None:
-        """Record the Lease as it is. The clock is read after the answer: the holder's term began before that."""
+        """Record the Lease. The clock is read after the answer, because the holder's term began before that."""
         if lease is None:
-            return  # deleted: its holder may not know yet, so what was seen still counts
+            return  # deleted: the holder may not know yet, so the last record still counts
         self._highest = max(self._highest, lease.transitions)
         if self._seen is None or _record(lease) != _record(self._seen):
             self._seen_at = self._clock()
@@ -308,21 +301,21 @@ class Elector:
         judged = lease or self._seen
         if judged is None or not judged.holder or self._is_ours(judged):
             return True
-        # The holder's own duration counts if it is the longer one: its settings may be others than ours.
+        # The holder may have other settings, so the longer of the two durations counts.
         return self._clock() >= self._seen_at + max(self._timing.duration, judged.duration)
 
     def _budget(self) -> float:
-        """Return the timeout of the next request in seconds: no longer than the term, so that its end is not missed."""
+        """Return the timeout of the next request in seconds: no longer than the term, so that we notice its end."""
         longest = self._timing.request_timeout
         return min(longest, self.remaining) if self.is_leader else longest
 
     def _stamp(self) -> str:
-        # Never the same twice, even when the wall clock was set back: a renewal must be seen as a change.
+        # Never the same twice, even if the wall clock was set back: others must see a renewal as a change.
         self._stamped = max(int(self._wall_clock() * 1_000_000), self._stamped + 1)
         return micro_time(self._stamped)
 
     def _end(self, level: int = logging.WARNING) -> None:
-        self._term = None
+        self._until = None
         self._announce(level)
 
     def _announce(self, level: int = logging.WARNING) -> None:
@@ -350,9 +343,6 @@ class Elector:
 
 
 def _record(lease: Lease) -> tuple[object, ...]:
-    """Return the fields that a holder changes with each write; others' labels are no sign of life."""
+    """Return the fields that only the holder changes; somebody else's label is no sign of life."""
     writer = lease.annotations.get(WRITER_ANNOTATION)
     return lease.holder, lease.duration, lease.acquired, lease.renewed, lease.transitions, writer
-
-
-__all__ = ["WRITER_ANNOTATION", "Elector", "LeaseTiming"]

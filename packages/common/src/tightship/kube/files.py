@@ -1,7 +1,7 @@
-"""A file in place of a cluster: what ``kubectl get nodes,pods,... -A -o json`` (or ``-o yaml``) prints.
+"""A file in place of a cluster: the output of ``kubectl get nodes,pods,... -A -o json`` (or ``-o yaml``).
 
-Of two objects of one kind, namespace and name the later one counts. Kinds without a use here are ignored; finished pods
-are left out, as in a live cluster.
+Of two objects of one kind, namespace and name the later one counts. Unused kinds are ignored, and finished pods are
+left out, as in a live cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HOW = f"kubectl get {','.join(resource.qualified for resource in RESOURCES)} -A
 
 
 class FileContents(Struct, frozen=True):
-    """The *snapshot*, how many objects of each kind it has, and how many objects of other kinds were *passed_over*."""
+    """The *snapshot* of a file, its objects by kind, and how many objects of unused kinds were *passed_over*."""
 
     snapshot: Snapshot
     counts: Mapping[str, int]
@@ -34,14 +34,14 @@ def read_file(path: str | os.PathLike[str]) -> Snapshot:
 
 
 def load_file(path: str | os.PathLike[str]) -> FileContents:
-    """Return what *path* holds, ``-`` for standard input. Raises :class:`FileError` with all problems."""
+    """Return the contents of *path*, ``-`` for standard input. Raises :class:`FileError` with all problems."""
     return parse(*read_bytes(path))
 
 
 def parse(raw: bytes, name: str) -> FileContents:
-    """Return what the bytes of the file called *name* hold.
+    """Return the contents of *raw*, the bytes of the file called *name*.
 
-    Raises :class:`FileError` if anything was wrong, or there is no node.
+    Raises :class:`FileError` with all problems; a file without a node is one.
     """
     state = ClusterState()
 
@@ -60,12 +60,9 @@ def parse(raw: bytes, name: str) -> FileContents:
 
 
 def _known(kind: str, api_version: str) -> bool:
-    """Whether *kind* is one that is read: other groups have Nodes too. Any version of the right group is accepted."""
+    """Whether *kind* in any version of its own group is in use: other groups have Nodes too."""
     resource = BY_KIND.get(kind)
     if resource is None:
         return False
     group, _, _ = api_version.rpartition("/")
     return not api_version or group == resource.group
-
-
-__all__ = ["FileContents", "FileError", "load_file", "parse", "read_file"]

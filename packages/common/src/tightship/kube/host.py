@@ -1,8 +1,8 @@
-"""What a process has from the machine that it runs on: its clocks, chance, and the way to a server.
+"""Everything that a process takes from its machine: clocks, random numbers, and the way to a server.
 
-A controller in a process of its own has all of these from the operating system. A simulation runs many controllers in
-one process, on one event loop whose clock is virtual: there the monotonic clock is the loop's, and each controller runs
-in a :mod:`context <contextvars>` with a :class:`Host` of its own.
+A controller in its own process takes all of these from the operating system. A simulation runs many controllers in one
+process, on one event loop whose clock is virtual: the monotonic clock is then the loop's, and each controller runs in a
+:mod:`context <contextvars>` with its own :class:`Host`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -25,9 +26,9 @@ T = TypeVar("T")
 class Host(Struct, frozen=True, kw_only=True):
     """The machine as one controller sees it.
 
-    *wall* returns seconds since 1970. *connector* makes what an HTTP client opens its connections with; ``None`` leaves
-    that to the client, which then uses sockets. *run* runs the coroutine of a command to its end. *own_process* is
-    whether the controller is alone in its process, whose CPU time and memory are then its own.
+    *wall* returns seconds since 1970. *connector* makes the connector of an HTTP client; with ``None`` the client uses
+    sockets. *run* runs the coroutine of a command to its end. *own_process* says whether the controller is alone in its
+    process, so that the CPU time and memory of the process are its own.
     """
 
     wall: Callable[[], float] = time.time
@@ -43,9 +44,9 @@ HOST: ContextVar[Host] = ContextVar("host", default=_SYSTEM)
 
 
 def monotonic() -> float:
-    """Return the seconds of a clock that never goes back: the running event loop's, else the system's.
+    """Return the seconds of a clock that never goes back: the running event loop's clock, else the system's.
 
-    On a loop of the standard library the two are one.
+    A loop of the standard library uses the system's clock.
     """
     try:
         return asyncio.get_running_loop().time()
@@ -65,13 +66,41 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def random_bits(count: int) -> int:
-    """Return so many random bits: enough for a name that no other process picks, not for a secret."""
+    """Return *count* random bits, for a name that no other process picks. Don't use them for a secret."""
     return random.getrandbits(count)
 
 
 def token(digits: int) -> str:
-    """Return so many random hexadecimal digits: a name that no other process picks, not a secret."""
+    """Return *digits* random hexadecimal digits: a name that no other process picks, not a secret."""
     return f"{random_bits(4 * digits):0{digits}x}"
 
 
-__all__ = ["HOST", "Host", "monotonic", "random_bits", "run", "token", "wall"]
+TOLERATED = 2.0
+"""Seconds by which our clock may differ from the server's: a host with synchronized time is never corrected."""
+
+
+class ServerClock:
+    """Seconds since 1970 by the API server's clock; by our own clock until the server has answered.
+
+    All replicas of all controllers use this time, whatever their own clocks show. Every answer has a ``Date``, to the
+    second. The server's clock showed that date at some time between request and answer. Our clock is corrected only if
+    it lies outside that interval by more than :data:`TOLERATED`.
+    """
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def now(self) -> float:
+        """Return the time."""
+        return wall() + self._ahead
+
+    def heard(self, date: str | None, sent: float) -> None:
+        """Record an answer dated *date* to a request sent at *sent* by the monotonic clock."""
+        try:
+            stamp = parsedate_to_datetime(date or "").timestamp()
+        except ValueError:
+            return
+        now = wall()
+        asked = now - (monotonic() - sent)
+        # If the replica was stopped between the two, the interval is wide and changes little.
+        self._ahead = min(max(self._ahead, stamp - now - TOLERATED), stamp + 1 - asked + TOLERATED)

@@ -1,8 +1,8 @@
-"""``coordination.k8s.io/v1`` Lease: read one, create it, replace it if nobody else has done so meanwhile.
+"""``coordination.k8s.io/v1`` Lease: read one, create one, replace one unless somebody else did so first.
 
-Whatever an object holds that is unknown here (labels and annotations of others, owner references, fields of newer
-servers) is written back unchanged. A replace sends the uid along with the resourceVersion, so that it does not create a
-deleted Lease again, which the API server would otherwise do for this kind.
+A write keeps everything in the object that this module does not know: labels and annotations of others, owner
+references, fields of newer servers. A replace sends the uid along with the resourceVersion; otherwise the API server
+would create a deleted Lease again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _Raws = dict[str, msgspec.Raw]
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """One Lease. *duration* is in seconds; *acquired* and *renewed* are MicroTimes as written by their author.
+    """One Lease. *duration* is in seconds; *acquired* and *renewed* are MicroTimes as their author wrote them.
 
-    A field that the object does not have is empty or 0. *raw* is the object as it was read, empty before it is created.
+    A missing field is empty or 0. *raw* is the object as it was read, empty before the Lease is created.
     """
 
     namespace: str
@@ -42,6 +42,8 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class _Meta(Struct):
+    name: str = ""
+    namespace: str = ""
     resource_version: str = msgspec.field(default="", name="resourceVersion")
     annotations: dict[str, str] | None = None
 
@@ -65,17 +67,17 @@ _SPEC_FIELDS = {each.name: each.encode_name for each in msgspec.structs.fields(_
 
 
 def micro_time(microseconds: int) -> str:
-    """Return *microseconds* since 1970 as a MicroTime: RFC 3339 in UTC with exactly six digits, zeros too."""
+    """Return *microseconds* since 1970 as a MicroTime: RFC 3339 in UTC with exactly six decimals."""
     return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def decode_lease(namespace: str, name: str, body: bytes) -> Lease:
+def decode_lease(body: bytes) -> Lease:
     """Return the Lease in *body*. Raises :class:`msgspec.DecodeError` or :class:`UnicodeDecodeError`."""
     wire = _wire.decode(body)
     spec = wire.spec or _Spec()
     return Lease(
-        namespace=namespace,
-        name=name,
+        namespace=wire.metadata.namespace,
+        name=wire.metadata.name,
         resource_version=wire.metadata.resource_version,
         holder=spec.holder or "",
         duration=spec.duration or 0,
@@ -88,10 +90,10 @@ def decode_lease(namespace: str, name: str, body: bytes) -> Lease:
 
 
 def encode_lease(lease: Lease) -> bytes:
-    """Return *lease* as JSON: the object as it was read, with only the changed fields replaced."""
+    """Return *lease* as JSON: the object as it was read, with the changed fields replaced."""
     base, document, metadata, spec = Lease(namespace=lease.namespace, name=lease.name), _Raws(), _Raws(), _Raws()
     if lease.raw:
-        base = decode_lease(lease.namespace, lease.name, lease.raw)
+        base = decode_lease(lease.raw)
         document = _raws.decode(lease.raw)
         metadata = _raws.decode(document["metadata"])
         spec = _raws.decode(document["spec"]) if _has_spec(document) else spec
@@ -111,9 +113,9 @@ class LeaseStore:
     """The Lease *name* in *namespace*. Nothing is retried here; each call ends within its timeout.
 
     Every method takes a *timeout* in seconds for the whole call, including loading credentials, and raises
-    :class:`~tightship.core.api_errors.KubeError`. After
-    :class:`~tightship.core.api_errors.ConnectionFailed` or a 5xx a write may have succeeded; so it may after a 409,
-    because the transport repeats a PUT whose idle connection broke.
+    :class:`~tightship.core.api_errors.KubeError`. A write may have succeeded despite a
+    :class:`~tightship.core.api_errors.ConnectionFailed` or a 5xx, and even despite a 409, because the transport repeats
+    a PUT whose idle connection broke.
     """
 
     def __init__(self, connection: Connection, namespace: str, name: str) -> None:
@@ -149,24 +151,15 @@ class LeaseStore:
     async def _send(self, verb: str, path: str, body: bytes | None, seconds: float) -> Lease:
         server = self._connection.server
         try:
-            # The transport's own timeout is for each exchange; a refused token makes two, with a plugin run between.
+            # The transport's timeout covers one exchange. A refused token makes two, with a run of a plugin in between.
             async with asyncio.timeout(seconds):
                 answer = await self._connection.request(verb, path, body=body, timeout=seconds, retry=False)
         except TimeoutError as error:
             raise ConnectionFailed(verb, path, server, f"no answer in {seconds:.3g} s") from error
         try:
-            return decode_lease(self.namespace, self.name, answer)
+            return decode_lease(answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadAnswer(verb, path, server, f"not a Lease: {error}") from error
-
-
-class _Named(Struct):
-    name: str = ""
-    namespace: str = ""
-
-
-class _ListItem(Struct):
-    metadata: _Named
 
 
 class _List(Struct):
@@ -174,7 +167,7 @@ class _List(Struct):
 
 
 async def held_leases(connection: Connection, name: str, now: float, namespace: str = "") -> list[Lease]:
-    """Return the Leases called *name*, in all namespaces or in one, that somebody holds at *now* (seconds since 1970).
+    """Return the Leases called *name*, in all namespaces or in one, that have a holder at *now* (seconds since 1970).
 
     Raises :class:`~tightship.core.api_errors.KubeError`.
     """
@@ -182,19 +175,14 @@ async def held_leases(connection: Connection, name: str, now: float, namespace: 
     path = f"/apis/{_GROUP_VERSION}/{where}leases"
     body = await connection.request("GET", path, params={"fieldSelector": f"metadata.name={name}"})
     try:
-        raws = msgspec.json.decode(body, type=_List).items or []
-        leases = [
-            decode_lease(meta.namespace, meta.name, bytes(raw))
-            for raw in raws
-            for meta in (msgspec.json.decode(raw, type=_ListItem).metadata,)
-        ]
+        leases = [decode_lease(bytes(raw)) for raw in msgspec.json.decode(body, type=_List).items or []]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadAnswer("GET", path, connection.server, f"not a list of Leases: {error}") from error
     return [each for each in leases if each.holder and _runs_out(each) > now]
 
 
 def _runs_out(lease: Lease) -> float:
-    """Return when a Lease expires by its own times; a Lease without times never does."""
+    """Return when a Lease expires by its own times; a Lease without times never expires."""
     try:
         return datetime.fromisoformat(lease.renewed).timestamp() + lease.duration
     except ValueError:
@@ -207,6 +195,3 @@ def _has_spec(document: Mapping[str, msgspec.Raw]) -> bool:
 
 def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
-
-
-__all__ = ["Lease", "LeaseStore", "decode_lease", "encode_lease", "held_leases", "micro_time"]

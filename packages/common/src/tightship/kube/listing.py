@@ -1,8 +1,8 @@
 """Lists in pages, decoded object by object, so that an unreadable object costs only itself.
 
-While one page is decoded the next ones are on their way, and a decoded page's bytes are dropped. Objects are first cut
-out of the page as raw JSON: decoding whole pages as typed lists would save 1 of 16 microseconds a pod (measured), and
-would need a second way for a page with a malformed object.
+While one page is decoded, the next pages are on their way. Objects are first cut out of the page as raw JSON: decoding
+whole pages as typed lists would save 1 of 16 microseconds a pod (measured), and would need a second way for a page with
+a malformed object.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ PAGE_TIMEOUT = 60.0
 """Seconds for one page."""
 
 _BATCH = 100
-"""Objects decoded before other tasks get their turn: 2 ms or so."""
+"""Objects decoded before other tasks get their turn: about 2 ms."""
 
 _PAGES_AHEAD = 3
-"""Pages under way at once: each takes memory for its bytes, here and on the server."""
+"""Pages under way at once. Each takes memory here and on the server."""
 
 _LONGEST_META = 8192
-"""Bytes within which the metadata of a list must end for its token to be found ahead of the items."""
+"""Bytes of a list in which to look for the continue token, which precedes the items."""
 
 _TOKEN = re.compile(rb'"continue"\s*:\s*"([A-Za-z0-9_=+/.~-]+)"')
 
 _PAGED_TRIES = 2
-"""Tries in pages before a list that always expires is requested in one piece, as client-go does."""
+"""Tries in pages, after which a list that always expires is requested in one piece, as client-go does."""
 
 Problem = tuple[ObjectError, str]
-"""An unreadable object, and the node of an unreadable pod, empty if unknown."""
+"""An unreadable object, and the node of an unreadable pod (empty if unknown)."""
 
 
 class _ListMeta(Struct):
@@ -65,7 +65,7 @@ class _PodPlace(Struct):
     spec: _PodSpec
 
 
-class Listing(Struct):
+class ObjectList(Struct):
     """All objects of one kind at *resource_version*; *restarts* counts the continue tokens that expired on the way."""
 
     things: list[ApiObject]
@@ -85,11 +85,11 @@ async def list_all(
     *,
     page_size: int = PAGE_SIZE,
     progress: Callable[[str, int], None] | None = None,
-) -> Listing:
+) -> ObjectList:
     """Return everything of *resource*, in all namespaces.
 
-    *progress* gets the kind and the number of objects read so far, after each page. A list whose continue token expires
-    on the way (410) starts again. Raises what :meth:`Connection.request` raises, and
+    *progress* gets the kind and the number of objects read so far, after each page. If the continue token expires on
+    the way (410), the list starts again. Raises what :meth:`Connection.request` raises, and
     :class:`~tightship.core.api_errors.BadAnswer`.
     """
     restarts = 0
@@ -113,8 +113,8 @@ async def list_served(
     *,
     page_size: int = PAGE_SIZE,
     progress: Callable[[str, int], None] | None = None,
-) -> tuple[Resource, Listing]:
-    """Return everything of *resource* in the first of its versions that is served, and *resource* in that version.
+) -> tuple[Resource, ObjectList]:
+    """Return everything of *resource* in the first version that the server serves, and *resource* in that version.
 
     Raises what :func:`list_all` raises; :class:`~tightship.core.api_errors.NotFound` if no version is served.
     """
@@ -129,8 +129,8 @@ async def list_served(
 
 async def _list_once(
     connection: Connection, resource: Resource, limit: int, progress: Callable[[str, int], None] | None
-) -> Listing:
-    listing = Listing([], [], "")
+) -> ObjectList:
+    listing = ObjectList([], [], "")
     bodies = _Bodies(connection, resource, limit)
     try:
         while True:
@@ -139,7 +139,7 @@ async def _list_once(
             bodies.follow(token)
             await _take(listing, resource.kind, page.items or [])
             listing.pages += 1
-            # The same on every page: continue tokens hold on to the version of the first.
+            # Every page has the version of the first.
             listing.resource_version = page.metadata.resource_version
             del page
             if progress is not None:
@@ -151,10 +151,10 @@ async def _list_once(
 
 
 class _Bodies:
-    """The pages' bodies in order, a few of them under way at once.
+    """The bodies of the pages in order, with a few requests under way at once.
 
-    The continue token precedes the items. So the next page is requested as soon as the first bytes of this one arrive:
-    the server encodes one page while another is on the wire and a third is decoded.
+    The continue token precedes the items, so the next page is requested as soon as the first bytes of this page arrive.
+    The server then encodes one page while another is on the wire and a third is decoded.
     """
 
     def __init__(self, connection: Connection, resource: Resource, limit: int) -> None:
@@ -162,7 +162,7 @@ class _Bodies:
         self._resource = resource
         self._limit = limit
         self._coming: deque[asyncio.Task[bytes]] = deque()
-        self._token = ""  # of the first page not asked for yet, empty where it is not known
+        self._token = ""  # of the first page not requested yet, empty if unknown
         self._start("")
 
     async def next(self) -> bytes:
@@ -172,7 +172,7 @@ class _Bodies:
         return body
 
     def follow(self, token: str) -> None:
-        """Record what the page just decoded names as the next, empty for the last page."""
+        """Record the continue token of the page just decoded, empty for the last page."""
         if not self._coming and token:
             self._start(token)
         elif self._token and len(self._coming) < _PAGES_AHEAD:
@@ -193,7 +193,7 @@ class _Bodies:
 
         def on_head(head: bytes) -> None:
             nonlocal told
-            # A request that is repeated must not be followed twice.
+            # A retried request calls again, and must not start the next page twice.
             if not told and (following := _token_in(head)):
                 told = True
                 self._token = following
@@ -207,7 +207,7 @@ class _Bodies:
 
 
 def _token_in(head: bytes) -> str:
-    """Return the continue token at the beginning of a list, empty if it is not there."""
+    """Return the continue token in the first bytes of a list, empty if they hold none."""
     meta, found, _ = head[:_LONGEST_META].partition(b'"items"')
     match = _TOKEN.search(meta) if found else None
     return match[1].decode() if match else ""
@@ -220,9 +220,9 @@ def _decoded(body: bytes, connection: Connection, resource: Resource) -> _Page:
         raise BadAnswer("GET", resource.path, connection.server, f"not a list: {error}") from error
 
 
-async def _take(listing: Listing, kind: str, items: list[msgspec.Raw]) -> None:
+async def _take(listing: ObjectList, kind: str, items: list[msgspec.Raw]) -> None:
     for start in range(0, len(items), _BATCH):
-        # Requests leave and answers are taken in between batches.
+        # Requests leave and answers arrive between batches.
         await asyncio.sleep(0)
         for raw in items[start : start + _BATCH]:
             try:
@@ -232,7 +232,7 @@ async def _take(listing: Listing, kind: str, items: list[msgspec.Raw]) -> None:
 
 
 def node_of(kind: str, raw: bytes | msgspec.Raw) -> str:
-    """Return the node to which an unreadable pod is bound, empty if that is unreadable too."""
+    """Return the node of an unreadable pod, empty if that is unreadable too."""
     if kind != "Pod":
         return ""
     try:

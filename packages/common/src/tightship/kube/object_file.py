@@ -20,7 +20,7 @@ from tightship.core.objects import ObjectError
 from tightship.kube.documents import DocumentError, documents, unpack
 
 Known: TypeAlias = Callable[[str, str], bool]
-"""Whether to take objects of a kind (and ``apiVersion``, perhaps empty); others are ignored."""
+"""Whether to take objects of a kind and ``apiVersion`` (perhaps empty); others are ignored."""
 
 Take: TypeAlias = Callable[[str, bytes | msgspec.Raw], None]
 """Takes one object of a kind. May raise :class:`~tightship.core.objects.ObjectError`."""
@@ -94,7 +94,7 @@ class _Reader:
         self.held.problems.append(f"{self._name}: {text}")
 
     def take(self, raw: bytes | msgspec.Raw, place: str, kind: str = "", api_version: str = "") -> None:
-        """Take in a document or an item; *kind* and *api_version* are those of the items of its list, if it says so."""
+        """Take a document, or an item of a list that may give the *kind* and *api_version* of its items."""
         if bytes(raw[:1] if isinstance(raw, bytes) else memoryview(raw)[:1]) == b"[":
             self._take_all(raw, place)
             return
@@ -134,6 +134,3 @@ class _Reader:
             self.problem(str(error) if error.name else f"{place}: {error}")
         except RecursionError:
             self.problem(f"{place}: {kind}: nested too deeply")
-
-
-__all__ = ["FileError", "Held", "read_bytes", "read_objects"]

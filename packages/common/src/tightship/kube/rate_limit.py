@@ -1,4 +1,4 @@
-"""How fast something may happen in the long run, and how much of it at once."""
+"""A token bucket: how fast something may happen in the long run, and how much of it at once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from tightship.kube.host import monotonic
 
 _LEAST = 0.001
-"""Least seconds of a wait: otherwise a remainder from rounding would be waited for again and again."""
+"""Least seconds of a wait, so that a remainder from rounding does not cause endless short waits."""
 
 
 class TokenBucket:
-    """Holds up to *burst* tokens and gains *rate* of them a second; safe for any number of tasks of one loop."""
+    """Holds up to *burst* tokens and gains *rate* tokens a second. All tasks of one loop may share it."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class TokenBucket:
         self._filled = clock()
 
     def change(self, rate: float, burst: float) -> None:
-        """Change the pace."""
+        """Change both limits."""
         self._fill()
         self._rate, self._burst = rate, float(burst)
         self._tokens = min(self._tokens, self._burst)
@@ -48,6 +48,3 @@ class TokenBucket:
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
-
-
-__all__ = ["TokenBucket"]

@@ -1,22 +1,22 @@
-"""One kind, kept up to date: list, then watch from there, forever, whatever the API server does meanwhile."""
+"""Keeps one kind up to date: lists it, then watches it from there, forever, whatever the API server does."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from msgspec import Struct
 
-from tightship.core.api_errors import BadAnswer, Forbidden, Gone, KubeError, NotFound
+from tightship.core.api_errors import Forbidden, Gone, KubeError, NotFound
+from tightship.core.backoff import Backoff
 from tightship.core.objects import ApiObject, ObjectError, decode
 from tightship.kube.connection import Connection
 from tightship.kube.host import monotonic
 from tightship.kube.listing import PAGE_SIZE, list_served, node_of
 from tightship.kube.resources import Resource
-from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver, WatchEvent
+from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
 from tightship.planning.cluster import FORBIDDEN, NOT_SERVED
 
 _log = logging.getLogger(__name__)
@@ -25,9 +25,9 @@ _log = logging.getLogger(__name__)
 class Timing(Struct, frozen=True, kw_only=True):
     """Durations in seconds; the defaults suit a real cluster.
 
-    *silence*: a stream without an event or bookmark for that long is dead; the API server sends a bookmark a minute.
-    *server_timeout*: the server ends a watch after one to two times this. *first*, *longest*: of the doubling wait with
-    jitter after an error. *recheck*: between two tries of a kind that is forbidden or not served.
+    A stream without an event or bookmark for *silence* is dead: the API server sends a bookmark every minute. The
+    server ends a watch after one to two times *server_timeout*. After an error the reflector waits with jitter, from
+    *first* up to *longest*. *recheck* lies between two tries of a kind that is forbidden or not served.
     """
 
     silence: float = 120.0
@@ -40,27 +40,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     clock: Callable[[], float] = monotonic
 
 
-class Backoff:
-    """Waits that double up to a limit, each shortened at random by up to a half."""
-
-    def __init__(self, first: float, longest: float, spread: Callable[[], float] = random.random) -> None:
-        self._first = first
-        self._longest = longest
-        self._spread = spread
-        self._next = first
-
-    def next(self) -> float:
-        """Return the seconds to wait now."""
-        wait, self._next = self._next, min(self._next * 2, self._longest)
-        return wait * (1 - self._spread() / 2)
-
-    def reset(self) -> None:
-        """Start again: something worked."""
-        self._next = self._first
-
-
 class Sink(Protocol):
-    """The receiver of a reflector; :class:`tightship.planning.cluster.ClusterState` is one."""
+    """The receiver of a reflector, such as :class:`tightship.planning.cluster.ClusterState`."""
 
     def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
         """Take the result of a list: all objects of *kind*."""
@@ -79,7 +60,7 @@ class Sink(Protocol):
 
 
 class Counters(Struct):
-    """Counts of one kind since the start. *relists* are lists after the first, *seen* the last sign of life."""
+    """Counts of one kind since the start. *relists* counts lists after the first; *seen* is the last sign of life."""
 
     lists: int = 0
     pages: int = 0
@@ -93,7 +74,7 @@ class Counters(Struct):
 
 
 class Reflector:
-    """Feeds all objects of *resource* into *state*; *changed* is called after each change of either.
+    """Feeds all objects of *resource* into *state*, and calls *changed* after each change.
 
     *synced* says whether the state holds a complete list. *withheld* is why an optional kind is unavailable, else
     empty. *failure* is the present error, ``None`` while all is well.
@@ -134,7 +115,7 @@ class Reflector:
             except KubeError as error:
                 await self._failed(error)
             else:
-                # Even a list anew is not begun at once: every client of a restarted API server wants one.
+                # Wait even before a new list: every client of a restarted API server wants one.
                 await self._timing.sleep(self._backoff.next())
 
     async def _list(self) -> str:
@@ -162,7 +143,8 @@ class Reflector:
         while True:
             began, events = timing.clock(), self.counters.events + self.counters.bookmarks
             try:
-                if not await self._watch_once(driver):
+                self.counters.watches += 1
+                if not await watch_once(self._connection, driver, timing.silence, self._apply, self._heard):
                     return
             except Gone:
                 return
@@ -173,29 +155,13 @@ class Reflector:
                 continue
             self.failure = None
             if events == self.counters.events + self.counters.bookmarks and timing.clock() - began < 1:
-                # Something in between ends watches as soon as they are opened.
+                # A proxy ends watches as soon as they are opened.
                 await timing.sleep(self._backoff.next())
 
-    async def _watch_once(self, driver: WatchDriver) -> bool:
-        """Take one connection's events; return whether the next connection can continue where this one ended."""
-        request, splitter = driver.request(), LineSplitter()
-        self.counters.watches += 1
-        async with self._connection.stream(request.path, params=request.params, silence=self._timing.silence) as chunks:
-            async for chunk in chunks:
-                try:
-                    lines = splitter.feed(chunk)
-                except ValueError as error:
-                    raise BadAnswer("WATCH", request.path, self._connection.server, str(error)) from error
-                for line in lines:
-                    event = driver.take(line)
-                    if isinstance(event, Expired):
-                        return False
-                    self._apply(event)
-                if lines:
-                    self.failure = None
-                    self._backoff.reset()
-                    self._alive()
-        return True
+    def _heard(self) -> None:
+        self.failure = None
+        self._backoff.reset()
+        self._alive()
 
     def _apply(self, event: WatchEvent) -> None:
         counters, kind = self.counters, self.resource.kind
@@ -229,7 +195,7 @@ class Reflector:
             level = logging.INFO if usual else logging.WARNING
             _log.log(level, "doing without %s: %s (%s)", self.resource.qualified, why, error)
         self.counters.errors += 1
-        # What was known of it would grow old unnoticed.
+        # The known objects would grow old unnoticed.
         self._state.replace(self.resource.kind, ())
         self._state.mark_missing(self.resource.kind, why)
         self.synced, self.withheld, self.failure = False, why, None

@@ -1,4 +1,4 @@
-"""The kinds that are read, where the API serves them, and which of them a judgement can do without."""
+"""The kinds that Tightship reads, where the API serves them, and which of them are optional."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from msgspec import Struct
 from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, KINDS, POD_TEMPLATE
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-"""Finished pods hold nothing: the server leaves them out, and a watch reports a pod that finishes as deleted."""
+"""Finished pods hold no resources. The server leaves them out, and a watch reports a finished pod as deleted."""
 
 
 class Resource(Struct, frozen=True):
     """A kind as the API serves it: *group* is empty for the core group; *name* is the plural in its path.
 
-    *namespace* is empty for all namespaces. The server applies the selectors. *also* are other versions, tried in turn
-    if *version* is not served. An *extension* is a kind that most clusters lack.
+    *namespace* is empty for all namespaces. The server applies the selectors. *also* are other versions to try in turn
+    if the server does not serve *version*. Most clusters lack an *extension*.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class Resource(Struct, frozen=True):
 
     @property
     def qualified(self) -> str:
-        """The name as ``kubectl auth can-i`` takes it, such as ``replicasets.apps``."""
+        """The name for ``kubectl auth can-i``, such as ``replicasets.apps``."""
         return f"{self.name}.{self.group}" if self.group else self.name
 
 
@@ -79,12 +79,12 @@ RESOURCES = (
 BY_KIND = {resource.kind: resource for resource in RESOURCES}
 
 AUTOSCALERS = msgspec.structs.replace(BY_KIND[AUTOSCALER], required=True)
-"""HorizontalPodAutoscalers for those who can't work without them."""
+"""HorizontalPodAutoscalers, as a required kind."""
 
 
 def resources(*, autoscalers: bool, buffers: bool) -> tuple[Resource, ...]:
-    """Return :data:`RESOURCES`, perhaps without HorizontalPodAutoscalers, or without CapacityBuffers and PodTemplates:
-    nothing is read that no rule needs.
+    """Return the :data:`RESOURCES` that rules need: with HorizontalPodAutoscalers if *autoscalers* is true, and with
+    CapacityBuffers and PodTemplates if *buffers* is true.
     """
     left_out = {AUTOSCALER: not autoscalers, CAPACITY_BUFFER: not buffers, POD_TEMPLATE: not buffers}
     return tuple(each for each in RESOURCES if not left_out.get(each.kind, False))

@@ -1,7 +1,7 @@
-"""The logic of a watch, without any I/O: requests to make, lines to take, the version to continue from.
+"""One watch: requests to make, lines to take, the version to continue from.
 
-:class:`LineSplitter` turns chunks into lines, :class:`WatchDriver` lines into events. The loop that holds the stream is
-in :mod:`tightship.kube.reflector`.
+:class:`LineSplitter` turns chunks into lines, :class:`WatchDriver` turns lines into events, and :func:`watch_once`
+holds the stream.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import BadAnswer, Gone, api_error
+from tightship.kube.connection import Connection
 from tightship.kube.resources import Resource
 
 LONGEST_LINE = 64 << 20
-"""Bytes after which a line without an end is no watch event; an object in etcd stays below 2 MB."""
+"""Bytes after which a line can't be a watch event; an object in etcd stays below 2 MB."""
 
 
 class Applied(Struct, frozen=True):
-    """An object was added or changed: its JSON."""
+    """An object was added or changed; *raw* is its JSON."""
 
     raw: msgspec.Raw
 
@@ -34,21 +35,14 @@ class Removed(Struct, frozen=True):
 
 
 class Bookmark(Struct, frozen=True):
-    """No event up to a newer version."""
+    """Nothing has happened up to a newer version."""
 
 
 class Expired(Struct, frozen=True):
-    """The version to continue from is too old: list again."""
+    """The version to continue from is too old, so list again."""
 
 
 WatchEvent: TypeAlias = Applied | Removed | Bookmark | Expired
-
-
-class WatchRequest(Struct, frozen=True):
-    """The next GET of a watch."""
-
-    path: str
-    params: dict[str, str]
 
 
 class _Line(Struct):
@@ -71,7 +65,7 @@ _objects = msgspec.json.Decoder(_Object)
 
 
 class LineSplitter:
-    """Lines of a byte stream that may be split anywhere. Linear in the bytes, however long a line is."""
+    """Splits a byte stream into lines, wherever its chunks end. Takes linear time, however long a line is."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._parts: list[bytes] = []
@@ -79,9 +73,7 @@ class LineSplitter:
         self._longest = longest
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that *chunk* completes, without empty ones. Raises :class:`ValueError`
-        beyond the longest.
-        """
+        """Return the lines that *chunk* completes, except empty ones. Raises :class:`ValueError` if one is too long."""
         head, *rest = chunk.split(b"\n")
         self._parts.append(head)
         self._size += len(head)
@@ -96,7 +88,7 @@ class LineSplitter:
 
 
 class WatchDriver:
-    """One watch across any number of connections: *resource_version* is where the next one continues."""
+    """One watch across any number of connections; the next one continues from *resource_version*."""
 
     def __init__(
         self,
@@ -113,22 +105,21 @@ class WatchDriver:
         self._server_timeout = server_timeout
         self._spread = spread
 
-    def request(self) -> WatchRequest:
-        """Return the request that continues from the present version.
+    def params(self) -> dict[str, str]:
+        """Return the parameters of the GET that continues from the present version.
 
         The server ends it after one to two times the server timeout: watches that begin together must not end together.
         """
-        params = {
+        return {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self.resource_version,
             "timeoutSeconds": str(int(self._server_timeout * (1 + self._spread()))),
+            **self.resource.selectors,
         }
-        params |= self.resource.selectors
-        return WatchRequest(self.resource.path, params)
 
     def take(self, line: bytes) -> WatchEvent:
-        """Return what one line says, and keep its version.
+        """Return the event of one line, and keep its version.
 
         Raises :class:`~tightship.core.api_errors.ApiError` for an ``ERROR`` event other than 410, and
         :class:`~tightship.core.api_errors.BadAnswer` for a line that is not an event.
@@ -145,7 +136,7 @@ class WatchDriver:
         try:
             meta = _objects.decode(event.object).metadata
         except (msgspec.DecodeError, UnicodeDecodeError):
-            # Malformed to its core: the version stays, the object goes on to be counted as unreadable.
+            # The metadata is malformed: keep the version, and pass the object on, to be counted as unreadable.
             meta = _Meta()
         if meta.resource_version:
             self.resource_version = meta.resource_version
@@ -161,3 +152,32 @@ class WatchDriver:
 
     def _bad(self, problem: str) -> BadAnswer:
         return BadAnswer("WATCH", self.resource.path, self._server, problem)
+
+
+async def watch_once(
+    connection: Connection,
+    driver: WatchDriver,
+    silence: float,
+    take: Callable[[WatchEvent], None],
+    alive: Callable[[], None],
+) -> bool:
+    """Give *take* the events of one connection, and call *alive* after those that arrived together.
+
+    Return whether the next connection can continue where this one ended. A stream without a byte for *silence* seconds
+    is broken. Raises what :meth:`Connection.stream` and :meth:`WatchDriver.take` raise.
+    """
+    splitter, path = LineSplitter(), driver.resource.path
+    async with connection.stream(path, params=driver.params(), silence=silence) as chunks:
+        async for chunk in chunks:
+            try:
+                lines = splitter.feed(chunk)
+            except ValueError as error:
+                raise BadAnswer("WATCH", path, connection.server, str(error)) from error
+            for line in lines:
+                event = driver.take(line)
+                if isinstance(event, Expired):
+                    return False
+                take(event)
+            if lines:
+                alive()
+    return True

@@ -12,7 +12,7 @@ from tightship.app.runtime.serving import Configuration
 from tightship.app.settings.sections import SteeringKeys
 from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
-from tightship.drain.events import News
+from tightship.drain.events import DrainEvent
 from tightship.drain_io.drain_task import DrainSettings
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.status import Remarks
@@ -50,7 +50,7 @@ class OwnMetrics(Protocol[G_contra]):
     def update(self, evaluation: Evaluation[G_contra], /) -> None:
         """Replace everything by the results of the last pass."""
 
-    def news(self, news: News, /) -> None:
+    def news(self, news: DrainEvent, /) -> None:
         """Count what a drain reports."""
 
 

@@ -26,7 +26,7 @@ from tightship.app.runtime.serving import Frame
 from tightship.app.settings.process import NodeProcessSettings
 from tightship.app.settings.sections import SteeringKeys
 from tightship.core.api_errors import Forbidden, KubeError, one_line
-from tightship.core.drain_record import Finished, History
+from tightship.core.drain_record import Finished, PastDrains
 from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain_io.claims import Claim
@@ -145,7 +145,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._metrics.claimed_elsewhere(len(elsewhere))
         driven = self._drainer.driving
         snapshot, now = self._cache.snapshot(), self._clock()
-        history = await self._history.all() if leading and not dry_run else History()
+        history = await self._history.all() if leading and not dry_run else PastDrains()
         evaluation = await in_thread(
             partial(self._evaluate, snapshot, judge, now, history=history, api_failures=self._failures)
         )

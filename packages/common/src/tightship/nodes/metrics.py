@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from tightship.app.observability.metrics import SnapshotGauge
 from tightship.core.drain_record import IDLE_PHASES, DrainRecord, Phase
 from tightship.core.reasons import Reason, Refusal
-from tightship.drain.answers import Answer
-from tightship.drain.events import News, Told
+from tightship.drain.answers import EvictionAnswer
+from tightship.drain.events import DrainEvent, EventKind
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Facts
 from tightship.planning.nodes import drain_record
@@ -32,7 +32,7 @@ class ConsolidationMetrics:
         self._controller = controller
         self._refused = SnapshotGauge(
             "tightship_nodes_refused",
-            "Nodes that stay, by reason; a node counts under each of its reasons.",
+            "Nodes that stay, by reason; a node counts once for each of its reasons.",
             ("controller", "reason", "pool"),
             registry=registry,
         )
@@ -40,33 +40,33 @@ class ConsolidationMetrics:
             "tightship_nodes_planned", "Nodes that the last plan would remove.", ("pool",), registry=registry
         )
         self._evictions_planned = Gauge(
-            "tightship_evictions_planned", "Evictions that the last plan would take.", registry=registry
+            "tightship_evictions_planned", "Evictions that the last plan needs.", registry=registry
         )
         self._in_phase = SnapshotGauge(
-            "tightship_drains_in_phase", "Nodes in drain by this controller, by phase.", ("phase",), registry=registry
+            "tightship_drains_in_phase", "Nodes that this controller drains, by phase.", ("phase",), registry=registry
         )
         self._oldest = Gauge(
             "tightship_drain_oldest_seconds",
-            "Seconds since the oldest drain of this controller that is under way began; 0 without one.",
+            "Age in seconds of this controller's oldest drain under way; 0 without one.",
             registry=registry,
         )
         self._unhealthy = Gauge(
             "tightship_cluster_unhealthy",
-            "Whether the health brake holds everything back (1): ClusterUnhealthy.",
+            "1 while the health brake stops all new drains (ClusterUnhealthy).",
             registry=registry,
         )
         self._phase_seconds = Histogram(
             "tightship_drain_phase_seconds",
-            "Seconds that drains spent in a phase, observed when they leave it.",
+            "Seconds that drains spent in each phase, observed when they leave the phase.",
             ("phase",),
             buckets=PHASE_BUCKETS,
             registry=registry,
         )
         self._evictions = Counter(
-            "tightship_evictions", "Answers to evictions, by what they mean.", ("answer",), registry=registry
+            "tightship_evictions", "Answers to evictions, by meaning.", ("answer",), registry=registry
         )
         self._drains = Counter(
-            "tightship_drains", "Drains that ended, by how and why.", ("ending", "reason"), registry=registry
+            "tightship_drains", "Drains that ended, by ending and reason.", ("ending", "reason"), registry=registry
         )
         self._claims = Counter(
             "tightship_claims",
@@ -76,11 +76,11 @@ class ConsolidationMetrics:
         )
         self._elsewhere = Gauge(
             "tightship_drains_claimed_elsewhere",
-            "Drains of other controllers that keep their claims in another Lease: they share no budget with this one.",
+            "Drains of other controllers with their claims in another Lease: they share no budget with this one.",
             registry=registry,
         )
         # A series that appears with its first count hides that count from rate().
-        for answer in Answer:
+        for answer in EvictionAnswer:
             self._evictions.labels(answer.value)
         for result in (CLAIMED, TAKEN_OVER):
             self._claims.labels(result)
@@ -108,18 +108,18 @@ class ConsolidationMetrics:
         self._tell_drains(snapshot, now)
         self._unhealthy.set(unhealthy is not None)
 
-    def news(self, news: News) -> None:
+    def news(self, news: DrainEvent) -> None:
         """Count what a drain reports."""
-        match news.told:
-            case Told.EVICTION if news.answer is not None:
+        match news.kind:
+            case EventKind.EVICTION if news.answer is not None:
                 self._evictions.labels(news.answer.value).inc()
-            case Told.ENDED if news.ending is not None:
+            case EventKind.ENDED if news.ending is not None:
                 self._drains.labels(news.ending.value, _reason(news.record)).inc()
-            case Told.CLAIMED:
+            case EventKind.CLAIMED:
                 self._claims.labels(CLAIMED).inc()
-            case Told.TAKEN_OVER:
+            case EventKind.TAKEN_OVER:
                 self._claims.labels(TAKEN_OVER).inc()
-            case Told.PHASE:
+            case EventKind.PHASE:
                 self._left(news.before, news.record)
             case _:
                 pass

@@ -12,7 +12,7 @@ from tightship.app.runtime.main import Runtime
 from tightship.app.runtime.serving import Frame, serve
 from tightship.app.settings.process import NodeProcessSettings
 from tightship.app.settings.sections import SteeringKeys
-from tightship.drain.events import News
+from tightship.drain.events import DrainEvent
 from tightship.drain_io.claims import ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.drain_task import Tools
@@ -51,7 +51,7 @@ def _loop(
     own = controller.metrics(frame.registry)
     herald = Herald(frame.events)
 
-    def tell(news: News) -> None:
+    def tell(news: DrainEvent) -> None:
         herald(news)
         metrics.news(news)
         own.news(news)

@@ -1,1 +1,1 @@
-"""What a node is worth, what keeps it, and what a plan does with it. Pure: the time is an argument."""
+"""A node's utilization, everything that keeps it, and its part in a plan. Pure: the time is an argument."""

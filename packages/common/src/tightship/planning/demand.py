@@ -1,13 +1,14 @@
 """Demand that has no pods yet: replicas that HorizontalPodAutoscalers are about to start, and room that CapacityBuffers
 keep. Pure.
 
-An HPA wants the larger of ``status.desiredReplicas`` and ``spec.minReplicas``, at most ``spec.maxReplicas``; a floor
-counts from the moment it is raised, as the HPA controller acts on it even while metrics fail (``reconcileAutoscaler``
-in pkg/controller/podautoscaler compares it with the scale before it asks for any). What the wanted number has beyond
-the pods there are will need room soon. Pending pods are pods: they hold room by themselves.
+An HPA wants the larger of ``status.desiredReplicas`` and ``spec.minReplicas``, at most ``spec.maxReplicas``. A raised
+floor counts at once, because the HPA controller acts on it even while metrics fail (``reconcileAutoscaler`` in
+pkg/controller/podautoscaler compares it with the scale before it asks for metrics). The wanted replicas beyond the
+existing pods will need room soon. Pending pods are pods, and hold room by themselves.
 
-A CapacityBuffer wants room for as many pods as its status says, all the time: an autoscaler that provisions it adds
-nodes until so many more would fit (``CapacityBufferPodListProcessor`` of Cluster Autoscaler, Karpenter's virtual pods).
+A CapacityBuffer always wants room for as many pods as its status says. An autoscaler that provisions the buffer adds
+nodes until so many more pods would fit (``CapacityBufferPodListProcessor`` of Cluster Autoscaler, Karpenter's virtual
+pods).
 """
 
 from __future__ import annotations
@@ -24,32 +25,32 @@ from tightship.core.resources import Resources
 from tightship.planning.cluster import Headroom, Snapshot, Starting
 
 SWITCHABLE = frozenset({Reason.SCALE_UP_NEEDS_NODE, Reason.BUFFER_NEEDS_NODE})
-"""Reasons whose rules can be switched off: then nothing is asked of HPAs, or of CapacityBuffers."""
+"""Reasons whose rules users can switch off. Tightship then ignores HPAs, or CapacityBuffers."""
 
 MOST_IN_ALL = 500
-"""Replicas for which room is kept together, those of high priority first. A node that goes gives back the room of a few
-hundred pods at most, and what is not reckoned with now is when these have started."""
+"""Most replicas of all HPAs together for which to keep room, those of high priority first. A removed node had room for
+a few hundred pods at most, and a later pass keeps room for the rest."""
 
 MOST_IN_BUFFERS = 500
-"""Pods for which room is kept together because of CapacityBuffers."""
+"""Most pods of all CapacityBuffers together for which to keep room."""
 
 _TEMPLATE_HASH = "pod-template-hash"
 _REPLICAS_ARE_PODS = SCALE_TARGET_KINDS | {"ReplicationController"}
-"""Kinds of targets of which each replica is one pod. What one of another kind is nobody can tell."""
+"""Kinds of targets in which a replica is a pod. In other kinds nobody knows what a replica is."""
 
 _Target = tuple[str, str, str]
-"""(namespace, kind, name) of what an HPA scales."""
+"""(namespace, kind, name) of an HPA's target."""
 
 
 class Ahead(Struct, frozen=True):
-    """For which demand without pods room is kept: so many *replicas* of each HPA, and *buffers*, if any."""
+    """The demand without pods for which to keep room: at most *replicas* of each HPA, and *buffers* or not."""
 
     replicas: int = 0
     buffers: bool = False
 
 
 def with_demand(snapshot: Snapshot, ahead: Ahead) -> Snapshot:
-    """Return *snapshot* with the demand of which *ahead* speaks."""
+    """Return *snapshot* with the demand that *ahead* selects."""
     return with_headroom(with_starting(snapshot, ahead.replicas), ahead.buffers)
 
 
@@ -82,7 +83,7 @@ def with_starting(snapshot: Snapshot, most: int) -> Snapshot:
         own = pods[target]
         existing = _existing(hpa, own)
         more = wanted - existing
-        # Two HPAs of one target fight over it; its replicas start once.
+        # Two HPAs may fight over one target, but its replicas start once.
         if more > 0 and (target not in found or more > found[target][0].more):
             found[target] = Starting(hpa.key, because, wanted, existing, more, 0, None), own
     return msgspec.structs.replace(snapshot, starting=_limited(found.values(), most))
@@ -93,29 +94,29 @@ def _target(hpa: HorizontalPodAutoscaler) -> _Target:
 
 
 def _wanted(hpa: HorizontalPodAutoscaler) -> tuple[int, str] | None:
-    """Return how many replicas *hpa* will see to, and the field that asks for them; ``None`` if it scales nothing."""
+    """Return how many replicas *hpa* wants, and the field that says so; ``None`` if the HPA scales nothing."""
     false = {each.type: each.reason for each in hpa.conditions if each.status == "False"}
-    # A target that was scaled to 0 by someone else is left there (``ScalingDisabled``).
+    # The HPA controller leaves a target at 0 if somebody else scaled it there (``ScalingDisabled``).
     disabled = hpa.current_replicas == 0 and hpa.min_replicas > 0
     if hpa.deletion is not None or disabled or false.get("AbleToScale") == "FailedGetScale":
         return None
     wanted, because = hpa.min_replicas, "minReplicas"
-    # While metrics fail the status keeps what it once was, be it 0.
+    # While metrics fail, the status keeps its last number, be it 0.
     if hpa.desired_replicas > wanted and "ScalingActive" not in false:
         wanted, because = hpa.desired_replicas, "desiredReplicas"
     return (wanted, because) if wanted <= hpa.max_replicas else (hpa.max_replicas, "maxReplicas")
 
 
 def _existing(hpa: HorizontalPodAutoscaler, pods: Sequence[Pod]) -> int:
-    """Return how many replicas *hpa* has: its *pods*, as far as these are known to be all."""
+    """Return how many replicas *hpa* has: the number of its *pods*, if these are all."""
     if pods and hpa.target.kind in _REPLICAS_ARE_PODS:
         return len(pods)
-    # What the HPA itself says it has yet to do is then what can be told.
+    # The HPA's own number is then the best known.
     return max(len(pods), hpa.current_replicas or 0)
 
 
 def _limited(found: Iterable[tuple[Starting, Sequence[Pod]]], most: int) -> tuple[Starting, ...]:
-    """Return what is *found*, each with the pods of its target, with so many replicas of each as room is kept for."""
+    """Return *found* with the count of replicas for which to keep room, *most* for each HPA."""
 
     def order(each: tuple[Starting, Sequence[Pod]]) -> tuple[int, str]:
         starting, pods = each
@@ -132,7 +133,7 @@ def _limited(found: Iterable[tuple[Starting, Sequence[Pod]]], most: int) -> tupl
 
 
 def _pods_of(targets: set[_Target], snapshot: Snapshot) -> Mapping[_Target, Sequence[Pod]]:
-    """Return the pods of each of *targets*, those left out whose replacements are made already."""
+    """Return the pods of each of *targets*, without pods whose replacements exist already."""
     found: dict[_Target, list[Pod]] = {target: [] for target in targets}
     known: dict[PodTemplate, list[list[Pod]]] = {}
     views = (view.pods for view in snapshot.nodes.values())
@@ -149,9 +150,9 @@ def _pods_of(targets: set[_Target], snapshot: Snapshot) -> Mapping[_Target, Sequ
 
 
 def _owners(template: PodTemplate, workloads: Mapping[str, Mapping[str, Workload]]) -> list[_Target]:
-    """Return what is above pods of *template*: their controller, and that one's.
+    """Return the owners of pods of *template*: their controller, and its controller.
 
-    A ReplicaSet that was not read tells its Deployment by its name, which ends in the hash that its pods carry.
+    The name of an unread ReplicaSet still tells its Deployment, because it ends in the hash that its pods carry.
     """
     owner, namespace = template.owner, template.namespace
     if owner is None:
@@ -169,9 +170,9 @@ def _owners(template: PodTemplate, workloads: Mapping[str, Mapping[str, Workload
 
 
 def _template(pods: Sequence[Pod]) -> Pod:
-    """Return what stands for a replica that is about to start: as the newest of *pods*.
+    """Return a pod for a replica that is about to start, in the image of the newest of *pods*.
 
-    While a rollout is under way it may be of either revision, and so asks for the largest amounts of all of them.
+    During a rollout the replica may be of either revision, so it requests the largest amounts of all.
     """
     newest = max(pods, key=lambda pod: (pod.created, pod.name))
     template = _without_own_claims(newest)
@@ -194,9 +195,9 @@ def _template(pods: Sequence[Pod]) -> Pod:
 
 
 def _without_own_claims(pod: Pod) -> PodTemplate:
-    """Return the template of *pod* without volumes that were made for it alone, as a StatefulSet's claims are.
+    """Return the template of *pod* without volumes of its own, such as a StatefulSet's claims.
 
-    Those of a new replica are taken to be made where it lands.
+    A new replica is assumed to get such volumes where it lands.
     """
     spec = pod.spec
     volumes = tuple(
@@ -217,6 +218,3 @@ def _largest(amounts: Iterable[Resources]) -> Resources:
         for name, amount in each.items():
             largest[name] = max(largest.get(name, 0), amount)
     return largest
-
-
-__all__ = ["MOST_IN_ALL", "MOST_IN_BUFFERS", "SWITCHABLE", "Ahead", "with_demand", "with_headroom", "with_starting"]

@@ -1,12 +1,12 @@
-"""PodDisruptionBudgets as a ledger: what each still allows, spent as a plan grows.
+"""PodDisruptionBudgets as a ledger of what each still allows while a plan grows.
 
-The verdicts are those of the eviction subresource (``pkg/registry/core/pod/storage/eviction.go``): a pod that is
-Pending needs no budget, an unhealthy one needs none where its PDB's policy or health says so, two PDBs on one pod are
-never evictable, and a status that is older than its spec allows nothing.
+The verdicts are those of the eviction subresource (``pkg/registry/core/pod/storage/eviction.go``). A Pending pod needs
+no budget. An unhealthy pod needs none if its PDB's policy or health says so. A pod under two PDBs can never be evicted,
+and a PDB whose status is older than its spec allows nothing.
 
-One allowance is enough to start on a node: when a node holds more pods of a budget than it allows at once, the drain
-waits for replacements to become Ready between them. Such a node takes all that is left of the budget, so that the next
-node of the same plan has to wait for a later round.
+One allowance is enough to start on a node. If a node holds more pods of a budget than the budget allows at once, the
+drain waits for Ready replacements in between. Such a node takes the rest of the budget, so the next node of the same
+plan waits for a later round.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tightship.planning.cluster import Snapshot
 
 
 class Charge(Struct, frozen=True):
-    """What draining a node takes: *taken* by budget key, and budgets whose pods have to leave one after another."""
+    """The allowances that draining a node takes, by budget key; pods under budgets in *waits* leave one by one."""
 
     taken: dict[str, int] = {}
     waits: tuple[str, ...] = ()
 
 
 class DisruptionLedger:
-    """Allowances of all budgets of a snapshot. :meth:`charge` judges a node's pods together, :meth:`take` spends."""
+    """The allowances of all budgets. :meth:`charge` judges a node's pods together, :meth:`take` spends."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -51,15 +51,15 @@ class DisruptionLedger:
         return found
 
     def covers(self, pod: Pod) -> bool:
-        """Whether any budget speaks of *pod*."""
+        """Whether any budget selects *pod*."""
         return bool(self.budgets_of(pod.template))
 
     def left(self, budget: PodDisruptionBudget) -> int:
-        """Disruptions *budget* still allows after what has been taken."""
+        """Return how many disruptions *budget* still allows."""
         return self._left.get(budget.key, budget.disruptions_allowed)
 
     def charge(self, pods: Sequence[Pod]) -> tuple[Charge, list[Refusal]]:
-        """Judge evicting all of *pods* from one node: what it takes, and **all** refusals."""
+        """Return what evicting all of *pods* from one node takes, and **all** refusals."""
         need: dict[str, int] = {}
         left: dict[str, int] = {}
         refusals: list[Refusal] = []
@@ -75,9 +75,9 @@ class DisruptionLedger:
         return Charge(taken, waits), refusals
 
     def needs(self, pods: Sequence[Pod]) -> dict[str, tuple[PodDisruptionBudget, int]]:
-        """Return by key the budgets that evicting *pods* would need allowances of, and how many of each.
+        """Return, by key, the budgets from which evicting *pods* needs allowances, and how many of each.
 
-        It is the same whatever has been taken. A budget has nothing to spare where it has no more left than that.
+        The result does not depend on what has been taken. A budget with no more left than that has nothing to spare.
         """
         found: dict[str, tuple[PodDisruptionBudget, int]] = {}
         for _, budget in self._asking(pods, []):
@@ -85,7 +85,7 @@ class DisruptionLedger:
         return found
 
     def _asking(self, pods: Sequence[Pod], refusals: list[Refusal]) -> Iterator[tuple[Pod, PodDisruptionBudget]]:
-        """Yield the pods that need an allowance; what no allowance would help is added to *refusals*."""
+        """Yield the pods that need an allowance. Add pods that no allowance would help to *refusals*."""
         for pod in pods:
             if pod.phase == "Pending":
                 continue
@@ -106,7 +106,7 @@ class DisruptionLedger:
                 continue
             budget = matching[0]
             if budget.always_allow_unhealthy and not pod.ready:
-                continue  # asked before anything else of the budget, its status included
+                continue  # this policy comes before everything else, even the status
             refusal = self._standing(budget, pod)
             if refusal is not None:
                 refusals.append(refusal)
@@ -147,10 +147,10 @@ class DisruptionLedger:
         return Refusal(Reason.PDB_EXHAUSTED, pod.key, detail, fix)
 
     def _never_allows(self, budget: PodDisruptionBudget) -> bool:
-        """Whether waiting would not help, for there are never to be more pods than it wants.
+        """Whether waiting can't help, because there will never be more pods than the budget wants.
 
-        A ``minAvailable`` that is a number is held against the pods that exist: one less between an eviction and the
-        creation of its replacement. A share is held against the replicas.
+        A ``minAvailable`` number is compared with the existing pods: one less between an eviction and the creation of
+        its replacement. A percentage is compared with the replicas.
         """
         if not budget.never_allows:
             return False
@@ -158,7 +158,7 @@ class DisruptionLedger:
         return of_replicas or budget.desired_healthy >= self._pods_to_be(budget)
 
     def _pods_to_be(self, budget: PodDisruptionBudget) -> int:
-        """Return how many pods of *budget* there are to be: the replicas of those that own the pods there are."""
+        """Return how many pods *budget* will have: the replicas of the controllers of its present pods."""
         if self._to_be is None:
             self._to_be = self._count_replicas()
         return self._to_be.get(budget.key, 0)
@@ -181,9 +181,9 @@ class DisruptionLedger:
 
 
 class RenewedLedger(DisruptionLedger):
-    """A ledger from which nothing is spent: every node finds what the budgets allow now.
+    """A ledger that spends nothing: every node finds what the budgets allow now.
 
-    So it is for nodes that are drained one after the other, the pods of each Ready again before the next one begins.
+    It suits nodes that are drained one after another, with the pods of each Ready again before the next drain begins.
     """
 
     def take(self, charge: Charge) -> None:
@@ -191,7 +191,7 @@ class RenewedLedger(DisruptionLedger):
 
 
 def _needs_no_allowance(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """An unhealthy pod may go without spending while enough others are healthy (KEP-3017, ``IfHealthyBudget``)."""
+    """Whether *pod* is unhealthy and may go while enough others are healthy (KEP-3017, ``IfHealthyBudget``)."""
     return not pod.ready and 0 < budget.desired_healthy <= budget.current_healthy
 
 

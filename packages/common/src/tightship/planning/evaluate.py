@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from tightship.core.drain_record import Finished, History
+from tightship.core.drain_record import Finished, PastDrains
 from tightship.core.reasons import Refusal
 from tightship.planning.checks import Check
 from tightship.planning.cluster import Snapshot
@@ -107,7 +107,7 @@ class Evaluation(Struct, Generic[G_co], frozen=True, kw_only=True):
     held: Mapping[str, Refusal]
     unhealthy: Refusal | None
     paused: Collection[str]
-    history: History
+    history: PastDrains
     forecast: Forecast | None = None
 
     def checks(self, name: str) -> tuple[Check, ...]:
@@ -135,7 +135,7 @@ class Evaluator(Generic[G]):
         now: float,
         horizon: Horizon = AT_ONCE,
         *,
-        history: History = History(),
+        history: PastDrains = PastDrains(),
         api_failures: int = 0,
         progress: Callable[[int, int], None] | None = None,
     ) -> Evaluation[G]:
@@ -177,7 +177,7 @@ def evaluate(
     now: float,
     horizon: Horizon = AT_ONCE,
     *,
-    history: History = History(),
+    history: PastDrains = PastDrains(),
     api_failures: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation[G]:

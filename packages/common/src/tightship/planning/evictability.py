@@ -1,7 +1,7 @@
 """May this pod be evicted at all? The opt-outs of Cluster Autoscaler, Karpenter and the descheduler, and our own.
 
-Each rule has its own :class:`~tightship.core.reasons.Reason` and can be switched off by it. PodDisruptionBudgets are
-:mod:`tightship.planning.disruption`'s, room elsewhere is :mod:`tightship.planning.placement`'s.
+Each rule has its own :class:`~tightship.core.reasons.Reason`, by which users can switch the rule off.
+:mod:`tightship.planning.disruption` judges PodDisruptionBudgets, :mod:`tightship.planning.placement` judges room.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 DEFAULT_GRACE = 30
-"""Seconds of a pod that says nothing of its grace period (``corev1.DefaultTerminationGracePeriodSeconds``)."""
+"""The default grace period in seconds (``corev1.DefaultTerminationGracePeriodSeconds``)."""
 
 STUCK_AFTER = 60
 """Seconds past the end of its grace period after which a terminating pod counts as stuck."""
 
 
 class EvictionRules(Struct, frozen=True):
-    """Which rules apply. *disabled* holds the reasons of rules switched off; *system_pod_timeout* is in seconds.
+    """The rules that apply. *disabled* holds the reasons of rules switched off; *system_pod_timeout* is in seconds.
 
-    A pod that only *awaited* reasons keep ends by itself: a drain waits for it instead of leaving the node alone. A pod
-    that may take longer to end than *longest_grace* seconds, which is what a drain has, stays.
+    A pod that only *awaited* reasons keep ends by itself, and a drain waits for its end instead of leaving the node
+    alone. A pod with a grace period above *longest_grace* seconds, the time of a drain, stays.
     """
 
     disabled: frozenset[Reason] = frozenset()
@@ -45,11 +45,11 @@ class EvictionRules(Struct, frozen=True):
 
 
 ENDS_BY_ITSELF = frozenset({Reason.JOB_RUNNING, Reason.SAFE_TO_EVICT_ON_COMPLETION})
-"""What :class:`EvictionRules` may await."""
+"""Reasons that :class:`EvictionRules` may await."""
 
 
 def awaited_for(timeout: float) -> frozenset[Reason]:
-    """Return what is awaited by drains that wait *timeout* seconds for pods to end by themselves."""
+    """Return the reasons that a drain awaits if it waits *timeout* seconds for pods that end by themselves."""
     return ENDS_BY_ITSELF if timeout > 0 else frozenset()
 
 
@@ -74,29 +74,26 @@ SWITCHABLE = frozenset(
 
 
 class Fate(Enum):
-    """What a drain does with a pod."""
+    """The treatment of a pod by a drain."""
 
     EVICT = "evict"
     STAYS = "stays"
-    """A DaemonSet or mirror pod: it goes with the node."""
+    """A DaemonSet or mirror pod, which goes with the node."""
     LEAVING = "leaving"
-    """Already terminating: awaited, never evicted again."""
+    """The pod already terminates. The drain waits, and never evicts it again."""
     AWAIT = "await"
-    """It ends by itself, and the drain waits for that."""
+    """The pod ends by itself, and the drain waits for its end."""
 
 
-class Verdict(Struct, frozen=True):
-    """A pod's *fate*, and everything that stands against evicting it (empty unless the fate is ``EVICT``)."""
+class PodVerdict(Struct, frozen=True):
+    """A pod's *fate*, and all *refusals* (empty unless the fate is ``EVICT``)."""
 
     fate: Fate
     refusals: tuple[Refusal, ...] = ()
 
 
 class Sorted(Struct, frozen=True):
-    """The pods of a node by what a drain does with them: *evict*, *awaits*, *leaving*, and how many *stay*.
-
-    *refusals* are all that stands against it.
-    """
+    """The pods of a node by their fate: *evict*, *awaits*, *leaving*, and how many *stay*, with all *refusals*."""
 
     evict: tuple[Pod, ...]
     stays: int
@@ -116,7 +113,7 @@ class Evictability:
         self._longest_grace = max(rules.longest_grace, DEFAULT_GRACE)
         self._free: dict[PodTemplate, bool] = {}
 
-    def judge(self, pod: Pod) -> Verdict:
+    def judge(self, pod: Pod) -> PodVerdict:
         """Return the pod's fate with **all** refusals."""
         if pod.daemon or pod.mirror:
             return _STAYS
@@ -130,7 +127,7 @@ class Evictability:
             return _FREE
         if all(refusal.reason in self._rules.awaited for refusal in found):
             return _AWAIT
-        return Verdict(Fate.EVICT, tuple(sorted(found)))
+        return PodVerdict(Fate.EVICT, tuple(sorted(found)))
 
     def sort(self, pods: Iterable[Pod]) -> Sorted:
         """Judge all *pods* of a node."""
@@ -141,7 +138,7 @@ class Evictability:
         stays = 0
         free = self._free
         for pod in pods:
-            # The short way of judge(), without a call: a decision pass over 150,000 pods is made of this line.
+            # The fast path of judge(), without a call: a pass over 150,000 pods spends its time on this line.
             if pod.deletion is None and not pod.annotations and free.get(pod.template):
                 evict.append(pod)
                 continue
@@ -158,7 +155,7 @@ class Evictability:
         return Sorted(tuple(evict), stays, tuple(refusals), tuple(awaits), tuple(leaving))
 
     def _plainly_free(self, template: PodTemplate) -> bool:
-        # Nearly all pods of a fleet: an ordinary controller, no local data. Asked once a template.
+        # Nearly all pods of a fleet have an ordinary controller and no local data. Computed once a template.
         free = self._free.get(template)
         if free is None:
             spec, owner = template.spec, template.owner
@@ -219,7 +216,7 @@ class Evictability:
         return found
 
     def _protected_until(self, pod: Pod) -> float | None:
-        """End of the protection, 0 where there is none, ``None`` where it never ends (Karpenter's two forms)."""
+        """Return the end of the protection, 0 without one, ``None`` if it never ends (Karpenter's two forms)."""
         text = pod.annotations[DO_NOT_DISRUPT]
         if text == "true":
             return None
@@ -228,7 +225,7 @@ class Evictability:
         try:
             protected = parse_duration(text)
         except DurationError:
-            return None  # a value nobody can read was meant to protect
+            return None  # an unreadable value was meant to protect
         return (pod.started if pod.started is not None else self._now) + protected
 
     def _ownership(self, pod: Pod) -> list[Refusal]:
@@ -321,19 +318,19 @@ _RULES = (
     Evictability._pinned,
     Evictability._scheduling,
 )
-_STAYS = Verdict(Fate.STAYS)
-_LEAVING = Verdict(Fate.LEAVING)
-_AWAIT = Verdict(Fate.AWAIT)
-_FREE = Verdict(Fate.EVICT)
+_STAYS = PodVerdict(Fate.STAYS)
+_LEAVING = PodVerdict(Fate.LEAVING)
+_AWAIT = PodVerdict(Fate.AWAIT)
+_FREE = PodVerdict(Fate.EVICT)
 
 
 def _vouched_for(pod: Pod) -> bool:
-    """CA's explicit permission: it outweighs missing controllers, local data and kube-system, never an opt-out."""
+    """Whether CA's explicit permission outweighs missing controllers, local data and kube-system, but no opt-out."""
     return pod.annotations.get(SAFE_TO_EVICT) == "true"
 
 
 def _origin(pod: Pod) -> str:
-    """What a person would edit to change this pod."""
+    """Return the object that a person would edit to change this pod."""
     owner = pod.owner
     return f"{owner.kind.lower()}/{owner.name}" if owner is not None else f"pod/{pod.name}"
 
@@ -343,5 +340,5 @@ def _describe(volume: Volume) -> str:
 
 
 def stuck(pod: Pod, now: float) -> bool:
-    """Whether a terminating pod should long be gone (a finalizer, or an unreachable node)."""
+    """Whether a terminating pod should be gone long since (a finalizer holds it, or its node is unreachable)."""
     return pod.deletion is not None and now > pod.deletion + STUCK_AFTER

@@ -1,7 +1,7 @@
 """May this node be drained at all? The rules that need no controller's settings.
 
-Opt-outs of Cluster Autoscaler, Karpenter and our own, the marks of others that own the node, and the node's state. Each
-rule has its own :class:`~tightship.core.reasons.Reason`; who reacts to what is in ``docs/how-it-decides.md``.
+These are the opt-outs of Cluster Autoscaler, Karpenter and Tightship, the marks of others that own the node, and the
+node's state. Each rule has its own :class:`~tightship.core.reasons.Reason`; ``docs/how-it-decides.md`` lists them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.evictability import DO_NOT_DISRUPT, DO_NOT_DRAIN
 
-SEED_STATE = "estafette.io/node-compactor-state"
+LEGACY_STATE = "estafette.io/node-compactor-state"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 KARPENTER_DISRUPTED = "karpenter.sh/disrupted"
@@ -30,7 +30,7 @@ CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kube
 
 
 class NodeRules(Struct, frozen=True):
-    """Which rules apply; *disabled* holds the reasons of rules switched off."""
+    """The rules that apply; *disabled* holds the reasons of rules switched off."""
 
     disabled: frozenset[Reason] = frozenset()
 
@@ -44,29 +44,29 @@ SWITCHABLE = frozenset(
         Reason.KARPENTER_MANAGED,
     }
 )
-"""Reasons that :class:`NodeRules` can disable. What others are doing to the node right now is never overruled."""
+"""Reasons that :class:`NodeRules` can disable. Nothing overrules what others are doing to the node right now."""
 
 
-class SeedState(Struct, frozen=True):
-    """What ``estafette.io/node-compactor-state`` of the older controller says; *marked_since* in seconds since 1970."""
+class LegacyState(Struct, frozen=True):
+    """The older controller's ``estafette.io/node-compactor-state``; *marked_since* is in seconds since 1970."""
 
     scale_down_in_progress: bool = False
     marked_since: float | None = None
 
 
 def drain_record(node: Node) -> DrainRecord | None:
-    """Return the node's drain annotation; one that can't be read counts as a drain in an unknown phase."""
+    """Return the node's drain annotation. An unreadable one counts as a drain in phase ``Unknown``."""
     text = node.annotations.get(DRAIN_ANNOTATION)
     return None if text is None else decode_record(text)
 
 
-def seed_state(node: Node) -> SeedState | None:
-    """Return the older controller's state annotation, ``None`` where it is absent or can't be read.
+def legacy_state(node: Node) -> LegacyState | None:
+    """Return the older controller's state annotation, ``None`` if it is absent or unreadable.
 
-    The older controller writes it when it marks a node and when it starts a removal, each time with ``lastUpdated``; a
-    flag about marking that is false takes the mark back.
+    The older controller writes the annotation when it marks a node and when it starts a removal, each time with
+    ``lastUpdated``. A false flag about marking takes the mark back.
     """
-    text = node.annotations.get(SEED_STATE)
+    text = node.annotations.get(LEGACY_STATE)
     if text is None:
         return None
     try:
@@ -74,19 +74,19 @@ def seed_state(node: Node) -> SeedState | None:
     except msgspec.DecodeError:
         return None
     if state.get("scaleDownInProgress") is True:
-        return SeedState(scale_down_in_progress=True)
+        return LegacyState(scale_down_in_progress=True)
     if any(value is False and "mark" in name.lower() for name, value in state.items()):
-        return SeedState()
+        return LegacyState()
     updated = state.get("lastUpdated")
     try:
         since = datetime.fromisoformat(updated).timestamp() if isinstance(updated, str) else None
     except ValueError:
         since = None
-    return SeedState(marked_since=since)
+    return LegacyState(marked_since=since)
 
 
 YIELDS = 3600.0
-"""Seconds that a node taken by others counts as out where its record does not say."""
+"""Seconds for which a node taken by others counts as being drained, unless its record says otherwise."""
 
 
 def draining(node: Node) -> bool:
@@ -96,14 +96,14 @@ def draining(node: Node) -> bool:
         return True
     if any(taint.key == DRAINING.key for taint in node.taints):
         return True
-    state = seed_state(node)
+    state = legacy_state(node)
     return state is not None and state.scale_down_in_progress
 
 
 def yielded_for_good(node: Node, now: float) -> bool:
-    """Whether whoever took *node* from a drain of ours has been given the time for it: it holds no place any more.
+    """Whether others took *node* from a drain of ours so long ago that the node no longer counts as being drained.
 
-    It stays ours to restore, should they let go of it.
+    The node stays ours to restore, should the others let go of it.
     """
     record = drain_record(node)
     if record is None or record.phase is not Phase.YIELDED:
@@ -114,16 +114,16 @@ def yielded_for_good(node: Node, now: float) -> bool:
 
 
 def judge_node(view: NodeView, now: float, rules: NodeRules = NodeRules()) -> list[Refusal]:
-    """Return everything about the node itself that stands against draining it at *now* (seconds since 1970)."""
+    """Return everything about the node itself that forbids its drain at *now* (seconds since 1970)."""
     node = view.node
     found = [*_taken_by_others(node), *_state(node, now)]
     return [*opt_outs(node, rules), *(refusal for refusal in found if refusal.reason not in rules.disabled)]
 
 
 def opt_outs(node: Node, rules: NodeRules = NodeRules()) -> list[Refusal]:
-    """Return what on the node says that it is not to be drained.
+    """Return the opt-outs of *node*.
 
-    It may appear at any time: plan, claim and each eviction ask for it.
+    An opt-out may appear at any time, so plan, claim and each eviction ask again.
     """
     found: list[Refusal] = []
     role = next((label for label in CONTROL_PLANE_LABELS if label in node.labels), None)
@@ -145,10 +145,10 @@ def opt_outs(node: Node, rules: NodeRules = NodeRules()) -> list[Refusal]:
 
 
 def left_without(snapshot: Snapshot, name: str) -> Iterator[Node]:
-    """Yield the nodes of *snapshot* that are left when node *name* has gone, and all that go before it.
+    """Yield the nodes of *snapshot* that remain once node *name* and all nodes that go before it have gone.
 
-    Those are the nodes that others take away, and of those in drain the ones that were claimed before it: for a minimum
-    the last one has to stay, not all of them. The others are as they were before their drains.
+    Nodes that others take away go before it, and so do nodes in drain that were claimed earlier: of several drains only
+    the last has to respect a minimum. Nodes claimed later are yielded as they were before their drains.
     """
     at = snapshot.nodes.get(name)
     mine = None if at is None else drain_record(at.node)

@@ -1,4 +1,4 @@
-"""Which pool a node belongs to."""
+"""The pool of a node."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ KNOWN_POOL_LABELS = (
     "agentpool",
     "nodepool",
 )
-"""Labels that name a node's pool on the clouds and distributions we know, in the order they are tried."""
+"""Labels that name a node's pool on the clouds and distributions we know, in the order in which we try them."""
 
 NO_POOL = ""
-"""The pool of a node that carries no known label."""
+"""The pool of a node without a known label."""
 
 
 def pool_of(node: Node, labels: Iterable[str] = KNOWN_POOL_LABELS) -> str:
-    """Return the node's pool: the value of the first of *labels* it carries, else what its machine object tells.
+    """Return the node's pool: the value of the first of *labels* that it carries, else the name of its machine object.
 
-    Cluster API annotates a node with its MachineSet, OpenShift with its Machine; both end in a generated part that is
-    cut off, so that the nodes of one MachineDeployment or MachineSet share a pool. :data:`NO_POOL` where nothing says.
+    Cluster API annotates a node with its MachineSet, OpenShift with its Machine. The generated last part of these names
+    is cut off, so that the nodes of one MachineDeployment or MachineSet share a pool. Else the pool is :data:`NO_POOL`.
     """
     for label in labels:
         value = node.labels.get(label)

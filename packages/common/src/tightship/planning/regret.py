@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from tightship.core.drain_record import Ending, Finished, History, Regret
+from tightship.core.drain_record import Ending, Finished, PastDrains, Regret
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.pools import shown
@@ -33,7 +33,7 @@ Added = tuple[float, str, str]
 """When a node was added (seconds since 1970), its pool and its name."""
 
 
-def learned(history: History, nodes: Sequence[Added], keys: RegretRules, now: float) -> History:
+def learned(history: PastDrains, nodes: Sequence[Added], keys: RegretRules, now: float) -> PastDrains:
     """Return *history* with the results of its drains, as far as the *nodes* that exist at *now* show them.
 
     An added node regrets at most one drain of its pool: the last earlier one without a known result. A drain that
@@ -59,7 +59,7 @@ def learned(history: History, nodes: Sequence[Added], keys: RegretRules, now: fl
         before = regrets.pop(each.pool, None)
         if before is not None and before.level > 1:
             regrets[each.pool] = msgspec.structs.replace(before, level=before.level - 1)
-    return History(tuple(finished), regrets)
+    return PastDrains(tuple(finished), regrets)
 
 
 def _regrets(at: float, drain: Finished, window: float) -> bool:
@@ -70,7 +70,7 @@ def _regrets(at: float, drain: Finished, window: float) -> bool:
     return drain.ending not in _NO_DRAINS and began <= at <= drain.at + window
 
 
-def regretted(history: History, keys: RegretRules, now: float) -> dict[str, Refusal]:
+def regretted(history: PastDrains, keys: RegretRules, now: float) -> dict[str, Refusal]:
     """Return by pool why nothing in it is drained at *now*: its pause doubles with each regret, and then halves again.
 
     After the pause one drain at a time shows whether draining is worth it now.

@@ -1,4 +1,4 @@
-"""How much of a node its pods request."""
+"""The utilization of a node: what its pods request of its allocatable amounts."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tightship.planning.cluster import NodeView
 
 
 class UtilizationRules(Struct, frozen=True):
-    """Which pods count. Ignored pods are taken out of both sides, as CA's ``--ignore-daemonsets-utilization`` does."""
+    """Which pods both sides of the ratio leave out, as with CA's ``--ignore-daemonsets-utilization``."""
 
     ignore_daemonsets: bool = False
     ignore_mirror_pods: bool = False
 
 
 class Utilization(Struct, frozen=True, gc=False):
-    """Requests against allocatable of one node, amounts as in :mod:`tightship.core.resources`."""
+    """Requested and allocatable amounts of one node, as in :mod:`tightship.core.resources`."""
 
     requested: Resources
     allocatable: Resources
 
     def ratio(self, resource: str) -> float:
-        """Requested over allocatable; 0.0 where nothing is requested, infinity where there is nothing to allocate."""
+        """Return requested over allocatable: 0.0 without requests, infinity if nothing is allocatable."""
         requested, allocatable = self.requested.get(resource, 0), self.allocatable.get(resource, 0)
         if allocatable > 0:
             return requested / allocatable
@@ -39,8 +39,8 @@ class Utilization(Struct, frozen=True, gc=False):
 def utilization(view: NodeView, now: float, rules: UtilizationRules = UtilizationRules()) -> Utilization:
     """Return what the pods of a node request at *now* (seconds since 1970).
 
-    A terminating pod is load until its grace period has ended; what is stuck after that is not (CA drops it 30 s plus
-    once more its grace period later, since ``deletionTimestamp`` already includes it).
+    A terminating pod counts until its grace period has ended, and a pod stuck after that does not. (CA drops such a pod
+    30 s plus another grace period later, since ``deletionTimestamp`` already includes the grace period.)
     """
     requested = view.usage.requested
     gone = [pod.requests for pod in view.usage.terminating if pod.deletion is not None and now > pod.deletion]
@@ -62,7 +62,7 @@ def _less(amounts: Resources, parts: list[Resources]) -> Resources:
 
 
 def total(parts: Mapping[str, Utilization]) -> Utilization:
-    """Return the sum over nodes, by which a cluster's or a pool's utilization is told."""
+    """Return the sum over nodes: the utilization of a cluster or a pool."""
     requested: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     for each in parts.values():

@@ -10,7 +10,7 @@ from hpa_scaler.app.settings import ScalerSettings
 from tightship.app.observability.logging import log
 from tightship.app.runtime.serving import Frame
 from tightship.core.api_errors import Forbidden, KubeError, one_line
-from tightship.kube.reflector import Backoff
+from tightship.core.backoff import Backoff
 from tightship.kube.resources import AUTOSCALERS
 
 _FIRST, _LONGEST = 0.5, 30.0

@@ -14,7 +14,7 @@ from tightship.core.api_errors import KubeError
 from tightship.kube.connection import Connection
 from tightship.kube.connector import connector
 from tightship.kube.resources import BY_KIND, Resource
-from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver
+from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
 from tightship_simulator.demo.sights import TAGS, Gone, Sight, TrafficSeen, seen, status_line
 
 PAUSE = 0.5
@@ -46,19 +46,17 @@ async def _follow_once(connection: Connection, resource: Resource, take: Take, k
     for key in before:
         _forget(key, resource.kind, take, known)
     driver = WatchDriver(resource, listing["metadata"]["resourceVersion"], server=connection.server)
-    request, splitter = driver.request(), LineSplitter()
-    async with connection.stream(request.path, params=request.params, silence=120.0) as chunks:
-        async for chunk in chunks:
-            for line in splitter.feed(chunk):
-                match driver.take(line):
-                    case Applied(raw):
-                        _take(json.loads(bytes(raw)), resource.kind, take, known)
-                    case Removed(namespace, name):
-                        _forget((namespace, name), resource.kind, take, known)
-                    case Expired():
-                        return
-                    case _:
-                        pass
+
+    def heard(event: WatchEvent) -> None:
+        match event:
+            case Applied(raw):
+                _take(json.loads(bytes(raw)), resource.kind, take, known)
+            case Removed(namespace, name):
+                _forget((namespace, name), resource.kind, take, known)
+            case _:
+                pass
+
+    await watch_once(connection, driver, 120.0, heard, lambda: None)
 
 
 def _take(item: dict[str, object], kind: str, take: Take, known: set[tuple[str, str]]) -> tuple[str, str]:

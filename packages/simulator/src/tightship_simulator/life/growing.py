@@ -15,7 +15,8 @@ from msgspec import Struct
 from tightship.core.objects import Node, Pod
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.cluster.snapshot import Usage
-from tightship.planning.placement import Space, best_fit
+from tightship.planning.placement.scoring import best_fit
+from tightship.planning.placement.space import Space
 
 
 class Pool(Struct, frozen=True):

@@ -19,7 +19,9 @@ from tightship.core.objects import Node, Pod, decode
 from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.demand import with_headroom
 from tightship.planning.facts import FactRules, gather
-from tightship.planning.placement import Space, best_fit, fit_all
+from tightship.planning.placement.fitting import fit_all
+from tightship.planning.placement.scoring import best_fit
+from tightship.planning.placement.space import Space
 from tightship.planning.pools import pool_of
 from tightship_simulator.life.changes import (
     Change,

@@ -12,7 +12,8 @@ import numpy as np
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.planning.cluster import Snapshot
-from tightship.planning.placement import Space, scheduler_choice
+from tightship.planning.placement.scoring import scheduler_choice
+from tightship.planning.placement.space import Space
 from tightship_simulator.life.changes import Bind, Change, Json, Patch, condition, with_condition
 
 

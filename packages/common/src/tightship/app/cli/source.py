@@ -19,7 +19,7 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahea
 
     An API server is asked only for the demand without pods of which *ahead* speaks.
 
-    Raises :class:`UsageError`, :class:`~tightship.kube.files.FileError` or a
+    Raises :class:`UsageError`, :class:`~tightship.kube.object_file.FileError` or a
     :class:`~tightship.core.api_errors.KubeError`.
     """
     path = file_of(arguments)

@@ -1,1 +1,1 @@
-"""What a running controller tells: log lines, metrics, Events. Import the modules themselves."""
+"""The output of a running controller: log lines, metrics, Events. Import the modules themselves."""

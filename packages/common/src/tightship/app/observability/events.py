@@ -1,10 +1,11 @@
 """Events in the cluster (events.k8s.io/v1), recorded without holding anything up.
 
-An Event is a courtesy to whoever runs ``kubectl describe``: it must never delay a decision, fail one, or flood the API
-server. So recording only puts it in a bounded queue, and what can't be told is counted and dropped.
+An Event is a courtesy to whoever runs ``kubectl describe``. It must never delay or fail a decision, or flood the API
+server. So recording only adds to a bounded queue, and an Event that can't be sent is counted and dropped.
 
-Needs ``create`` on ``events`` of the group ``events.k8s.io``, in the namespaces of the objects, and in ``default`` for
-objects that have none. An Event said again within the window is left out, not counted up: that would need ``patch``.
+The recorder needs ``create`` on ``events`` of the group ``events.k8s.io`` in the namespaces of the objects, and in
+``default`` for objects without one. It leaves out an Event that repeats within the window. Counting up the first Event
+instead would need ``patch``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 EventType = Literal["Normal", "Warning"]
 
 CLUSTER_SCOPED_NAMESPACES = ("default", "kube-system")
-"""Where the API server takes Events about objects without a namespace."""
+"""Namespaces in which the API server accepts Events about objects without a namespace."""
 
 LONGEST_NOTE = 1024
 """Bytes; the API server refuses more."""
@@ -41,7 +42,7 @@ LONGEST_WORD = 128
 """Bytes of a reason, an action and a reporting instance; the API server refuses more."""
 
 QUEUE_FULL, FAILED, INVALID, CLOSED = "queue-full", "failed", "invalid", "closed"
-"""Causes for which an Event is dropped."""
+"""Causes for dropping an Event."""
 
 _LONGEST_STEM = 220
 _REMEMBERED = 8192
@@ -49,8 +50,8 @@ _NOT_IN_A_NAME = re.compile(r"[^a-z0-9.-]+")
 _QUALIFIED = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
-class ObjectRef(Struct, frozen=True):
-    """What an Event is about. *namespace* is empty for a cluster-scoped object such as a node."""
+class ObjectRef(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The object of an Event. *namespace* is empty for a cluster-scoped object such as a node."""
 
     kind: str
     name: str
@@ -60,10 +61,10 @@ class ObjectRef(Struct, frozen=True):
 
 
 class Pace(Struct, frozen=True, kw_only=True):
-    """How much is told. *window*, *timeout* and *flush* are in seconds.
+    """The pace of Events. *window*, *timeout* and *flush* are in seconds.
 
-    The same Event is told once in *window*; *burst* at once, and *rate* a second in the long run; *queue* may wait.
-    *timeout* is of each request; *flush* is what the end of the context may take for what still waits.
+    The same Event is sent once in *window*. At most *burst* Events are sent at once, *rate* a second in the long run,
+    and *queue* may wait. *timeout* applies to each request; *flush* is the time for sending the rest at the end.
     """
 
     window: float = 600.0
@@ -77,41 +78,6 @@ class Pace(Struct, frozen=True, kw_only=True):
     now: Callable[[], datetime] = lambda: datetime.fromtimestamp(wall(), UTC)
 
 
-class EventCounts(Struct):
-    """What became of Events since the start. *suppressed* were said already within the window."""
-
-    sent: int = 0
-    suppressed: int = 0
-    dropped: int = 0
-
-
-class _Meta(Struct):
-    name: str
-    namespace: str
-
-
-class _Regarding(Struct, rename="camel", omit_defaults=True):
-    api_version: str
-    kind: str
-    name: str
-    uid: str = ""
-    namespace: str = ""
-
-
-class _Event(Struct, rename="camel", frozen=True):
-    api_version: str
-    kind: str
-    metadata: _Meta
-    event_time: str
-    reporting_controller: str
-    reporting_instance: str
-    action: str
-    reason: str
-    regarding: _Regarding
-    note: str
-    type: str
-
-
 _Key = tuple[ObjectRef, str, str, str, str]
 
 
@@ -122,12 +88,12 @@ class _Waiting(Struct, frozen=True):
 
 
 class EventRecorder:
-    """Records Events while the asynchronous context lasts; to be used from the event loop's thread.
+    """Records Events while the asynchronous context lasts. Use it on the event loop only.
 
-    *controller* is a qualified name such as ``tightship.dev/node-compactor``, *instance* the name of the pod,
-    *namespace* where Events about cluster-scoped objects go. Raises :class:`ValueError` for a controller or a namespace
-    that the API server would refuse. *dropped* is told the cause of each Event that was dropped. One that is *silent*
-    records nothing: for a dry run.
+    *controller* is a qualified name such as ``tightship.dev/node-compactor``, *instance* the name of the pod. Events
+    about cluster-scoped objects go to *namespace*. Raises :class:`ValueError` for a controller or a namespace that the
+    API server would refuse. The recorder calls *dropped* with the cause of each Event that it drops. A *silent*
+    recorder, for a dry run, records nothing.
     """
 
     def __init__(
@@ -150,7 +116,6 @@ class EventRecorder:
         if namespace not in CLUSTER_SCOPED_NAMESPACES:
             allowed = ", ".join(CLUSTER_SCOPED_NAMESPACES)
             raise ValueError(f"namespace {namespace!r} for Events about cluster-scoped objects: allowed are {allowed}")
-        self.counts = EventCounts()
         self._connection = connection
         self._controller = controller
         self._instance = cut(instance, LONGEST_WORD)
@@ -165,7 +130,7 @@ class EventRecorder:
         self._task: asyncio.Task[None] | None = None
 
     def record(self, regarding: ObjectRef, type: EventType, reason: str, note: str, action: str) -> None:  # noqa: A002 - as the API names it
-        """Record an Event about *regarding*, soon. Neither waits nor raises.
+        """Record an Event about *regarding* soon, without waiting or raising.
 
         *reason* and *action* are words such as ``Drained`` and ``Drain``; *note* is a sentence.
         """
@@ -186,24 +151,21 @@ class EventRecorder:
         note = cut(note, LONGEST_NOTE)
         key = (regarding, type, reason, note, action)
         if self._said_lately(key):
-            self.counts.suppressed += 1
             return
         namespace = regarding.namespace or self._namespace
-        event = _Event(
-            api_version="events.k8s.io/v1",
-            kind="Event",
-            metadata=_Meta(_unique_name(regarding.name), namespace),
-            event_time=self._pace.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            reporting_controller=self._controller,
-            reporting_instance=self._instance,
-            action=cut(action, LONGEST_WORD),
-            reason=cut(reason, LONGEST_WORD),
-            regarding=_Regarding(
-                regarding.api_version, regarding.kind, regarding.name, regarding.uid, regarding.namespace
-            ),
-            note=note,
-            type=type,
-        )
+        event: dict[str, object] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": _unique_name(regarding.name), "namespace": namespace},
+            "eventTime": self._pace.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": cut(action, LONGEST_WORD),
+            "reason": cut(reason, LONGEST_WORD),
+            "regarding": {"apiVersion": regarding.api_version, **msgspec.to_builtins(regarding)},
+            "note": note,
+            "type": type,
+        }
         path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
         try:
             self._queue.put_nowait(_Waiting(key, path, msgspec.json.encode(event)))
@@ -233,7 +195,7 @@ class EventRecorder:
 
     async def _send(self, waiting: _Waiting) -> None:
         try:
-            # Its name is fixed, so a repetition whose first answer was lost can't make a second one.
+            # The name is fixed, so a retry after a lost answer can't make a second Event.
             await self._connection.request(
                 "POST", waiting.path, body=waiting.body, timeout=self._pace.timeout, retry=True
             )
@@ -248,13 +210,12 @@ class EventRecorder:
             self._sent()
 
     def _sent(self) -> None:
-        self.counts.sent += 1
         if self._failing:
             self._failing = False
             _log.info("Events are recorded again")
 
     def _failed(self, waiting: _Waiting, error: Exception) -> None:
-        self._said.pop(waiting.key, None)  # it may be said again as soon as there is another occasion
+        self._said.pop(waiting.key, None)  # so that the next occasion sends it again
         self._drop(FAILED)
         if self._failing:
             _log.debug("Event not recorded: %s", error)
@@ -263,7 +224,6 @@ class EventRecorder:
             _log.warning("Events are not recorded until this ends: %s", error)
 
     def _drop(self, cause: str) -> None:
-        self.counts.dropped += 1
         if self._on_dropped is None:
             return
         try:
@@ -298,7 +258,7 @@ class EventRecorder:
 
 
 def cut(text: str, longest: int) -> str:
-    """Return *text* in at most *longest* bytes of UTF-8, an ellipsis at its end where something was cut off."""
+    """Return *text* in at most *longest* bytes of UTF-8; a text that was cut ends in an ellipsis."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= longest:
         return raw.decode()
@@ -306,9 +266,6 @@ def cut(text: str, longest: int) -> str:
 
 
 def _unique_name(name: str) -> str:
-    """Return an Event's name: that of its object, the time, and chance, for several replicas may tell at once."""
+    """Return an Event's name: its object, the time, and random digits, since several replicas may send at once."""
     stem = _NOT_IN_A_NAME.sub("-", name.lower())[:_LONGEST_STEM].strip(".-") or "object"
     return f"{stem}.{int(wall() * 1e9):x}{token(4)}"
-
-
-__all__ = ["EventCounts", "EventRecorder", "EventType", "ObjectRef", "Pace"]

@@ -1,12 +1,13 @@
-"""What Prometheus is told: a registry for each process, and the metrics every controller has.
+"""Metrics for Prometheus: a registry for each process, and the metrics of every controller.
 
-Names, labels and meanings are a contract with people's dashboards.
+Names, labels and meanings are a contract with users' dashboards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -21,126 +22,113 @@ from prometheus_client.registry import Collector
 from tightship import __version__
 from tightship.kube.host import HOST, wall
 
+if TYPE_CHECKING:
+    from tightship.kube.cache import KindStats
+
 LOOP_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Seconds: from a loop with nothing to do in a small cluster to a plan of the largest."""
+"""Seconds, from an idle pass in a small cluster to a plan of the largest."""
 
 
 def new_registry(controller: str, version: str = __version__) -> CollectorRegistry:
     """Return a registry with the metrics of the process and ``tightship_build_info``."""
-    # Series of creation times double the counters and help nobody who has rate().
+    # Series of creation times double the counters, and rate() needs none.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     if HOST.get().own_process:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
-    info = Gauge("tightship_build_info", "What is running; always 1.", ("controller", "version"), registry=registry)
+    info = Gauge(
+        "tightship_build_info",
+        "The running controller and its version; always 1.",
+        ("controller", "version"),
+        registry=registry,
+    )
     info.labels(controller, version).set(1)
     return registry
 
 
-def content_type(accept: str) -> str:
-    """Return the content type of what :func:`render` returns for this ``Accept`` header; there are but a few."""
-    found: str = choose_encoder(accept)[1]
-    return found
-
-
 def render(registry: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
-    """Return all metrics and their content type: OpenMetrics where the ``Accept`` header asks for it, else plain."""
+    """Return all metrics and their content type: OpenMetrics if the ``Accept`` header asks for it, else plain."""
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type
 
 
-class SnapshotGauge(Collector):
-    """A gauge of which each loop knows all label sets anew: what is gone from the cluster is gone from the metric.
+class _Series(Collector):
+    """One metric whose series this process keeps itself; *family* is its form in the client library."""
 
-    One assignment swaps the whole family, so that a scrape sees one loop's values and never a half of them.
-    """
-
-    def __init__(self, name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry) -> None:
-        self._name = name
-        self._documentation = documentation
+    def __init__(
+        self,
+        family: type[GaugeMetricFamily] | type[UntypedMetricFamily],
+        name: str,
+        documentation: str,
+        labels: Sequence[str],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._family = partial(family, name, documentation, labels=tuple(labels))
         self._labels = tuple(labels)
-        self._samples: Mapping[tuple[str, ...], float] = {}
+        self._values: dict[tuple[str, ...], float] = {}
         registry.register(self)
-
-    def replace(self, samples: Mapping[tuple[str, ...], float]) -> None:
-        """Put *samples*, by their label values, in the place of all that were there.
-
-        Raises :class:`ValueError` for a number of label values that is not that of the labels; nothing changes then.
-        """
-        for values in samples:
-            if len(values) != len(self._labels):
-                raise ValueError(f"{self._name} has the labels {', '.join(self._labels)}, not {values!r}")
-        self._samples = dict(samples)
 
     def describe(self) -> Iterable[Metric]:
         yield self._family()
 
     def collect(self) -> Iterable[Metric]:
         family = self._family()
-        for values, value in self._samples.items():
-            family.add_metric(values, value)
+        # A copy: a scrape runs in another thread.
+        for labels, value in dict(self._values).items():
+            family.add_metric(labels, value)
         yield family
 
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+
+class SnapshotGauge(_Series):
+    """A gauge whose label sets each loop replaces, so that series of objects that are gone disappear.
+
+    One assignment swaps the whole family, so a scrape never sees half of a loop's values.
+    """
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry) -> None:
+        super().__init__(GaugeMetricFamily, name, documentation, labels, registry)
+        self._name = name
+
+    def replace(self, samples: Mapping[tuple[str, ...], float]) -> None:
+        """Replace all series by *samples*, which are by label values.
+
+        Raises :class:`ValueError`, and changes nothing, if the number of label values is not that of the labels.
+        """
+        for values in samples:
+            if len(values) != len(self._labels):
+                raise ValueError(f"{self._name} has the labels {', '.join(self._labels)}, not {values!r}")
+        self._values = dict(samples)
 
 
-class NamedCounter(Collector):
-    """A counter whose series bear just *name*: the client would add ``_total``, which older dashboards don't ask for.
+class NamedCounter(_Series):
+    """A counter whose series bear just *name*: the client would add ``_total``, which older dashboards don't query.
 
-    It is exposed without a type, since both text formats ask that suffix of a counter. One without *labels* is there
-    from the start.
+    The counter is exposed without a type, because both text formats demand that suffix of a counter. A counter without
+    *labels* exists from the start.
     """
 
     def __init__(
         self, name: str, documentation: str, labels: Sequence[str] = (), *, registry: CollectorRegistry
     ) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._labels = tuple(labels)
-        self._counts: dict[tuple[str, ...], int] = {} if labels else {(): 0}
-        registry.register(self)
+        super().__init__(UntypedMetricFamily, name, documentation, labels, registry)
+        if not labels:
+            self._values[()] = 0
 
     def inc(self, *values: str, by: int = 1) -> None:
         """Count *by* more of the series with the label *values*."""
-        self._counts[values] = self._counts.get(values, 0) + by
+        self._values[values] = self._values.get(values, 0) + by
 
     def keep(self, wanted: Callable[[tuple[str, ...]], bool]) -> None:
         """Drop the series whose label values are not *wanted*."""
-        self._counts = {values: count for values, count in self._counts.items() if wanted(values)}
-
-    def describe(self) -> Iterable[Metric]:
-        yield self._family()
-
-    def collect(self) -> Iterable[Metric]:
-        family = self._family()
-        # A copy: this is another thread.
-        for values, count in dict(self._counts).items():
-            family.add_metric(values, count)
-        yield family
-
-    def _family(self) -> UntypedMetricFamily:
-        return UntypedMetricFamily(self._name, self._documentation, labels=self._labels)
-
-
-class KindHealth(Protocol):
-    """How the cache of one kind does; :class:`tightship.kube.cache.KindStats` is one."""
-
-    @property
-    def age(self) -> float | None:
-        """Seconds since the last sign of life, ``None`` before the first."""
-
-    @property
-    def synced(self) -> bool:
-        """Whether the kind is wholly known."""
+        self._values = {values: count for values, count in self._values.items() if wanted(values)}
 
 
 class RunMetrics:
-    """The metrics that every controller has.
+    """The metrics of every controller.
 
-    *now* is the wall clock in Unix seconds; an age is computed while it is scraped, so that a loop that hangs shows.
+    *now* is the wall clock in Unix seconds. Each scrape computes the ages, so that a loop that hangs shows.
     """
 
     def __init__(self, registry: CollectorRegistry, *, now: Callable[[], float] = wall) -> None:
@@ -148,43 +136,41 @@ class RunMetrics:
         self._began = now()
         self._succeeded: float | None = None
         self._registry = registry
-        self.leader = Gauge(
-            "tightship_leader", "Whether this replica is the leader (1) or stands by (0).", registry=registry
-        )
+        self.leader = Gauge("tightship_leader", "1 if this replica leads, 0 if it stands by.", registry=registry)
         self.lease_epoch = Gauge(
             "tightship_lease_epoch",
-            "How often the Lease has changed hands, as its last holder saw it.",
+            "How often the Lease had changed hands when this replica last took it; 0 before that.",
             registry=registry,
         )
         self.config_valid = Gauge(
             "tightship_config_valid",
-            "0 while the configuration found last was refused, or was deleted and nothing new is begun; else 1.",
+            "0 while the latest configuration is invalid, or deleted so that no new work starts; else 1.",
             registry=registry,
         )
         self.loop_duration = Histogram(
             "tightship_loop_duration_seconds",
-            "How long a pass of the loop took, failed ones included.",
+            "The duration of passes, including failed ones.",
             buckets=LOOP_BUCKETS,
             registry=registry,
         )
         self.loop_last_success = Gauge(
             "tightship_loop_last_success_timestamp_seconds",
-            "When a pass of the loop last succeeded, in Unix seconds; 0 before the first.",
+            "Unix time of the last successful pass; 0 before the first.",
             registry=registry,
         )
-        self.loop_failures = Counter("tightship_loop_failures", "Passes of the loop that failed.", registry=registry)
+        self.loop_failures = Counter("tightship_loop_failures", "Failed passes.", registry=registry)
         self._events_dropped = Counter(
             "tightship_events_dropped", "Events that were not recorded, by cause.", ("cause",), registry=registry
         )
         age = Gauge(
             "tightship_loop_age_seconds",
-            "Seconds since a pass of the loop last succeeded, or since the start.",
+            "Seconds since the last successful pass, or since the start.",
             registry=registry,
         )
         age.set_function(self.loop_age)
 
     def loop_age(self) -> float:
-        """Return the seconds since a pass of the loop last succeeded, or since the start."""
+        """Return the seconds since the last successful pass, or since the start."""
         return max(0.0, self._now() - (self._began if self._succeeded is None else self._succeeded))
 
     def loop_done(self, seconds: float, *, succeeded: bool) -> None:
@@ -200,13 +186,13 @@ class RunMetrics:
         """Count an Event that was not recorded; the causes are those of :mod:`tightship.app.observability.events`."""
         self._events_dropped.labels(cause).inc()
 
-    def watch_cache(self, stats: Callable[[], Mapping[str, KindHealth]]) -> None:
-        """Show, from now on, the health of each kind that *stats* names while it is scraped (from another thread)."""
+    def watch_cache(self, stats: Callable[[], Mapping[str, KindStats]]) -> None:
+        """Show the health of each kind that *stats* returns. Each scrape calls *stats*, from another thread."""
         self._registry.register(_CacheHealth(stats))
 
 
 class _CacheHealth(Collector):
-    def __init__(self, stats: Callable[[], Mapping[str, KindHealth]]) -> None:
+    def __init__(self, stats: Callable[[], Mapping[str, KindStats]]) -> None:
         self._stats = stats
 
     def describe(self) -> Iterable[Metric]:
@@ -216,13 +202,13 @@ class _CacheHealth(Collector):
         return self._families(self._stats())
 
     @staticmethod
-    def _families(stats: Mapping[str, KindHealth]) -> Iterable[Metric]:
+    def _families(stats: Mapping[str, KindStats]) -> Iterable[Metric]:
         synced = GaugeMetricFamily(
-            "tightship_cache_synced", "Whether all objects of the kind are known (1).", labels=("kind",)
+            "tightship_cache_synced", "1 if all objects of the kind are known.", labels=("kind",)
         )
         age = GaugeMetricFamily(
             "tightship_cache_age_seconds",
-            "Seconds since the API server last said anything about the kind, a bookmark included.",
+            "Seconds since the last list, event or bookmark of the kind.",
             labels=("kind",),
         )
         for kind, health in stats.items():
@@ -230,6 +216,3 @@ class _CacheHealth(Collector):
             if health.age is not None:
                 age.add_metric((kind,), health.age)
         return synced, age
-
-
-__all__ = ["KindHealth", "RunMetrics", "SnapshotGauge", "content_type", "new_registry", "render"]

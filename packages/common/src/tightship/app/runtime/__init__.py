@@ -1,1 +1,1 @@
-"""The frame of a running controller: its process, its loop, its pages. Import the modules themselves."""
+"""Runs a controller: its process, its loop, its pages. Import the modules themselves."""

@@ -1,8 +1,8 @@
 """The gate in front of the HTTP server: limits on the number of connections, and on the size and time of each.
 
-aiohttp parses and answers; it limits neither the number of connections, nor the time for a request's head to arrive or
-for the answer to be read. A connection carries one request here: nothing after its head is read, and it is closed after
-the answer, so that there are neither idle nor pipelined connections.
+aiohttp parses and answers requests. It limits neither the number of connections, nor the time in which a request's head
+must arrive or the client must read the answer. A connection here carries one request: nothing after the head is read,
+and the connection closes after the answer, so there are neither idle nor pipelined connections.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ _END_OF_HEAD = b"\r\n\r\n"
 _WRITE_BUFFER = 16 * 1024
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """Limits of connections; times are in seconds."""
 
     connections: int
-    """At once, on all ports of a gate together."""
+    """Most connections at once, on all ports of a gate together."""
     head_bytes: int = 16 * 1024
-    """Of the request line and all headers together."""
+    """Most bytes of the request line and all headers together."""
     head_timeout: float = 5.0
-    """From the connection until the head is complete, however steadily its bytes arrive."""
+    """Time from the connection until the head is complete, however steadily its bytes arrive."""
     answer_timeout: float = 30.0
-    """From then until the client has taken the answer and the connection is closed."""
+    """Time from then until the client has read the answer and the connection is closed."""
 
 
 class Gate:
     """Makes the protocols of connections; *answers* makes the handler of each one's request.
 
-    One connection too many costs the address with the most connections its oldest, preferably one without a request
-    yet: whoever opens many shuts out nobody else.
+    With one connection too many, the address with the most connections loses its oldest, preferably one without a
+    request yet. So an address that opens many connections shuts out nobody else.
     """
 
-    def __init__(self, answers: Callable[[], asyncio.Protocol], limits: Limits, logger: logging.Logger) -> None:
+    def __init__(
+        self, answers: Callable[[], asyncio.Protocol], limits: ConnectionLimits, logger: logging.Logger
+    ) -> None:
         self.answers = answers
         self.limits = limits
         self._log = logger
@@ -107,7 +109,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answering is not None or self._transport.is_closing():
-            # A body, or another request: nothing that is served here has a use for either.
+            # A body or another request arrived, and no handler reads either.
             self._transport.pause_reading()
             return
         searched = max(0, len(self._head) - len(_END_OF_HEAD))
@@ -155,6 +157,3 @@ class _Connection(asyncio.Protocol):
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\nServer: tightship\r\nConnection: close\r\n"
         self._transport.write(f"{head}Content-Length: 0\r\n\r\n".encode())
         self._transport.close()
-
-
-__all__ = ["Gate", "Limits"]

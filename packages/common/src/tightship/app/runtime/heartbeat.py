@@ -1,4 +1,4 @@
-"""Whether a loop still runs: the liveness probe's question."""
+"""Whether a loop still runs, for the liveness probe."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tightship.kube.host import monotonic
 
 
 class Heartbeat:
-    """One loop's sign of life. It may be late by *deadline* seconds before the loop counts as hung.
+    """The sign of life of one loop, which counts as hung once a beat is *deadline* seconds late.
 
-    A loop that waits says for how long, so that the deadline covers only its work, however long its interval is. Only
-    the loop itself can miss it: an outage of the API server is no reason to restart.
+    A loop announces how long it will wait, so the deadline covers only its work, however long its interval is. Only
+    the loop itself can miss the deadline: an outage of the API server is no reason to restart.
     """
 
     def __init__(self, name: str, deadline: float, *, clock: Callable[[], float] = monotonic) -> None:
@@ -44,6 +44,3 @@ class Heartbeat:
     def __str__(self) -> str:
         due = f"{self.late:.0f} s late" if self.late > 0 else f"due in {-self.late:.0f} s"
         return f"{self.name}: last beat {self.age:.0f} s ago, {due}, may be {self.deadline:.0f} s late"
-
-
-__all__ = ["Heartbeat"]

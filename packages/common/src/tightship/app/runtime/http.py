@@ -1,4 +1,4 @@
-"""What a controller serves: metrics, probes, and its last plan as JSON and as a page. Nothing here changes anything.
+"""Serves metrics, probes, and the last plan as JSON and as a page. No request changes anything.
 
 ``/liveness``, ``/alive`` and ``/readiness`` are the older controllers' names of the probes. The probes have a port of
 their own, and are on all other ports too, so that metrics and probes can keep the ports of the older controllers.
@@ -18,10 +18,10 @@ from types import TracebackType
 from aiohttp import web
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
 from tightship.app.observability.logging import sparing
-from tightship.app.observability.metrics import content_type, render
-from tightship.app.runtime.gate import Gate, Limits
+from tightship.app.runtime.gate import ConnectionLimits, Gate
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.core.api_errors import one_line
 from tightship.kube.host import wall
@@ -32,22 +32,22 @@ _log = logging.getLogger(__name__)
 
 _SHUTDOWN = 1.0
 _PIECE = 16 * 1024
-_FOR_ALL = Limits(connections=64)
-_FOR_PROBES = Limits(connections=32, answer_timeout=5.0)
+_FOR_ALL = ConnectionLimits(connections=64)
+_FOR_PROBES = ConnectionLimits(connections=32, answer_timeout=5.0)
 
 HEALTH = ("/healthz", "/liveness", "/alive")
 READY = ("/readyz", "/readiness")
 
 Draw = Callable[[], Page]
-"""Draws a page, in a thread: the same object always draws the same page."""
+"""Draws a page, in a thread. One such object always draws the same page."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Content(Struct, frozen=True):
     """The sources of everything served. Each request calls the functions on the event loop, so they must be quick.
 
-    *heartbeats* are those of all loops that must run. *not_ready* returns why the replica is not ready, one line each,
-    empty if it is (a synced standby is). *status* returns JSON, *page* what draws it as a page for people.
+    *heartbeats* are those of all loops that must run. *not_ready* returns why the replica is not ready, one line each;
+    a synced standby is ready. *status* returns JSON, *page* a function that draws the status for people.
     """
 
     registry: CollectorRegistry
@@ -60,20 +60,20 @@ class Content(Struct, frozen=True):
 class HttpServer:
     """Serves *content* on each of *ports* while the asynchronous context lasts; port 0 takes a free one.
 
-    *probe_port* serves only the probes, with connections of its own, so that a client that uses up all other
-    connections does not keep the kubelet from an answer. If it is one of *ports*, or ``None``, the probes are only on
-    the shared ports. Entering raises :class:`OSError`, which names the address, if a port is taken. Afterwards *ports*
-    and *probe_port* are the real ones.
+    *probe_port* serves only the probes, with connections of its own, so the kubelet gets an answer even if a client
+    uses up all other connections. If *probe_port* is one of *ports*, or ``None``, the probes use the shared ports only.
+    Entering raises :class:`OSError`, which names the address, if a port is taken. Afterwards *ports* and *probe_port*
+    hold the real numbers.
     """
 
     def __init__(self, content: Content, *, host: str, ports: Sequence[int], probe_port: int | None = None) -> None:
         self.ports: tuple[int, ...] = tuple(ports)
-        # Twice the same number is one port; 0 is another one each time.
+        # The same number twice is one port, but 0 is another port each time.
         self.probe_port = probe_port if probe_port == 0 or probe_port not in self.ports else None
         self._content = content
         self._host = host
         self._log = sparing(_log)
-        # Two scrapes at once would only slow each other, and the loop, down.
+        # Two scrapes at once would only slow down each other, and the loop.
         self._metrics_sent = _Shared()
         self._scrape = _Scrape("")
         self._page_sent = _Shared()
@@ -84,7 +84,7 @@ class HttpServer:
         probes = [(path, self._health) for path in HEALTH] + [(path, self._ready) for path in READY]
         everything = [("/metrics", self._metrics), ("/status", self._status), ("/", self._page), *probes]
         async with AsyncExitStack() as stack:
-            # dict: two equal numbers, as of settings that name one port twice, are one port.
+            # Settings may name one port twice.
             ports = tuple(dict.fromkeys(self.ports)) if all(self.ports) else self.ports
             self.ports = await self._listen(stack, everything, _FOR_ALL, ports)
             if self.probe_port is not None:
@@ -101,13 +101,17 @@ class HttpServer:
         await self._stack.aclose()
 
     async def _listen(
-        self, stack: AsyncExitStack, routes: Sequence[tuple[str, Handler]], limits: Limits, ports: Sequence[int]
+        self,
+        stack: AsyncExitStack,
+        routes: Sequence[tuple[str, Handler]],
+        limits: ConnectionLimits,
+        ports: Sequence[int],
     ) -> tuple[int, ...]:
         app = web.Application(middlewares=[self._guarded])
         app.on_response_prepare.append(_signed)
         for path, handler in routes:
             app.router.add_get(path, handler)
-        # No body is read, so that none is unpacked either, nor waited for.
+        # No handler reads a body, so don't unpack a body or wait for one.
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -123,7 +127,7 @@ class HttpServer:
         server = runner.server
         assert server is not None
         gate = Gate(server, limits, self._log)
-        # Half a request is waited for by nobody; whole ones are still answered.
+        # Nobody waits for half a request, but whole ones are still answered.
         stack.callback(gate.close_waiting)
         loop, found = asyncio.get_running_loop(), []
         for port in ports:
@@ -134,16 +138,16 @@ class HttpServer:
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         accept = ",".join(request.headers.getall("Accept", ()))
-        registry, kind = self._content.registry, content_type(accept)
+        encode, kind = choose_encoder(accept)
         if self._scrape.content_type != kind:
             self._scrape = _Scrape(kind)
 
         def scraped() -> _Body:
-            # Who asks from now on wants newer values.
+            # Later requests want newer values.
             self._scrape = _Scrape(kind)
-            return _packed((render(registry, accept)[0],))
+            return _packed((encode(self._content.registry),))
 
-        # Tens of thousands of series take a while, in which the Lease may have to be renewed.
+        # Tens of thousands of series take a while, during which the Lease may need a renewal.
         body = await self._metrics_sent.get(self._scrape, scraped)
         return await _send(request, body, {"Content-Type": kind})
 
@@ -174,7 +178,7 @@ class HttpServer:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer for a handler that fails, and reveal nothing of our internals."""
+        """Answer for a handler that fails, without revealing internals."""
         try:
             return await handler(request)
         except web.HTTPException as error:
@@ -183,7 +187,7 @@ class HttpServer:
                 response.headers["Allow"] = error.headers["Allow"]
             return response
         except ConnectionError:
-            # Whoever asked is gone.
+            # The client is gone.
             raise
         except Exception as error:
             self._log.exception("answering %s %s failed: %s", request.method, request.path, one_line(error))
@@ -191,16 +195,14 @@ class HttpServer:
 
 
 class _Scrape:
-    """Shared by all requests for metrics of one type that arrive before the metrics are rendered."""
+    """One rendering of the metrics, shared by all requests for its type that arrive before it starts."""
 
     def __init__(self, content_type: str) -> None:
         self.content_type = content_type
 
 
 class _Body(Struct, frozen=True):
-    """A body for all clients. Only its compressed form is kept: a page of 5,000 nodes is 10 MB, compressed a tenth of
-    that.
-    """
+    """A body for all clients, kept in compressed form only: a page of 5,000 nodes is 10 MB, or 1 MB compressed."""
 
     packed: bytes
     length: int
@@ -208,7 +210,7 @@ class _Body(Struct, frozen=True):
 
 
 class _Shared:
-    """A body that is made once for all who request the same."""
+    """A body that is made once for all clients that request the same."""
 
     def __init__(self) -> None:
         self._making = asyncio.Lock()
@@ -216,7 +218,7 @@ class _Shared:
         self._body: _Body | None = None
 
     async def get(self, of: object, make: Callable[[], _Body]) -> _Body:
-        """Return what *make* makes of *of*, in a thread; that of the last time if it was of the same object."""
+        """Return the body that *make* makes of *of* in a thread, or the last one if *of* is the same object."""
         async with self._making:
             if self._body is None or self._of is not of:
                 self._body = await asyncio.to_thread(make)
@@ -225,7 +227,7 @@ class _Shared:
 
 
 def _packed(parts: Iterable[bytes]) -> _Body:
-    # As gzip, part after part; no time is in it: the same page gives the same bytes.
+    # gzip, part after part, without a time stamp: the same page gives the same bytes.
     packer, digest, length = zlib.compressobj(5, wbits=31), hashlib.sha256(), 0
     packed = bytearray()
     for content in parts:
@@ -237,7 +239,7 @@ def _packed(parts: Iterable[bytes]) -> _Body:
 
 
 async def _send(request: web.Request, body: _Body, headers: Mapping[str, str]) -> web.StreamResponse:
-    """Send *body* piece by piece: a client that reads slowly, or not at all, holds one piece of it and not a copy."""
+    """Send *body* piece by piece, so that a client that reads slowly, or not at all, holds one piece and no copy."""
     response = web.StreamResponse(headers={**headers, "Vary": "Accept-Encoding"})
     as_it_is = "gzip" in request.headers.get("Accept-Encoding", "")
     if as_it_is:
@@ -268,12 +270,12 @@ def _unpacked(packed: bytes) -> Iterator[bytes]:
 
 async def _signed(_: web.Request, response: web.StreamResponse) -> None:
     """Add the headers that every answer has."""
-    # By this host's clock; aiohttp goes by the machine's.
+    # aiohttp would use the machine's clock instead of this host's.
     response.headers["Date"] = formatdate(wall(), usegmt=True)
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Server"] = "tightship"
-    # A connection that lives on would have to be watched, and nobody asks often. aiohttp has looked at it already.
+    # Nobody asks often, so no connection stays open. aiohttp has already decided about this one.
     response.force_close()
     response.headers["Connection"] = "close"
 
@@ -281,6 +283,3 @@ async def _signed(_: web.Request, response: web.StreamResponse) -> None:
 def _verdict(good: bool, lines: Sequence[str]) -> web.Response:
     text = "".join(f"{' '.join(line.split())}\n" for line in ("ok" if good else "not ok", *lines))
     return web.Response(text=text, status=200 if good else 503)
-
-
-__all__ = ["Content", "Draw", "HttpServer"]

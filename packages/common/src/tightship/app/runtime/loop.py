@@ -1,4 +1,4 @@
-"""The loop of a controller: regular passes, sooner when woken, whatever errors a pass meets."""
+"""The loop of a controller: regular passes, sooner when woken, despite errors in a pass."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import ParamSpec, TypeVar
 from tightship.app.observability.metrics import RunMetrics
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.core.api_errors import KubeError, one_line
+from tightship.core.backoff import Backoff
 from tightship.kube.host import monotonic
-from tightship.kube.reflector import Backoff
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 JITTER = 0.25
-"""Part of the interval by which a wait varies, as in the older controllers."""
+"""The part of the interval by which a wait varies, as in the older controllers."""
 
 _FIRST_RETRY = 5.0
 _LONGEST_RETRY = 60.0
@@ -32,7 +32,7 @@ _in_threads: dict[int, str] = {}
 
 
 def jittered(seconds: float, jitter: float, spread: Callable[[], float] = random.random) -> float:
-    """Return *seconds*, shortened or lengthened at random by up to *jitter* (a part of 1)."""
+    """Return *seconds*, changed at random by up to *jitter*, a part of 1, in either direction."""
     return seconds * (1 + jitter * (2 * spread() - 1))
 
 
@@ -53,10 +53,10 @@ async def every(
 ) -> None:
     """Do *work* at once and then every *interval* seconds, more or less by *jitter*, until *stop* is set.
 
-    A variable interval is given as a function. *wake* ends a wait early, but not before *least* seconds; it is cleared
-    before the pass that it causes. A failed pass is logged and counted, and the next one follows after 5 s, doubling up
-    to 60 s, if that is sooner than the interval. Only an error of a *fatal* type ends the loop. *stop* never interrupts
-    a pass: the pass checks *stop* itself, or is cancelled.
+    Pass a variable interval as a function. *wake* ends a wait early, but not before *least* seconds, and is cleared
+    before the pass that it causes. A failed pass is logged and counted, and the next pass follows after 5 s, doubling
+    up to 60 s, if that is sooner than the interval. Only an error of a *fatal* type ends the loop. *stop* never
+    interrupts a pass: the pass checks *stop* itself, or is cancelled.
     """
     retry = Backoff(_FIRST_RETRY, _LONGEST_RETRY, spread)
     failed = False
@@ -98,7 +98,7 @@ async def _pause(seconds: float, least: float, stop: asyncio.Event, wake: asynci
 
 
 async def any_of(*events: asyncio.Event, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - its end is a value
-    """Wait until one of *events* is set: return true then, false after *timeout* seconds."""
+    """Wait until one of *events* is set. Return true then, and false after *timeout* seconds."""
     if any(event.is_set() for event in events):
         return True
     waits = [asyncio.create_task(event.wait()) for event in events]
@@ -111,9 +111,9 @@ async def any_of(*events: asyncio.Event, timeout: float | None = None) -> bool: 
 
 
 async def a_few_at_a_time(work: Callable[[Item], Awaitable[None]], items: Iterable[Item], at_once: int) -> None:
-    """Do *work* for each of *items*, *at_once* of them, in order. All get their turn; then the first error is raised.
+    """Do *work* for each of *items* in order, *at_once* at a time. After all items, raise the first error.
 
-    If cancelled, nothing more begins.
+    A cancelled call starts no more work.
     """
     waiting = iter(items)
     errors: list[Exception] = []
@@ -133,10 +133,10 @@ async def a_few_at_a_time(work: Callable[[Item], Awaitable[None]], items: Iterab
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what *function* returns, from a thread: for work that would keep the loop from renewing its Lease.
+    """Return the result of *function*, run in a thread because it would keep the loop from renewing its Lease.
 
-    Nobody may change its arguments meanwhile. A thread can't be cancelled: the end of the process waits for it, within
-    the grace, and names it if it does not end.
+    Nobody may change the arguments meanwhile. A thread can't be cancelled: the end of the process waits for the thread
+    within the grace, and names a thread that does not end.
     """
 
     def tracked() -> T:
@@ -157,10 +157,7 @@ def threads_at_work() -> list[str]:
 
 def _complain(name: str, error: Exception, *, again: bool) -> None:
     if isinstance(error, KubeError):
-        # Expected now and then. What goes on failing the same way is told by the metrics.
+        # Expected now and then. Metrics show a failure that lasts.
         _log.log(logging.DEBUG if again else logging.WARNING, "%s: failed, trying again: %s", name, one_line(error))
     else:
         _log.error("%s: failed, trying again: %s", name, one_line(error), exc_info=error)
-
-
-__all__ = ["JITTER", "a_few_at_a_time", "any_of", "every", "in_thread", "jittered", "threads_at_work"]

@@ -1,4 +1,4 @@
-"""The process of a controller: signals, supervised tasks, and an end within its grace, whatever still runs."""
+"""The process of a controller: signals, supervised tasks, and an end within the grace, whatever still runs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ EXIT_CRASHED = 1
 EXIT_INTERRUPTED = 130
 
 _OWN_SHARE = 0.8
-"""The part of the grace in which the controller may end by itself; the rest is for cancelling it."""
+"""The part of the grace in which the controller may end by itself. After that it is cancelled."""
 
 
 class Runtime:
-    """The argument of a controller's main function: *stop* is set when it should end; its tasks are supervised."""
+    """The argument of a controller's main function. Setting *stop* asks the controller to end; tasks are supervised."""
 
     def __init__(self, stopping: Callable[[], None] = lambda: None) -> None:
         self.stop = asyncio.Event()
@@ -40,7 +40,7 @@ class Runtime:
     def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         """Run *work* in the background until the controller's main function has ended; then it is cancelled.
 
-        An error in it is logged, sets *stop*, and makes the process exit with 1. A normal return has no effect.
+        An error in *work* is logged, sets *stop*, and makes the process exit with 1. A normal return has no effect.
         """
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
@@ -55,7 +55,7 @@ class Runtime:
         self.end()
 
     def end(self) -> None:
-        """Set *stop*; the grace begins."""
+        """Set *stop* and start the grace."""
         self._stopping()
         self.stop.set()
 
@@ -82,9 +82,9 @@ def run_controller(
 ) -> int:
     """Run *main* until it returns, and return the exit code: 0, or 1 after an error in it or in a task.
 
-    SIGTERM and SIGINT set ``stop``; *main* should return then. After most of *grace* seconds it is cancelled. At the
-    end of the grace the process exits with 1 and reports what still ran, even if a thread or the event loop itself
-    hangs. SIGINT gives 130; a second one ends the process at once. Call it in the main thread, once.
+    SIGTERM and SIGINT set ``stop``, and *main* should then return. After most of *grace* seconds it is cancelled. At
+    the end of the grace the process exits with 1 and reports what still runs, even if a thread or the event loop hangs.
+    SIGINT gives 130; a second SIGINT ends the process at once. Call this function once, in the main thread.
     """
     process = _Process(main, grace, name)
     try:
@@ -120,7 +120,7 @@ class _Process:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             runtime.crash(self._name, error)
-        self._arm()  # the tasks' ends are bounded too
+        self._arm()  # the grace also covers the tasks
         await runtime.close()
         if runtime.crashed:
             return EXIT_CRASHED
@@ -151,7 +151,7 @@ class _Process:
             self._runtime.end()
 
     def _arm(self) -> None:
-        """Start the grace, once. A thread watches it, because it must end even if the event loop hangs."""
+        """Start the grace, once. A thread watches the grace, which must end even if the event loop hangs."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._grace
             threading.Thread(target=self._enforce, name="grace", daemon=True).start()
@@ -177,8 +177,5 @@ class _Process:
         os._exit(code)
 
     def finished(self) -> None:
-        """Stop watching the grace: everything has ended."""
+        """Stop watching the grace, because everything has ended."""
         self._over.set()
-
-
-__all__ = ["EXIT_CRASHED", "EXIT_INTERRUPTED", "EXIT_OK", "GRACE", "Runtime", "run_controller"]

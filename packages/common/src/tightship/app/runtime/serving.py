@@ -1,8 +1,8 @@
-"""The frame that every controller runs in: from the connection to the order of the shutdown.
+"""The frame in which every controller runs: from the connection to the order of the shutdown.
 
-A controller fills the frame: its passes, its status, and what it must finish before the Lease is released. The live
-configuration may switch it off. Then it judges and shows, and changes nothing any more. It keeps the Lease until what
-it had begun is finished, releases the Lease, and runs for it again when it is switched on.
+A controller fills the frame with its passes, its status, and its work before the Lease is released. The live
+configuration may switch a controller off. It then judges and shows, but changes nothing. It keeps the Lease until its
+unfinished work is done, releases the Lease, and runs for it again when it is switched on.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from prometheus_client import CollectorRegistry
 from tightship.app.observability.events import EventRecorder, ObjectRef
 from tightship.app.observability.logging import log
 from tightship.app.observability.metrics import RunMetrics, new_registry
-from tightship.app.runtime.election_loop import Campaign
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.app.runtime.http import Content, Draw, HttpServer
-from tightship.app.runtime.loop import every
+from tightship.app.runtime.loop import any_of, every
 from tightship.app.runtime.main import Runtime
 from tightship.app.settings.live import LiveConfig, Report
 from tightship.app.settings.process import ProcessSettings
@@ -32,10 +31,12 @@ from tightship.kube.connection import Connection, connect
 from tightship.kube.election import Elector, LeaseTiming
 from tightship.report import Generator
 
+LOOK = 1.0
+"""Seconds between two checks whether the controller needs the Lease."""
 LEAST_PAUSE = 1.0
 """Least seconds between two passes, however often the loop is woken."""
 FINISHING = 2.0
-"""Most seconds between two passes while remains are given back: somebody waits for the end of that."""
+"""Most seconds between two passes while the controller gives remains back, because somebody waits for the end."""
 PASS_DEADLINE = 600.0
 """Seconds a pass may take before the process counts as hung."""
 RESIGNATION = 5.0
@@ -53,9 +54,9 @@ def always(settings: object) -> bool:
 class Configuration(Struct, Generic[T], frozen=True):
     """How a controller's live configuration is read: see :class:`tightship.app.settings.live.LiveConfig`.
 
-    Until there is a configuration, and wherever there is none, the result of *parse* for no texts is in use. If the
-    configuration was deleted, or is invalid from the start, the result of *lost* for the one in use applies, if *lost*
-    is given. *acting* says whether a configuration has the controller switched on.
+    Without a configuration, the result of *parse* for no texts is in use. If somebody deletes the configuration, or it
+    is invalid from the start, *lost*, if given, turns the configuration in use into the one that applies. *acting* says
+    whether a configuration has the controller switched on.
     """
 
     parse: Callable[[Mapping[str, str]], T]
@@ -64,9 +65,9 @@ class Configuration(Struct, Generic[T], frozen=True):
 
 
 class Frame(Struct, Generic[T], frozen=True, kw_only=True):
-    """What a controller finds in its frame. Setting *wake* causes a pass.
+    """Everything that a controller finds in its frame. Setting *wake* causes a pass.
 
-    *finishing* is set while nobody will continue what the controller has begun, so that it is given back: in a dry run
+    *finishing* is set while nobody will continue the controller's work, so the controller gives it back: in a dry run
     that finds such remains, or at the final shutdown. A dry run leads for no other purpose.
 
     *program* is the controller: its name in metrics, Events, annotations and the log, and its version.
@@ -91,17 +92,17 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
 
     def acting(self) -> bool:
         """Whether the controller is switched on and may change things, if it leads."""
-        # Before the configuration was read nobody knows what is allowed.
+        # Before the configuration is read, nobody knows what is allowed.
         return not self.run.dry_run and self.live.read and not self.switched_off()
 
     def switched_off(self) -> bool:
-        """Whether the configuration, once it was read, has the controller switched off."""
+        """Whether a configuration has been read and has the controller switched off."""
         return self.live.read and not self.configuration.acting(self.live.current)
 
     def leading(self) -> bool:
-        """Whether this replica may change things: check this before every change.
+        """Whether this replica may change things. Check this before every change.
 
-        A leader that is not :meth:`acting` may only finish what was begun.
+        A leader that is not :meth:`acting` may only finish work under way.
         """
         if (self.run.dry_run and not self.finishing.is_set()) or not self.live.read:
             return False
@@ -109,13 +110,11 @@ class Frame(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Controller(Protocol):
-    """The content of a frame. All methods are called on the event loop; those that are not
-    asynchronous must be quick.
-    """
+    """The content of a frame. The event loop calls all methods, so synchronous ones must be quick."""
 
     @property
     def unfinished(self) -> bool:
-        """Whether work of this controller is under way that somebody has to finish, although it is switched off."""
+        """Whether this controller has work under way that somebody has to finish even if it is switched off."""
 
     def waits_for(self) -> Sequence[str]:
         """Return why no pass can run yet, one line each. An exception ends the process."""
@@ -124,13 +123,13 @@ class Controller(Protocol):
         """Run one pass."""
 
     async def stop(self) -> None:
-        """Finish the writes, or leave them in good order: the Lease is released afterwards."""
+        """Finish the writes, or leave them in good order. The Lease is released afterwards."""
 
     def status(self) -> bytes:
         """Return the last pass as JSON."""
 
     def page(self) -> Draw:
-        """Return what draws the same as a page for people."""
+        """Return a function that draws the last pass for people."""
 
 
 async def serve(
@@ -142,8 +141,7 @@ async def serve(
     *,
     pass_deadline: float = PASS_DEADLINE,
 ) -> None:
-    """Run what *make* puts into the frame until ``runtime.stop``: lead or stand by, pass after pass, and shut down
-    cleanly.
+    """Run the controller that *make* returns until ``runtime.stop``: lead or stand by, pass after pass, then shut down.
 
     A pass of more than *pass_deadline* seconds counts as hung. A dry run begins nothing. Raises
     :class:`~tightship.core.api_errors.KubeError` and :class:`OSError` if the process can't start.
@@ -182,7 +180,7 @@ async def serve(
                 renew_deadline=run.lease_renew_deadline,
                 retry_period=run.lease_retry_period,
             ),
-            on_change=lambda leads: _leads(leads, wake),
+            on_change=lambda leads: wake.set() if leads else None,
         )
         metrics.leader.set_function(lambda: float(elector.is_leader))
         metrics.lease_epoch.set_function(lambda: float(elector.epoch))
@@ -224,8 +222,8 @@ async def _passes(frame: Frame[T], controller: Controller, heartbeat: Heartbeat)
             heartbeat.beat()
             await asyncio.sleep(0.1)
         if run.leader_elect:
-            campaign = Campaign(frame.elector, lambda: frame.acting() or controller.unfinished)
-            election = runtime.spawn(campaign.run(resign), "leader election")
+            work = campaign(frame.elector, lambda: frame.acting() or controller.unfinished, resign)
+            election = runtime.spawn(work, "leader election")
         await every(
             lambda: min(run.interval, FINISHING) if frame.finishing.is_set() else run.interval,
             controller.once,
@@ -238,13 +236,35 @@ async def _passes(frame: Frame[T], controller: Controller, heartbeat: Heartbeat)
             name="pass",
         )
     except CacheCrashed as error:
-        # What is known of the cluster gets older and older: another process begins anew.
+        # The known state of the cluster gets older and older, so another process must begin anew.
         runtime.crash(frame.program.name, error)
     # The order matters: nothing is written after the Lease is given up.
     await controller.stop()
     resign.set()
     if election is not None:
         await asyncio.wait((election,), timeout=RESIGNATION)
+
+
+async def campaign(elector: Elector, wanted: Callable[[], bool], stop: asyncio.Event) -> None:
+    """Have *elector* run for the Lease while it is *wanted*, until *stop*. Release the Lease when it no longer is.
+
+    *wanted* is called again and again. It must stay true until nothing writes any more: as soon as it is false, anybody
+    may take the Lease. Raises the election's errors.
+    """
+    while not stop.is_set():
+        if not wanted():
+            await any_of(stop, timeout=LOOK)
+            continue
+        resign = asyncio.Event()
+        election = asyncio.create_task(elector.run(resign), name="election")
+        try:
+            while wanted() and not stop.is_set() and not election.done():
+                await any_of(stop, timeout=LOOK)
+            resign.set()
+            await election
+        finally:
+            election.cancel()
+            await asyncio.gather(election, return_exceptions=True)
 
 
 def _source(run: ProcessSettings, connection: Connection) -> Source:
@@ -257,20 +277,12 @@ def _unread(live: LiveConfig[T]) -> list[str]:
     return [] if live.read else [f"configuration not read yet: {live.trouble or 'no answer'}"]
 
 
-def _leads(leads: bool, wake: asyncio.Event) -> None:
-    if leads:
-        wake.set()
-
-
 def _reported(report: Report, frame: Frame[T]) -> None:
     frame.metrics.config_valid.set(1 if report.valid else 0)
     if report.valid:
         log(frame.logger, logging.INFO, "configuration in use", source=report.source, absent=report.absent)
         return
-    # Who is off writes nothing, but does where this is what has switched it off.
+    # A controller that is off writes nothing, unless this report has just switched it off.
     if report.notice is not None and (frame.acting() or report.changed):
         regarding = ObjectRef(kind="ConfigMap", name=frame.run.config_map, namespace=frame.run.namespace)
         frame.events.record(regarding, "Warning", "ConfigInvalid", str(report.notice), "Configure")
-
-
-__all__ = ["Configuration", "Controller", "Frame", "always", "serve"]

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from tightship.app.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds
 from tightship.app.settings.loading import Layered
 from tightship.core.reasons import Reason
-from tightship.drain.machine import DrainRules
+from tightship.drain.rules import DrainRules
 from tightship.planning.demand import Ahead
 from tightship.planning.evictability import EvictionRules, awaited_for
 from tightship.planning.plan.model import Placement
@@ -24,7 +24,7 @@ _RULES = DrainRules()
 
 
 class DrainKeys(Layered):
-    """How a drain goes about it: :class:`tightship.drain.machine.DrainRules`, whose names and defaults these are."""
+    """How a drain goes about it: :class:`tightship.drain.rules.DrainRules`, whose names and defaults these are."""
 
     eviction_method: Literal["evict", "delete"] = Field(default="evict", alias="evictionMethod")
     """``evict`` asks the API server, which keeps every PodDisruptionBudget. ``delete`` deletes the pods **past every

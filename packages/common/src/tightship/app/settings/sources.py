@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -16,10 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.api_errors import BadAnswer, Forbidden, KubeError, one_line
+from tightship.core.backoff import Backoff
 from tightship.kube.connection import Connection
-from tightship.kube.reflector import Backoff, Timing
+from tightship.kube.reflector import Timing
 from tightship.kube.resources import Resource
-from tightship.kube.watching import Applied, Expired, LineSplitter, Removed, WatchDriver, WatchEvent
+from tightship.kube.watching import Applied, Removed, WatchDriver, WatchEvent, watch_once
 
 _log = logging.getLogger(__name__)
 
@@ -124,22 +126,10 @@ class ConfigMapSource:
         """Follow one connection to its end."""
         timing, server = self._timing, self._connection.server
         driver = WatchDriver(self._resource, resource_version, server=server, server_timeout=timing.server_timeout)
-        request, splitter = driver.request(), LineSplitter()
-        async with self._connection.stream(request.path, params=request.params, silence=timing.silence) as chunks:
-            async for chunk in chunks:
-                try:
-                    lines = splitter.feed(chunk)
-                except ValueError as error:
-                    raise BadAnswer("WATCH", request.path, server, str(error)) from error
-                for line in lines:
-                    event = driver.take(line)
-                    if isinstance(event, Expired):
-                        return
-                    self._tell(event, sink)
-                if lines:
-                    self._backoff.reset()
+        tell = partial(self._tell, sink)
+        await watch_once(self._connection, driver, timing.silence, tell, self._backoff.reset)
 
-    def _tell(self, event: WatchEvent, sink: Sink) -> None:
+    def _tell(self, sink: Sink, event: WatchEvent) -> None:
         match event:
             case Applied(raw):
                 try:

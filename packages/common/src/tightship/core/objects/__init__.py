@@ -1,62 +1,31 @@
 """API objects as slim, immutable structs, decoded straight from JSON bytes."""
 
-from tightship.core.objects.autoscaling import SCALE_TARGET_KINDS, HorizontalPodAutoscaler, ScaleTarget
-from tightship.core.objects.buffers import CapacityBuffer, StoredTemplate
-from tightship.core.objects.decode import (
-    AUTOSCALER,
-    CAPACITY_BUFFER,
-    KINDS,
-    POD_TEMPLATE,
-    ApiObject,
-    ObjectError,
-    decode,
-    decode_scale_target,
-    identity,
-)
-from tightship.core.objects.disruption import PodDisruptionBudget
-from tightship.core.objects.meta import EMPTY, Owner
-from tightship.core.objects.node import Node
-from tightship.core.objects.pod import (
-    Pod,
-    PodAffinityTerm,
-    PodSpec,
-    PodTemplate,
-    TopologySpreadConstraint,
-)
-from tightship.core.objects.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from tightship.core.objects.volume import Volume
-from tightship.core.objects.workloads import WORKLOAD_KINDS, Namespace, Workload
-
-__all__ = [
-    "AUTOSCALER",
-    "CAPACITY_BUFFER",
-    "EMPTY",
-    "KINDS",
-    "POD_TEMPLATE",
-    "SCALE_TARGET_KINDS",
-    "WORKLOAD_KINDS",
-    "ApiObject",
-    "CSINode",
-    "CapacityBuffer",
-    "HorizontalPodAutoscaler",
-    "Namespace",
-    "Node",
-    "ObjectError",
-    "Owner",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "Pod",
-    "PodAffinityTerm",
-    "PodDisruptionBudget",
-    "PodSpec",
-    "PodTemplate",
-    "ScaleTarget",
-    "StorageClass",
-    "StoredTemplate",
-    "TopologySpreadConstraint",
-    "Volume",
-    "Workload",
-    "decode",
-    "decode_scale_target",
-    "identity",
-]
+from tightship.core.objects.autoscaling import SCALE_TARGET_KINDS as SCALE_TARGET_KINDS
+from tightship.core.objects.autoscaling import HorizontalPodAutoscaler as HorizontalPodAutoscaler
+from tightship.core.objects.autoscaling import ScaleTarget as ScaleTarget
+from tightship.core.objects.buffers import CapacityBuffer as CapacityBuffer
+from tightship.core.objects.buffers import StoredTemplate as StoredTemplate
+from tightship.core.objects.decode import AUTOSCALER as AUTOSCALER
+from tightship.core.objects.decode import CAPACITY_BUFFER as CAPACITY_BUFFER
+from tightship.core.objects.decode import KINDS as KINDS
+from tightship.core.objects.decode import POD_TEMPLATE as POD_TEMPLATE
+from tightship.core.objects.decode import ApiObject as ApiObject
+from tightship.core.objects.decode import ObjectError as ObjectError
+from tightship.core.objects.decode import decode as decode
+from tightship.core.objects.decode import decode_scale_target as decode_scale_target
+from tightship.core.objects.disruption import PodDisruptionBudget as PodDisruptionBudget
+from tightship.core.objects.meta import Owner as Owner
+from tightship.core.objects.node import Node as Node
+from tightship.core.objects.pod import Pod as Pod
+from tightship.core.objects.pod import PodAffinityTerm as PodAffinityTerm
+from tightship.core.objects.pod import PodSpec as PodSpec
+from tightship.core.objects.pod import PodTemplate as PodTemplate
+from tightship.core.objects.pod import TopologySpreadConstraint as TopologySpreadConstraint
+from tightship.core.objects.storage import CSINode as CSINode
+from tightship.core.objects.storage import PersistentVolume as PersistentVolume
+from tightship.core.objects.storage import PersistentVolumeClaim as PersistentVolumeClaim
+from tightship.core.objects.storage import StorageClass as StorageClass
+from tightship.core.objects.volume import Volume as Volume
+from tightship.core.objects.workloads import WORKLOAD_KINDS as WORKLOAD_KINDS
+from tightship.core.objects.workloads import Namespace as Namespace
+from tightship.core.objects.workloads import Workload as Workload

@@ -1,48 +1,40 @@
-"""CapacityBuffers (autoscaling.x-k8s.io), and the PodTemplates that say what one unit of a buffer needs."""
+"""CapacityBuffers (autoscaling.x-k8s.io), and the PodTemplates that describe one unit of a buffer."""
 
 from __future__ import annotations
 
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects.meta import Metadata, seconds
+from tightship.core.objects.meta import Metadata, Namespaced, seconds
 from tightship.core.objects.pod import Pod
 from tightship.core.objects.pod_wire import PodWire, SpecWire
 from tightship.core.resources import Container, ResourceRequirements
 
 ACTIVE = "active-capacity"
-"""How the strategy ends by which an autoscaler keeps running nodes for a buffer; one of other strategies may not."""
+"""The last part of the strategy under which an autoscaler keeps running nodes for a buffer; others may keep none."""
 
 
-class CapacityBuffer(Struct, frozen=True, gc=False):
-    """Room that an autoscaler keeps: of its status *replicas* times what PodTemplate *template* of its namespace asks.
+class CapacityBuffer(Namespaced, frozen=True, gc=False):
+    """Room that an autoscaler keeps free: for *replicas* pods of PodTemplate *template* of the same namespace.
 
-    Both are empty while the autoscaler can't say what the buffer comes to. *strategy* is empty where none is named.
+    Both come from the status, and are empty until the autoscaler has filled it in. *strategy* is empty if the buffer
+    names none.
     """
 
-    namespace: str
-    name: str
     deletion: int | None
     template: str
     replicas: int
     strategy: str
 
     @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
     def active(self) -> bool:
-        """Whether nodes are kept running for it."""
+        """Whether an autoscaler keeps nodes running for this buffer."""
         return self.deletion is None and (not self.strategy or self.strategy.rpartition("/")[2] == ACTIVE)
 
 
-class StoredTemplate(Struct, frozen=True, gc=False):
+class StoredTemplate(Namespaced, frozen=True, gc=False):
     """A PodTemplate; *pod* stands for each pod made of it."""
 
-    namespace: str
-    name: str
     pod: Pod
 
 
@@ -68,7 +60,7 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
     def buffer(self) -> CapacityBuffer:
-        """Return the judged form."""
+        """Return the decoded object."""
         meta, status = self.metadata, self.status
         return CapacityBuffer(
             namespace=meta.namespace,
@@ -82,7 +74,6 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
 
 class _TemplateMetadata(Struct, frozen=True, gc=False):
     labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
 
 
 class _Template(Struct, frozen=True, gc=False):
@@ -97,9 +88,9 @@ class StoredTemplateWire(Struct, frozen=True, gc=False):
     template: _Template = msgspec.field(default_factory=_Template)
 
     def stored(self) -> StoredTemplate:
-        """Return the judged form. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
+        """Return the decoded object. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
         meta, spec = self.metadata, self.template.spec
-        # The API server does so to pods, and not to templates of them.
+        # The API server sets such requests in pods, but not in templates.
         spec.containers = tuple(_requested(each) for each in spec.containers)
         spec.init_containers = tuple(_requested(each) for each in spec.init_containers or ()) or None
         labels = self.template.metadata.labels if self.template.metadata is not None else None
@@ -108,7 +99,7 @@ class StoredTemplateWire(Struct, frozen=True, gc=False):
 
 
 def _requested(container: Container) -> Container:
-    """Return *container* with its limits as its requests where it has no others."""
+    """Return *container* with its limits in place of missing requests."""
     limits = container.resources.limits if container.resources is not None else None
     if container.resources is None or not limits:
         return container

@@ -1,4 +1,4 @@
-"""From the bytes of one API object to its judged form, or to an error that names the object and the field."""
+"""Decodes the bytes of one API object, or raises an error that names the object and the field."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ ApiObject: TypeAlias = (
     | CapacityBuffer
     | StoredTemplate
 )
-"""Any object the judgement knows."""
+"""Any object that decisions use."""
 
 
 class ObjectError(ValueError):
-    """An API object that can't be read: *kind*, *namespace*, *name* (as far as they can be told) and *problem*."""
+    """An API object is unreadable. *namespace* and *name* are empty if they are unreadable too."""
 
     def __init__(self, kind: str, namespace: str, name: str, problem: str) -> None:
         where = "/".join(part for part in (namespace, name) if part) or "(no name)"
@@ -69,57 +69,49 @@ _T = TypeVar("_T")
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
 
 
-def _decoders() -> dict[str, Callable[[_JSON], ApiObject]]:
-    node = msgspec.json.Decoder(NodeWire)
-    pod = msgspec.json.Decoder(PodWire)
-    budget = msgspec.json.Decoder(PodDisruptionBudgetWire)
-    claim = msgspec.json.Decoder(PersistentVolumeClaimWire)
-    volume = msgspec.json.Decoder(PersistentVolumeWire)
-    storage_class = msgspec.json.Decoder(StorageClassWire)
-    csi_node = msgspec.json.Decoder(CSINodeWire)
-    namespace = msgspec.json.Decoder(NamespaceWire)
-    workload = msgspec.json.Decoder(WorkloadWire)
-    autoscaler = msgspec.json.Decoder(HorizontalPodAutoscalerWire)
-    buffer = msgspec.json.Decoder(CapacityBufferWire)
-    template = msgspec.json.Decoder(StoredTemplateWire)
-
-    def workload_of(kind: str) -> Callable[[_JSON], ApiObject]:
-        return lambda raw: workload.decode(raw).workload(kind)
-
-    return {
-        "Node": lambda raw: node.decode(raw).node(),
-        "Pod": lambda raw: pod.decode(raw).pod(),
-        "PodDisruptionBudget": lambda raw: budget.decode(raw).budget(),
-        "PersistentVolumeClaim": lambda raw: claim.decode(raw).claim(),
-        "PersistentVolume": lambda raw: volume.decode(raw).volume(),
-        "StorageClass": lambda raw: storage_class.decode(raw).storage_class(),
-        "CSINode": lambda raw: csi_node.decode(raw).csi_node(),
-        "Namespace": lambda raw: namespace.decode(raw).namespace(),
-        AUTOSCALER: lambda raw: autoscaler.decode(raw).autoscaler(),
-        CAPACITY_BUFFER: lambda raw: buffer.decode(raw).buffer(),
-        POD_TEMPLATE: lambda raw: template.decode(raw).stored(),
-        **{kind: workload_of(kind) for kind in sorted(WORKLOAD_KINDS)},
-    }
+_Wire = TypeVar("_Wire")
 
 
-_DECODERS = _decoders()
+def _decoder(wire: type[_Wire], judged: Callable[[_Wire], ApiObject]) -> Callable[[_JSON], ApiObject]:
+    decode_wire = msgspec.json.Decoder(wire).decode
+    return lambda raw: judged(decode_wire(raw))
+
+
+def _workload_decoder(kind: str) -> Callable[[_JSON], ApiObject]:
+    return _decoder(WorkloadWire, lambda wire: wire.workload(kind))
+
+
+_DECODERS = {
+    "Node": _decoder(NodeWire, NodeWire.node),
+    "Pod": _decoder(PodWire, PodWire.pod),
+    "PodDisruptionBudget": _decoder(PodDisruptionBudgetWire, PodDisruptionBudgetWire.budget),
+    "PersistentVolumeClaim": _decoder(PersistentVolumeClaimWire, PersistentVolumeClaimWire.claim),
+    "PersistentVolume": _decoder(PersistentVolumeWire, PersistentVolumeWire.volume),
+    "StorageClass": _decoder(StorageClassWire, StorageClassWire.storage_class),
+    "CSINode": _decoder(CSINodeWire, CSINodeWire.csi_node),
+    "Namespace": _decoder(NamespaceWire, NamespaceWire.namespace),
+    AUTOSCALER: _decoder(HorizontalPodAutoscalerWire, HorizontalPodAutoscalerWire.autoscaler),
+    CAPACITY_BUFFER: _decoder(CapacityBufferWire, CapacityBufferWire.buffer),
+    POD_TEMPLATE: _decoder(StoredTemplateWire, StoredTemplateWire.stored),
+    **{kind: _workload_decoder(kind) for kind in sorted(WORKLOAD_KINDS)},
+}
 
 KINDS = frozenset(_DECODERS)
-"""Kinds of which a cluster's snapshot is made; everything else in a file of one is passed over."""
+"""The kinds in a cluster's snapshot. Readers of files pass over all other kinds."""
 
 _targets = msgspec.json.Decoder(ScaleTargetWire)
 
 
 def decode(kind: str, raw: _JSON) -> ApiObject:
-    """Return the judged form of the object of *kind* in *raw* (JSON bytes).
+    """Return the object of *kind* in *raw* (JSON bytes), decoded.
 
-    Unknown fields are skipped. Raises :class:`ObjectError` where a known field has a value that can't be right.
+    Decoding skips unknown fields. Raises :class:`ObjectError` if a known field has an impossible value.
     """
     return _read(kind, raw, _DECODERS[kind])
 
 
 def decode_scale_target(kind: str, raw: _JSON) -> ScaleTarget:
-    """Return what the object of *kind*, one of :data:`SCALE_TARGET_KINDS`, shows of its rollout.
+    """Return the rollout of the object of *kind*, one of :data:`SCALE_TARGET_KINDS`.
 
     Raises :class:`ObjectError` like :func:`decode`.
     """
@@ -138,7 +130,7 @@ def _read(kind: str, raw: _JSON, decoder: Callable[[_JSON], _T]) -> _T:
 
 
 def identity(raw: _JSON) -> tuple[str, str]:
-    """Return (namespace, name) of a possibly malformed object, empty where they can't be told."""
+    """Return (namespace, name) of a possibly malformed object, each empty if unreadable."""
     try:
         found = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -151,7 +143,7 @@ def identity(raw: _JSON) -> tuple[str, str]:
 
 
 def _locate(raw: _JSON, error: QuantityError) -> str:
-    """Add the path of the offending quantity: the parser itself has seen only the text."""
+    """Add the path of the bad quantity to *error*: the parser has seen only the text."""
 
     def walk(value: object, path: str) -> str | None:
         if value == error.text and isinstance(value, str):

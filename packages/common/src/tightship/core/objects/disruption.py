@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tightship.core.objects.meta import Metadata
+from tightship.core.objects.meta import Metadata, Namespaced
 from tightship.core.objects.node import Condition
 from tightship.core.selectors import LabelSelector
 
 
-class PodDisruptionBudget(Struct, frozen=True, gc=False):
-    """A PDB as the judgement sees it.
+class PodDisruptionBudget(Namespaced, frozen=True, gc=False):
+    """A PDB, reduced to what decisions need.
 
-    *max_unavailable* and *min_available* are as written (a count or a percentage text), for explaining only: what may
-    be disrupted is what the disruption controller put into the status. *sync_failed* is its message when it could
-    not compute that, else empty.
+    *max_unavailable* and *min_available* are as written (a count or a percentage text) and serve explanations only:
+    the status of the disruption controller decides. *sync_failed* is the controller's message if it could not compute
+    the status, else empty.
     """
 
-    namespace: str
-    name: str
     uid: str
     selector: LabelSelector | None
     max_unavailable: int | str | None
@@ -33,11 +31,6 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
     sync_failed: str
 
     @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
     def rule(self) -> str:
         """The rule as written, such as ``minAvailable 2``."""
         if self.max_unavailable is not None:
@@ -46,7 +39,7 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
 
     @property
     def never_allows(self) -> bool:
-        """Whether the arithmetic forbids every disruption even with all pods healthy that are expected now."""
+        """Whether the rule forbids every disruption even if all expected pods are healthy."""
         if self.max_unavailable in (0, "0%"):
             return True
         return self.expected_pods > 0 and self.desired_healthy >= self.expected_pods
@@ -76,7 +69,7 @@ class PodDisruptionBudgetWire(Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
     def budget(self) -> PodDisruptionBudget:
-        """Return the judged form."""
+        """Return the decoded object."""
         failed = next(
             (
                 each.message or each.reason

@@ -1,16 +1,17 @@
-"""Object metadata: what every API object carries, reduced to what is judged."""
+"""Object metadata, reduced to what decisions need."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
 
+import msgspec
 from msgspec import Struct
 
 from tightship.core.selectors import Labels
 
 EMPTY: Mapping[str, str] = {}
-"""The one empty mapping all objects without labels or annotations share."""
+"""The empty mapping that all objects without labels or annotations share."""
 
 KEPT_ANNOTATIONS = (
     "tightship.dev/",
@@ -23,7 +24,23 @@ KEPT_ANNOTATIONS = (
     "cluster.x-k8s.io/owner-",
     "machine.openshift.io/machine",
 )
-"""Prefixes of the annotations some rule reads; every other annotation is dropped when an object is decoded."""
+"""Prefixes of the annotations that some rule reads. Decoding drops every other annotation."""
+
+
+class Namespaced(Struct, frozen=True, gc=False):
+    """An object in a namespace."""
+
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Present(Struct, frozen=True, gc=False):
+    """Something of which only the presence matters."""
 
 
 class OwnerReference(Struct, frozen=True, rename="camel", gc=False):
@@ -72,16 +89,38 @@ class Metadata(Struct, frozen=True, rename="camel", gc=False):
 
     @property
     def created(self) -> int:
-        """Creation time in whole seconds since 1970, 0 where the object has none."""
+        """Creation time in whole seconds since 1970, 0 if the object has none."""
         return seconds(self.creation_timestamp) or 0
 
     @property
     def kept_annotations(self) -> Labels:
-        """The annotations some rule reads (:data:`KEPT_ANNOTATIONS`)."""
+        """The annotations that some rule reads (:data:`KEPT_ANNOTATIONS`)."""
         if not self.annotations:
             return EMPTY
         kept = {key: text for key, text in self.annotations.items() if key.startswith(KEPT_ANNOTATIONS)}
         return kept or EMPTY
+
+
+class _SpecFields(Struct, frozen=True, gc=False):
+    unschedulable: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:unschedulable")
+    min_replicas: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:minReplicas")
+    max_replicas: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:maxReplicas")
+
+
+class _Fields(Struct, frozen=True, gc=False):
+    spec: _SpecFields | None = msgspec.field(default=None, name="f:spec")
+
+
+class ManagedFields(Struct, frozen=True, rename="camel", gc=False):
+    """An entry of ``managedFields``. Decoding skips all fields but three, because entries are long."""
+
+    manager: str = ""
+    fields_v1: _Fields | None = None
+
+    def sets(self, field: str) -> bool:
+        """Whether the manager owns *field* of ``spec``: ``unschedulable``, ``min_replicas`` or ``max_replicas``."""
+        spec = None if self.fields_v1 is None else self.fields_v1.spec
+        return spec is not None and getattr(spec, field) is not msgspec.UNSET
 
 
 def seconds(moment: datetime | None) -> int | None:

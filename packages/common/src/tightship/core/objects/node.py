@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from tightship.core import resources
-from tightship.core.objects.meta import EMPTY, Metadata, seconds
+from tightship.core.objects.meta import EMPTY, ManagedFields, Metadata, seconds
 from tightship.core.resources import Resources
 from tightship.core.selectors import Labels, Taint
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A node as the judgement sees it.
+    """A node, reduced to what decisions need.
 
     *allocatable* holds amounts as in :mod:`tightship.core.resources`; *created* and *deletion* are seconds since 1970.
-    *ready* is the ``Ready`` condition being ``True``. *cordoned_by* are the field managers to whom the API server
-    attributes ``spec.unschedulable``: whoever last changed it, and whoever applies it. Empty where it attributes it to
-    nobody, as in what ``kubectl get`` prints.
+    *ready* says whether the ``Ready`` condition is ``True``. *cordoned_by* are the field managers to whom the API
+    server attributes ``spec.unschedulable``: whoever last changed the field, and whoever applies it. It is empty if
+    the object names none, as in the output of ``kubectl get``.
     """
 
     name: str
@@ -53,28 +52,8 @@ class _Status(Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] | None = None
 
 
-class _SpecFields(Struct, frozen=True, gc=False):
-    unschedulable: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="f:unschedulable")
-
-
-class _Fields(Struct, frozen=True, gc=False):
-    spec: _SpecFields | None = msgspec.field(default=None, name="f:spec")
-
-
-class _ManagedFields(Struct, frozen=True, rename="camel", gc=False):
-    """An entry of ``managedFields``, of which everything but the cordon is passed over: they are long."""
-
-    manager: str = ""
-    fields_v1: _Fields | None = None
-
-    @property
-    def cordons(self) -> bool:
-        spec = None if self.fields_v1 is None else self.fields_v1.spec
-        return spec is not None and spec.unschedulable is not msgspec.UNSET
-
-
 class _Metadata(Metadata, frozen=True, rename="camel", gc=False):
-    managed_fields: tuple[_ManagedFields, ...] | None = None
+    managed_fields: tuple[ManagedFields, ...] | None = None
 
 
 class NodeWire(Struct, frozen=True, gc=False):
@@ -85,7 +64,7 @@ class NodeWire(Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
     def node(self) -> Node:
-        """Return the judged form.
+        """Return the decoded object.
 
         Raises :class:`~tightship.core.quantity.QuantityError` for a bad allocatable amount.
         """
@@ -102,7 +81,7 @@ class NodeWire(Struct, frozen=True, gc=False):
             created=meta.created,
             deletion=seconds(meta.deletion_timestamp),
             resource_version=meta.resource_version,
-            cordoned_by=tuple(each.manager for each in meta.managed_fields or () if each.cordons)
+            cordoned_by=tuple(each.manager for each in meta.managed_fields or () if each.sets("unschedulable"))
             if self.spec.unschedulable
             else (),
         )

@@ -1,8 +1,8 @@
-"""Pods, held so that replicas share what they have in common.
+"""Pods, stored so that replicas share what they have in common.
 
 A fleet of 150,000 pods has a few thousand templates. :class:`PodSpec` and :class:`PodTemplate` are interned (see
-:mod:`~tightship.core.objects.pod_wire`): two pods whose specs decode alike hold the same object, so that a judgement
-about a spec is made once, and a pod costs little more than its names.
+:mod:`~tightship.core.objects.pod_wire`): two pods whose specs decode alike hold the same object. So code judges a spec
+once, and a pod costs little more than its names.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DEFAULT_SCHEDULER = "default-scheduler"
 
 EXPENDABLE = -10
-"""Priority below which Cluster Autoscaler adds no node for a pod, and lets none keep one: the default of its
+"""Cluster Autoscaler neither adds nor keeps a node for a pod below this priority: the default of its
 ``--expendable-pods-priority-cutoff``."""
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
-"""What a cordon means to kube-scheduler."""
+"""The taint as which kube-scheduler treats a cordon."""
 
 DRAINING = Taint("tightship.dev/draining", "NoSchedule", "any")
-"""The taint of a drain, whose value is the drain's id."""
+"""The taint of a drain; its value is the drain's id."""
 
 HostPort = tuple[str, str, int]
 """(host IP, protocol, port); an empty host IP stands for every address."""
@@ -34,7 +34,7 @@ HostPort = tuple[str, str, int]
 class PodAffinityTerm(Struct, frozen=True, rename="camel", gc=False):
     """A required inter-pod affinity or anti-affinity term.
 
-    ``matchLabelKeys`` need no attention: the API server merges them into the selector when the pod is created.
+    ``matchLabelKeys`` need no code here: the API server merges them into the selector when it creates the pod.
     """
 
     topology_key: str
@@ -66,9 +66,9 @@ class TopologySpreadConstraint(Struct, frozen=True, rename="camel", gc=False):
 class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """The interned part of a pod that decides where it can run. Identity is equality.
 
-    *requests* are :func:`~tightship.core.resources.effective_requests` without a resize; *scoring* is (milli-CPU,
-    bytes) as kube-scheduler's scoring assumes; *tolerates_drain* is whether it tolerates both the cordon and
-    our drain taint, and so could come back to the node it was evicted from; *grace* is in seconds.
+    *requests* are :func:`~tightship.core.resources.effective_requests` without a resize. *scoring* is (milli-CPU,
+    bytes) as kube-scheduler's scoring assumes. A pod that *tolerates_drain* tolerates both the cordon and our drain
+    taint, so its replacement could land on the drained node. *grace* is in seconds.
     """
 
     requests: Resources
@@ -84,7 +84,6 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     host_ports: tuple[HostPort, ...]
     volumes: tuple[Volume, ...]
     priority: int
-    priority_class: str
     scheduler: str
     restart_policy: str
     grace: int
@@ -102,10 +101,10 @@ class PodTemplate(Struct, frozen=True, eq=False, weakref=True):
 
 
 class Pod(Struct, frozen=True, gc=False):
-    """A pod as the judgement sees it; times are seconds since 1970.
+    """A pod, reduced to what decisions need; times are seconds since 1970.
 
-    *node* is empty while it is unscheduled. *requests* differ from ``template.spec.requests`` only during a resize.
-    *deletion* is the time at which its grace period ends (the API's ``deletionTimestamp``), or ``None``.
+    *node* is empty while the pod is unscheduled. *requests* differ from ``template.spec.requests`` only during a
+    resize. *deletion* is when the pod's grace period ends (the API's ``deletionTimestamp``), or ``None``.
     """
 
     name: str
@@ -141,23 +140,23 @@ class Pod(Struct, frozen=True, gc=False):
 
     @property
     def mirror(self) -> bool:
-        """Whether it stands for a static pod: the annotation **and** a Node as controller."""
+        """Whether the pod mirrors a static pod: it has the annotation **and** a Node as controller."""
         owner = self.template.owner
         return MIRROR_ANNOTATION in self.annotations and owner is not None and owner.kind == "Node"
 
     @property
     def daemon(self) -> bool:
-        """Whether a DaemonSet controls it."""
+        """Whether a DaemonSet controls the pod."""
         owner = self.template.owner
         return owner is not None and owner.kind == "DaemonSet"
 
     @property
     def replaced(self) -> bool:
-        """Whether it is on its way out, and its replacement is made meanwhile: a StatefulSet's comes only after it."""
+        """Whether the pod is terminating while its replacement starts. A StatefulSet replaces a pod only afterwards."""
         owner = self.template.owner
         return self.deletion is not None and (owner is None or owner.kind != "StatefulSet")
 
     @property
     def finished(self) -> bool:
-        """Whether it has run to its end and holds nothing any more."""
+        """Whether the pod has run to its end and holds no resources."""
         return self.phase in ("Succeeded", "Failed")

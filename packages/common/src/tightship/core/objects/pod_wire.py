@@ -1,4 +1,4 @@
-"""Pods on the wire, and how equal specs and templates become one object."""
+"""Pods on the wire, and the interning that makes equal specs and templates one object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
-from tightship.core.objects.meta import EMPTY, Metadata, Owner, seconds
+from tightship.core.objects.meta import EMPTY, Metadata, Owner, Present, seconds
 from tightship.core.objects.node import Condition
 from tightship.core.objects.pod import (
     CORDON,
@@ -54,16 +54,12 @@ class _Affinity(Struct, frozen=True, rename="camel", gc=False):
     pod_anti_affinity: _RequiredTerms | None = None
 
 
-class _Present(Struct, frozen=True, gc=False):
-    """Something of which only the presence matters."""
-
-
 class _PodLevel(Struct, frozen=True, gc=False):
     requests: dict[str, str] | None = None
 
 
 class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
-    """``spec`` on the wire. Mutable only so that what differs between replicas can be blanked before interning."""
+    """``spec`` on the wire. Mutable only so that interning can blank what differs between replicas."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] | None = None
@@ -74,15 +70,13 @@ class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
     priority: int = 0
-    priority_class_name: str = ""
     scheduler_name: str = DEFAULT_SCHEDULER
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
     overhead: dict[str, str] | None = None
     resources: _PodLevel | None = None
-    resource_claims: tuple[_Present, ...] | None = None
-    scheduling_gates: tuple[_Present, ...] | None = None
-    host_network: bool = False
+    resource_claims: tuple[Present, ...] | None = None
+    scheduling_gates: tuple[Present, ...] | None = None
 
 
 class _PodStatus(Struct, frozen=True, rename="camel", gc=False):
@@ -104,7 +98,7 @@ class PodWire(Struct, frozen=True, gc=False):
     status: _PodStatus = _PodStatus()
 
     def pod(self) -> Pod:
-        """Return the judged, interned form. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
+        """Return the decoded, interned pod. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
         meta, spec, status = self.metadata, self.spec, self.status
         node_name, spec.node_name = spec.node_name, ""
         gated, spec.scheduling_gates = bool(spec.scheduling_gates), None
@@ -183,7 +177,6 @@ def _judged_spec(wire: SpecWire) -> PodSpec:
         ),
         volumes=wire.volumes or (),
         priority=wire.priority,
-        priority_class=wire.priority_class_name,
         scheduler=wire.scheduler_name or DEFAULT_SCHEDULER,
         restart_policy=wire.restart_policy,
         grace=wire.termination_grace_period_seconds,
@@ -225,7 +218,7 @@ def _resized(spec: PodSpec, status: _PodStatus, *, infeasible: bool) -> Resource
 
 
 def _differs(spec: PodSpec, status: ContainerStatus) -> bool:
-    """Whether the kubelet reports other amounts than the spec asks: only then is the long computation needed."""
+    """Whether the kubelet reports other amounts than the spec requests. Only then is the long computation needed."""
     if status.allocated_resources is None and status.resources is None:
         return False
     asked: dict[str, str] = {}

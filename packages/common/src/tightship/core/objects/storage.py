@@ -1,21 +1,18 @@
-"""Volumes' objects, as far as they bind a pod to some nodes: claims, volumes, classes, CSI nodes."""
+"""The objects that tie a pod's volumes to nodes: claims, volumes, storage classes, CSI nodes."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from tightship.core.objects.meta import EMPTY, Metadata
+from tightship.core.objects.meta import EMPTY, Metadata, Namespaced, Present
 from tightship.core.selectors import Labels, NodeSelector, NodeSelectorTerm, Requirement
 
 
-class PersistentVolumeClaim(Struct, frozen=True, gc=False):
+class PersistentVolumeClaim(Namespaced, frozen=True, gc=False):
     """A claim; *volume* is empty until it is bound."""
 
-    namespace: str
-    name: str
     volume: str
     storage_class: str
-    single_pod: bool
 
     @property
     def key(self) -> str:
@@ -24,10 +21,10 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
 
 
 class PersistentVolume(Struct, frozen=True, gc=False):
-    """A volume: where it can be reached (*node_affinity*, zone *labels*) and what attaches it.
+    """A volume: which nodes can reach it (*node_affinity*, zone *labels*) and what attaches it.
 
     *driver* and *handle* name a CSI volume, which counts against a node's attach limit. *known* is false for an
-    in-tree source whose attachment can't be judged.
+    in-tree source whose attachment Tightship can't judge.
     """
 
     name: str
@@ -39,7 +36,7 @@ class PersistentVolume(Struct, frozen=True, gc=False):
 
 
 class StorageClass(Struct, frozen=True, gc=False):
-    """A storage class; *topologies* (``allowedTopologies``) are empty where it can provision anywhere."""
+    """A storage class; *topologies* (``allowedTopologies``) are ``None`` if it can provision anywhere."""
 
     name: str
     provisioner: str
@@ -48,7 +45,7 @@ class StorageClass(Struct, frozen=True, gc=False):
 
 
 class CSINode(Struct, frozen=True, gc=False):
-    """The attach limits of a node by driver; ``None`` for a driver without a limit."""
+    """The attach limits of a node, by driver; ``None`` means no limit."""
 
     name: str
     limits: dict[str, int | None]
@@ -57,7 +54,6 @@ class CSINode(Struct, frozen=True, gc=False):
 class _ClaimSpec(Struct, frozen=True, rename="camel", gc=False):
     volume_name: str = ""
     storage_class_name: str | None = None
-    access_modes: tuple[str, ...] | None = None
 
 
 class PersistentVolumeClaimWire(Struct, frozen=True, gc=False):
@@ -67,13 +63,12 @@ class PersistentVolumeClaimWire(Struct, frozen=True, gc=False):
     spec: _ClaimSpec = _ClaimSpec()
 
     def claim(self) -> PersistentVolumeClaim:
-        """Return the judged form."""
+        """Return the decoded object."""
         return PersistentVolumeClaim(
             namespace=self.metadata.namespace,
             name=self.metadata.name,
             volume=self.spec.volume_name,
             storage_class=self.spec.storage_class_name or "",
-            single_pod="ReadWriteOncePod" in (self.spec.access_modes or ()),
         )
 
 
@@ -86,16 +81,12 @@ class _CSISource(Struct, frozen=True, rename="camel", gc=False):
     volume_handle: str = ""
 
 
-class _Present(Struct, frozen=True, gc=False):
-    pass
-
-
 class _VolumeSpec(Struct, frozen=True, rename="camel", gc=False):
     node_affinity: _VolumeNodeAffinity | None = None
     csi: _CSISource | None = None
-    local: _Present | None = None
-    host_path: _Present | None = None
-    nfs: _Present | None = None
+    local: Present | None = None
+    host_path: Present | None = None
+    nfs: Present | None = None
 
 
 _ZONE_LABELS = (
@@ -113,7 +104,7 @@ class PersistentVolumeWire(Struct, frozen=True, gc=False):
     spec: _VolumeSpec = _VolumeSpec()
 
     def volume(self) -> PersistentVolume:
-        """Return the judged form."""
+        """Return the decoded object."""
         spec, labels = self.spec, self.metadata.labels or EMPTY
         return PersistentVolume(
             name=self.metadata.name,
@@ -143,7 +134,7 @@ class StorageClassWire(Struct, frozen=True, rename="camel", gc=False):
     allowed_topologies: tuple[_TopologyTerm, ...] | None = None
 
     def storage_class(self) -> StorageClass:
-        """Return the judged form."""
+        """Return the decoded object."""
         terms = tuple(
             NodeSelectorTerm(
                 match_expressions=tuple(
@@ -180,7 +171,7 @@ class CSINodeWire(Struct, frozen=True, gc=False):
     spec: _CSINodeSpec = _CSINodeSpec()
 
     def csi_node(self) -> CSINode:
-        """Return the judged form."""
+        """Return the decoded object."""
         return CSINode(
             name=self.metadata.name,
             limits={

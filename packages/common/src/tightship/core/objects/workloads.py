@@ -1,4 +1,4 @@
-"""The controllers of pods, and namespaces: enough to know that they exist and who stands above them."""
+"""The controllers of pods, and namespaces: enough to know that they exist and who owns them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tightship.core.objects.meta import EMPTY, Metadata, Owner
 from tightship.core.selectors import Labels
 
 WORKLOAD_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
-"""Controllers whose pods are recreated elsewhere (DaemonSet: on every node), as CA and the seed know them."""
+"""Controllers that recreate their pods elsewhere (DaemonSet: on every node), as Cluster Autoscaler has them."""
 
 
 class Workload(Struct, frozen=True, gc=False):
     """A controller of pods; *owner* is, for example, the Deployment above a ReplicaSet.
 
-    *pinned* is the node that its pods' template names (``spec.nodeName``), past any scheduler; empty for nearly all.
+    *pinned* is the node that the pod template names (``spec.nodeName``), which bypasses any scheduler; mostly empty.
     """
 
     kind: str
@@ -52,13 +52,13 @@ class _WorkloadSpec(Struct, frozen=True, gc=False):
 
 
 class WorkloadWire(Struct, frozen=True, gc=False):
-    """A workload on the wire; the kind is known from the request or the file."""
+    """A workload on the wire. The request or the file names its kind."""
 
     metadata: Metadata
     spec: _WorkloadSpec = _WorkloadSpec()
 
     def workload(self, kind: str) -> Workload:
-        """Return the judged form."""
+        """Return the decoded object."""
         meta = self.metadata
         spec = self.spec
         return Workload(kind, meta.namespace, meta.name, meta.uid, spec.replicas, meta.controller, spec.pinned)
@@ -70,5 +70,5 @@ class NamespaceWire(Struct, frozen=True, gc=False):
     metadata: Metadata
 
     def namespace(self) -> Namespace:
-        """Return the judged form."""
+        """Return the decoded object."""
         return Namespace(self.metadata.name, self.metadata.labels or EMPTY)

@@ -1,4 +1,4 @@
-"""All PodDisruptionBudgets of a snapshot, and which of them select which pods."""
+"""All PodDisruptionBudgets of a snapshot, and the pods that they select."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tightship.core.selectors import SelectorIndex
 
 
 class Budgets:
-    """The budgets in key order; kept, with the matches found, from one snapshot to the next while none changes."""
+    """The budgets in key order. Snapshots share this object, and its matches, while no budget changes."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget] = ()) -> None:
         self.by_key = {budget.key: budget for budget in sorted(budgets, key=lambda each: each.key)}
@@ -20,7 +20,7 @@ class Budgets:
         self._matches: WeakKeyDictionary[PodTemplate, tuple[PodDisruptionBudget, ...]] = WeakKeyDictionary()
 
     def of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
-        """Return the budgets whose selector matches pods of *template*; in policy/v1 the empty one matches all."""
+        """Return the budgets whose selector matches pods of *template*; in policy/v1 an empty selector matches all."""
         found = self._matches.get(template)
         if found is None:
             matching = self._selecting.find(template.namespace, template.labels)

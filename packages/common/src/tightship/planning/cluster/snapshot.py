@@ -1,4 +1,4 @@
-"""One moment of a cluster, immutable: what every judgement starts from."""
+"""One moment of a cluster, immutable: the input of every decision."""
 
 from __future__ import annotations
 
@@ -29,31 +29,13 @@ NOT_SERVED = "not served"
 NOT_IN_FILE = "not in the file"
 """Why a kind is missing from a snapshot: the API server forbids or lacks it, or the file does not mention it."""
 
-OPTIONAL_KINDS = (
-    "PodDisruptionBudget",
-    "PersistentVolumeClaim",
-    "PersistentVolume",
-    "StorageClass",
-    "CSINode",
-    "Namespace",
-    "ReplicaSet",
-    "ReplicationController",
-    "StatefulSet",
-    "DaemonSet",
-    "Job",
-    "HorizontalPodAutoscaler",
-    "CapacityBuffer",
-    "PodTemplate",
-)
-"""Kinds a snapshot can do without; what depends on an absent one is not judged, or blocks."""
-
 
 class Usage(Struct, frozen=True, gc=False):
-    """Sums over the pods bound to one node, finished pods left out; amounts as in :mod:`tightship.core.resources`.
+    """Sums over the unfinished pods of one node; amounts as in :mod:`tightship.core.resources`.
 
-    *daemon* and *mirror* are the parts of *requested* that DaemonSet and mirror pods take. *terminating* are the pods
-    being deleted: they count until their grace period has ended, which only the judgement, given a time, can tell.
-    *scoring* is (milli-CPU, bytes) as kube-scheduler's scoring assumes them.
+    *daemon* and *mirror* are the parts of *requested* that DaemonSet and mirror pods take. *terminating* pods count
+    until their grace period has ended, which a decision can tell because it knows the time. *scoring* is (milli-CPU,
+    bytes) as kube-scheduler's scoring assumes.
     """
 
     requested: Resources = NOTHING
@@ -64,7 +46,7 @@ class Usage(Struct, frozen=True, gc=False):
 
 
 class NodeView(Struct, frozen=True, gc=False):
-    """A node with the pods bound to it (finished ones left out, ordered by namespace and name)."""
+    """A node with its unfinished pods, ordered by namespace and name."""
 
     node: Node
     pods: tuple[Pod, ...]
@@ -76,7 +58,7 @@ class NodeView(Struct, frozen=True, gc=False):
 
 
 class Unreadable(Struct, frozen=True, order=True, gc=False):
-    """An object whose JSON can't be right: what depends on it is blocked. *node* is where an unreadable pod runs."""
+    """An object whose JSON is unreadable, which blocks what depends on it. *node* is where an unreadable pod runs."""
 
     kind: str
     namespace: str
@@ -93,8 +75,8 @@ class Unreadable(Struct, frozen=True, order=True, gc=False):
 class Starting(Struct, frozen=True):
     """Replicas that an HPA (``namespace/name``) is about to start: *more* beyond the *existing* ones, to have *wanted*.
 
-    *because* is the field that asks for so many. *pod* stands for each of the first *count* of them, for which room is
-    kept; it is ``None`` where nothing tells what they will need.
+    *because* is the field that asks for so many. Plans keep room for the first *count* of them, each like *pod*; *pod*
+    is ``None`` if nothing tells what they will need.
     """
 
     hpa: str
@@ -115,7 +97,7 @@ class Starting(Struct, frozen=True):
 class Headroom(Struct, frozen=True):
     """Room that a CapacityBuffer (``namespace/name``) keeps free: for *replicas* pods of PodTemplate *template*.
 
-    *pod* stands for each of the first *count* of them; it is ``None`` where the template can't be read.
+    Plans keep room for the first *count* of them, each like *pod*; *pod* is ``None`` if the template is unreadable.
     """
 
     buffer: str
@@ -133,9 +115,9 @@ class Headroom(Struct, frozen=True):
 class Snapshot(Struct, frozen=True):
     """A cluster at one moment. Mappings are ordered by key, so that equal clusters iterate equally.
 
-    Keys are ``namespace/name``, or the name of cluster-wide objects; *workloads* are by kind first.
-    *missing* names each kind that could not be read, with why ("forbidden", "not in the file"). *starting* and
-    *headroom* are what :func:`tightship.planning.demand.with_demand` has made of autoscalers and buffers.
+    Keys are ``namespace/name``, or the name of cluster-wide objects; *workloads* are by kind first. *missing* maps each
+    unavailable kind to why ("forbidden", "not in the file"). :func:`tightship.planning.demand.with_demand` makes
+    *starting* and *headroom* of autoscalers and buffers.
     """
 
     nodes: Mapping[str, NodeView]
@@ -157,5 +139,5 @@ class Snapshot(Struct, frozen=True):
 
     @property
     def pod_count(self) -> int:
-        """Pods bound to nodes, finished ones left out."""
+        """The number of unfinished pods bound to nodes."""
         return sum(len(view.pods) for view in self.nodes.values())

@@ -1,6 +1,6 @@
-"""The mutable image of a cluster that lists and watches feed, and from which snapshots are cut.
+"""The mutable image of a cluster: lists and watches feed it, and it makes snapshots.
 
-A change marks the one node it concerns; only marked nodes are summed anew when the next snapshot is taken.
+A change marks the one node that it concerns, and the next snapshot sums up only marked nodes.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tightship.core.objects import (
     StoredTemplate,
     Workload,
 )
+from tightship.core.objects.meta import Namespaced
 from tightship.core.resources import NOTHING, Resources
 from tightship.planning.cluster.budgets import Budgets
 from tightship.planning.cluster.snapshot import NodeView, Snapshot, Unreadable, Usage
@@ -39,7 +40,7 @@ Key = tuple[str, str]
 
 
 class ClusterState:
-    """Objects by kind and key. Not thread-safe: one task feeds it and cuts snapshots."""
+    """Objects by kind and key. Not thread-safe: one task feeds this object and takes snapshots."""
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[Key, ApiObject]] = {}
@@ -54,7 +55,7 @@ class ClusterState:
         self._last: Snapshot | None = None
 
     def upsert(self, kind: str, thing: ApiObject) -> None:
-        """Take in a new or changed object; a finished pod is taken out, since it holds nothing any more."""
+        """Add or replace an object. A finished pod is removed instead, since it holds no resources."""
         key = _key(thing)
         if self._unreadable.pop((kind, key), None) is not None:
             self._last = None
@@ -68,7 +69,7 @@ class ClusterState:
             return
         known = self._objects.setdefault(kind, {})
         if known.get(key) == thing:
-            return  # of an HPA that is watched every look of its controller at the metrics is an event
+            return  # each look of the HPA controller at the metrics is an event
         self._last = None
         if isinstance(thing, Node):
             self._dirty.add(thing.name)
@@ -76,7 +77,7 @@ class ClusterState:
         known[key] = thing
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
-        """Forget an object; one that is not known is no error."""
+        """Forget an object. An unknown object is no error."""
         key = (namespace, name)
         self._last = None
         self._unreadable.pop((kind, key), None)
@@ -89,13 +90,13 @@ class ClusterState:
             self._objects.get(kind, {}).pop(key, None)
 
     def mark_unreadable(self, error: ObjectError, node: str = "") -> None:
-        """Remember an object that can't be read, in place of what was known of it. *node* is where a pod is bound."""
+        """Replace an object by a note that it is unreadable. *node* is where an unreadable pod runs."""
         key = (error.namespace, error.name)
         self.delete(error.kind, *key)
         self._unreadable[error.kind, key] = Unreadable(error.kind, *key, error.problem, node)
 
     def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
-        """Make *things* (and *errors*, each with the node of a pod) all there is of *kind*: the result of a list."""
+        """Replace everything of *kind* by the result of a list: *things*, and *errors*, each with the node of a pod."""
         self._last = None
         for known, key in [entry for entry in self._unreadable if entry[0] == kind]:
             del self._unreadable[known, key]
@@ -115,14 +116,14 @@ class ClusterState:
             self.mark_unreadable(error, node)
 
     def mark_missing(self, kind: str, why: str) -> None:
-        """Say that *kind* can't be read, and why ("forbidden", "not in the file")."""
+        """Record that *kind* is unavailable, and why ("forbidden", "not in the file")."""
         self._missing[kind] = why
         self._last = None
 
     def snapshot(self) -> Snapshot:
-        """Cut an immutable snapshot: the last one while nothing has changed.
+        """Return an immutable snapshot, the last one while nothing has changed.
 
-        Its cost is that of what changed since, plus one pass over nodes.
+        A snapshot costs as much as the changes since the last one, plus one pass over nodes.
         """
         if self._last is None:
             self._last = self._cut()
@@ -156,7 +157,7 @@ class ClusterState:
         return self._budgets[1]
 
     def _all(self, kind: str, of: type[_T]) -> Mapping[str, _T]:  # noqa: ARG002 - names the type for the checker
-        """All objects of *kind* by ``namespace/name`` (or name), ordered; made anew only when one has changed."""
+        """Return all objects of *kind* by ``namespace/name`` (or name), in order; cached until one changes."""
         kept = self._ordered.get(kind)
         if kept is None:
             known = self._objects.get(kind, {})
@@ -228,22 +229,7 @@ def add(total: dict[str, int], more: Resources, sign: int = 1) -> None:
 
 def _key(thing: ApiObject) -> Key:
     match thing:
-        case Pod() | PodDisruptionBudget() | PersistentVolumeClaim() | Workload() | HorizontalPodAutoscaler():
-            return thing.namespace, thing.name
-        case CapacityBuffer() | StoredTemplate():
+        case Pod() | Namespaced() | Workload():
             return thing.namespace, thing.name
         case _:
             return "", thing.name
-
-
-def from_objects(things: Iterable[tuple[str, ApiObject]], missing: Iterable[tuple[str, str]] = ()) -> Snapshot:
-    """Return the snapshot of a cluster that consists of *things* ((kind, object) pairs), *missing* (kind, why)."""
-    state = ClusterState()
-    for kind, thing in things:
-        state.upsert(kind, thing)
-    for kind, why in missing:
-        state.mark_missing(kind, why)
-    return state.snapshot()
-
-
-__all__ = ["ClusterState", "Key", "add", "from_objects", "sum_up"]

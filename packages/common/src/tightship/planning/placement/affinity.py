@@ -1,9 +1,9 @@
 """Required inter-pod affinity and anti-affinity, both ways, as kube-scheduler's ``InterPodAffinity`` filters.
 
-* A pod's own anti-affinity terms keep it from domains that hold a pod they match.
-* Anti-affinity terms of pods already placed keep it from their domains where they match it.
-* Its affinity terms want, in each term's domain, a pod that matches **all** of them; while no pod in the cluster does,
-  a pod that matches its own terms may start the group on any node that has all the keys.
+* A pod's own anti-affinity terms exclude domains that hold a pod they match.
+* Anti-affinity terms of placed pods exclude their domains for a pod they match.
+* A pod's affinity terms want, in each term's domain, a pod that matches **all** of them. While no pod in the cluster
+  does, a pod that matches its own terms may start the group on any node that has all the keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tightship.core.selectors import LabelSelector, SelectorIndex
 from tightship.planning.placement.topology import DomainCounter, NodeMask, Topology
 
 
-class Term(Struct, frozen=True):
+class AffinityTerm(Struct, frozen=True):
     """A term with its namespaces resolved; ``None`` stands for all namespaces."""
 
     topology_key: str
@@ -25,41 +25,41 @@ class Term(Struct, frozen=True):
     namespaces: frozenset[str] | None
 
     def matches(self, template: PodTemplate) -> bool:
-        """Whether pods of *template* are among those the term speaks of; an absent selector matches none."""
+        """Whether the term selects pods of *template*; an absent selector selects none."""
         if self.namespaces is not None and template.namespace not in self.namespaces:
             return False
         return self.selector is not None and self.selector.matches(template.labels)
 
 
 class NamespacesUnknownError(Exception):
-    """A term selects namespaces by label, and namespaces could not be read."""
+    """A term selects namespaces by label, but namespaces are unreadable."""
 
 
-def resolve(term: PodAffinityTerm, own: str, namespaces: Mapping[str, Namespace] | None) -> Term:
+def resolve(term: PodAffinityTerm, own: str, namespaces: Mapping[str, Namespace] | None) -> AffinityTerm:
     """Return *term* of a pod in namespace *own* with its namespaces as a set.
 
-    Raises :class:`NamespacesUnknownError` where it selects by namespace labels and *namespaces* is ``None``.
+    Raises :class:`NamespacesUnknownError` if the term selects by namespace labels and *namespaces* is ``None``.
     """
     selector = term.namespace_selector
     names = frozenset(term.namespaces or ())
     if selector is None:
-        return Term(term.topology_key, term.label_selector, names or frozenset({own}))
+        return AffinityTerm(term.topology_key, term.label_selector, names or frozenset({own}))
     if selector.empty:
-        return Term(term.topology_key, term.label_selector, None)
+        return AffinityTerm(term.topology_key, term.label_selector, None)
     if namespaces is None:
         raise NamespacesUnknownError
     selected = {name for name, namespace in namespaces.items() if selector.matches(namespace.labels)}
-    return Term(term.topology_key, term.label_selector, names | selected)
+    return AffinityTerm(term.topology_key, term.label_selector, names | selected)
 
 
-class Group(Struct, eq=False):
-    """All affinity terms of one pod: counted are pods that match every one of them."""
+class AffinityGroup(Struct, eq=False):
+    """All affinity terms of one pod. The counters count pods that match every term."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[AffinityTerm, ...]
     counters: tuple[DomainCounter, ...]
 
     def counts(self, template: PodTemplate) -> bool:
-        """Whether pods of *template* are counted."""
+        """Whether the group counts pods of *template*."""
         return all(term.matches(template) for term in self.terms)
 
     def add(self, node: int, step: int) -> None:
@@ -72,28 +72,28 @@ class Group(Struct, eq=False):
         return not any(counter.counts for counter in self.counters)
 
 
-class AntiTerm(Struct, eq=False):
-    """One anti-affinity term: where pods it matches are, and where pods that hold it are."""
+class AntiAffinityTerm(Struct, eq=False):
+    """One anti-affinity term, with the places of pods that it matches and of pods that hold it."""
 
-    term: Term
+    term: AffinityTerm
     matching: DomainCounter
     holding: DomainCounter
 
 
 class AffinityRules(Struct, frozen=True):
-    """What one template has to do with affinity."""
+    """The affinity rules that concern one template."""
 
-    own: tuple[AntiTerm, ...] = ()
-    """Terms it holds."""
-    against: tuple[AntiTerm, ...] = ()
-    """Terms, its own or others', that match it."""
-    group: Group | None = None
-    joins: tuple[Group, ...] = ()
-    """Groups its pods are counted in."""
+    own: tuple[AntiAffinityTerm, ...] = ()
+    """Terms that the template holds."""
+    against: tuple[AntiAffinityTerm, ...] = ()
+    """Terms, its own or others', that match the template."""
+    group: AffinityGroup | None = None
+    joins: tuple[AffinityGroup, ...] = ()
+    """Groups that count its pods."""
     starts_group: bool = False
 
     def restrict(self, mask: NodeMask) -> None:
-        """Clear *mask* where a pod of the template may not go."""
+        """Clear *mask* on nodes that a pod of the template may not use."""
         for anti in self.own:
             anti.matching.topology.forbid(mask, list(anti.matching.counts))
         for anti in self.against:
@@ -120,7 +120,7 @@ _NO_RULES = AffinityRules()
 
 
 class AffinityIndex:
-    """All terms held by any template of a space, with their counters."""
+    """All terms that any template of a space holds, with their counters."""
 
     def __init__(
         self,
@@ -129,29 +129,29 @@ class AffinityIndex:
         topologies: Mapping[str, Topology],
     ) -> None:
         self._topologies = topologies
-        self._anti: dict[Term, AntiTerm] = {}
-        self._groups: dict[tuple[Term, ...], Group] = {}
-        self._own: dict[PodTemplate, tuple[AntiTerm, ...]] = {}
-        self._group_of: dict[PodTemplate, Group] = {}
+        self._anti: dict[AffinityTerm, AntiAffinityTerm] = {}
+        self._groups: dict[tuple[AffinityTerm, ...], AffinityGroup] = {}
+        self._own: dict[PodTemplate, tuple[AntiAffinityTerm, ...]] = {}
+        self._group_of: dict[PodTemplate, AffinityGroup] = {}
         self.unknown: set[PodTemplate] = set()
         for template in templates:
             self._register(template, namespaces)
-        self._anti_by: SelectorIndex[AntiTerm] = SelectorIndex()
+        self._anti_by: SelectorIndex[AntiAffinityTerm] = SelectorIndex()
         for anti in self._anti.values():
             for name in _namespaces(anti.term):
                 self._anti_by.add(name, anti.term.selector, anti)
-        self._group_by: SelectorIndex[Group] = SelectorIndex()
+        self._group_by: SelectorIndex[AffinityGroup] = SelectorIndex()
         for group in self._groups.values():
             for name in _namespaces(group.terms[0]):
                 self._group_by.add(name, group.terms[0].selector, group)
 
     @property
     def empty(self) -> bool:
-        """Whether no pod holds any term, so that nobody needs counting."""
+        """Whether no pod holds any term, so that nothing needs counting."""
         return not self._anti and not self._groups
 
     def rules(self, template: PodTemplate) -> AffinityRules:
-        """Return what *template* has to do with the terms registered."""
+        """Return the rules of the registered terms for *template*."""
         if self.empty:
             return _NO_RULES
         against = self._anti_by.find(template.namespace, template.labels)
@@ -175,35 +175,35 @@ class AffinityIndex:
 
     def _resolved(
         self, term: PodAffinityTerm, template: PodTemplate, namespaces: Mapping[str, Namespace] | None
-    ) -> Term:
+    ) -> AffinityTerm:
         try:
             return resolve(term, template.namespace, namespaces)
         except NamespacesUnknownError:
-            # The pod itself is refused by name; what it holds against others is taken to reach every namespace.
+            # The plan refuses the pod itself. Its anti-affinity is assumed to reach every namespace.
             self.unknown.add(template)
-            return Term(term.topology_key, term.label_selector, None)
+            return AffinityTerm(term.topology_key, term.label_selector, None)
 
-    def _anti_term(self, term: Term) -> AntiTerm:
+    def _anti_term(self, term: AffinityTerm) -> AntiAffinityTerm:
         found = self._anti.get(term)
         if found is None:
             topology = self._topologies[term.topology_key]
-            found = self._anti[term] = AntiTerm(term, DomainCounter(topology), DomainCounter(topology))
+            found = self._anti[term] = AntiAffinityTerm(term, DomainCounter(topology), DomainCounter(topology))
         return found
 
-    def _group(self, terms: tuple[Term, ...]) -> Group:
+    def _group(self, terms: tuple[AffinityTerm, ...]) -> AffinityGroup:
         found = self._groups.get(terms)
         if found is None:
             counters = tuple(DomainCounter(self._topologies[term.topology_key]) for term in terms)
-            found = self._groups[terms] = Group(terms, counters)
+            found = self._groups[terms] = AffinityGroup(terms, counters)
         return found
 
 
-def _namespaces(term: Term) -> Iterable[str | None]:
+def _namespaces(term: AffinityTerm) -> Iterable[str | None]:
     return (None,) if term.namespaces is None else sorted(term.namespaces)
 
 
 def topology_keys(templates: Sequence[PodTemplate]) -> set[str]:
-    """Return every topology key some template's constraints name."""
+    """Return every topology key in the constraints of *templates*."""
     keys: set[str] = set()
     for template in templates:
         spec = template.spec

@@ -1,4 +1,4 @@
-"""Why a pod fits nowhere: every node under the first filter that excludes it, and how near the nearest node came."""
+"""Explains why a pod fits nowhere: each node under the first filter that excludes it, and the nearest node."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tightship.planning.placement.space import Ask, Space
 
 
 def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
-    """Return (detail, fix): nodes counted by what excludes them, and the smallest change that would make room.
+    """Return (detail, fix): the nodes by what excludes them, and the smallest change that would make room.
 
-    The counts are those of kube-scheduler's own message. The fix is empty where no single shortage is to blame.
+    The counts are those of kube-scheduler's own message. The fix is empty unless a single shortage is to blame.
     """
     spec = ask.template.spec
     names = space.resource_names()
@@ -43,7 +43,7 @@ def why_nowhere(space: Space, ask: Ask) -> tuple[str, str]:
         lacking += missing > 0
         share += missing * space.scale[row]
     enough = left & (lacking == 0)
-    # Making room helps only where the pod would fit on the empty node.
+    # More room helps only on a node that is large enough for the pod.
     large_enough = np.logical_and.reduce([space.capacity[row] >= amount for row, amount in ask.rows])
     near = np.flatnonzero(left & (lacking == 1) & large_enough)
     rest = enough & ~space.feasible(ask)

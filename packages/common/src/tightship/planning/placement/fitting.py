@@ -1,7 +1,7 @@
-"""Finding a place for all pods of a node together.
+"""Finds places for all pods of a node together.
 
-Greedy first, the hardest pods before the easy ones; a pod that found no place goes to the front and the rest is tried
-again; what is still open and small is searched exhaustively, so that for small cases "no place" is exact.
+The search is greedy at first, the hardest pods before the easy ones. A pod that finds no place goes to the front, and
+the search starts again. A small case that is still open is searched exhaustively, so that its "no place" is exact.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from tightship.planning.placement.space import Ask, Space
 from tightship.planning.placement.topology import NodeMask, Topology
 
 RETRIES = 8
-"""How often a pod that found no place is moved to the front before the search gives up being greedy."""
+"""How often a pod without a place moves to the front before the greedy search ends."""
 
 SEARCH_WORK = 400_000
-"""Node checks (pods left times nodes, for each step) an exhaustive search may spend: deep in small clusters, where a
-clever placement matters, and next to nothing in large ones, where a pod more or less decides nothing."""
+"""Node checks (pods left times nodes, for each step) that an exhaustive search may spend. The search is deep in small
+clusters, where a clever placement matters, and shallow in large ones, where one pod decides nothing."""
 
 
 _Placed = tuple[tuple[int, int], ...]
-"""Which kind of pod has been placed on which node, sorted: the same in whatever order they came."""
+"""The kinds of pods placed, with their nodes, sorted so that the order of placing does not matter."""
 
 
 class Fit(Struct, frozen=True):
-    """The outcome: a node index for each ask in the order given, or the positions of asks that found none.
+    """The outcome: a node index for each ask in the order given, or the positions of asks without a place.
 
-    *alone* are those that fit nowhere even with all others left out, and that no other of them could help to a place
-    (as a companion, or by raising a spread's minimum): for them the answer is exact.
+    *alone* are asks that fit nowhere even without the others, and that no other could help to a place (as a companion,
+    or by raising a spread's minimum). For these the answer is exact.
     """
 
     nodes: tuple[int, ...] = ()
@@ -45,12 +45,12 @@ class Fit(Struct, frozen=True):
 
 
 def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retries: int = RETRIES) -> Fit:
-    """Place every one of *asks*, and leave the space changed only if all of them found a node."""
+    """Place all of *asks*. Unless all of them find a node, the space stays unchanged."""
     if not asks:
         return Fit()
     start = space.mark()
-    # One that fits nowhere by itself is the end of it, before anything is tried. Where there is but one try, that finds
-    # it as soon; and the scheduler's model remembers what it has looked at.
+    # A pod that fits nowhere by itself ends the search at once. With only one try that try finds it as soon, and the
+    # scheduler's model remembers which nodes it has looked at.
     alone = _alone(space, asks) if retries else ()
     if alone:
         return Fit(unplaced=alone, alone=alone)
@@ -78,7 +78,7 @@ def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retrie
 
 
 def _alone(space: Space, asks: Sequence[Ask]) -> tuple[int, ...]:
-    """Return the positions of asks that fit nowhere, whatever becomes of the others."""
+    """Return the positions of asks that fit nowhere, wherever the others go."""
     fits: dict[int, bool] = {}
     for ask in asks:
         if id(ask) not in fits:
@@ -92,7 +92,7 @@ def _alone(space: Space, asks: Sequence[Ask]) -> tuple[int, ...]:
 
 
 def _hardness(space: Space, ask: Ask) -> tuple[int, float]:
-    """Order: pods few nodes allow, then pods tied to others, then the rest; the largest request first in each."""
+    """Return the order: pods that few nodes allow, then pods tied to others, then the rest; larger requests first."""
     largest = max((amount * float(space.scale[row]) for row, amount in ask.rows), default=0.0)
     if ask.static_count * 4 <= len(space.nodes):
         return 0, -largest
@@ -122,7 +122,7 @@ def _greedy(
 
 
 def _helped(asks: Sequence[Ask], position: int, others: Iterable[int]) -> bool:
-    """Whether placing one of *others* can open a node to the pod: as a companion, or by raising a spread's minimum."""
+    """Whether placing one of *others* can open a node to the pod, as a companion or by raising a spread's minimum."""
     ask = asks[position]
     if ask.plain or (ask.affinity.group is None and not ask.spread.own):
         return False
@@ -139,9 +139,9 @@ def _helped(asks: Sequence[Ask], position: int, others: Iterable[int]) -> bool:
 
 
 def _search(space: Space, asks: Sequence[Ask], order: Sequence[int]) -> tuple[int, ...] | None:
-    """Depth first over all placements, the pod with the fewest nodes left next; ``None`` if none was found in time.
+    """Search all placements depth first, the pod with the fewest nodes left next; ``None`` if none was found in time.
 
-    Where a pod may open nodes to another the order matters as well, so there every pod is tried next.
+    If a pod may open nodes to another, the order matters too, so the search then tries every pod next.
     """
     work = SEARCH_WORK
     kinds = _kinds(asks)
@@ -178,7 +178,7 @@ def _search(space: Space, asks: Sequence[Ask], order: Sequence[int]) -> tuple[in
 
 
 class Leaving(Struct, frozen=True):
-    """A pod on its way to the node *target*; with *waits* its budget lets it go only when others are Ready again."""
+    """A pod on its way to node *target*; if it *waits*, its budget lets it go only when others are Ready again."""
 
     ask: Ask
     target: int
@@ -186,11 +186,11 @@ class Leaving(Struct, frozen=True):
 
 
 def stuck_in_turn(space: Space, origin: int, leaving: Sequence[Leaving]) -> tuple[int, ...]:
-    """Return the positions of pods that could never land, though each has its place once all have: empty is good.
+    """Return the positions of pods that could never land, although each has its place once all have landed.
 
-    Pods that wait leave node *origin* one after another, each only when the one before runs. While some are still
-    there they count for affinity, anti-affinity and spread: a pod that has to be beside one of them can't start
-    elsewhere, and the other may not leave before it has. The space has every pod at its target, and is left so.
+    Pods that wait leave node *origin* one after another, each only when the previous one runs. Until then they count
+    for affinity, anti-affinity and spread on *origin*: a pod that must be beside one of them can't start elsewhere, and
+    the other may not leave before it has started. The space has every pod at its target before and after this call.
     """
     if not any(each.waits and not each.ask.plain for each in leaving):
         return ()
@@ -223,8 +223,8 @@ def _lands(space: Space, origin: int, pod: Leaving) -> bool:
 def certain(space: Space, asks: Sequence[Ask]) -> bool:
     """Whether every pod finds a place **whatever** feasible node kube-scheduler picks for each, in whatever order.
 
-    Cheap where room is ample (:func:`_ample`); otherwise all choices are played through, those of equal pods once, and
-    running out of :data:`SEARCH_WORK` counts as no.
+    This is cheap if room is ample (:func:`_ample`). Otherwise the search plays all choices through, those of equal pods
+    once. Running out of :data:`SEARCH_WORK` counts as no.
     """
     if any(ask.affinity.group is not None and ask.affinity.group.nowhere for ask in asks):
         # The last pods of an affinity group leave with this node. A replacement tried while one of them still
@@ -263,7 +263,7 @@ def certain(space: Space, asks: Sequence[Ask]) -> bool:
 
 
 def _kinds(asks: Sequence[Ask]) -> list[int]:
-    """Return for each ask the position of the first that is the same: replicas can stand in for one another."""
+    """Return for each ask the position of the first equal one: replicas can stand in for one another."""
     first: dict[int, int] = {}
     return [first.setdefault(id(ask), position) for position, ask in enumerate(asks)]
 
@@ -285,9 +285,9 @@ def _ample(space: Space, asks: Sequence[Ask], left: Sequence[int], masks: Mappin
     """Whether no pod can be shut out of all its feasible nodes by the others, however they are placed.
 
     A node that has room for all pods together stays open to one that asks for nothing but resources.
-    Another pod takes away at most the node it lands on, or, where constraints tie the two together by a topology key,
-    that node's whole domain. A group of required affinity that has no member yet is tied down by its first one to a
-    single domain, so there nothing is ample.
+    Another pod takes away at most its own node, or, if constraints tie the two together by a topology key, that node's
+    whole domain. The first member of a required affinity group ties the group to a single domain, so for a group
+    without members nothing is ample.
     """
     together: Counter[int] = Counter()
     for position in left:
@@ -324,7 +324,7 @@ def _holds_all(space: Space, ask: Ask, mask: NodeMask, together: Mapping[int, in
 
 
 def _tied_by(ask: Ask, other: Ask) -> set[Topology]:
-    """Topologies over which a pod with *other* can shut one with *ask* out of a whole domain."""
+    """Return the topologies by which a pod with *other* can shut a pod with *ask* out of a whole domain."""
     if ask.plain or other.plain:
         return set()
     holding, matching = {id(anti) for anti in other.affinity.own}, {id(anti) for anti in other.affinity.against}

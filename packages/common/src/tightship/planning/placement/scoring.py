@@ -1,4 +1,4 @@
-"""Which of the feasible nodes to take: our own choices, and a model of kube-scheduler's.
+"""Chooses among feasible nodes: our own choices, and a model of kube-scheduler's choices.
 
 The model scores as the default profile of kube-scheduler 1.37 does with ``NodeResourcesFit`` (LeastAllocated),
 ``NodeResourcesBalancedAllocation``, ``TaintToleration`` and preferred ``NodeAffinity``, at their default weights. It
@@ -17,7 +17,7 @@ from tightship.planning.placement.space import CPU, MEMORY, Ask, Space
 
 Indices = NDArray[np.intp]
 Choice = Callable[[Space, Ask, Indices], int]
-"""Picks one of the given feasible nodes (never empty) for a pod."""
+"""Picks one of the given feasible nodes, of which there is at least one, for a pod."""
 
 _MAX = 100
 _TAINT_WEIGHT = 3
@@ -26,7 +26,7 @@ _AFFINITY_WEIGHT = 2
 
 
 def best_fit(space: Space, ask: Ask, nodes: Indices) -> int:
-    """Pick the node on which the scarcer of CPU and memory is left the least, relative to the node's size."""
+    """Pick the node that keeps least of the scarcer of CPU and memory, relative to its size."""
     cpu, memory = _amounts(ask)
     left_cpu = (space.free[CPU, nodes] - cpu) / np.maximum(space.capacity[CPU, nodes], 1)
     left_memory = (space.free[MEMORY, nodes] - memory) / np.maximum(space.capacity[MEMORY, nodes], 1)
@@ -34,11 +34,11 @@ def best_fit(space: Space, ask: Ask, nodes: Indices) -> int:
 
 
 def aligned(space: Space, ask: Ask, nodes: Indices) -> int:
-    """Pick the node whose free resources are nearest to the request's proportions; the fuller one among equals.
+    """Pick the node whose free resources have the request's proportions best; the fuller one among equals.
 
-    Extended resources take part, so that a pod without a GPU prefers a node without free ones.
+    Extended resources count, so a pod without a GPU prefers a node without free GPUs.
     """
-    # Over all nodes rather than the feasible ones: plain rows of the matrix are faster than picking columns out of it.
+    # Computed over all nodes: whole rows of the matrix are faster than selected columns.
     along = np.zeros(len(space.nodes))
     for row, amount in ask.rows:
         along += space.free[row] * (amount * float(space.scale[row]) ** 2)
@@ -52,10 +52,10 @@ def _scaled(space: Space, ask: Ask) -> list[float]:
 
 
 def scheduler_choice(space: Space, ask: Ask, nodes: Indices) -> int:
-    """Pick the node kube-scheduler's default scoring would (see the module's text for what is modelled).
+    """Pick the node that kube-scheduler's default scoring would pick; this module's text says what the model covers.
 
-    In a cluster of more than 100 nodes the scheduler stops filtering when it has found enough of them, and goes on
-    from there with the next pod: so does this, from the node after the last one looked at.
+    In a cluster of more than 100 nodes the scheduler stops filtering when it has found enough nodes, and continues from
+    there with the next pod. The model does the same.
     """
     enough = nodes_to_find(len(space.nodes))
     if len(nodes) > enough:

@@ -1,12 +1,11 @@
-"""A what-if copy of a cluster's scheduling state, on which moves are tried, taken back and kept.
+"""A what-if copy of a cluster's scheduling state, on which planners try, keep and undo moves.
 
 The filters are kube-scheduler's default ones. A node is one column of the resource matrix; masks are numpy arrays in
-node-name order. Every change is journalled, so that a failed attempt costs only its own undoing.
+node-name order. A journal records every change, so a failed attempt costs only its own undoing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import cached_property
 
 import numpy as np
@@ -16,50 +15,48 @@ from numpy.typing import NDArray
 from tightship.core.objects import Node, Pod, PodSpec, PodTemplate
 from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, Resources
-from tightship.core.selectors import SelectorIndex
 from tightship.planning.cluster import Snapshot
 from tightship.planning.placement.affinity import AffinityIndex, AffinityRules, topology_keys
-from tightship.planning.placement.spread import SpreadCounter, SpreadRules, eligible_nodes
+from tightship.planning.placement.spread import SpreadCounter, SpreadIndex, SpreadRules
 from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask, Topology
 from tightship.planning.placement.volumes import Attachments, VolumeIndex, VolumeUnknownError
 
 CPU, MEMORY, PODS = 0, 1, 2
-"""Rows of the resource matrix that every space has; other resources follow in name order."""
+"""Rows of the resource matrix in every space; other resources follow in name order."""
 
 UNLIMITED = 2**62
 
 
 class Ask(Struct, frozen=True, eq=False):
-    """What one pod asks of a node, compiled for a space: shared by the replicas of a template."""
+    """The demands of one pod on a node, compiled for a space. Replicas of a template share it."""
 
     template: PodTemplate
     rows: tuple[tuple[int, int], ...]
-    """(row of the matrix, amount) of every resource it requests."""
+    """(row of the matrix, amount) of every requested resource."""
     scoring: tuple[int, int]
     static: NodeMask
-    """Nodes whose labels and taints allow it, the volumes' reach included."""
+    """Nodes that labels, taints and the reach of volumes allow."""
     static_count: int
     affinity: AffinityRules
     spread: SpreadRules
     attachments: Attachments
     plain: bool
-    """Whether resources and *static* are all there is to it."""
+    """Whether *rows* and *static* decide alone."""
     unknown: tuple[Reason, str] | None
-    """Why it can't be judged at all."""
+    """Why placement can't judge the pod."""
 
 
 class Space:
     """The scheduling state of a snapshot. ``open[i]`` says whether node *i* may receive pods."""
 
-    def __init__(self, snapshot: Snapshot, keep_out: Collection[str] = ()) -> None:
-        """Take *snapshot* as it is; nodes named in *keep_out* receive nothing, and so do those that are not fit to."""
+    def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.nodes: list[Node] = [view.node for view in snapshot.nodes.values()]
         self.names = [node.name for node in self.nodes]
         self.index = {name: number for number, name in enumerate(self.names)}
-        # An unreadable pod takes an unknown amount of its node.
-        shut = {*keep_out, *(each.node for each in snapshot.unreadable)}
+        # An unreadable pod takes an unknown amount from its node.
+        shut = {each.node for each in snapshot.unreadable}
         self.open: NodeMask = np.array(
             [fit_to_receive(node) and node.name not in shut for node in self.nodes], dtype=np.bool_
         )
@@ -73,7 +70,7 @@ class Space:
         self.assumed: NDArray[np.int64] = np.zeros((2, len(self.nodes)), dtype=np.int64)
         """milli-CPU and bytes requested as kube-scheduler's scoring assumes them."""
         self.next_start = 0
-        """Where the modelled scheduler goes on looking for feasible nodes."""
+        """Where the modelled scheduler continues to look for feasible nodes."""
         self._asks: dict[tuple[PodTemplate, int], Ask] = {}
         self.filters = NodeFilters(self.nodes)
         self._journal: list[tuple[Ask | None, int, int]] = []
@@ -108,29 +105,22 @@ class Space:
         return rows
 
     def _sum_up(self) -> None:
-        """Take what bound pods request."""
+        """Subtract the requests of bound pods."""
         for column, view in enumerate(self.snapshot.nodes.values()):
             for name, amount in view.usage.requested.items():
                 self.free[self._rows[name], column] -= amount
             self.assumed[:, column] = view.usage.scoring
 
     def _index_constraints(self, templates: list[PodTemplate]) -> None:
-        """Set up a counter for every constraint some pod holds."""
+        """Set up a counter for every constraint that some pod holds."""
         self._topologies = {key: Topology(key, self.nodes) for key in sorted(topology_keys(templates))}
         known = None if "Namespace" in self.snapshot.missing else self.snapshot.namespaces
         self._affinity = AffinityIndex(templates, known, self._topologies)
-        self._spread_own = {template: self._spread_counters(template) for template in templates if template.spec.spread}
-        self._spread: SelectorIndex[SpreadCounter] = SelectorIndex()
-        for template, counters in self._spread_own.items():
-            for counter, constraint in zip(counters, template.spec.spread, strict=True):
-                self._spread.add(template.namespace, constraint.label_selector, counter)
-        self._ghostless = [
-            counter for counters in self._spread_own.values() for counter in counters if not counter.ghosts_count
-        ]
+        self._spread = SpreadIndex(templates, self.nodes, self.filters, self._topologies)
         self._counted = {template: self._count_rules(template) for template in templates}
 
     def _count_constraints(self) -> None:
-        """Count bound pods wherever a constraint speaks of them."""
+        """Count bound pods for every constraint that selects them."""
         tied: dict[PodTemplate, tuple[AffinityRules | None, tuple[SpreadCounter, ...], Attachments]] = {}
         for template, (affinity, spread) in self._counted.items():
             attachments = self._volumes.attachments(template) if template.spec.volumes else Attachments()
@@ -155,31 +145,14 @@ class Space:
     def _count_rules(self, template: PodTemplate) -> tuple[AffinityRules | None, tuple[SpreadCounter, ...]]:
         rules = self._affinity.rules(template)
         idle = not (rules.own or rules.against or rules.joins)
-        near = self._spread.find(template.namespace, template.labels)
-        spread = tuple(counter for counter in near if counter.matches(template))
-        return (None if idle else rules), spread
-
-    def _spread_counters(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:
-        keyed = np.ones(len(self.nodes), dtype=np.bool_)
-        for constraint in template.spec.spread:
-            keyed &= self._topologies[constraint.topology_key].labelled
-        selected = self.filters.selected(template.spec)
-        return tuple(
-            SpreadCounter(
-                template,
-                constraint,
-                self._topologies[constraint.topology_key],
-                eligible_nodes(template, constraint, self.nodes, keyed, selected),
-            )
-            for constraint in template.spec.spread
-        )
+        return (None if idle else rules), self._spread.joins(template)
 
     # What a pod asks
 
     def ask(self, pod: Pod) -> Ask:
-        """Return what *pod* asks of a node.
+        """Return the demands of *pod* on a node.
 
-        Of a pod in the middle of a resize the larger amounts count: its replacement may ask for either.
+        During a resize the larger amounts count, since the replacement may request either.
         """
         key = (pod.template, 0 if pod.requests is pod.template.spec.requests else id(pod.requests))
         found = self._asks.get(key)
@@ -201,7 +174,7 @@ class Space:
                 unknown = unknown or (Reason.UNKNOWN_VOLUME, str(error))
         rules, joins = self._counted.get(template) or self._count_rules(template)
         affinity = rules or self._affinity.rules(template)
-        spread = SpreadRules(self._spread_own.get(template, ()), joins)
+        spread = SpreadRules(self._spread.own.get(template, ()), joins)
         idle = not (affinity.own or affinity.against or affinity.joins or affinity.group)
         return Ask(
             template=template,
@@ -234,7 +207,7 @@ class Space:
     # Judging
 
     def feasible(self, ask: Ask) -> NodeMask:
-        """Return the open nodes on which one more pod with *ask* would pass every filter now."""
+        """Return the open nodes on which one more pod with *ask* passes every filter now."""
         mask = self.open & ask.static
         for row, amount in ask.rows:
             mask &= self.free[row] >= amount
@@ -243,7 +216,7 @@ class Space:
         return mask
 
     def accepts(self, ask: Ask, node: int) -> bool:
-        """Whether the one open node *node* passes every filter."""
+        """Whether *node* is open and passes every filter."""
         if not (self.open[node] and ask.static[node]):
             return False
         if any(self.free[row, node] < amount for row, amount in ask.rows):
@@ -263,12 +236,12 @@ class Space:
 
     @cached_property
     def scale(self) -> NDArray[np.float64]:
-        """One over the largest amount any node has, by row: makes unlike resources comparable."""
+        """One over the largest amount of any node, by row, which makes unlike resources comparable."""
         scale: NDArray[np.float64] = 1.0 / np.maximum(self.capacity.max(axis=1, initial=1), 1)
         return scale
 
     def free_lengths(self) -> NDArray[np.float64]:
-        """Return the Euclidean length of each node's free amounts, each in shares of the largest node."""
+        """Return the Euclidean length of each node's free amounts, in shares of the largest node."""
         if self._lengths is None:
             self._lengths = np.sqrt(((self.free * self.scale[:, None]) ** 2).sum(axis=0))
         elif self._changed:
@@ -297,10 +270,10 @@ class Space:
         self._journal.append((ask, node, -1))
 
     def close(self, node: int) -> None:
-        """Cordon *node*: it receives nothing any more, but stays a topology domain as far as the scheduler sees it."""
+        """Cordon *node*: it receives no more pods, but stays a topology domain for the scheduler."""
         if self.open[node]:
             self.open[node] = False
-            self._close_spread(node, 1)
+            self._spread.close(node, 1)
             self._journal.append((None, node, 1))
 
     def mark(self) -> int:
@@ -313,7 +286,7 @@ class Space:
             ask, node, step = self._journal.pop()
             if ask is None:
                 self.open[node] = True
-                self._close_spread(node, -1)
+                self._spread.close(node, -1)
             else:
                 self._change(ask, node, -step)
 
@@ -333,10 +306,6 @@ class Space:
         if ask.attachments.handles:
             self._volumes.add(node, ask.attachments, step)
 
-    def _close_spread(self, node: int, sign: int) -> None:
-        for counter in self._ghostless:
-            counter.close(node, sign)
-
     def _use_ports(self, spec: PodSpec, node: int, step: int) -> None:
         for ip, protocol, port in spec.host_ports:
             used = self._ports.setdefault((protocol, port), {}).setdefault(node, [])
@@ -353,9 +322,9 @@ class Space:
 
 
 def fit_to_receive(node: Node) -> bool:
-    """Whether we count on *node* for pods: Ready, not cordoned, not being deleted.
+    """Whether plans may use *node* for pods: it is Ready, not cordoned and not being deleted.
 
-    kube-scheduler itself looks only at the cordon and taints; the rest errs to the safe side.
+    kube-scheduler itself looks only at the cordon and taints; the other conditions are for safety.
     """
     return node.ready and not node.unschedulable and node.deletion is None
 

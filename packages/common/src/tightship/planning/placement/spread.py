@@ -1,25 +1,27 @@
 """Topology spread constraints (``DoNotSchedule``), as kube-scheduler's ``PodTopologySpread`` filters.
 
-The drained node stays in the cluster, cordoned and soon empty, until the autoscaler deletes it: it remains a domain
-(a *ghost*) unless the constraint honours taints that the pod does not tolerate (autoscaler#9287).
+The drained node stays in the cluster, cordoned and soon empty, until the autoscaler deletes it. So the node remains a
+domain (a *ghost*) unless the constraint honours taints that the pod does not tolerate (autoscaler#9287).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from msgspec import Struct
 
 from tightship.core.objects import Node, PodTemplate, TopologySpreadConstraint
 from tightship.core.objects.pod import CORDON, DRAINING
-from tightship.core.selectors import HARD_EFFECTS, Labels, LabelSelector, untolerated
+from tightship.core.selectors import HARD_EFFECTS, Labels, LabelSelector, SelectorIndex, untolerated
+from tightship.planning.placement.static import NodeFilters
 from tightship.planning.placement.topology import NodeMask, Topology
 
 
 class SpreadCounter:
-    """Pods of one constraint per domain, over the nodes the constraint looks at.
+    """Counts the pods of one constraint by domain, over the nodes that the constraint considers.
 
-    A domain counts as soon as one eligible node lies in it, however many pods it holds: the global minimum is taken
-    over all of them.
+    A domain counts as soon as it has one eligible node, even without pods: the global minimum is over all such domains.
     """
 
     def __init__(
@@ -28,7 +30,7 @@ class SpreadCounter:
         self.topology = topology
         self._namespace = template.namespace
         self._selector = constraint.label_selector
-        self._also = _match_labels(constraint, template.labels)
+        self._also = {key: template.labels[key] for key in constraint.match_label_keys or () if key in template.labels}
         self._max_skew = constraint.max_skew
         self._min_domains = constraint.min_domains or 1
         self._self = 1 if self._selects(template.labels) else 0
@@ -43,7 +45,7 @@ class SpreadCounter:
         self._domains = sum(1 for nodes in self._nodes_in if nodes)
 
     def matches(self, template: PodTemplate) -> bool:
-        """Whether pods of *template* are counted; a selector without requirements counts none in the scheduler."""
+        """Whether the counter counts pods of *template*; in the scheduler an empty selector counts none."""
         if template.namespace != self._namespace or self._selector is None:
             return False
         if self._selector.empty and not self._also:
@@ -57,7 +59,7 @@ class SpreadCounter:
             self._count(self.topology.domain_of[node], step)
 
     def close(self, node: int, sign: int = 1) -> None:
-        """Cordon *node* (or, with *sign* -1, take that back)."""
+        """Cordon *node*, or, with *sign* -1, undo that."""
         if self.ghosts_count or not self.topology.labelled[node]:
             return
         domain = self.topology.domain_of[node]
@@ -68,7 +70,7 @@ class SpreadCounter:
             self._domains -= self._nodes_in[domain] == 0
             self._count(domain, -self._on_node.get(node, 0))
         elif sign < 0 and node in self._shut:
-            # Only what a cordon took away comes back: other nodes are none of this constraint's business.
+            # Only a node that a cordon took away comes back: the constraint does not consider other nodes.
             self._shut.remove(node)
             self._eligible[node] = True
             self._domains += self._nodes_in[domain] == 0
@@ -76,7 +78,7 @@ class SpreadCounter:
             self._count(domain, self._on_node.get(node, 0))
 
     def restrict(self, mask: NodeMask) -> None:
-        """Clear *mask* where one more pod of the template would exceed the skew."""
+        """Clear *mask* on nodes where one more pod of the template would exceed the skew."""
         mask &= self.topology.labelled
         ceiling = self._max_skew - self._self + self._minimum()
         if ceiling < 0:
@@ -85,7 +87,7 @@ class SpreadCounter:
         self.topology.forbid(mask, [domain for domain, count in self._counts.items() if count > ceiling])
 
     def _minimum(self) -> int:
-        # Domains without any counted pod are not in _counts, so a shorter _counts means that the minimum is zero.
+        # _counts lacks domains without counted pods, so a shorter _counts means that the minimum is zero.
         if self._domains < self._min_domains or len(self._counts) < self._domains:
             return 0
         return min(self._counts.values(), default=0)
@@ -105,7 +107,7 @@ class SpreadCounter:
 
 
 class SpreadRules(Struct, frozen=True):
-    """What one template has to do with spreading: its own constraints, and the counters its pods are counted in."""
+    """The spread rules of one template: its own constraints, and the counters that count its pods."""
 
     own: tuple[SpreadCounter, ...] = ()
     joins: tuple[SpreadCounter, ...] = ()
@@ -118,10 +120,10 @@ def eligible_nodes(
     keyed: NodeMask,
     selected: NodeMask,
 ) -> NodeMask:
-    """Return the nodes *constraint* looks at.
+    """Return the nodes that *constraint* considers.
 
-    *keyed* marks nodes with all topology keys of the pod's constraints, *selected* those its node selector and node
-    affinity allow. ``nodeAffinityPolicy`` defaults to Honor, ``nodeTaintsPolicy`` to Ignore (KEP-3094).
+    *keyed* marks nodes with all topology keys of the pod's constraints, *selected* nodes that its node selector and
+    node affinity allow. ``nodeAffinityPolicy`` defaults to Honor, ``nodeTaintsPolicy`` to Ignore (KEP-3094).
     """
     eligible = keyed & selected if constraint.node_affinity_policy != "Ignore" else keyed.copy()
     if constraint.node_taints_policy == "Honor":
@@ -132,5 +134,48 @@ def eligible_nodes(
     return eligible
 
 
-def _match_labels(constraint: TopologySpreadConstraint, labels: Labels) -> dict[str, str]:
-    return {key: labels[key] for key in constraint.match_label_keys or () if key in labels}
+class SpreadIndex:
+    """The counters of all constraints that *templates* hold, over *nodes*; *topologies* are by topology key."""
+
+    def __init__(
+        self,
+        templates: Iterable[PodTemplate],
+        nodes: list[Node],
+        filters: NodeFilters,
+        topologies: Mapping[str, Topology],
+    ) -> None:
+        self._nodes = nodes
+        self._filters = filters
+        self._topologies = topologies
+        self.own = {template: self._counters(template) for template in templates if template.spec.spread}
+        """The counters of each template's own constraints."""
+        self._by_selector: SelectorIndex[SpreadCounter] = SelectorIndex()
+        for template, counters in self.own.items():
+            for counter, constraint in zip(counters, template.spec.spread, strict=True):
+                self._by_selector.add(template.namespace, constraint.label_selector, counter)
+        self._ghostless = [each for counters in self.own.values() for each in counters if not each.ghosts_count]
+
+    def joins(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:
+        """Return the counters that count pods of *template*."""
+        near = self._by_selector.find(template.namespace, template.labels)
+        return tuple(counter for counter in near if counter.matches(template))
+
+    def close(self, node: int, sign: int) -> None:
+        """Cordon *node* for every constraint, or, with *sign* -1, undo that."""
+        for counter in self._ghostless:
+            counter.close(node, sign)
+
+    def _counters(self, template: PodTemplate) -> tuple[SpreadCounter, ...]:
+        keyed = np.ones(len(self._nodes), dtype=np.bool_)
+        for constraint in template.spec.spread:
+            keyed &= self._topologies[constraint.topology_key].labelled
+        selected = self._filters.selected(template.spec)
+        return tuple(
+            SpreadCounter(
+                template,
+                constraint,
+                self._topologies[constraint.topology_key],
+                eligible_nodes(template, constraint, self._nodes, keyed, selected),
+            )
+            for constraint in template.spec.spread
+        )

@@ -1,4 +1,4 @@
-"""What a node's labels and taints alone decide, computed once for each distinct rule over all nodes of a space."""
+"""Filters and scores by a node's labels and taints, computed once for each distinct rule over all nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tightship.planning.placement.topology import NodeMask
 
 
 class NodeFilters:
-    """Masks and counts over *nodes*, by what pods ask of labels and taints (``NodeAffinity``, ``TaintToleration``)."""
+    """Masks and counts over *nodes* for ``NodeAffinity`` and ``TaintToleration``."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
@@ -38,7 +38,7 @@ class NodeFilters:
         return found
 
     def tolerated(self, spec: PodSpec) -> NodeMask:
-        """Return the nodes without a taint that would keep the pod away."""
+        """Return the nodes without a taint that excludes the pod."""
         key = ("tolerated", spec.tolerations)
         found = self._masks.get(key)
         if found is None:
@@ -61,7 +61,7 @@ class NodeFilters:
         return found
 
     def soft_taints(self, spec: PodSpec) -> NDArray[np.int64] | None:
-        """Return how many ``PreferNoSchedule`` taints of each node the pod minds; ``None`` if there are none."""
+        """Return how many ``PreferNoSchedule`` taints of each node the pod does not tolerate; ``None`` if all are 0."""
         if not self._soft_taints:
             return None
         tolerations = spec.tolerations

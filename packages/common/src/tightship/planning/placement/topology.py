@@ -1,4 +1,4 @@
-"""Topology domains, and counters of pods per domain that grow and shrink with every simulated move."""
+"""Topology domains, and counters of pods by domain that follow every simulated move."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NodeMask = NDArray[np.bool_]
 class Topology:
     """The domains of one topology key over the nodes of a space.
 
-    ``domain_of[i]`` is the number of the domain node *i* lies in, or -1 where it lacks the label; ``members[d]`` are
-    the indices of the nodes in domain *d*.
+    ``domain_of[i]`` is the domain of node *i*, or -1 if the node lacks the label; ``members[d]`` are the indices of the
+    nodes in domain *d*.
     """
 
     def __init__(self, key: str, nodes: Sequence[Node]) -> None:
@@ -43,12 +43,12 @@ class Topology:
             mask[self.members[domain]] = False
 
     def nodes_in(self, mask: NodeMask) -> NDArray[np.intp]:
-        """Return how many of the nodes set in *mask* lie in each domain."""
+        """Return how many of the nodes in *mask* each domain has."""
         inside = self.domains[mask]
         return np.bincount(inside[inside >= 0], minlength=len(self.members))
 
     def union(self, domains: Sequence[int], size: int) -> NodeMask:
-        """Return a mask of *size* nodes with those in one of *domains* set."""
+        """Return a mask of *size* nodes that sets the nodes in *domains*."""
         mask = np.zeros(size, dtype=np.bool_)
         for domain in domains:
             mask[self.members[domain]] = True
@@ -56,7 +56,7 @@ class Topology:
 
 
 class DomainCounter:
-    """How many counted pods each domain holds; domains without any are absent from ``counts``."""
+    """The number of counted pods in each domain; ``counts`` lacks domains without any."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology

@@ -1,6 +1,6 @@
-"""Where a pod's volumes let it go: volume node affinity, zone labels, allowed topologies and attach limits.
+"""Where a pod's volumes let it run: volume node affinity, zone labels, allowed topologies and attach limits.
 
-What can't be judged is said so: an unjudged volume blocks its pod with its own reason.
+A volume that Tightship can't judge blocks its pod with a reason of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 class VolumeUnknownError(Exception):
-    """A volume that can't be judged; the message says which and why."""
+    """Tightship can't judge a volume; the message says which and why."""
 
 
 class Attachments(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Attachments(Struct, frozen=True):
 
 
 class VolumeIndex:
-    """Volumes of a space's pods: the nodes they can be reached from, and what is attached where."""
+    """The volumes of a space's pods: the nodes that reach them, and where they are attached."""
 
     def __init__(self, snapshot: Snapshot, nodes: list[Node]) -> None:
         self._snapshot = snapshot
@@ -40,7 +40,7 @@ class VolumeIndex:
         self._limits: dict[str, list[int | None]] = {}
 
     def reach(self, template: PodTemplate) -> tuple[NodeMask | None, Attachments]:
-        """Return the nodes a pod of *template* can have its volumes on (``None``: all), and what it attaches.
+        """Return the nodes that reach the volumes of pods of *template* (``None``: all), and what such a pod attaches.
 
         Raises :class:`VolumeUnknownError`.
         """
@@ -53,7 +53,7 @@ class VolumeIndex:
         return mask, Attachments(tuple(dict.fromkeys(handles)))
 
     def attachments(self, template: PodTemplate) -> Attachments:
-        """Return what pods of *template* have attached where they run; nothing for volumes that can't be judged."""
+        """Return what running pods of *template* have attached, without volumes that Tightship can't judge."""
         handles: list[tuple[str, str]] = []
         for volume in template.spec.volumes:
             with suppress(VolumeUnknownError):
@@ -61,7 +61,7 @@ class VolumeIndex:
         return Attachments(tuple(dict.fromkeys(handles)))
 
     def restrict(self, mask: NodeMask, attachments: Attachments) -> None:
-        """Clear *mask* where a driver is missing or its attach limit would be exceeded."""
+        """Clear *mask* on nodes without a driver, or beyond its attach limit."""
         wanted: dict[str, list[str]] = {}
         for driver, handle in attachments.handles:
             wanted.setdefault(driver, []).append(handle)
@@ -93,7 +93,7 @@ class VolumeIndex:
         if volume.persistent_volume_claim is not None:
             return self._claim(volume.persistent_volume_claim.claim_name, template, handles)
         if volume.ephemeral is not None:
-            # The claim is made anew with the new pod; only its class says where.
+            # The new pod gets a new claim, and only the storage class says where.
             claim_template = volume.ephemeral.volume_claim_template
             name = claim_template.spec.storage_class_name if claim_template else None
             return self._provisioned(name or "", f"ephemeral volume {volume.name}")
@@ -149,7 +149,7 @@ class VolumeIndex:
 
 def _limit(snapshot: Snapshot, node: Node, driver: str) -> int | None:
     csi = snapshot.csi_nodes.get(node.name)
-    # kube-scheduler lets a pod onto a node without the driver, where it could never start: we do not plan that.
+    # kube-scheduler accepts a node without the driver, but the pod could never start there.
     if csi is None or driver not in csi.limits:
         return 0
     return csi.limits[driver]

@@ -1,27 +1,17 @@
 """Plans: what would be removed, in what order, and why the rest stays."""
 
-from tightship.planning.plan.engine import Forecast, Judge, Judgement, after, forecast, make_plan
-from tightship.planning.plan.model import Move, Placement, Plan, Removal
-from tightship.planning.plan.planner import Candidate, Planner
-from tightship.planning.plan.strategies import STRATEGIES, Gates, Key, Ordered, PerPool, Strategy
-
-__all__ = [
-    "STRATEGIES",
-    "Candidate",
-    "Forecast",
-    "Gates",
-    "Judge",
-    "Judgement",
-    "Key",
-    "Move",
-    "Ordered",
-    "PerPool",
-    "Placement",
-    "Plan",
-    "Planner",
-    "Removal",
-    "Strategy",
-    "after",
-    "forecast",
-    "make_plan",
-]
+from tightship.planning.plan.engine import Forecast as Forecast
+from tightship.planning.plan.engine import Judgement as Judgement
+from tightship.planning.plan.engine import forecast as forecast
+from tightship.planning.plan.engine import make_plan as make_plan
+from tightship.planning.plan.model import Move as Move
+from tightship.planning.plan.model import Placement as Placement
+from tightship.planning.plan.model import Plan as Plan
+from tightship.planning.plan.model import Removal as Removal
+from tightship.planning.plan.planner import Candidate as Candidate
+from tightship.planning.plan.planner import Planner as Planner
+from tightship.planning.plan.strategies import STRATEGIES as STRATEGIES
+from tightship.planning.plan.strategies import Gates as Gates
+from tightship.planning.plan.strategies import Ordered as Ordered
+from tightship.planning.plan.strategies import PerPool as PerPool
+from tightship.planning.plan.strategies import Strategy as Strategy

@@ -1,8 +1,8 @@
 """Room that CapacityBuffers keep free, while a plan grows.
 
-kube-scheduler knows nothing of it: pods take what they find. What an autoscaler asks afterwards, again and again, is
-whether as many pods as a buffer is for would still fit, wherever that is; where they don't, it adds nodes. So nothing
-is given its place here: it is counted what would fit.
+kube-scheduler ignores buffers, and pods take any free room. Afterwards an autoscaler checks again and again whether the
+pods of a buffer would still fit anywhere, and adds nodes if they don't. So this module places nothing: it counts how
+many pods would fit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SHOWN = 3
 
 
 class _Units(Struct, frozen=True):
-    """What one buffer keeps room for: so many pods that *ask* alike."""
+    """The pods of one buffer, which *ask* alike."""
 
     of: Headroom
     ask: Ask
 
 
 class BufferRoom:
-    """What buffers lack in *space*, in comparison with how it was at first."""
+    """Watches whether buffers lack more room in *space* than they did at first."""
 
     def __init__(self, space: Space, snapshot: Snapshot) -> None:
         self._space = space
@@ -40,11 +40,11 @@ class BufferRoom:
         asked = [_Units(each, space.ask(pod)) for each, pod in pods if pod.spec.scheduler == DEFAULT_SCHEDULER]
         self._units = [each for each in asked if each.ask.unknown is None]
         self.held: Mapping[str, Resources] = {}
-        """By node what would be asked of it."""
+        """The amounts that buffers would take, by node."""
         self._lacking = self._count(note=True)
 
     def refusal(self, node: str) -> Refusal | None:
-        """Return why *node* can't go, the space being as it would be then: buffers lack room that they had at first."""
+        """Return why *node* can't go, with *space* as it would be then: buffers would lack room they had at first."""
         if not self._units:
             return None
         now = self._count()
@@ -58,7 +58,7 @@ class BufferRoom:
         return Refusal(Reason.BUFFER_NEEDS_NODE, node, detail, "shrink the buffer, or add capacity for it")
 
     def _count(self, *, note: bool = False) -> Sequence[int]:
-        """Return for how many pods of each buffer there is no room; with *note* also note where the others have it."""
+        """Return how many pods of each buffer have no room. With *note*, also record where the other pods have room."""
         space, lacking = self._space, list[int]()
         held: dict[str, dict[str, int]] = {}
         mark = space.mark()
@@ -75,7 +75,7 @@ class BufferRoom:
         return lacking
 
     def _places(self, ask: Ask, count: int) -> list[tuple[int, int]]:
-        """Place up to *count* pods; return on which nodes, and how many on each."""
+        """Place up to *count* pods. Return the nodes, and how many pods each got."""
         space, found = self._space, list[tuple[int, int]]()
         while count and len(nodes := np.flatnonzero(space.feasible(ask))):
             node = best_fit(space, ask, nodes)
@@ -87,10 +87,7 @@ class BufferRoom:
         return found
 
     def _fits(self, ask: Ask, node: int) -> int:
-        """Return how many pods that ask nothing but amounts fit on *node*, one at least."""
+        """Return how many pods that request only amounts fit on *node*, at least one."""
         return max(
             1, min((int(self._space.free[row, node]) // amount for row, amount in ask.rows if amount), default=1)
         )
-
-
-__all__ = ["BufferRoom"]

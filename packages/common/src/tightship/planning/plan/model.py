@@ -1,4 +1,4 @@
-"""What a plan is: nodes to remove in order, where each of their pods goes, and why every other node stays."""
+"""A plan: the nodes to remove in order, the target of each of their pods, and why every other node stays."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tightship.core.reasons import Refusal
 Placement = Literal["possible", "likely", "certain"]
 """How sure a place must be.
 
-``possible``: there is a place for every pod, chosen to pack well. ``likely``: kube-scheduler's default scoring, as we
-model it, finds a place for every pod. ``certain``: likely, and besides every pod of the node finds a place whatever
-feasible node the scheduler picks for each.
+``possible``: every pod has a place, chosen to pack well. ``likely``: kube-scheduler's default scoring, as we model it,
+finds a place for every pod. ``certain``: likely, and every pod of the node finds a place whichever feasible nodes the
+scheduler picks.
 """
 
 
 class Move(Struct, frozen=True):
-    """One eviction: *pod* leaves *origin* for *target*; *waits_for* names the PDB that lets it go only after others."""
+    """One eviction: *pod* leaves *origin* for *target*. PDB *waits_for*, if any, lets the pod go only after others."""
 
     pod: Pod
     origin: str
@@ -55,11 +55,11 @@ class Plan(Struct, frozen=True):
 
     @property
     def hash(self) -> str:
-        """Which plan this is, for people who compare nodes: the same nodes in the same order hash alike."""
+        """A hash of the plan, for people: plans that remove the same nodes in the same order have the same hash."""
         names = ",".join(removal.node for removal in self.removals)
         return hashlib.sha256(names.encode()).hexdigest()[:12]
 
     def holding(self, held: Mapping[str, Refusal]) -> Plan:
-        """Return the plan with what its nodes wait for (*held*) among the refusals."""
+        """Return the plan with *held*, the reasons why its nodes wait, among the refusals."""
         waiting = {name: (refusal,) for name, refusal in held.items()}
         return msgspec.structs.replace(self, refusals={**self.refusals, **waiting})

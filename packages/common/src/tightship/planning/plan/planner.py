@@ -1,4 +1,4 @@
-"""Tries removals one after another on one space: what is taken stays taken, what fails leaves no trace."""
+"""Tries removals one after another on one space. A planned removal keeps its room; a failed one leaves no trace."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tightship.planning.plan.scale_ups import Guest, needed
 class Candidate(Struct, frozen=True):
     """A node that passed every rule and gate that does not depend on the plan itself.
 
-    *evict* are the pods a drain would evict, *stays* how many pods go with the node, *ratio* its CPU requests over
-    allocatable CPU, *memory_ratio* the same of memory, *pool* its pool.
+    *evict* are the pods that a drain would evict, *stays* how many pods go with the node. *ratio* is requested over
+    allocatable CPU, *memory_ratio* the same for memory.
     """
 
     name: str
@@ -40,9 +40,9 @@ class Candidate(Struct, frozen=True):
 
 
 class _Tried(Struct, frozen=True):
-    """What came of looking for places: *refusals*, or the nodes where pods are *placed* in the space.
+    """The result of a search for places: *refusals*, or the nodes on which pods are *placed* in the space.
 
-    *shifted* are replicas about to start that had to make way: where they stood, and where they stand.
+    *shifted* are replicas about to start that had to make way, with their old and new nodes.
     """
 
     refusals: list[Refusal] = []
@@ -53,10 +53,10 @@ class _Tried(Struct, frozen=True):
 class Planner:
     """One round of planning over one snapshot.
 
-    *choose* picks targets where several nodes are feasible; it is the scheduler's model unless *placement* is
-    ``possible``. Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere, and
-    so do the replicas that HPAs are about to start; no node goes that a CapacityBuffer needs. Without *explain* a
-    refusal for want of a place only says so: why costs more than to find out that there is none.
+    *choose* picks among several feasible nodes if *placement* is ``possible``; otherwise the scheduler's model does.
+    Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere, and so do
+    replicas that HPAs are about to start. No node goes that a CapacityBuffer needs. Without *explain*, a refusal for
+    want of a place does not say why, which costs more than the search itself.
     """
 
     def __init__(
@@ -90,38 +90,38 @@ class Planner:
         starting = reserved.starting(self.candidates)
         self._buffers = BufferRoom(self.space, snapshot)
         self.starting_on: Mapping[str, Resources] = _together(starting, self._buffers.held)
-        """By node what replicas about to start and buffers ask of it, before anything is planned."""
+        """The amounts that replicas about to start and buffers take, by node, before anything is planned."""
         self.waiting = reserved.waiting
         self._scale_ups = reserved.scale_ups
         self._baseline: Space | None = None
 
     def choose_by(self, choose: Choice) -> None:
-        """Pick targets by *choose* from here on, unless the scheduler's model does."""
+        """Pick targets by *choose* from now on, unless the scheduler's model does."""
         self._choose = choose if self.placement == "possible" else scheduler_choice
 
     def ratio(self, name: str) -> float:
-        """Return the CPU ratio of a candidate with what was moved onto its node in this round."""
+        """Return the CPU ratio of a candidate, with the pods moved onto its node in this round."""
         return self.candidates[name].ratio + self.received_ratio(name)
 
     def memory_ratio(self, name: str) -> float:
-        """Return the memory ratio of a candidate with what was moved onto its node in this round."""
+        """Return the memory ratio of a candidate, with the pods moved onto its node in this round."""
         return self.candidates[name].memory_ratio + self.received_ratio(name, "memory")
 
     def received_ratio(self, name: str, resource: str = "cpu") -> float:
-        """Return the amount of *resource* moved onto node *name* in this round, over what it has to allocate."""
+        """Return the amount of *resource* moved onto node *name* in this round, over its allocatable amount."""
         received = self._received.get(name, {}).get(resource, 0)
         return received / max(1, self.snapshot.nodes[name].node.allocatable.get(resource, 0)) if received else 0.0
 
     def pods_of(self, candidate: Candidate) -> list[Pod]:
-        """Return the pods whose eviction removing *candidate* would take next, those moved there meanwhile included."""
+        """Return the pods to evict if *candidate* goes next, including those moved there meanwhile."""
         arrived = self._arrived.get(self.space.index[candidate.name], ())
         return [*candidate.evict, *(guest.pod for guest in arrived)]
 
     def attempt(self, candidate: Candidate, *, keep: bool = True) -> list[Refusal]:
-        """Plan the removal of *candidate*'s node, with the pods it was given earlier in the round.
+        """Plan the removal of *candidate*'s node, including the pods that it received earlier in the round.
 
-        Return an empty list when it is planned, else **all** refusals found, the space and the ledger untouched.
-        Without *keep* it is only asked whether it could be: nothing is planned.
+        Return an empty list if the removal is planned. Otherwise return **all** refusals and leave the space and the
+        ledger unchanged. Without *keep*, only check whether the removal is possible.
         """
         space, node = self.space, self.space.index[candidate.name]
         guests = [Guest(pod, space.ask(pod), candidate.name) for pod in candidate.evict] + self._arrived.get(node, [])
@@ -151,15 +151,15 @@ class Planner:
     def _places(
         self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], slow: Sequence[str]
     ) -> _Tried:
-        """Find places for all of a node that is closed and whose pods are lifted; without success nothing has changed.
+        """Find places for all pods of a closed node whose pods are lifted. Without success nothing changes.
 
-        *slow* names for each of *guests* the budget that lets it go only after others, empty where none does.
+        *slow* names for each of *guests* the budget that lets the pod go only after others, or is empty.
         """
         space, everyone = self.space, (*guests, *waiting)
         mark = space.mark()
         asks = [guest.ask for guest in everyone]
-        # Of pods that leave one after another, the choices of the first change what is left to the others in ways that
-        # are not played through.
+        # If pods leave one after another, the first choices change what is left to the others in ways that certain()
+        # does not play through.
         unsure = any(wait and not guest.ask.plain for wait, guest in zip(slow, guests, strict=True))
         if self.placement == "certain" and (unsure or not certain(space, asks)):
             refusals = self._homeless(candidate, guests, waiting, fit_all(space, asks, best_fit), strand=True)
@@ -183,9 +183,9 @@ class Planner:
         slow: Sequence[str],
         first: _Tried,
     ) -> _Tried:
-        """Find places as if no replica were about to start, and then places for those that were in the way.
+        """Find places as if no replica were about to start, and then places for the replicas that were in the way.
 
-        Where pods have no place but for such replicas, these are what keeps the node, unless they can go elsewhere.
+        If only such replicas leave pods without a place, they keep the node, unless they can go elsewhere.
         """
         space, node = self.space, self.space.index[candidate.name]
         own = [guest for guest in waiting if guest.starting is not None]
@@ -205,7 +205,7 @@ class Planner:
         homeless: dict[int, Guest] = {}
         for at, guest in (*in_the_way, *((node, guest) for guest in own)):
             if id(guest.ask) in homeless:
-                continue  # nor has any other like it a place
+                continue  # equal replicas have no place either
             target = at if space.accepts(guest.ask, at) else _first(space.feasible(guest.ask))
             if target is None:
                 homeless[id(guest.ask)] = guest
@@ -221,7 +221,7 @@ class Planner:
         return _Tried(placed=second.placed, shifted=shifted)
 
     def _waits_for(self, guest: Guest, waits: tuple[str, ...]) -> str:
-        """Return the budget that lets this pod go only after others, empty where none does."""
+        """Return the budget that lets this pod go only after others, or an empty string."""
         budgets = self.ledger.budgets_of(guest.pod.template) if waits else ()
         return budgets[0].key if budgets and budgets[0].key in waits else ""
 
@@ -267,7 +267,7 @@ class Planner:
     def _homeless(
         self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], fit: Fit, *, strand: bool
     ) -> list[Refusal]:
-        """Say which pods of the node find no place; the space still has the node closed and its pods lifted."""
+        """Return refusals for the pods without a place. The space still has the node closed and its pods lifted."""
         everyone = (*guests, *waiting)
         found: list[Refusal] = []
         starting = [guest for position in fit.unplaced if (guest := everyone[position]).starting is not None]

@@ -1,4 +1,4 @@
-"""Room for pods that are no evictions of a plan: pending, on nodes in drain, and about to be started."""
+"""Reserves room for pods that a plan does not evict: pending, on nodes in drain, or about to start."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tightship.planning.plan.scale_ups import Guest, ScaleUps
 
 
 class Reserved:
-    """Gives guests their room in *space*; :attr:`waiting` has them by node, :attr:`scale_ups` what those hold that are
-    about to be started.
+    """Reserves room for guests in *space*. :attr:`waiting` holds the guests by node, :attr:`scale_ups` the amounts of
+    replicas about to start.
     """
 
     def __init__(self, space: Space) -> None:
@@ -30,9 +30,9 @@ class Reserved:
         self.scale_ups = ScaleUps(space)
 
     def pending(self) -> None:
-        """Give every pending pod that could run somewhere its room, so that nobody else is moved into it (M8).
+        """Reserve room for every pending pod that could run somewhere, so that no move takes that room (M8).
 
-        One that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678).
+        A pod that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678).
         """
         space = self._space
         queue = [pod for pod in space.snapshot.unscheduled if not pod.gated and pod.spec.scheduler == DEFAULT_SCHEDULER]
@@ -47,10 +47,9 @@ class Reserved:
                 self._place_somewhere(pod, ask)
 
     def moving(self, names: Iterable[str]) -> None:
-        """Give the pods that are about to leave nodes in drain their room: when several nodes are in drain at once, the
-        pods of one must not be promised the place that those of another need.
+        """Reserve room for the pods that are about to leave nodes in drain, so that no plan promises a place twice.
 
-        A pod that has been told to go holds its room only if its replacement is made after it: a StatefulSet's.
+        A terminating pod holds room only if its replacement comes afterwards, as a StatefulSet's does.
         """
         space = self._space
         for name in names:
@@ -68,11 +67,10 @@ class Reserved:
                     space.rollback(mark)
 
     def starting(self, candidates: Collection[str]) -> dict[str, Resources]:
-        """Give replicas that HPAs are about to start their room, at first on nodes that are no *candidates*; return
-        what they ask of each node.
+        """Reserve room for replicas that HPAs are about to start, first on nodes that are not *candidates*.
 
-        As with pending pods, one that fits nowhere blocks nothing by itself; by then the others have filled whatever
-        could take one of them, so that no such node can go.
+        Return the amounts that they take, by node. As with pending pods, a replica that fits nowhere blocks nothing by
+        itself. By then the others have filled every node that could take one of them, so no such node can go.
         """
         space = self._space
         stays = np.array([name not in candidates for name in space.names], dtype=np.bool_)
@@ -93,7 +91,7 @@ class Reserved:
         return dict(held)
 
     def _likely_place(self, ask: Ask, rather: NodeMask | None = None) -> int | None:
-        """Return the node that kube-scheduler would choose, of those that are *rather* wanted if one of them fits."""
+        """Return the node that kube-scheduler would choose, one of *rather* if any of these fits."""
         feasible = self._space.feasible(ask)
         if rather is not None and (feasible & rather).any():
             feasible &= rather
@@ -127,6 +125,3 @@ def moving_nodes(snapshot: Snapshot) -> list[str]:
         elif draining(view.node) or any(taint.key in _TAKEN for taint in view.node.taints):
             found.append((0.0, name))
     return [name for _, name in sorted(found)]
-
-
-__all__ = ["Reserved", "moving_nodes"]

@@ -1,6 +1,4 @@
-"""Replicas that HPAs are about to start, where a plan keeps room for them: what they hold, and whom they stand in the
-way of.
-"""
+"""Replicas that HPAs are about to start: the room that a plan keeps for them, and the pods that they block."""
 
 from __future__ import annotations
 
@@ -16,17 +14,17 @@ from tightship.planning.cluster import Starting
 from tightship.planning.placement.space import Ask, Space
 
 MOST_IN_THE_WAY = 100
-"""Replicas that are looked for another place at most to let one node go; about as many pods as a node may have."""
+"""Most replicas for which to look for another place to let one node go; about as many pods as a node may have."""
 
 SHOWN = 3
 """HPAs that a refusal names."""
 
 
 class Guest(Struct, frozen=True):
-    """A pod somewhere in the space: where this plan took it from, and what it asks.
+    """A pod in the space: the node from which this plan took it, and its demands.
 
-    One without an *origin* is no eviction of ours and only needs room: it moves anyway, pending or on a node in drain,
-    or it is one of the replicas *starting*.
+    A guest without an *origin* is not an eviction of ours and only needs room: it is pending, it leaves a node in
+    drain, or it is one of the replicas *starting*.
     """
 
     pod: Pod
@@ -36,7 +34,7 @@ class Guest(Struct, frozen=True):
 
 
 class ScaleUps:
-    """Adds up what replicas about to start hold on each node of *space*."""
+    """Adds up the amounts of replicas about to start on each node of *space*."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -44,7 +42,7 @@ class ScaleUps:
         self._count: NDArray[np.int64] = np.zeros(len(space.nodes), dtype=np.int64)
 
     def add(self, guest: Guest, node: int, step: int = 1) -> None:
-        """Take note that *guest* stands on *node* (or, *step* being -1, no longer does)."""
+        """Record that *guest* is on *node*, or, with *step* -1, that it no longer is."""
         if self._held is None:
             self._held = np.zeros_like(self._space.free)
         for row, amount in guest.ask.rows:
@@ -52,15 +50,15 @@ class ScaleUps:
         self._count[node] += step
 
     def shift(self, guest: Guest, origin: int, target: int) -> None:
-        """Take note that *guest* has moved, if it is one of the replicas."""
+        """Record the move of *guest*, if it is a replica about to start."""
         if guest.starting is not None:
             self.add(guest, origin, -1)
             self.add(guest, target)
 
     def in_the_way(self, asks: Sequence[Ask], waiting: Mapping[int, Sequence[Guest]]) -> list[tuple[int, Guest]]:
-        """Return replicas, with their nodes, but for which one of *asks* could have more places than it has.
+        """Return the replicas, with their nodes, that take places from one of *asks*.
 
-        *waiting* has what stands on each node. Only nodes that are open are looked at.
+        *waiting* holds the guests of each node. Only open nodes count.
         """
         space, held = self._space, self._held
         if held is None:
@@ -81,9 +79,9 @@ class ScaleUps:
 
 
 def needed(node: str, homeless: Iterable[Guest], *, sure: bool = True) -> Refusal:
-    """Return why *node* can't go: replicas about to start, *homeless* among them, would not all have room.
+    """Return why *node* can't go: replicas about to start, among them *homeless*, would not all have room.
 
-    Unless that is *sure*, they would if kube-scheduler chose well.
+    If that is not *sure*, kube-scheduler could still place them all by choosing well.
     """
     hpas = {guest.starting.hpa: guest.starting for guest in homeless if guest.starting is not None}
     first = [str(hpas[key]) for key in sorted(hpas)][:SHOWN]
@@ -96,6 +94,3 @@ def needed(node: str, homeless: Iterable[Guest], *, sure: bool = True) -> Refusa
     detail = f"{'; '.join(first)}{more}: without this node {lacking}"
     fix = "wait until they run, or add capacity for them"
     return Refusal(Reason.SCALE_UP_NEEDS_NODE, node, detail, fix)
-
-
-__all__ = ["Guest", "ScaleUps", "needed"]

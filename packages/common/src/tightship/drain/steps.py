@@ -1,0 +1,88 @@
+"""The input and the output of the drain's state machine: findings, and steps. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from msgspec import Struct
+
+from tightship.core.drain_record import DrainRecord, Ending
+from tightship.core.objects import Node, Pod
+from tightship.core.reasons import Refusal
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """The findings of one look at a node and its pods.
+
+    *evict* are pods to evict that nobody is deleting yet, *awaits* pods that end by themselves, *leaving* pods that
+    terminate. *keeps* keeps the node as a whole, and would have prevented the claim. *next* are the pods of *evict* to
+    evict now; more may be due at *due*. *against* is everything that waiting does not change: opt-outs, no place, a
+    budget that never allows an eviction, a fatal answer. *late* names pods that have refused to go for too long.
+    *pending* are pods without a node that were created since the drain began and could run here. *fresh* says that the
+    server just listed the pods, *judged* that *against* includes a new search for places. *stopping* says that somebody
+    else continues the drain; *releasing* says that nobody does, so the node is given back. *met* is when the present
+    drive first saw the node in its phase.
+    """
+
+    node: Node | None
+    evict: tuple[Pod, ...] = ()
+    awaits: tuple[Pod, ...] = ()
+    leaving: tuple[Pod, ...] = ()
+    keeps: tuple[Refusal, ...] = ()
+    next: tuple[Pod, ...] = ()
+    due: float | None = None
+    against: tuple[Refusal, ...] = ()
+    late: tuple[Refusal, ...] = ()
+    pending: tuple[Pod, ...] = ()
+    finalizers: Mapping[str, str] = {}
+    fresh: bool = False
+    judged: bool = False
+    stopping: bool = False
+    releasing: bool = False
+    met: float = 0.0
+    not_ready_since: float | None = None
+
+
+class NodeChange(Enum):
+    """The change of a node besides its annotation."""
+
+    NOTHING = "nothing"
+    RESTORE = "restore"
+    """Remove our taint, and restore ``spec.unschedulable``."""
+    UNTAINT = "untaint"
+    """Remove our taint; the cordon belongs to somebody else."""
+
+
+class Wait(Struct, frozen=True):
+    """Wait until *until*, or until the cluster changes."""
+
+    until: float
+    why: str
+
+
+class Look(Struct, frozen=True):
+    """List the node's pods from the server, judge the rest, and ask again."""
+
+
+class Evict(Struct, frozen=True):
+    """Evict these pods, each independently."""
+
+    pods: tuple[Pod, ...]
+
+
+class Write(Struct, frozen=True):
+    """Write *record* (``None``: remove the annotation) with *change*. *because* is the cause, for people."""
+
+    record: DrainRecord | None
+    change: NodeChange = NodeChange.NOTHING
+    because: Refusal | None = None
+
+
+class Over(Struct, frozen=True):
+    """The drain is over for this drive."""
+
+    ending: Ending
+
+
+Step = Wait | Look | Evict | Write | Over
