@@ -262,7 +262,7 @@ _WHY_HPAS = (
     Panel(
         title="Why",
         queries={"{{reason}}": f"max by (reason) (tightship_hpas_by_reason{{{OF}}})"},
-        about="An HPA counts under each of its reasons; docs/hpa-reasons.md says what to do about each.",
+        about="An HPA counts under each of its reasons; docs/reasons.md says what to do about each.",
         stacked=True,
         width=16,
         height=10,

@@ -13,12 +13,12 @@ from hpa_scaler.decide.policy import Decision, Subject, decide
 from hpa_scaler.spec.annotations import ENABLE, PREFIX, parse_spec
 from hpa_scaler.spec.golang import parse_float
 from hpa_scaler.spec.queries import Answer, Failure, Outcome, Query, answer_of
-from hpa_scaler.spec.reasons import Reason
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import Spec
 from tightship.core.objects import HorizontalPodAutoscaler, Owner
 from tightship.core.objects.autoscaling import FieldManager, ScaleTargetRef, ScalingPolicy, ScalingRules
 from tightship.core.objects.node import Condition
+from tightship.core.reasons import Reason
 
 NOW = 1_800_000_000.0
 CYCLE = 75.0

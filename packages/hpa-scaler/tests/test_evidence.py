@@ -12,8 +12,8 @@ from hpa_scaler.decide.cycle import questions, subject_of
 from hpa_scaler.decide.evidence import evidence_queries
 from hpa_scaler.decide.policy import decide
 from hpa_scaler.spec.queries import FAILED_QUERY, LATE_QUERY, Answer, Failure, Outcome, Query
-from hpa_scaler.spec.reasons import Reason
 from hpa_scaler.spec.rules import Rules
+from tightship.core.reasons import Reason
 
 ASKED = 'sum(rate(requests_total{app="web", code!="500"}[1m]))'
 RULES = Rules(age_query="")

@@ -30,12 +30,12 @@ from hpa_scaler.decide.sources import lowering_window
 from hpa_scaler.decide.state import State, decode_state, encode_state
 from hpa_scaler.spec.annotations import parse_spec
 from hpa_scaler.spec.queries import Answer, Failure, Outcome, Query, queries_of, range_of
-from hpa_scaler.spec.reasons import FAILURES, Reason
 from hpa_scaler.spec.rollout import Rollout
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import Problems, QuerySpec, Spec
 from tightship.core.durations import format_duration
 from tightship.core.objects.node import Condition
+from tightship.core.reasons import QUERY_FAILURES, Reason
 
 PLAIN = spec(prometheus_query=QUERY, requests_per_replica="10")
 """100 a second make 10."""
@@ -101,7 +101,7 @@ def test_only_what_was_meant_to_scale_to_zero_may_go_there() -> None:
 # A failure never lowers.
 
 
-@pytest.mark.parametrize("reason", sorted(FAILURES))
+@pytest.mark.parametrize("reason", sorted(QUERY_FAILURES))
 def test_no_failure_lowers_and_each_has_its_own_reason(reason: Reason) -> None:
     decision = judge(hpa(20, 50, 20), PLAIN, Failure(reason, "why"))
     assert (decision.action, decision.target, decision.reason) == ("hold", 20, reason)

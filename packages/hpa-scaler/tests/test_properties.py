@@ -19,12 +19,12 @@ from hpa_scaler.decide.writing import change, restoration, state_of
 from hpa_scaler.spec.annotations import MOST_QUERIES
 from hpa_scaler.spec.golang import INT32_MAX
 from hpa_scaler.spec.queries import Answer, Failure, Outcome, queries_of, value_query
-from hpa_scaler.spec.reasons import FAILURES, Reason
 from hpa_scaler.spec.rollout import Rollout
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import Band, HoldSpec, MissingData, Pause, QuerySpec, Spec
 from hpa_scaler.write.noting import Noted, is_due, noted_after
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import QUERY_FAILURES, Reason
 
 numbers = st.integers(0, 60)
 values = st.integers(0, 5000).map(float) | st.integers(0, 60).map(float) | st.floats(-1e13, 1e13)
@@ -62,7 +62,7 @@ specs = st.builds(
     hold=st.none() | st.just(HoldSpec("errors")),
 )
 whole_answers = st.builds(Answer, series=st.just(1), highest=values)
-failures = st.builds(Failure, st.sampled_from(sorted(FAILURES - {Reason.EMPTY_RESULT})))
+failures = st.builds(Failure, st.sampled_from(sorted(QUERY_FAILURES - {Reason.EMPTY_RESULT})))
 broken_answers = (
     st.just(Answer(0))
     | st.builds(Answer, series=st.just(2), highest=st.none() | values, not_numbers=st.just(1))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hpa_scaler.decide.policy import Decision
 from hpa_scaler.report.story import Fate, HpaStory, Keep, Story, Told
-from hpa_scaler.spec.reasons import Cause, Reason
+from tightship.core.reasons import Reason, Refusal
 
 KEEP = Keep(points=24, seconds=3600.0, changes=5)
 DAY = Keep(points=240, seconds=86_400.0, changes=20)
@@ -29,7 +29,7 @@ def decision(minimum: int, target: int, *reasons: Reason, maximum: int = 50) -> 
         maximum=maximum,
         target=target,
         target_maximum=maximum,
-        causes=tuple(map(Cause, reasons)) or (Cause(Reason.FOLLOWS_QUERY),),
+        causes=tuple(map(Refusal, reasons)) or (Refusal(Reason.FOLLOWS_QUERY),),
     )
 
 

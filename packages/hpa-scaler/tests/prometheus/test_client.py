@@ -15,8 +15,8 @@ from aiohttp import web
 from hpa_scaler.prometheus import exchange
 from hpa_scaler.prometheus.client import Limits
 from hpa_scaler.spec.queries import Answer, Failure, Query
-from hpa_scaler.spec.reasons import Reason
 from hpa_scaler.spec.spec import ServerRef
+from tightship.core.reasons import Reason
 
 from .conftest import Prometheus, asking, body, now, one, says, server, silent, trickling
 

@@ -13,8 +13,8 @@ from hpa_scaler.prometheus.exchange import MOST_REDIRECTS
 from hpa_scaler.prometheus.guard import Directory, GuardedResolver
 from hpa_scaler.spec.addresses import AllowList, parse_address
 from hpa_scaler.spec.queries import Answer, Failure
-from hpa_scaler.spec.reasons import Reason
 from hpa_scaler.spec.spec import ServerRef
+from tightship.core.reasons import Reason
 
 from .conftest import Prometheus, answering_one, asking, body, one, redirects, says, server, serving
 

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from hpa_scaler.prometheus.servers import Credentials, CredentialsError, Tls
 from hpa_scaler.spec.queries import Answer, Failure
-from hpa_scaler.spec.reasons import Reason
+from tightship.core.reasons import Reason
 
 from .conftest import Prometheus, answering_one, asking, one, server, serving
 

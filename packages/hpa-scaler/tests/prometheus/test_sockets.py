@@ -9,7 +9,7 @@ from aiohttp import web
 
 from hpa_scaler.prometheus import exchange
 from hpa_scaler.spec.queries import Answer, Failure
-from hpa_scaler.spec.reasons import Reason
+from tightship.core.reasons import Reason
 from tightship_simulator.life.responders import redirects
 
 from .conftest import Prometheus, asking, body, one, says, server, tcp

@@ -28,7 +28,7 @@ from traffic import august_1995, longest_silence
 
 from hpa_scaler.decide.decision_log import DecisionLine, Line, replay
 from hpa_scaler.spec.queries import AGE_QUERY, Answer
-from hpa_scaler.spec.reasons import Reason
+from tightship.core.reasons import Reason
 from tightship_simulator.api.store import Change
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.prometheus import Prometheus

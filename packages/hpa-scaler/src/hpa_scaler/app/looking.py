@@ -27,7 +27,6 @@ from hpa_scaler.decide.correlated import DropState
 from hpa_scaler.decide.cycle import asked_of, judge_cycle, questions, subject_of, wants_rollout
 from hpa_scaler.report import Sights
 from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rules import Rules
 from tightship.app.cli import CliError, UsageError
 from tightship.app.cli.basics import near
@@ -36,6 +35,7 @@ from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import load_process
 from tightship.core.counting import counted
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import Reason, Refusal
 from tightship.kube.connection import Connection, connect
 from tightship.report.document import Generator, Source
 
@@ -139,7 +139,7 @@ async def _judged(
         rules=rules,
         not_enabled=sum(1 for each in asked.values() if each is None),
         now=now,
-        warnings=tuple(str(Cause(Reason.UNREADABLE, problem)) for problem in fleet.problems),
+        warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in fleet.problems),
     )
     return Looked(sights, outcomes)
 

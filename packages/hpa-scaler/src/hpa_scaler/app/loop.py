@@ -31,7 +31,6 @@ from hpa_scaler.decide.decision_log import cycle_line, decision_line
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.report import Sights
 from hpa_scaler.spec.queries import Outcomes
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rollout import Rollout
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.write.applying import Applied, Applier, Todo
@@ -46,6 +45,7 @@ from tightship.app.runtime.http import Draw
 from tightship.app.runtime.loop import JITTER, in_thread
 from tightship.app.runtime.serving import Frame
 from tightship.core.api_errors import KubeError
+from tightship.core.reasons import Reason, Refusal
 from tightship.kube.host import monotonic, wall
 from tightship.kube.rate_limit import TokenBucket
 from tightship.report.document import Source
@@ -281,7 +281,7 @@ class ScalerLoop:
             rules=ground.rules,
             not_enabled=sum(seen.passed_over.values()),
             now=seen.now,
-            warnings=tuple(str(Cause(Reason.UNREADABLE, problem)) for problem in seen.problems),
+            warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in seen.problems),
         )
         situation = Situation(frame.elector.holder, frame.run.dry_run, circuits, frame.live.problems)
         self._metrics.show(told)
@@ -367,7 +367,7 @@ def _journal(run: RunSettings) -> Journal | None:
     return None if run.decision_log is None else Journal(run.decision_log, run.decision_log_megabytes * 1e6)
 
 
-def _again_lines(applied: Applied, name: str, cause: Cause | None, rules: Rules, now: float) -> list[bytes]:
+def _again_lines(applied: Applied, name: str, cause: Refusal | None, rules: Rules, now: float) -> list[bytes]:
     """Return the lines of repeated judgements, as a cycle of its own: the first cycle counted their drops."""
     again: Sequence[Judged] = tuple(applied.again.values())
     lines = [decision_line(name, each.subject, each.decision, cause) for each in again]

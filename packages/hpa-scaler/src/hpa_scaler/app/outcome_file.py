@@ -15,8 +15,8 @@ from msgspec import Struct
 from hpa_scaler.spec.addresses import AddressError, parse_address
 from hpa_scaler.spec.golang import parse_float
 from hpa_scaler.spec.queries import Answer, Failure, Outcome, Query, answer_of
-from hpa_scaler.spec.reasons import FAILURES
 from hpa_scaler.spec.spec import ServerRef
+from tightship.core.reasons import QUERY_FAILURES
 from tightship.core.times import rfc3339
 from tightship.report.document import API_VERSION
 
@@ -95,8 +95,8 @@ def _outcome(entry: _Entry) -> Outcome:
         return entry.answer
     if entry.failure is None:
         return answer_of([_value(each) for each in entry.values or ()], entry.warnings)
-    if entry.failure.reason not in FAILURES:
-        allowed = ", ".join(sorted(FAILURES))
+    if entry.failure.reason not in QUERY_FAILURES:
+        allowed = ", ".join(sorted(QUERY_FAILURES))
         raise ValueError(f"failure.reason: {entry.failure.reason.value!r}: allowed are {allowed}")
     return entry.failure
 

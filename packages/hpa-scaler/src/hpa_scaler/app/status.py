@@ -11,7 +11,7 @@ from msgspec import Struct
 from hpa_scaler.prometheus.circuit import CircuitState
 from hpa_scaler.report import FloorPlan, Sights, plan_document, plan_page
 from hpa_scaler.report.over_time import Lately
-from hpa_scaler.spec.reasons import Reason
+from tightship.core.reasons import Reason
 from tightship.report.document import API_VERSION
 from tightship.report.html.model import REFRESH, SERVED_LINKS, Page, Section, Table
 

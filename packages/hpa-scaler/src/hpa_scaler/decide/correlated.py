@@ -20,10 +20,10 @@ from hpa_scaler.decide.arithmetic import solve
 from hpa_scaler.decide.history import Floor
 from hpa_scaler.decide.policy import Decision
 from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rules import Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
+from tightship.core.reasons import Reason, Refusal
 
 
 class DropState(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Verdict(Struct, frozen=True):
     *believed*: so many have fallen for so long that the traffic must have fallen.
     """
 
-    cause: Cause | None
+    cause: Refusal | None
     state: DropState
     believed: bool = False
 
@@ -85,7 +85,9 @@ def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) ->
         f"by {count.lost} of {counted(count.floor, 'pod')}: "
         f"nothing is lowered until they come back{left}"
     )
-    return Verdict(Cause(Reason.CORRELATED_DROP, detail, "look at Prometheus and its targets"), DropState(since))
+    return Verdict(
+        Refusal(Reason.CORRELATED_DROP, detail=detail, fix="look at Prometheus and its targets"), DropState(since)
+    )
 
 
 def settle(decision: Decision, verdict: Verdict, now: float) -> Decision:
@@ -108,7 +110,7 @@ def _remembering(decision: Decision, answered: int, falling: float | None, now: 
     )
 
 
-def hold_lowering(decision: Decision, cause: Cause) -> Decision:
+def hold_lowering(decision: Decision, cause: Refusal) -> Decision:
     """Return *decision* without its lowering, because of *cause*; a decision that lowers nothing is
     returned unchanged.
     """

@@ -16,12 +16,12 @@ from hpa_scaler.decide.correlated import DropCount, DropState, count_drops, hold
 from hpa_scaler.decide.history import History
 from hpa_scaler.decide.policy import Decision, Subject, decide
 from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.reasons import Cause
 from hpa_scaler.spec.rollout import Rollout
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import Problems, Spec
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.meta import EMPTY
+from tightship.core.reasons import Refusal
 
 VERSION = 1
 
@@ -58,7 +58,7 @@ class DecisionLine(Struct, frozen=True, rename="camel", tag="decision", tag_fiel
     rollout: Rollout | None = None
     history: History = History()
     state_problem: str = ""
-    drop: Cause | None = None
+    drop: Refusal | None = None
 
 
 class CycleLine(Struct, frozen=True, rename="camel", tag="cycle", tag_field="kind", omit_defaults=True):
@@ -105,7 +105,7 @@ class Replay(Struct, frozen=True):
     differences: tuple[Difference, ...]
 
 
-def decision_line(cycle: str, subject: Subject, decision: Decision, drop: Cause | None = None) -> bytes:
+def decision_line(cycle: str, subject: Subject, decision: Decision, drop: Refusal | None = None) -> bytes:
     """Return the line of *decision*, with a line end; *drop* is why the verdict on the whole cycle
     held its lowering.
     """

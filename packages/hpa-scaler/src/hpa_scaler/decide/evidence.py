@@ -15,11 +15,11 @@ import msgspec
 
 from hpa_scaler.spec.promql import Matcher, lookback
 from hpa_scaler.spec.queries import Answer, Outcome, Outcomes, Query, outcome_of, range_of
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import QuerySpec, Spec
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
+from tightship.core.reasons import Reason, Refusal
 
 LATE = 1.5
 """Scrape intervals after which the newest sample of all targets is late; normally its age is one at most."""
@@ -47,9 +47,9 @@ def evidence_queries(spec: Spec, rules: Rules) -> Iterator[Query]:
             yield _failed_query(query, spec, rules)
 
 
-def doubts(spec: Spec, outcomes: Outcomes, rules: Rules) -> list[Cause]:
+def doubts(spec: Spec, outcomes: Outcomes, rules: Rules) -> list[Refusal]:
     """Return the servers' reasons not to lower anything by the answers to the queries of *spec*, each once."""
-    found: dict[Cause, None] = {}
+    found: dict[Refusal, None] = {}
     if not rules.cold_guard:
         return []
     for query in spec.queries:
@@ -81,17 +81,17 @@ def _failed_query(query: QuerySpec, spec: Spec, rules: Rules) -> Query:
     return Query(rules.failed_query.replace("{range}", str(seconds)), query.server, labels=True)
 
 
-def _late(query: QuerySpec, outcomes: Outcomes, rules: Rules) -> Cause | None:
+def _late(query: QuerySpec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
     if not rules.late_query:
         return None
     told = outcome_of(_late_query(query, rules), outcomes)
     if not isinstance(told, Answer) or told.highest is None or told.highest <= LATE:
         return None
     detail = f"the newest sample of server {query.server} is {told.highest:.1f} scrape intervals old"
-    return Cause(Reason.LATE_SAMPLES, detail, "see why the server scrapes late or receives samples late")
+    return Refusal(Reason.LATE_SAMPLES, detail=detail, fix="see why the server scrapes late or receives samples late")
 
 
-def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> Cause | None:
+def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
     if not rules.failed_query or not _selects(query):
         return None
     asked = _failed_query(query, spec, rules)
@@ -102,7 +102,7 @@ def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> C
     if told.series > len(told.targets):
         targets = counted(told.series, "target")
         detail = f"{targets} of server {query.server} could not always be scraped within {seconds}"
-        return Cause(Reason.FAILED_SCRAPES, detail, _MEND)
+        return Refusal(Reason.FAILED_SCRAPES, detail=detail, fix=_MEND)
     selectors = lookback(query.text).selectors
     mine = [target for target in told.targets if any(_concerns(target, selector) for selector in selectors)]
     if not mine:
@@ -111,7 +111,7 @@ def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> C
     more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
     targets = counted(len(mine), "target")
     detail = f"{targets} of the query could not always be scraped within {seconds}: {names}{more}"
-    return Cause(Reason.FAILED_SCRAPES, detail, _MEND)
+    return Refusal(Reason.FAILED_SCRAPES, detail=detail, fix=_MEND)
 
 
 _MEND = "repair the targets; after an hour, failed scrapes no longer hold the floor"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hpa_scaler.decide.arithmetic import Inputs, Solution, Term
 from hpa_scaler.decide.raising import Limit
 from hpa_scaler.spec.golang import format_float
-from hpa_scaler.spec.reasons import Cause, Reason
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
+from tightship.core.reasons import Reason, Refusal
 
 
 def short(value: float) -> str:
@@ -39,7 +39,7 @@ def ratio_text(inputs: Inputs, solution: Solution) -> str:
     return f"{inputs.replicas} - {inputs.replicas - solution.by_ratio} = {solution.by_ratio}"
 
 
-def follows(inputs: Inputs, solution: Solution, told: Sequence[Cause] = ()) -> Cause:
+def follows(inputs: Inputs, solution: Solution, told: Sequence[Refusal] = ()) -> Refusal:
     """Return which of the floors is the largest, and so decides.
 
     If that is the rule for missing data, its cause is among *told*, the causes that the queries gave.
@@ -48,38 +48,38 @@ def follows(inputs: Inputs, solution: Solution, told: Sequence[Cause] = ()) -> C
     if inputs.terms and solution.query == floor:
         by_rule = inputs.substitute == floor and all(term.replicas != floor for term in inputs.terms)
         word = next((cause for cause in told if cause.reason is Reason.MISSING_DATA_POLICY), None)
-        return word if by_rule and word is not None else Cause(Reason.FOLLOWS_QUERY, formula(inputs))
+        return word if by_rule and word is not None else Refusal(Reason.FOLLOWS_QUERY, detail=formula(inputs))
     if solution.by_ratio == floor:
         replicas = counted(inputs.replicas or 0, "replica")
         detail = f"a step down from {replicas} by {short(inputs.ratio)} ends at {floor}"
-        return Cause(Reason.FOLLOWS_RATIO, detail)
-    return Cause(Reason.FOLLOWS_LOWER_BOUND, f"the lower bound is {inputs.lower_bound}")
+        return Refusal(Reason.FOLLOWS_RATIO, detail=detail)
+    return Refusal(Reason.FOLLOWS_LOWER_BOUND, detail=f"the lower bound is {inputs.lower_bound}")
 
 
-def caps(inputs: Inputs, solution: Solution) -> list[Cause]:
+def caps(inputs: Inputs, solution: Solution) -> list[Refusal]:
     """Return what caps the floor; a floor that is held there anyway is not capped."""
     if max(solution.wanted, solution.target) >= solution.unbounded:
         return []
     detail = f"{solution.unbounded} is wanted"
     if inputs.upper_bound is not None and solution.wanted == inputs.upper_bound:
-        return [Cause(Reason.AT_UPPER_BOUND, f"{detail}, maximum-replicas is {inputs.upper_bound}")]
+        return [Refusal(Reason.AT_UPPER_BOUND, detail=f"{detail}, maximum-replicas is {inputs.upper_bound}")]
     why = "is never raised for the ratio" if inputs.raises_maximum else "is kept by max-replicas-policy"
     fix = "raise maxReplicas"
-    return [Cause(Reason.AT_MAX_REPLICAS, f"{detail}, maxReplicas {inputs.own_maximum} {why}", fix)]
+    return [Refusal(Reason.AT_MAX_REPLICAS, detail=f"{detail}, maxReplicas {inputs.own_maximum} {why}", fix=fix)]
 
 
-def bounds_moved(inputs: Inputs, maximum: int) -> list[Cause]:
+def bounds_moved(inputs: Inputs, maximum: int) -> list[Refusal]:
     """Return what happens to the maximum."""
     if maximum > inputs.maximum:
         detail = f"maxReplicas goes from {inputs.maximum} to {maximum}, because the floor would exceed it"
         fix = f"raise maxReplicas ({inputs.own_maximum}) yourself, or set max-replicas-policy: clamp"
-        return [Cause(Reason.MAX_RAISED, detail, fix)]
+        return [Refusal(Reason.MAX_RAISED, detail=detail, fix=fix)]
     if maximum < inputs.maximum:
-        return [Cause(Reason.MAX_TAKEN_BACK, f"maxReplicas goes back from {inputs.maximum} to {maximum}")]
+        return [Refusal(Reason.MAX_TAKEN_BACK, detail=f"maxReplicas goes back from {inputs.maximum} to {maximum}")]
     return []
 
 
-def lowering_limits(inputs: Inputs, solution: Solution, window: float) -> list[Cause]:
+def lowering_limits(inputs: Inputs, solution: Solution, window: float) -> list[Refusal]:
     """Return what reduces or prevents a step down although nothing holds the floor.
 
     *window* is how long a wanted floor is kept, in seconds.
@@ -91,15 +91,15 @@ def lowering_limits(inputs: Inputs, solution: Solution, window: float) -> list[C
     if inputs.window is not None and inputs.window > solution.wanted:
         reached = min(inputs.minimum, inputs.window)
         detail = f"{solution.wanted} is wanted, but {inputs.window} was within the last {format_duration(window)}"
-        found.append(Cause(Reason.LOWERING_WINDOW, detail))
+        found.append(Refusal(Reason.LOWERING_WINDOW, detail=detail))
     if reached < inputs.minimum and inputs.minimum - reached <= inputs.band:
         found.append(
-            Cause(Reason.DEADBAND, f"{reached} is within the deadband of {inputs.band} below {inputs.minimum}")
+            Refusal(Reason.DEADBAND, detail=f"{reached} is within the deadband of {inputs.band} below {inputs.minimum}")
         )
     return found
 
 
-def raising_limits(wanted: int, steps: Sequence[Limit]) -> list[Cause]:
+def raising_limits(wanted: int, steps: Sequence[Limit]) -> list[Refusal]:
     """Return the limits of a step up to *wanted*, the strictest first."""
     return [cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < wanted]
 

@@ -10,12 +10,12 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.decide.history import History, with_floor
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rules import Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.autoscaling import FieldManager
+from tightship.core.reasons import Reason, Refusal
 
 MANAGER = "hpa-scaler"
 """Our name as a field manager."""
@@ -27,7 +27,7 @@ class Ownership(Struct, frozen=True):
     minimum: int
     maximum: int
     history: History
-    changed: Cause | None = None
+    changed: Refusal | None = None
 
 
 def ownership(
@@ -49,9 +49,9 @@ def ownership(
         if max_changed:
             found.append(f"maxReplicas from {history.applied_max} to {hpa.max_replicas}")
         who = _who(hpa, of_min=min_changed)
-        cause = Cause(
+        cause = Refusal(
             Reason.CHANGED_BY_OTHERS,
-            f"{who} changed {' and '.join(found)}; the controller now treats this as the user's own bound",
+            detail=f"{who} changed {' and '.join(found)}; the controller now treats this as the user's own bound",
         )
         again = now - history.reset_at <= max(rules.contest_window, 2 * _pause(history.resets, rules))
         history = msgspec.structs.replace(history, resets=history.resets + 1 if again else 1, reset_at=now)
@@ -74,7 +74,7 @@ def ownership(
     )
 
 
-def contested(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now: float) -> Cause | None:
+def contested(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now: float) -> Refusal | None:
     """Return why *hpa* is left alone for the time being, ``None`` if nobody contests its bounds."""
     if history.resets < rules.contest_resets:
         return None
@@ -85,7 +85,7 @@ def contested(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, now:
         f"{_who(hpa, of_min=True)} has set the bounds back {counted(history.resets, 'time')}, most recently "
         f"{format_duration(now - history.reset_at)} ago; next try in {format_duration(left)}"
     )
-    return Cause(Reason.CONTESTED, detail, _advice(_manager(hpa, of_min=True)))
+    return Refusal(Reason.CONTESTED, detail=detail, fix=_advice(_manager(hpa, of_min=True)))
 
 
 def _pause(resets: int, rules: Rules) -> float:

@@ -23,12 +23,12 @@ from hpa_scaler.decide.raising import (
 from hpa_scaler.decide.sources import Seen, lowering_window, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.queries import Outcomes, Query, firing, hold_query, outcome_of, read, value_query
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rollout import Rollout
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import Problems, Spec
 from tightship.core.durations import format_duration
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import Reason, Refusal
 
 Action = Literal["raise", "lower", "hold", "skip"]
 
@@ -60,7 +60,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     target_maximum: int
     inputs: Inputs | None = None
     solution: Solution | None = None
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[Refusal, ...] = ()
     age: float | None = None
     dry_run: bool = False
     history: History = History()
@@ -109,39 +109,41 @@ def decide(subject: Subject) -> Decision:
         return _decided(subject)
     except Exception as error:  # a defect met by one HPA must not cost all others their judgement
         why = f"judging this HPA failed: {type(error).__name__}: {' '.join(str(error).split())}"
-        return _skipped(subject.hpa, Cause(Reason.UNREADABLE, why, "report this bug"), subject.history)
+        return _skipped(subject.hpa, Refusal(Reason.UNREADABLE, detail=why, fix="report this bug"), subject.history)
 
 
 def _decided(subject: Subject) -> Decision:
     refusal = _not_ours(subject.hpa, subject.asked, subject.now)
     if refusal is not None or not isinstance(subject.asked, Spec):
-        return _skipped(subject.hpa, refusal or Cause(Reason.NOT_ENABLED), subject.history)
+        return _skipped(subject.hpa, refusal or Refusal(Reason.NOT_ENABLED), subject.history)
     return _Judgement(subject, subject.asked).decision()
 
 
-def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Cause | None:
+def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal | None:
     """Return why *hpa* is left as it is, ``None`` if nothing forbids moving it."""
     if hpa.deletion is not None:
-        return Cause(Reason.HPA_TERMINATING, "the HPA is being deleted")
+        return Refusal(Reason.HPA_TERMINATING, detail="the HPA is being deleted")
     if asked is None:
-        return Cause(Reason.NOT_ENABLED, "no annotation opts the HPA in")
+        return Refusal(Reason.NOT_ENABLED, detail="no annotation opts the HPA in")
     if hpa.owner is not None:
         fix = f"set the bounds in {hpa.owner}, and remove the annotation"
-        return Cause(Reason.CONTROLLED_BY_OTHER, f"{hpa.owner} controls the HPA and would set the bounds back", fix)
+        return Refusal(
+            Reason.CONTROLLED_BY_OTHER, detail=f"{hpa.owner} controls the HPA and would set the bounds back", fix=fix
+        )
     if isinstance(asked, Problems):
-        return Cause(Reason.INVALID_ANNOTATION, "; ".join(asked.lines), "correct the annotation")
+        return Refusal(Reason.INVALID_ANNOTATION, detail="; ".join(asked.lines), fix="correct the annotation")
     if asked.paused.active(now):
-        return Cause(Reason.PAUSED, "paused" + _until(asked.paused.until, now))
+        return Refusal(Reason.PAUSED, detail="paused" + _until(asked.paused.until, now))
     active = hpa.condition("ScalingActive")
     if active is not None and active.status == "False" and active.reason == "ScalingDisabled":
-        return Cause(Reason.TARGET_AT_ZERO, f"{hpa.target} is scaled to 0, which switches the HPA off")
+        return Refusal(Reason.TARGET_AT_ZERO, detail=f"{hpa.target} is scaled to 0, which switches the HPA off")
     if hpa.min_replicas == 0 and asked.lowest is None:
         fix = "set the annotation minimum-replicas, to 0 or more, if the floor should be raised"
-        return Cause(Reason.SCALE_TO_ZERO, "minReplicas is 0: the HPA is meant to scale to zero", fix)
+        return Refusal(Reason.SCALE_TO_ZERO, detail="minReplicas is 0: the HPA is meant to scale to zero", fix=fix)
     return None
 
 
-def _skipped(hpa: HorizontalPodAutoscaler, cause: Cause, history: History) -> Decision:
+def _skipped(hpa: HorizontalPodAutoscaler, cause: Refusal, history: History) -> Decision:
     return Decision(
         namespace=hpa.namespace,
         name=hpa.name,
@@ -239,7 +241,7 @@ class _Judgement:
             band=spec.deadband.of(hpa.min_replicas),
         )
 
-    def _look_for_incident(self, outcomes: Outcomes) -> Cause | None:
+    def _look_for_incident(self, outcomes: Outcomes) -> Refusal | None:
         """Return why an incident holds the floor, and remember when there last was one."""
         hold, now = self._spec.hold, self._now
         if hold is None:
@@ -248,17 +250,17 @@ class _Judgement:
         fires = firing(outcome)
         if fires:
             self._history = msgspec.structs.replace(self._history, incident=now)
-            return Cause(Reason.INCIDENT_HOLD, "the hold query reports an incident")
+            return Refusal(Reason.INCIDENT_HOLD, detail="the hold query reports an incident")
         if fires is None:
             [failure] = read(outcome, "max", "the hold query").causes[:1]
-            return Cause(Reason.HOLD_QUERY_FAILED, f"{failure.reason}: {failure.detail}", failure.fix)
+            return Refusal(Reason.HOLD_QUERY_FAILED, detail=f"{failure.reason}: {failure.detail}", fix=failure.fix)
         last = self._history.incident
         if last is None or now - last >= hold.cool_down:
             return None
         ago, left = format_duration(now - last), format_duration(last + hold.cool_down - now)
-        return Cause(Reason.INCIDENT_HOLD, f"the incident ended {ago} ago; {left} of the cool-down left")
+        return Refusal(Reason.INCIDENT_HOLD, detail=f"the incident ended {ago} ago; {left} of the cool-down left")
 
-    def _look_for_rollout(self, rollout: Rollout | None) -> Cause | None:
+    def _look_for_rollout(self, rollout: Rollout | None) -> Refusal | None:
         """Return why a rollout holds the floor, and remember since when there is one."""
         if not self._spec.rollout_check or (rollout is not None and rollout.state == "steady"):
             self._history = msgspec.structs.replace(self._history, rolling=None)
@@ -268,11 +270,13 @@ class _Judgement:
         detail = f"{self._hpa.target} was not looked at" if rollout is None else rollout.detail
         if self._now - since >= self._rules.rollout_limit:
             limit = format_duration(self._rules.rollout_limit)
-            return Cause(Reason.ROLLOUT_EXPIRED, f"{detail}, for more than {limit}: this no longer holds the floor")
+            return Refusal(
+                Reason.ROLLOUT_EXPIRED, detail=f"{detail}, for more than {limit}: this no longer holds the floor"
+            )
         known = rollout is not None and rollout.state == "rolling"
-        return Cause(Reason.ROLLOUT_IN_PROGRESS if known else Reason.ROLLOUT_UNKNOWN, detail)
+        return Refusal(Reason.ROLLOUT_IN_PROGRESS if known else Reason.ROLLOUT_UNKNOWN, detail=detail)
 
-    def _holds(self) -> list[Cause]:
+    def _holds(self) -> list[Refusal]:
         """Return everything except missing data that keeps the floor from being lowered."""
         spec, now = self._spec, self._now
         found = [cause for cause in (*self._sources.holds, self._incident) if cause is not None]
@@ -280,9 +284,11 @@ class _Judgement:
             found.append(self._rolling)
         if self._replicas is None:
             detail = f"the HPA's status does not say how many replicas {self._hpa.target} has"
-            found.append(Cause(Reason.REPLICAS_UNKNOWN, detail))
+            found.append(Refusal(Reason.REPLICAS_UNKNOWN, detail=detail))
         if spec.paused_down.active(now):
-            found.append(Cause(Reason.PAUSED_SCALE_DOWN, "lowering is paused" + _until(spec.paused_down.until, now)))
+            found.append(
+                Refusal(Reason.PAUSED_SCALE_DOWN, detail="lowering is paused" + _until(spec.paused_down.until, now))
+            )
         return found
 
     def _steps(self) -> list[Limit]:
@@ -291,7 +297,7 @@ class _Judgement:
         running = max(hpa.min_replicas, self._replicas or 0)
         found = limits(spec, hpa.scale_up, self._history.raises, running, self._now)
         if spec.paused_up.active(self._now):
-            word = Cause(Reason.PAUSED_SCALE_UP, "raising is paused" + _until(spec.paused_up.until, self._now))
+            word = Refusal(Reason.PAUSED_SCALE_UP, detail="raising is paused" + _until(spec.paused_up.until, self._now))
             found.append((hpa.min_replicas, word))
         return found
 
@@ -358,9 +364,9 @@ class _Judgement:
         action: Action,
         inputs: Inputs,
         solution: Solution,
-        found: tuple[list[Cause], list[Cause], list[Limit]],
+        found: tuple[list[Refusal], list[Refusal], list[Limit]],
         maximum: int,
-    ) -> tuple[Cause, ...]:
+    ) -> tuple[Refusal, ...]:
         fight, holds, steps = found
         why = [follows(inputs, solution, self._sources.causes)]
         stops = [
@@ -372,14 +378,14 @@ class _Judgement:
         notes = [] if self._own.changed is None else [self._own.changed]
         if self._state_problem:
             fix = f"the memory starts empty; remove the annotation {name_of(self._rules.prefix, STATE)}"
-            notes.append(Cause(Reason.STATE_UNREADABLE, self._state_problem, fix))
+            notes.append(Refusal(Reason.STATE_UNREADABLE, detail=self._state_problem, fix=fix))
         if self._rolling is not None and self._rolling.reason is Reason.ROLLOUT_EXPIRED:
             notes.append(self._rolling)
         if self._spec.dry_run and (solution.target, maximum) != (inputs.minimum, inputs.maximum):
             notes.append(
-                Cause(
+                Refusal(
                     Reason.DRY_RUN,
-                    f"the controller would set {solution.target}, were it not for the annotation dry-run",
+                    detail=f"the controller would set {solution.target}, were it not for the annotation dry-run",
                 )
             )
         ordered = [*fight, *stops, *why] if action == "hold" else [*why, *stops]

@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from hpa_scaler.decide.history import DAY, Floor, History, Raise, highest_floor, raised_within, with_known
 from hpa_scaler.spec.queries import range_of
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import Spec
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.objects.autoscaling import ScalingPolicy, ScalingRules
+from tightship.core.reasons import Reason, Refusal
 
 DEFAULT_POLICIES = (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15))
 """The policies that the API server fills into a ``behavior.scaleUp`` without any, or beside a ``scaleDown``."""
@@ -28,7 +28,7 @@ DEFAULT_POLICIES = (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 
 LONGEST_LOOK = 3600.0
 """Seconds: the longest that a rise waits until a query has forgotten an old sample."""
 
-Limit = tuple[int, Cause]
+Limit = tuple[int, Refusal]
 """The highest floor, and why."""
 
 
@@ -39,11 +39,11 @@ def limits(
     found: list[Limit] = []
     if spec.up_pods is not None:
         detail = f"scale-up-max-pods allows {spec.up_pods} more than {running}"
-        found.append((running + spec.up_pods, Cause(Reason.STEP_LIMIT, detail)))
+        found.append((running + spec.up_pods, Refusal(Reason.STEP_LIMIT, detail=detail)))
     if spec.up_ratio is not None:
         step = max(1, math.floor(running * spec.up_ratio))
         detail = f"scale-up-max-ratio {spec.up_ratio:g} allows {step} more than {running}"
-        found.append((running + step, Cause(Reason.STEP_LIMIT, detail)))
+        found.append((running + step, Refusal(Reason.STEP_LIMIT, detail=detail)))
     if behavior is not None and _counts(spec, behavior):
         found.append(_by_behavior(behavior, raises, running, now))
     return found
@@ -99,7 +99,7 @@ def look_at_rise(wanted: Wanted, history: History, rules: Rules, now: float, *, 
         f"once it has been wanted for {format_duration(wait)}, in {format_duration(max(0.0, look.at + wait - now))}"
     )
     fix = "if the traffic is real, wait or raise minReplicas yourself; if not, look at the targets of Prometheus"
-    return Rise((max(ceiling, wanted.running), Cause(Reason.SUDDEN_RISE, detail, fix)), history)
+    return Rise((max(ceiling, wanted.running), Refusal(Reason.SUDDEN_RISE, detail=detail, fix=fix)), history)
 
 
 def time_to_know(spec: Spec, rules: Rules) -> float:
@@ -114,7 +114,7 @@ def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]
     if not rules.maximum_factor or (wanted.floor or 0) <= limit:
         return []
     detail = f"no floor is set above {rules.maximum_factor:g} times maxReplicas {own_maximum}"
-    return [(limit, Cause(Reason.AT_MAX_REPLICAS, detail, "raise maxReplicas"))]
+    return [(limit, Refusal(Reason.AT_MAX_REPLICAS, detail=detail, fix="raise maxReplicas"))]
 
 
 def _ceiling(history: History, wanted: Wanted, rules: Rules, now: float) -> tuple[int, int]:
@@ -142,13 +142,13 @@ def _counts(spec: Spec, behavior: ScalingRules) -> bool:
 
 def _by_behavior(behavior: ScalingRules, raises: tuple[Raise, ...], running: int, now: float) -> Limit:
     if behavior.select_policy == "Disabled":
-        return running, Cause(Reason.BEHAVIOR_LIMIT, "behavior.scaleUp is Disabled")
+        return running, Refusal(Reason.BEHAVIOR_LIMIT, detail="behavior.scaleUp is Disabled")
     allowed = {each: _by_policy(each, raises, running, now) for each in _policies(behavior)}
     choose = min if behavior.select_policy == "Min" else max
     policy = choose(allowed, key=lambda each: allowed[each])
     value = f"{policy.value} %" if policy.type == "Percent" else counted(policy.value, "pod")
     detail = f"behavior.scaleUp allows {value} in {policy.period_seconds} s"
-    return max(running, allowed[policy]), Cause(Reason.BEHAVIOR_LIMIT, detail)
+    return max(running, allowed[policy]), Refusal(Reason.BEHAVIOR_LIMIT, detail=detail)
 
 
 def _by_policy(policy: ScalingPolicy, raises: tuple[Raise, ...], running: int, now: float) -> int:

@@ -27,11 +27,11 @@ from hpa_scaler.spec.queries import (
     read,
     value_query,
 )
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import QuerySpec, Spec
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
+from tightship.core.reasons import Reason, Refusal
 
 _KnownBy = Literal["server", "gap", "us"]
 """Who knows the age of the data: the server reported it, we saw a gap, or we know nothing before our first answer."""
@@ -48,17 +48,17 @@ class Sources(Struct, frozen=True):
     """
 
     terms: tuple[Term, ...]
-    causes: tuple[Cause, ...]
+    causes: tuple[Refusal, ...]
     allow_lower: bool
     history: History
     substitute: int | None = None
     age: float | None = None
-    cold: Cause | None = None
-    split: Cause | None = None
-    doubts: tuple[Cause, ...] = ()
+    cold: Refusal | None = None
+    split: Refusal | None = None
+    doubts: tuple[Refusal, ...] = ()
 
     @property
-    def holds(self) -> tuple[Cause, ...]:
+    def holds(self) -> tuple[Refusal, ...]:
         """Everything that keeps complete answers from lowering anything."""
         return tuple(cause for cause in (self.cold, self.split, *self.doubts) if cause is not None)
 
@@ -110,11 +110,11 @@ def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Read
     reading = read(outcome, spec.series, about)
     if reading.value is not None and Term(reading.value, query.per_replica, query.delta).replicas is None:
         detail = f"{about} answered {reading.value:g}, from which no number of replicas follows"
-        return Reading(reading.value, (*reading.causes, Cause(Reason.OUT_OF_RANGE, detail)))
+        return Reading(reading.value, (*reading.causes, Refusal(Reason.OUT_OF_RANGE, detail=detail)))
     return reading
 
 
-def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str) -> tuple[Cause, ...]:
+def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str) -> tuple[Refusal, ...]:
     """Return why the answer of *query* is that of its fallback, if it is.
 
     A part of a query that may be missing, such as a counter of errors before the first error, counts as answered by its
@@ -125,12 +125,12 @@ def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str
     if bare is None or text is None or outcome is None:
         return ()
     if isinstance(outcome, Failure):
-        return (Cause(outcome.reason, f"{about} without its fallback: {outcome.detail or 'failed'}"),)
+        return (Refusal(outcome.reason, detail=f"{about} without its fallback: {outcome.detail or 'failed'}"),)
     if outcome.series or not (text.whole or _mark(bare.text) in history.series):
         return ()
     detail = f"{about} was answered by its fallback: {bare.text} has no series"
     fix = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
-    return (Cause(Reason.FALLBACK_ANSWER, detail, fix),)
+    return (Refusal(Reason.FALLBACK_ANSWER, detail=detail, fix=fix),)
 
 
 def _terms(spec: Spec, readings: list[Reading]) -> tuple[Term, ...]:
@@ -147,7 +147,7 @@ def _counted(history: History, *, complete: bool, now: float) -> History:
     return msgspec.structs.replace(history, failures=0, answered=answered)
 
 
-def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[History, Cause | None]:
+def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[History, Refusal | None]:
     """Return *history* with the number of series of each query, and why that number holds the floor.
 
     If one series became several, for example because of a new label, the largest of them is less than the whole.
@@ -164,7 +164,7 @@ def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[Hist
         if known > 0 and count > 1 and spec.series == "hold" and split is None:
             detail = f"a query that returned one series now returns {count}, and the largest is less than their sum"
             fix = "sum the series, or set several-series: max if the largest is meant"
-            split = Cause(Reason.SERIES_SPLIT, detail, fix)
+            split = Refusal(Reason.SERIES_SPLIT, detail=detail, fix=fix)
         bare = bare_query(query)
         if bare is not None:
             found = outcomes.get(bare)
@@ -174,7 +174,7 @@ def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[Hist
 
 
 def _without_data(
-    spec: Spec, readings: list[Reading], causes: tuple[Cause, ...], history: History, seen: Seen
+    spec: Spec, readings: list[Reading], causes: tuple[Refusal, ...], history: History, seen: Seen
 ) -> Sources:
     """Apply the rule for missing data after enough cycles without an answer."""
     rule = spec.missing
@@ -185,7 +185,7 @@ def _without_data(
         # An answer that is empty is the end of traffic; one that did not come is an outage.
         read_as = [Reading(reading.value or 0.0) if _empty(reading) else reading for reading in readings]
         if read_as != readings:
-            word = Cause(Reason.MISSING_DATA_POLICY, f"missing-data zero: an empty answer counts as 0 {after}")
+            word = Refusal(Reason.MISSING_DATA_POLICY, detail=f"missing-data zero: an empty answer counts as 0 {after}")
             causes = (*causes, word)
         return Sources(_terms(spec, read_as), causes, all(each.complete for each in read_as), history)
     stands = {
@@ -195,7 +195,7 @@ def _without_data(
     }[rule.rule]
     if stands is None or all(_answered(reading) for reading in readings):
         return Sources(_terms(spec, readings), causes, False, history)
-    word = Cause(Reason.MISSING_DATA_POLICY, f"missing-data {rule} makes it {stands} {after}")
+    word = Refusal(Reason.MISSING_DATA_POLICY, detail=f"missing-data {rule} makes it {stands} {after}")
     warned = any(cause.reason is Reason.ANSWER_WITH_WARNINGS for cause in causes)
     allow_lower = rule.rule != "currentIfHigher" and not warned
     return Sources(_terms(spec, readings), (*causes, word), allow_lower, history, stands)
@@ -222,7 +222,7 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
     history = _with_ages(sources.history, spec, outcomes, rules, now)
     since = now - (now if history.answered is None else history.answered)
     ages: list[float] = []
-    colds: list[Cause] = []
+    colds: list[Refusal] = []
     longest = 0.0
     for query in spec.queries:
         seconds = range_of(query, spec, rules.longest_guard)
@@ -272,7 +272,7 @@ def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules
     return outcome.highest if isinstance(outcome, Answer) else None
 
 
-def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Cause:
+def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Refusal:
     old = format_duration(age)
     why = {
         "server": f"the data of server {query.server} go back only {old}",
@@ -281,7 +281,7 @@ def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Ca
     }[told_by]
     looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"
     detail = f"the query {looks} {format_duration(seconds)}, and {why}"
-    return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
+    return Refusal(Reason.COLD_SOURCE, detail=detail, fix=f"wait {format_duration(max(0.0, seconds - age))}")
 
 
 __all__ = ["Seen", "Sources", "lowering_window", "read_sources"]

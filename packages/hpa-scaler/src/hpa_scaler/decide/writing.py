@@ -17,10 +17,10 @@ from hpa_scaler.decide.ownership import MANAGER, ownership
 from hpa_scaler.decide.policy import Decision
 from hpa_scaler.decide.state import State, StateError, decode_state, encode_state
 from hpa_scaler.spec.annotations import STATE, name_of
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import Spec
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import Reason, Refusal
 
 CONTENT_TYPE = "application/json-patch+json"
 
@@ -44,7 +44,7 @@ class Restoration(Struct, frozen=True):
 
     minimum: int
     maximum: int
-    cause: Cause
+    cause: Refusal
     patch: Patch
     left: str
 
@@ -105,7 +105,7 @@ def restoration(hpa: HorizontalPodAutoscaler, history: History, rules: Rules, no
     if left:
         detail += f"; {left}"
     patch = _patch(hpa.namespace, hpa.name, ops, None)
-    return Restoration(minimum, maximum, Cause(Reason.RESTORED, detail), patch, left)
+    return Restoration(minimum, maximum, Refusal(Reason.RESTORED, detail=detail), patch, left)
 
 
 def state_of(hpa: HorizontalPodAutoscaler, prefix: str) -> tuple[State, str]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from hpa_scaler.spec.golang import parse_float
 from hpa_scaler.spec.queries import Answer, Failure, Outcome, answer_of
-from hpa_scaler.spec.reasons import Reason
+from tightship.core.reasons import Reason
 
 MOST_WARNINGS = 3
 """Warnings that are kept of an answer; one is enough to keep a floor."""

@@ -24,8 +24,8 @@ from hpa_scaler.prometheus.servers import Access, Credentials, CredentialsError,
 from hpa_scaler.prometheus.turns import NOBODY, Asks, Turns
 from hpa_scaler.spec.addresses import AllowList
 from hpa_scaler.spec.queries import Failure, Outcome, Query
-from hpa_scaler.spec.reasons import Reason
 from tightship import __version__
+from tightship.core.reasons import Reason
 from tightship.kube.host import HOST, monotonic
 
 _IDLE = 75.0

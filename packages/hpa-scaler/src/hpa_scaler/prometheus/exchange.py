@@ -19,8 +19,8 @@ from hpa_scaler.prometheus.guard import Directory, GuardedAddressError
 from hpa_scaler.prometheus.servers import Access, Server, proxy_of
 from hpa_scaler.spec.addresses import Address, parse_address
 from hpa_scaler.spec.queries import Failure, Outcome
-from hpa_scaler.spec.reasons import Reason
 from tightship.core.api_errors import one_line
+from tightship.core.reasons import Reason
 from tightship.kube.host import wall
 
 _log = logging.getLogger(__name__)

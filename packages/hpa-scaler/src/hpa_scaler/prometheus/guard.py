@@ -13,8 +13,8 @@ from aiohttp.resolver import ThreadedResolver
 from hpa_scaler.prometheus.servers import DEFAULT, Server
 from hpa_scaler.spec.addresses import Address, AddressError, AllowList, is_guarded, parse_address
 from hpa_scaler.spec.queries import Failure
-from hpa_scaler.spec.reasons import Reason
 from hpa_scaler.spec.spec import ServerRef
+from tightship.core.reasons import Reason
 
 
 class GuardedAddressError(OSError):

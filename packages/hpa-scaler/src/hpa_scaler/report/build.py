@@ -30,9 +30,9 @@ from hpa_scaler.report.document import (
 )
 from hpa_scaler.spec.annotations import ENABLE
 from hpa_scaler.spec.queries import outcome_of, range_from, range_of, read, value_query
-from hpa_scaler.spec.reasons import Reason
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import Spec
+from tightship.core.reasons import Reason
 from tightship.core.times import rfc3339
 from tightship.report.document import API_VERSION, Generator, SettingsView, Source
 

@@ -10,8 +10,8 @@ from hpa_scaler.report.as_text import floor_rows
 from hpa_scaler.report.document import FloorPlan, HpaEntry, Move
 from hpa_scaler.report.over_time import Lately, over_time
 from hpa_scaler.report.story import Told
-from hpa_scaler.spec.reasons import TROUBLE
 from tightship.core.counting import counted
+from tightship.core.reasons import HPA_TROUBLE
 from tightship.report.html.model import Cell, Entry, Mark, MarkKind, Scale, Section, Table, Tone
 
 COLUMNS = ("HPA", "Bounds and replicas", "Decision", "Query", "Why, and what was compared")
@@ -34,7 +34,7 @@ LEGEND: tuple[tuple[MarkKind, str], ...] = (
     ("maximum", "maxReplicas"),
 )
 
-_TROUBLE = frozenset(reason.value for reason in TROUBLE)
+_TROUBLE = frozenset(reason.value for reason in HPA_TROUBLE)
 _TONES: dict[str, Tone] = {"raise": "good", "lower": "warn", "skip": "dim"}
 _FARTHEST = 3
 """How many times the largest other number maxReplicas may be for the scale to reach it."""

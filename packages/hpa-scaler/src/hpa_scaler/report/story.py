@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from hpa_scaler.decide.policy import Decision
-from hpa_scaler.spec.reasons import FAILURES, Reason
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import QUERY_FAILURES, Reason
 
 Fate: TypeAlias = Literal["set", "would", "left"]
 """What became of a decision's bounds: they were set; they would be, but for a dry run; or the HPA kept its own, because
@@ -208,7 +208,7 @@ def reasons_of(decision: Decision) -> tuple[str, ...]:
 
 def failed(decision: Decision) -> bool:
     """Return whether a query had no usable answer."""
-    return any(cause.reason in FAILURES for cause in decision.causes)
+    return any(cause.reason in QUERY_FAILURES for cause in decision.causes)
 
 
 def _traffic(decision: Decision) -> float:

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from hpa_scaler.spec.fallbacks import without_fallback
 from hpa_scaler.spec.promql import lookback
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.spec import HoldSpec, QuerySpec, SeriesRule, ServerRef, Spec
+from tightship.core.reasons import Reason, Refusal
 
 AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
 """The age of a server's data in seconds, no more than the range asked for: how long ago the oldest sample of any target
@@ -64,7 +64,7 @@ class Answer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answe
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
-    """No usable result; *reason* is one of :data:`hpa_scaler.spec.reasons.FAILURES`."""
+    """No usable result; *reason* is one of :data:`tightship.core.reasons.QUERY_FAILURES`."""
 
     reason: Reason
     detail: str = ""
@@ -89,7 +89,7 @@ class Reading(Struct, frozen=True):
     """
 
     value: float | None
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[Refusal, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -119,25 +119,29 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
     The largest number of several series counts even if others are not numbers: it may raise a floor, but not lower it.
     """
     if isinstance(outcome, Failure):
-        return Reading(None, (Cause(outcome.reason, _about(about, outcome.detail)),))
+        return Reading(None, (Refusal(outcome.reason, detail=_about(about, outcome.detail)),))
     if not outcome.series:
         fix = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
-        return Reading(None, (Cause(Reason.EMPTY_RESULT, f"{about} answered with no series", fix),))
+        return Reading(None, (Refusal(Reason.EMPTY_RESULT, detail=f"{about} answered with no series", fix=fix),))
     if outcome.series > 1 and series == "error":
         detail = f"{about} answered with {outcome.series} series, but only one is allowed"
-        return Reading(None, (Cause(Reason.SEVERAL_SERIES, detail, "sum the series, or set several-series: max"),))
+        return Reading(
+            None, (Refusal(Reason.SEVERAL_SERIES, detail=detail, fix="sum the series, or set several-series: max"),)
+        )
     causes = []
     of = f" in {outcome.series} series" if outcome.series > 1 else ""
     if outcome.highest is not None and outcome.highest < -NOTHING:
         fix = "check the sign; if negative values are expected, wrap the query in clamp_min(..., 0)"
-        causes.append(Cause(Reason.NEGATIVE, f"{about} answered {outcome.highest:g}", fix))
+        causes.append(Refusal(Reason.NEGATIVE, detail=f"{about} answered {outcome.highest:g}", fix=fix))
     if outcome.not_numbers:
         fix = "guard the denominator, as in x / (y > 0)"
-        causes.append(Cause(Reason.NOT_A_NUMBER, f"{about} answered NaN{of}", fix))
+        causes.append(Refusal(Reason.NOT_A_NUMBER, detail=f"{about} answered NaN{of}", fix=fix))
     if outcome.infinite:
-        causes.append(Cause(Reason.INFINITE, f"{about} answered with infinity{of}", "guard the denominator"))
+        causes.append(
+            Refusal(Reason.INFINITE, detail=f"{about} answered with infinity{of}", fix="guard the denominator")
+        )
     if outcome.warnings:
-        causes.append(Cause(Reason.ANSWER_WITH_WARNINGS, f"{about} was answered with: {outcome.warnings[0]}"))
+        causes.append(Refusal(Reason.ANSWER_WITH_WARNINGS, detail=f"{about} was answered with: {outcome.warnings[0]}"))
     return Reading(outcome.highest, tuple(causes))
 
 

@@ -16,7 +16,6 @@ from hpa_scaler.decide.cycle import Cycle, Judged, asked_of, subject_of
 from hpa_scaler.decide.history import History
 from hpa_scaler.decide.policy import Decision, decide
 from hpa_scaler.decide.writing import Patch, Restoration, change, remember, restoration, state_of
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.spec.spec import Spec
 from hpa_scaler.write.events import Herald
@@ -26,6 +25,7 @@ from hpa_scaler.write.noting import Noted, is_due
 from hpa_scaler.write.sending import Ending, Sent, send
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import Reason, Refusal
 from tightship.kube.connection import Connection
 from tightship.kube.rate_limit import TokenBucket
 
@@ -60,7 +60,7 @@ class Applied(Struct, frozen=True):
 
     endings: Mapping[str, Ending]
     again: Mapping[str, Judged]
-    refused: Mapping[str, Cause]
+    refused: Mapping[str, Refusal]
 
     def final(self, judged: Judged) -> Judged:
         """Return the final decision for an HPA."""
@@ -176,7 +176,7 @@ class _Work:
         self.herald = herald
         self.endings: dict[str, Ending] = {}
         self.again: dict[str, Judged] = {}
-        self.refused: dict[str, Cause] = {}
+        self.refused: dict[str, Refusal] = {}
 
     def changing(self, judged: Judged) -> _Step:
         return _Change(self, judged)
@@ -224,7 +224,9 @@ class _Change(_Step):
             # Where the answer was lost, the annotation will tell.
             memory.keep(hpa, decision.history)
         if sent.ending == "refused":
-            cause = Cause(Reason.WRITE_REFUSED, sent.detail, "see what the text names, such as an admission policy")
+            cause = Refusal(
+                Reason.WRITE_REFUSED, detail=sent.detail, fix="see what the text names, such as an admission policy"
+            )
             self.work.refused[uid] = cause
             decision = _with(decision, cause)
         if sent.ending == "written":
@@ -284,10 +286,10 @@ class _GiveBack(_Step):
         if sent.ending == "written":
             self.work.herald.given_back(back.hpa, back.given)
         elif sent.ending == "refused":
-            self.work.herald.not_given_back(back.hpa, Cause(Reason.WRITE_REFUSED, sent.detail))
+            self.work.herald.not_given_back(back.hpa, Refusal(Reason.WRITE_REFUSED, detail=sent.detail))
 
 
-def _with(decision: Decision, cause: Cause) -> Decision:
+def _with(decision: Decision, cause: Refusal) -> Decision:
     return msgspec.structs.replace(decision, causes=(cause, *decision.causes))
 
 

@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from hpa_scaler.decide.cycle import Cycle, Judged
 from hpa_scaler.decide.policy import Action, Decision
 from hpa_scaler.prometheus.circuit import CircuitState
-from hpa_scaler.spec.reasons import FAILURES, Reason
 from hpa_scaler.write.sending import ENDINGS, Ending
 from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
+from tightship.core.reasons import QUERY_FAILURES, Reason
 
 OLD = "estafette_hpa_scaler_"
 BY_URL = "by-url"
@@ -275,7 +275,7 @@ def _status(decision: Decision, ending: Ending | None) -> str:
         return "succeeded"
     if ending in ("refused", "failed", "unheard"):
         return "failed"
-    return "failed" if any(cause.reason in FAILURES for cause in decision.causes) else "skipped"
+    return "failed" if any(cause.reason in QUERY_FAILURES for cause in decision.causes) else "skipped"
 
 
 __all__ = ["BY_URL", "OLD", "Round", "ScalerMetrics"]

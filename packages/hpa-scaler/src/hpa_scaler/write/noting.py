@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from hpa_scaler.decide.policy import Decision
-from hpa_scaler.spec.reasons import Reason
 from hpa_scaler.write.sending import Ending
+from tightship.core.reasons import Reason
 
 Noted: TypeAlias = Mapping[str, frozenset[Reason]]
 """What is written down of each HPA, by uid: its part of :data:`UNSAFE`."""

@@ -14,7 +14,6 @@ from msgspec import Struct
 from hpa_scaler.decide.writing import Patch, Restoration, restoration, state_of
 from hpa_scaler.report.document import Move, ReleaseEntry, ReleaseOutcome
 from hpa_scaler.spec.annotations import ENABLE, enabled
-from hpa_scaler.spec.reasons import Cause, Reason
 from hpa_scaler.spec.rules import Rules
 from hpa_scaler.write.applying import AT_ONCE
 from hpa_scaler.write.sending import Sent, send
@@ -22,6 +21,7 @@ from tightship.app.cli import CliError
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.core.api_errors import KubeError, one_line
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import Reason, Refusal
 from tightship.kube.connection import Connection
 from tightship.kube.leases import Lease, held_leases
 
@@ -116,7 +116,7 @@ class Release(Struct, frozen=True):
         problem = state_of(hpa, self.rules.prefix)[1]
         detail = sent.detail if sent is not None else ""
         if problem:
-            detail = str(Cause(Reason.STATE_UNREADABLE, problem))
+            detail = str(Refusal(Reason.STATE_UNREADABLE, detail=problem))
         return ReleaseEntry(
             namespace=hpa.namespace,
             name=hpa.name,
