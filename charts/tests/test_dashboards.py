@@ -11,10 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 from rendering import Json, Render, each_chart
 
-from hpa_scaler.decide.policy import Action
-from hpa_scaler.prometheus.circuit import CircuitState
-from hpa_scaler.write.metrics import ScalerMetrics
+from hpa_scaler.decide.decision import Action
+from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.write.sending import ENDINGS
+from hpa_scaler.write.metrics import ScalerMetrics
 from node_compactor.metrics import CompactorMetrics
 from node_refiner.metrics import RefinerMetrics
 from tightship.app.observability.metrics import RunMetrics, new_registry

@@ -40,7 +40,7 @@ def test_every_annotation_is_documented_and_those_of_the_older_controller_stand_
     rows = annotation_rows()
     assert set(rows) == {"estafette.io/hpa-scaler", "state", *(each.name for each in ANNOTATIONS)}
     for each in ANNOTATIONS:
-        assert (f"**`{each.name}`**" in rows[each.name]) == each.seeds, each.name
+        assert (f"**`{each.name}`**" in rows[each.name]) == each.legacy, each.name
 
 
 def test_every_rule_for_missing_data_is_documented() -> None:

@@ -11,8 +11,8 @@ import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, failure, hpa, spec
 from prometheus_client import CollectorRegistry
 
-from hpa_scaler.decide.correlated import DropState
 from hpa_scaler.decide.cycle import Cycle, judge_cycle, subject_of
+from hpa_scaler.decide.decision import DropState
 from hpa_scaler.spec.queries import Outcome, Query
 from hpa_scaler.write.metrics import BY_URL, Round, ScalerMetrics
 from tightship.app.observability.metrics import RunMetrics, new_registry, render

@@ -9,7 +9,7 @@ from hpa_builder import QUERY, World, answer, failure, hpa, spec
 
 from hpa_scaler.spec.queries import Failure, Query
 from hpa_scaler.spec.spec import Spec
-from hpa_scaler.write.noting import Noted, is_due, noted_after
+from hpa_scaler.write.memory import Noted, is_due, noted_after
 from hpa_scaler.write.sending import Ending
 
 BAND = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="15%")

@@ -12,11 +12,11 @@ from aiohttp import web
 from hpa_builder import NOW, annotated, hpa
 from kube.conftest import api, connection, sleeper
 
-from hpa_scaler.app.looking import Configured, look
-from hpa_scaler.app.sighting import Selection, fleet_of_cluster, fleet_of_file
-from hpa_scaler.app.targets import look as look_at_target
+from hpa_scaler.app.commands import CommandSettings, look
+from hpa_scaler.app.fleet import Selection, fleet_of_cluster, fleet_of_file
+from hpa_scaler.app.fleet import look as look_at_target
 from hpa_scaler.cli import build_parser
-from hpa_scaler.spec.rollout import Rollout
+from hpa_scaler.spec.spec import Rollout
 from tightship.core.api_errors import Forbidden
 from tightship.core.objects.autoscaling import ScaleTargetRef
 from tightship.kube.connection import Connection
@@ -170,7 +170,7 @@ async def test_a_cluster_is_planned_on_with_recorded_answers(api: ScriptedApi, t
     outcomes = tmp_path / "outcomes.json"
     outcomes.write_text('{"outcomes": [{"query": "q", "values": [4]}]}')
     given = arguments("--kubeconfig", str(kubeconfig), "--outcomes", str(outcomes))
-    looked = await look(given, Configured.of(given, {}), NOW, None, lambda _: None)
+    looked = await look(given, CommandSettings.of(given, {}), NOW, None, lambda _: None)
     sights = looked.sights
     decided = {each.decision.name: (each.decision.action, each.decision.reason) for each in sights.cycle.judged}
     assert decided == {"web": ("hold", "RolloutInProgress"), "other": ("lower", "FollowsQuery")}

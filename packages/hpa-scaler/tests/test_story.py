@@ -11,7 +11,7 @@ from hpa_builder import CYCLE, NOW, World, hpa, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.decide.policy import Decision
+from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.report.story import Fate, HpaStory, Keep, Story, Told
 from tightship.core.reasons import Reason, Refusal
 
@@ -19,8 +19,8 @@ KEEP = Keep(points=24, seconds=3600.0, changes=5)
 DAY = Keep(points=240, seconds=86_400.0, changes=20)
 
 
-def decision(minimum: int, target: int, *reasons: Reason, maximum: int = 50) -> Decision:
-    return Decision(
+def decision(minimum: int, target: int, *reasons: Reason, maximum: int = 50) -> FloorDecision:
+    return FloorDecision(
         namespace="shop",
         name="web",
         uid="u1",
@@ -33,7 +33,7 @@ def decision(minimum: int, target: int, *reasons: Reason, maximum: int = 50) -> 
     )
 
 
-def story(*added: tuple[float, Decision, Fate], keep: Keep | None = None) -> Told:
+def story(*added: tuple[float, FloorDecision, Fate], keep: Keep | None = None) -> Told:
     made = HpaStory("shop/web", "Deployment/web", keep)
     for at, each, fate in added:
         made.add(at, each.minimum, each, fate)

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from hpa_scaler.spec.promql import Matcher, lookback
-from hpa_scaler.spec.queries import Answer, Outcome, Outcomes, Query, outcome_of, range_of
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import QuerySpec, Spec
+from hpa_scaler.spec.queries import Outcome, Outcomes, Query, QueryAnswer, outcome_of, range_of
+from hpa_scaler.spec.spec import QuerySpec, Rules, Spec
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
@@ -65,8 +64,8 @@ def own(spec: Spec, query: Query, outcome: Outcome) -> Outcome:
     If there are too many to keep, or the server did not list all of them, the outcome has no targets and counts for
     all.
     """
-    if not query.labels or not isinstance(outcome, Answer) or outcome.series > len(outcome.targets):
-        return outcome if not isinstance(outcome, Answer) else msgspec.structs.replace(outcome, targets=())
+    if not query.labels or not isinstance(outcome, QueryAnswer) or outcome.series > len(outcome.targets):
+        return outcome if not isinstance(outcome, QueryAnswer) else msgspec.structs.replace(outcome, targets=())
     selectors = [each for asked in spec.queries for each in lookback(asked.text).selectors]
     mine = tuple(target for target in outcome.targets if any(_concerns(target, each) for each in selectors))
     return msgspec.structs.replace(outcome, series=len(mine), targets=mine if len(mine) <= _MOST else ())
@@ -85,7 +84,7 @@ def _late(query: QuerySpec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
     if not rules.late_query:
         return None
     told = outcome_of(_late_query(query, rules), outcomes)
-    if not isinstance(told, Answer) or told.highest is None or told.highest <= LATE:
+    if not isinstance(told, QueryAnswer) or told.highest is None or told.highest <= LATE:
         return None
     detail = f"the newest sample of server {query.server} is {told.highest:.1f} scrape intervals old"
     return Refusal(Reason.LATE_SAMPLES, detail=detail, fix="see why the server scrapes late or receives samples late")
@@ -96,7 +95,7 @@ def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> R
         return None
     asked = _failed_query(query, spec, rules)
     told = outcome_of(asked, outcomes)
-    if not isinstance(told, Answer) or not told.series:
+    if not isinstance(told, QueryAnswer) or not told.series:
         return None
     seconds = format_duration(range_of(query, spec, rules.longest_guard))
     if told.series > len(told.targets):
@@ -165,6 +164,3 @@ def _shown(target: Mapping[str, str]) -> str:
     named = target.get("instance") or next(iter(target.values()), "")
     job = target.get("job", "")
     return f"{job} {named}".strip()[:_LONGEST_VALUE]
-
-
-__all__ = ["LATE", "doubts", "evidence_queries", "own"]

@@ -13,10 +13,10 @@ import math
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.history import DAY, Floor, History, Raise, highest_floor, raised_within, with_known
+from hpa_scaler.decide.floors import Limit
+from hpa_scaler.decide.history import DAY, Floor, FloorHistory, Raise, highest_floor, raised_within, with_known
 from hpa_scaler.spec.queries import range_of
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Spec
+from hpa_scaler.spec.spec import Rules, Spec
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.objects.autoscaling import ScalingPolicy, ScalingRules
@@ -27,9 +27,6 @@ DEFAULT_POLICIES = (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 
 
 LONGEST_LOOK = 3600.0
 """Seconds: the longest that a rise waits until a query has forgotten an old sample."""
-
-Limit = tuple[int, Refusal]
-"""The highest floor, and why."""
 
 
 def limits(
@@ -53,7 +50,7 @@ class Rise(Struct, frozen=True):
     """How far the queries may raise a floor: the *limit*, if any, and the *history* that records it."""
 
     limit: Limit | None
-    history: History
+    history: FloorHistory
 
 
 class Wanted(Struct, frozen=True):
@@ -70,7 +67,7 @@ class Wanted(Struct, frozen=True):
     running: int
 
 
-def look_at_rise(wanted: Wanted, history: History, rules: Rules, now: float, *, wait: float) -> Rise:
+def look_at_rise(wanted: Wanted, history: FloorHistory, rules: Rules, now: float, *, wait: float) -> Rise:
     """Return how far a floor may go up if the queries want far more than the last day knew.
 
     One bad sample stays in the answers for as long as a query looks back. So a wish becomes known only after *wait*
@@ -117,7 +114,7 @@ def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]
     return [(limit, Refusal(Reason.AT_MAX_REPLICAS, detail=detail, fix="raise maxReplicas"))]
 
 
-def _ceiling(history: History, wanted: Wanted, rules: Rules, now: float) -> tuple[int, int]:
+def _ceiling(history: FloorHistory, wanted: Wanted, rules: Rules, now: float) -> tuple[int, int]:
     """Return what is known, and the highest floor that follows."""
     known = max(highest_floor(history.known, now, DAY) or 0, wanted.granted)
     return known, max(rules.rise_pods, math.floor(known * rules.rise_factor), known)
@@ -160,6 +157,3 @@ def _by_policy(policy: ScalingPolicy, raises: tuple[Raise, ...], running: int, n
 
 def _policies(behavior: ScalingRules) -> tuple[ScalingPolicy, ...]:
     return behavior.policies or DEFAULT_POLICIES
-
-
-__all__ = ["Limit", "Rise", "Wanted", "limits", "longest_period", "look_at_rise", "maximum_limit", "time_to_know"]

@@ -8,16 +8,15 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.arithmetic import Term
 from hpa_scaler.decide.evidence import doubts
-from hpa_scaler.decide.history import History
-from hpa_scaler.spec.fallbacks import without_fallback
-from hpa_scaler.spec.promql import lookback
+from hpa_scaler.decide.floors import QueryTerm
+from hpa_scaler.decide.history import FloorHistory
+from hpa_scaler.spec.promql import lookback, without_fallback
 from hpa_scaler.spec.queries import (
-    Answer,
     Failure,
     Outcome,
     Outcomes,
+    QueryAnswer,
     Reading,
     age_query,
     age_step,
@@ -27,8 +26,7 @@ from hpa_scaler.spec.queries import (
     read,
     value_query,
 )
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import QuerySpec, Spec
+from hpa_scaler.spec.spec import QuerySpec, Rules, Spec
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
@@ -47,10 +45,10 @@ class Sources(Struct, frozen=True):
     *doubts* what the servers know of their own gaps.
     """
 
-    terms: tuple[Term, ...]
+    terms: tuple[QueryTerm, ...]
     causes: tuple[Refusal, ...]
     allow_lower: bool
-    history: History
+    history: FloorHistory
     substitute: int | None = None
     age: float | None = None
     cold: Refusal | None = None
@@ -85,7 +83,9 @@ def lowering_window(spec: Spec, rules: Rules) -> float:
     return max(range_of(query, spec, rules.longest_guard) for query in spec.queries) + rules.longest_gap
 
 
-def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rules, seen: Seen, now: float) -> Sources:
+def read_sources(
+    spec: Spec, outcomes: Outcomes, history: FloorHistory, *, rules: Rules, seen: Seen, now: float
+) -> Sources:
     """Return what *outcomes* say for *spec* at *now*."""
     several = len(spec.queries) > 1
     readings = []
@@ -108,13 +108,13 @@ def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rul
 
 def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Reading:
     reading = read(outcome, spec.series, about)
-    if reading.value is not None and Term(reading.value, query.per_replica, query.delta).replicas is None:
+    if reading.value is not None and QueryTerm(reading.value, query.per_replica, query.delta).replicas is None:
         detail = f"{about} answered {reading.value:g}, from which no number of replicas follows"
         return Reading(reading.value, (*reading.causes, Refusal(Reason.OUT_OF_RANGE, detail=detail)))
     return reading
 
 
-def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str) -> tuple[Refusal, ...]:
+def _fallback(query: QuerySpec, outcomes: Outcomes, history: FloorHistory, about: str) -> tuple[Refusal, ...]:
     """Return why the answer of *query* is that of its fallback, if it is.
 
     A part of a query that may be missing, such as a counter of errors before the first error, counts as answered by its
@@ -133,21 +133,21 @@ def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str
     return (Refusal(Reason.FALLBACK_ANSWER, detail=detail, fix=fix),)
 
 
-def _terms(spec: Spec, readings: list[Reading]) -> tuple[Term, ...]:
+def _terms(spec: Spec, readings: list[Reading]) -> tuple[QueryTerm, ...]:
     return tuple(
-        Term(reading.value, query.per_replica, query.delta)
+        QueryTerm(reading.value, query.per_replica, query.delta)
         for query, reading in zip(spec.queries, readings, strict=True)
     )
 
 
-def _counted(history: History, *, complete: bool, now: float) -> History:
+def _counted(history: FloorHistory, *, complete: bool, now: float) -> FloorHistory:
     if not complete:
         return msgspec.structs.replace(history, failures=history.failures + 1, answered=None, recovering=True)
     answered = now if history.answered is None else min(history.answered, now)
     return msgspec.structs.replace(history, failures=0, answered=answered)
 
 
-def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[History, Refusal | None]:
+def _with_series(history: FloorHistory, spec: Spec, outcomes: Outcomes) -> tuple[FloorHistory, Refusal | None]:
     """Return *history* with the number of series of each query, and why that number holds the floor.
 
     If one series became several, for example because of a new label, the largest of them is less than the whole.
@@ -157,7 +157,7 @@ def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[Hist
     for query in spec.queries:
         mark = _mark(query.text)
         outcome = outcome_of(value_query(query), outcomes)
-        count = outcome.series if isinstance(outcome, Answer) else 0
+        count = outcome.series if isinstance(outcome, QueryAnswer) else 0
         known = next((each for each in history.series if abs(each) == mark), 0)
         if known or count:
             kept.append(known or (mark if count == 1 else -mark))
@@ -168,13 +168,13 @@ def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[Hist
         bare = bare_query(query)
         if bare is not None:
             found = outcomes.get(bare)
-            there = isinstance(found, Answer) and found.series > 0
+            there = isinstance(found, QueryAnswer) and found.series > 0
             kept += [_mark(bare.text)] if there or _mark(bare.text) in history.series else []
     return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split
 
 
 def _without_data(
-    spec: Spec, readings: list[Reading], causes: tuple[Refusal, ...], history: History, seen: Seen
+    spec: Spec, readings: list[Reading], causes: tuple[Refusal, ...], history: FloorHistory, seen: Seen
 ) -> Sources:
     """Apply the rule for missing data after enough cycles without an answer."""
     rule = spec.missing
@@ -248,7 +248,7 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
     )
 
 
-def _with_ages(history: History, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> History:
+def _with_ages(history: FloorHistory, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> FloorHistory:
     """Return *history* with the number of queries whose server told the age of its data.
 
     A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query that
@@ -258,7 +258,7 @@ def _with_ages(history: History, spec: Spec, outcomes: Outcomes, rules: Rules, n
         return history
     ranges = [(query, range_of(query, spec, rules.longest_guard)) for query in spec.queries]
     told = [outcome_of(age_query(rules.age_query, *each), outcomes) for each in ranges if each[1] > 0]
-    aged = sum(isinstance(each, Answer) and each.highest is not None for each in told)
+    aged = sum(isinstance(each, QueryAnswer) and each.highest is not None for each in told)
     failed = sum(isinstance(each, Failure) for each in told)
     if aged + failed < min(history.aged, len(told)):
         return msgspec.structs.replace(history, answered=now, recovering=True, aged=aged)
@@ -269,7 +269,7 @@ def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules
     if not rules.age_query:
         return None
     outcome = outcome_of(age_query(rules.age_query, query, seconds), outcomes)
-    return outcome.highest if isinstance(outcome, Answer) else None
+    return outcome.highest if isinstance(outcome, QueryAnswer) else None
 
 
 def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Refusal:
@@ -282,6 +282,3 @@ def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Re
     looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"
     detail = f"the query {looks} {format_duration(seconds)}, and {why}"
     return Refusal(Reason.COLD_SOURCE, detail=detail, fix=f"wait {format_duration(max(0.0, seconds - age))}")
-
-
-__all__ = ["Seen", "Sources", "lowering_window", "read_sources"]

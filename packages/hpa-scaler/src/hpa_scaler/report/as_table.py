@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hpa_scaler.decide.arithmetic import Term
-from hpa_scaler.decide.explanations import short, term_text
+from hpa_scaler.decide.floors import QueryTerm, short, term_text
 from hpa_scaler.report.document import FloorPlan, HpaEntry, QueryEntry
 from hpa_scaler.report.summing import heading, summary_lines
 from tightship.core.durations import format_duration
@@ -106,7 +105,7 @@ def age(hpa: HpaEntry) -> str:
 
 def query_formula(query: QueryEntry) -> str:
     """Return the formula of one query with its numbers."""
-    return term_text(Term(query.value, query.per_replica, query.delta))
+    return term_text(QueryTerm(query.value, query.per_replica, query.delta))
 
 
 def _value(hpa: HpaEntry) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpa_scaler.decide.explanations import short
+from hpa_scaler.decide.floors import short
 from hpa_scaler.report.as_table import age, moves, query_formula, ratio_floor
 from hpa_scaler.report.document import FloorPlan, HpaEntry
 from hpa_scaler.report.summing import heading, summary_lines

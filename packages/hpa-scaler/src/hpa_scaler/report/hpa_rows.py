@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpa_scaler.decide.explanations import short
+from hpa_scaler.decide.floors import short
 from hpa_scaler.report.as_table import deciding, query_formula
 from hpa_scaler.report.as_text import floor_rows
 from hpa_scaler.report.document import FloorPlan, HpaEntry, Move

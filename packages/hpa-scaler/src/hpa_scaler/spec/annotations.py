@@ -16,11 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.spec import values
-from hpa_scaler.spec.spec import Band, HoldSpec, MissingData, Pause, Problems, QuerySpec, ServerRef, Spec
+from hpa_scaler.spec.spec import PREFIX, Band, HoldSpec, MissingData, PauseSpec, Problems, QuerySpec, ServerRef, Spec
 from tightship.core.quoting import quoted
-
-PREFIX = "estafette.io"
-"""The default prefix, which is the older controller's."""
 
 ENABLE = "hpa-scaler"
 STATE = "state"
@@ -37,13 +34,14 @@ _T = TypeVar("_T")
 class Annotation(Struct, frozen=True):
     """One annotation: its *name* after ``hpa-scaler-``, and the reader of its text.
 
-    A *numbered* annotation may be given for each query, as in ``delta-2``. *seeds* marks those of the older controller.
+    A *numbered* annotation may be given for each query, as in ``delta-2``. *legacy* marks those of the older
+    controller.
     """
 
     name: str
     read: Callable[[str], Any]
     numbered: bool = False
-    seeds: bool = False
+    legacy: bool = False
 
     @property
     def key(self) -> str:
@@ -55,13 +53,13 @@ class Annotation(Struct, frozen=True):
 QUERY = "prometheus-query"
 
 ANNOTATIONS = (
-    Annotation(QUERY, values.query, numbered=True, seeds=True),
-    Annotation("requests-per-replica", values.positive, numbered=True, seeds=True),
-    Annotation("delta", values.number, numbered=True, seeds=True),
+    Annotation(QUERY, values.query, numbered=True, legacy=True),
+    Annotation("requests-per-replica", values.positive, numbered=True, legacy=True),
+    Annotation("delta", values.number, numbered=True, legacy=True),
     Annotation("prometheus-server", values.server_name, numbered=True),
-    Annotation("prometheus-server-url", values.url, numbered=True, seeds=True),
-    Annotation("scale-down-max-ratio", values.ratio, seeds=True),
-    Annotation("enable-scale-down-ratio-deployment-checking", values.switch, seeds=True),
+    Annotation("prometheus-server-url", values.url, numbered=True, legacy=True),
+    Annotation("scale-down-max-ratio", values.ratio, legacy=True),
+    Annotation("enable-scale-down-ratio-deployment-checking", values.switch, legacy=True),
     Annotation("several-series", values.one_of("hold", "max", "error")),
     Annotation("query-range", values.duration),
     Annotation("missing-data", values.missing_data),
@@ -113,14 +111,14 @@ def parse_spec(
     start = name_of(prefix, "")
     own = {key.removeprefix(start): text for key, text in annotations.items() if key.startswith(start)}
     own.pop(STATE, None)
-    reader = _Reader(own, defaults, start)
+    reader = _SpecReader(own, defaults, start)
     spec = reader.spec()
     return Problems(tuple(sorted(reader.problems))) if reader.problems else spec
 
 
 def check_defaults(defaults: Mapping[str, str]) -> list[str]:
     """Return what is wrong with *defaults* (texts by an annotation's name); each line begins with the key."""
-    reader = _Reader(defaults, {}, "")
+    reader = _SpecReader(defaults, {}, "")
     reader.spec()
     lines = []
     for problem in sorted(reader.problems):
@@ -129,7 +127,7 @@ def check_defaults(defaults: Mapping[str, str]) -> list[str]:
     return lines
 
 
-class _Reader:
+class _SpecReader:
     """Reads the texts of one HPA, and collects what is wrong with them."""
 
     def __init__(self, own: Mapping[str, str], defaults: Mapping[str, str], start: str) -> None:
@@ -164,9 +162,9 @@ class _Reader:
             lowest=self._value("minimum-replicas", None),
             highest=self._value("maximum-replicas", None),
             max_replicas=self._value("max-replicas-policy", "raise"),
-            paused=self._value("paused", Pause()),
-            paused_down=self._value("paused-scale-down", Pause()),
-            paused_up=self._value("paused-scale-up", Pause()),
+            paused=self._value("paused", PauseSpec()),
+            paused_down=self._value("paused-scale-down", PauseSpec()),
+            paused_up=self._value("paused-scale-up", PauseSpec()),
             dry_run=self._value("dry-run", False),
             hold=self._hold(),
         )
@@ -256,19 +254,3 @@ def _numbered(name: str) -> re.Match[str] | None:
         return None
     annotation = BY_NAME.get(name[: match.start()])
     return match if annotation is not None and annotation.numbered else None
-
-
-__all__ = [
-    "ANNOTATIONS",
-    "BY_KEY",
-    "BY_NAME",
-    "ENABLE",
-    "MOST_QUERIES",
-    "PREFIX",
-    "STATE",
-    "Annotation",
-    "check_defaults",
-    "enabled",
-    "name_of",
-    "parse_spec",
-]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
-from hpa_scaler.decide.policy import Decision
-from hpa_scaler.decide.writing import Restoration
+from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.decide.ownership import Restoration
 from tightship.app.observability.events import EventRecorder, ObjectRef
 from tightship.app.observability.logging import log
 from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler
@@ -47,7 +47,7 @@ class _Known(Struct):
     told: dict[Reason, float]
 
 
-class Herald:
+class FloorEvents:
     """Reports what becomes of HPAs; *own* is the object of an Event about all of them."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Herald:
         self._known: dict[str, _Known] = {}
         self._drop = False
 
-    def changed(self, decision: Decision, *, dry: bool) -> None:
+    def changed(self, decision: FloorDecision, *, dry: bool) -> None:
         """Report that a change was written, or with *dry* that it would be."""
         known = self._known.get(decision.uid)
         told = {} if known is None else known.told
@@ -89,7 +89,7 @@ class Herald:
                 _ref(decision), Refusal(decision.reason, detail=f"{move}: {because}"), _ACTIONS[decision.action]
             )
 
-    def kept(self, decision: Decision) -> None:
+    def kept(self, decision: FloorDecision) -> None:
         """Report why an HPA was not changed, if the reason differs from the last one. At first sight report only
         trouble.
         """
@@ -111,7 +111,7 @@ class Herald:
         )
         self._tell(decision, cause)
 
-    def noted(self, decision: Decision) -> None:
+    def noted(self, decision: FloorDecision) -> None:
         """Report what happened besides: who changed a bound, or a maximum that moved."""
         for cause in decision.causes[1:]:
             if cause.reason in _NOTES:
@@ -142,7 +142,7 @@ class Herald:
         """Forget all HPAs but those of *uids*."""
         self._known = {uid: known for uid, known in self._known.items() if uid in uids}
 
-    def _tell(self, decision: Decision, cause: Refusal) -> None:
+    def _tell(self, decision: FloorDecision, cause: Refusal) -> None:
         now, told = self._clock(), self._known[decision.uid].told
         if cause.reason in _TOLD_ONCE or now - told.get(cause.reason, -AGAIN) < AGAIN:
             return
@@ -159,8 +159,5 @@ def _about(hpa: HorizontalPodAutoscaler) -> ObjectRef:
     return ObjectRef(AUTOSCALER, hpa.name, hpa.uid, hpa.namespace, _VERSION)
 
 
-def _ref(decision: Decision) -> ObjectRef:
+def _ref(decision: FloorDecision) -> ObjectRef:
     return ObjectRef(AUTOSCALER, decision.name, decision.uid, decision.namespace, _VERSION)
-
-
-__all__ = ["AGAIN", "Herald"]

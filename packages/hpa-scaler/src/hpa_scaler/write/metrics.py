@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from hpa_scaler.decide.cycle import Cycle, Judged
-from hpa_scaler.decide.policy import Action, Decision
-from hpa_scaler.prometheus.circuit import CircuitState
+from hpa_scaler.decide.cycle import Cycle
+from hpa_scaler.decide.decision import Action, FloorDecision, Judged
+from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.write.sending import ENDINGS, Ending
 from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
 from tightship.core.reasons import QUERY_FAILURES, Reason
@@ -262,20 +262,17 @@ class ScalerMetrics:
         return server if server in self._named else BY_URL
 
 
-def _rate(decision: Decision) -> float | None:
+def _rate(decision: FloorDecision) -> float | None:
     """Return the value of the query that asks for the most, the first if none has a usable answer."""
     terms = () if decision.inputs is None else decision.inputs.terms
     usable = [term for term in terms if term.replicas is not None]
     return max(usable, key=lambda term: term.replicas or 0).value if usable else None
 
 
-def _status(decision: Decision, ending: Ending | None) -> str:
+def _status(decision: FloorDecision, ending: Ending | None) -> str:
     """Return the older controller's word for the result of an HPA."""
     if ending == "written":
         return "succeeded"
     if ending in ("refused", "failed", "unheard"):
         return "failed"
     return "failed" if any(cause.reason in QUERY_FAILURES for cause in decision.causes) else "skipped"
-
-
-__all__ = ["BY_URL", "OLD", "Round", "ScalerMetrics"]

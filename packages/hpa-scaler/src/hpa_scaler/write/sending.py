@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from hpa_scaler.decide.writing import CONTENT_TYPE, Patch, path_of
+from hpa_scaler.decide.ownership import CONTENT_TYPE, Patch, path_of
 from tightship.core.api_errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound, one_line
 from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler, ObjectError, decode
 from tightship.kube.connection import Connection
@@ -22,10 +22,20 @@ now, or to the next cycle.
 
 ENDINGS: tuple[Ending, ...] = Ending.__args__  # type: ignore[attr-defined]
 
+T = TypeVar("T")
 
-class Sent(Struct, frozen=True):
-    """The result of a patch, and why; *again* says that the HPA had changed, and was judged again."""
 
+class Write(Struct, Generic[T], frozen=True):
+    """What to send: the *patch*, ``None`` if nothing is left to do, and what it was made *of*."""
+
+    patch: Patch | None
+    of: T
+
+
+class Sent(Struct, Generic[T], frozen=True):
+    """How the last *write* ended, and why; *again* says that the HPA had changed since its judgement."""
+
+    write: Write[T]
     ending: Ending
     detail: str = ""
     again: bool = False
@@ -34,57 +44,56 @@ class Sent(Struct, frozen=True):
 async def send(
     connection: Connection,
     hpa: HorizontalPodAutoscaler,
-    make: Callable[[HorizontalPodAutoscaler], Patch | None],
+    make: Callable[[HorizontalPodAutoscaler], Write[T]],
     may: Callable[[], Awaitable[bool]],
-) -> Sent:
-    """Send the patch that *make* returns for *hpa* as judged; if the HPA has changed, read it and send the patch for
-    that.
+) -> Sent[T]:
+    """Send what *make* returns for *hpa* as judged; if the HPA has changed, read it and send what *make* returns then.
 
-    *make* returns ``None`` if nothing is left to do. *may* is awaited before each write. Never raises errors of the API
-    server.
+    *may* is awaited before each write. Never raises errors of the API server.
     """
-    patch = make(hpa)
-    if patch is None:
-        return Sent("unneeded")
-    first = await _sent(connection, patch, may)
-    if first is not None:
-        return first
+    write = make(hpa)
+    if write.patch is None:
+        return Sent(write, "unneeded")
+    ending, detail = await _patched(connection, write.patch, may)
+    if ending != "changed":
+        return Sent(write, ending, detail)
     try:
         present = await read_again(connection, hpa)
     except NotFound:
-        return Sent("gone", again=True)
+        return Sent(write, "gone", again=True)
     except (KubeError, ObjectError) as error:
-        return Sent("failed", one_line(error), again=True)
-    patch = make(present) if present.uid == hpa.uid else None
-    if patch is None:
+        return Sent(write, "failed", one_line(error), again=True)
+    if present.uid != hpa.uid:
         # Another one of the same name has its own uid, and is judged by itself.
-        return Sent("unneeded" if present.uid == hpa.uid else "gone", again=True)
-    second = await _sent(connection, patch, may, again=True)
-    assert second is not None
-    return second
+        return Sent(write, "gone", again=True)
+    write = make(present)
+    if write.patch is None:
+        return Sent(write, "unneeded", again=True)
+    # A test that does not hold and an admission plugin's no look the same, but the one is not met twice in a row.
+    ending, detail = await _patched(connection, write.patch, may)
+    return Sent(write, "refused" if ending == "changed" else ending, detail, again=True)
 
 
-async def _sent(
-    connection: Connection, patch: Patch, may: Callable[[], Awaitable[bool]], *, again: bool = False
-) -> Sent | None:
-    """Return the result of *patch*, ``None`` if the HPA seems to have changed for the first time."""
+async def _patched(
+    connection: Connection, patch: Patch, may: Callable[[], Awaitable[bool]]
+) -> tuple[Ending | Literal["changed"], str]:
+    """Return how *patch* ended, and why; ``changed`` means that the HPA seems to have changed."""
     if not await may():
-        return Sent("left", again=again)
+        return "left", ""
     try:
         await connection.request("PATCH", patch.path, params=patch.params, body=patch.body, content_type=CONTENT_TYPE)
     except (Invalid, Conflict) as error:
-        # A test that does not hold and an admission plugin's no look the same, but the one is not met twice in a row.
-        return Sent("refused", _why(error), again=True) if again else None
+        return "changed", error.message or one_line(error)
     except (Forbidden, BadRequest) as error:
-        return Sent("refused", _why(error), again)
+        return "refused", error.message or one_line(error)
     except NotFound:
-        return Sent("gone", again=again)
+        return "gone", ""
     except ApiError as error:
         # 429 and 5xx: a proxy in between may have given up on what the API server then did.
-        return Sent("unheard" if error.status >= 500 else "failed", one_line(error), again)
+        return "unheard" if error.status >= 500 else "failed", one_line(error)
     except KubeError as error:
-        return Sent("unheard", one_line(error), again)
-    return Sent("written", again=again)
+        return "unheard", one_line(error)
+    return "written", ""
 
 
 async def read_again(connection: Connection, hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
@@ -96,10 +105,3 @@ async def read_again(connection: Connection, hpa: HorizontalPodAutoscaler) -> Ho
     thing = decode(AUTOSCALER, raw)
     assert isinstance(thing, HorizontalPodAutoscaler)
     return thing
-
-
-def _why(error: ApiError) -> str:
-    return error.message or one_line(error)
-
-
-__all__ = ["ENDINGS", "Ending", "Sent", "read_again", "send"]

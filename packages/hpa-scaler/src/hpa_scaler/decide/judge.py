@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import msgspec
-from msgspec import Struct
 
-from hpa_scaler.decide.arithmetic import Inputs, Solution, solve
-from hpa_scaler.decide.explanations import bounds_moved, caps, follows, lowering_limits, raising_limits
-from hpa_scaler.decide.history import History, highest_floor, resumed, unwatched, with_floor, with_raise
+from hpa_scaler.decide.decision import Action, Asked, DropVerdict, FloorDecision, Judged, Subject
+from hpa_scaler.decide.floors import (
+    FloorInputs,
+    Limit,
+    Solution,
+    bounds_moved,
+    caps,
+    follows,
+    lowering_limits,
+    raising_limits,
+    solve,
+)
+from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor, with_raise
 from hpa_scaler.decide.ownership import contested, ownership
 from hpa_scaler.decide.raising import (
-    Limit,
     Wanted,
     limits,
     longest_period,
@@ -22,97 +28,28 @@ from hpa_scaler.decide.raising import (
 )
 from hpa_scaler.decide.sources import Seen, lowering_window, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
-from hpa_scaler.spec.queries import Outcomes, Query, firing, hold_query, outcome_of, read, value_query
-from hpa_scaler.spec.rollout import Rollout
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Problems, Spec
+from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query
+from hpa_scaler.spec.spec import Problems, Rollout, Spec
 from tightship.core.durations import format_duration
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason, Refusal
 
-Action = Literal["raise", "lower", "hold", "skip"]
 
-Asked: TypeAlias = Spec | Problems | None
-"""What an HPA's annotations ask for; ``None`` if it is not opted in."""
+def judge_one(subject: Subject, drops: DropVerdict = DropVerdict()) -> Judged:
+    """Return the judgement of one HPA: the floor to write if any, every reason, and what to remember.
 
-
-class Decision(Struct, frozen=True, kw_only=True):
-    """The decision for one HPA, and its reasons.
-
-    *target* and *target_maximum* are the bounds after it; they equal the present ones if nothing changes. *inputs* and
-    *solution* are ``None`` for an HPA that is skipped. *causes* are all reasons, the most important first. *age* is for
-    how many seconds the data are known to be complete.
-
-    *history* is kept by default; *written* replaces it once the PATCH succeeds. *pending* says that a restart would
-    forget something: what a lower floor waits for, or that a bound is the user's own again.
-
-    *follows* are the HPA's queries. *answered* is the floor that they want together, ``None`` if one of them has no
-    answer; *earlier* is the highest floor that they wanted lately.
+    *drops* is the verdict on the cycle that the HPA is judged with. Equal arguments always get equal judgements. The
+    controller, ``plan``, ``explain``, ``replay`` and the reaction to somebody's change all judge here.
     """
-
-    namespace: str
-    name: str
-    uid: str
-    action: Action
-    minimum: int
-    maximum: int
-    target: int
-    target_maximum: int
-    inputs: Inputs | None = None
-    solution: Solution | None = None
-    causes: tuple[Refusal, ...] = ()
-    age: float | None = None
-    dry_run: bool = False
-    history: History = History()
-    written: History = History()
-    pending: bool = False
-    follows: tuple[Query, ...] = ()
-    answered: int | None = None
-    earlier: int | None = None
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def changes(self) -> bool:
-        """Whether the decision sets anything."""
-        return (self.target, self.target_maximum) != (self.minimum, self.maximum)
-
-    @property
-    def reason(self) -> Reason:
-        """The most important reason."""
-        return self.causes[0].reason if self.causes else Reason.FOLLOWS_QUERY
-
-
-class Subject(Struct, frozen=True, kw_only=True):
-    """Everything that a judgement of one HPA depends on.
-
-    *rollout* matters only if the HPA asks for that check (``None``: unknown). *state_problem* says why the history
-    could not be read from the HPA, and is empty if it could. *now* is in seconds since 1970.
-    """
-
-    hpa: HorizontalPodAutoscaler
-    asked: Asked
-    outcomes: Outcomes = {}
-    rollout: Rollout | None = None
-    history: History = History()
-    state_problem: str = ""
-    rules: Rules = Rules()
-    now: float
-
-
-def decide(subject: Subject) -> Decision:
-    """Return the decision for one HPA. Equal subjects always get equal decisions."""
     try:
-        return _decided(subject)
+        alone = _alone(subject)
     except Exception as error:  # a defect met by one HPA must not cost all others their judgement
         why = f"judging this HPA failed: {type(error).__name__}: {' '.join(str(error).split())}"
-        return _skipped(subject.hpa, Refusal(Reason.UNREADABLE, detail=why, fix="report this bug"), subject.history)
+        alone = _skipped(subject.hpa, Refusal(Reason.UNREADABLE, detail=why, fix="report this bug"), subject.history)
+    return Judged(subject, alone, alone).under(drops)
 
 
-def _decided(subject: Subject) -> Decision:
+def _alone(subject: Subject) -> FloorDecision:
     refusal = _not_ours(subject.hpa, subject.asked, subject.now)
     if refusal is not None or not isinstance(subject.asked, Spec):
         return _skipped(subject.hpa, refusal or Refusal(Reason.NOT_ENABLED), subject.history)
@@ -143,8 +80,8 @@ def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal
     return None
 
 
-def _skipped(hpa: HorizontalPodAutoscaler, cause: Refusal, history: History) -> Decision:
-    return Decision(
+def _skipped(hpa: HorizontalPodAutoscaler, cause: Refusal, history: FloorHistory) -> FloorDecision:
+    return FloorDecision(
         namespace=hpa.namespace,
         name=hpa.name,
         uid=hpa.uid,
@@ -179,7 +116,7 @@ class _Judgement:
         self._incident = self._look_for_incident(subject.outcomes)
         self._rolling = self._look_for_rollout(subject.rollout)
 
-    def decision(self) -> Decision:
+    def decision(self) -> FloorDecision:
         inputs = self._inputs()
         wanted = solve(inputs).wanted
         holds = self._holds() if wanted < inputs.minimum else []
@@ -199,7 +136,7 @@ class _Judgement:
         changes = (solution.target, maximum) != (inputs.minimum, inputs.maximum)
         action = _action(inputs.minimum, solution.target)
         waits = action == "hold" and solution.wanted < inputs.minimum
-        return Decision(
+        return FloorDecision(
             namespace=self._hpa.namespace,
             name=self._hpa.name,
             uid=self._hpa.uid,
@@ -221,11 +158,11 @@ class _Judgement:
             earlier=earlier,
         )
 
-    def _inputs(self) -> Inputs:
+    def _inputs(self) -> FloorInputs:
         """Return the inputs of the floor that do not depend on where the floor would be."""
         spec, hpa = self._spec, self._hpa
         lower = self._rules.lower_bound if spec.lowest is None else spec.lowest
-        return Inputs(
+        return FloorInputs(
             minimum=hpa.min_replicas,
             maximum=hpa.max_replicas,
             own_maximum=self._own.maximum,
@@ -301,7 +238,7 @@ class _Judgement:
             found.append((hpa.min_replicas, word))
         return found
 
-    def _look_at_rise(self, inputs: Inputs) -> list[Limit]:
+    def _look_at_rise(self, inputs: FloorInputs) -> list[Limit]:
         """Return the limits that apply whatever the user asks for, and remember what the queries want."""
         wanted = Wanted(
             floor=solve(inputs).query if inputs.terms else None,
@@ -316,7 +253,7 @@ class _Judgement:
         top = maximum_limit(inputs.own_maximum, wanted, self._rules)
         return top if rise.limit is None else [rise.limit, *top]
 
-    def _note(self, inputs: Inputs) -> None:
+    def _note(self, inputs: FloorInputs) -> None:
         """Remember the wanted floor, or the present one if data are missing or may be low.
 
         The ratio is left out: it limits a step from what runs at present, and is no wish for a window to keep. With it,
@@ -328,7 +265,7 @@ class _Judgement:
         floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)
 
-    def _compare(self, inputs: Inputs) -> tuple[int | None, int | None]:
+    def _compare(self, inputs: FloorInputs) -> tuple[int | None, int | None]:
         """Return what the queries want together, and the highest that they wanted for long enough lately."""
         history, now, window = self._history, self._now, 2 * time_to_know(self._spec, self._rules)
         falling, hold = history.falling, self._rules.drop_hold
@@ -345,7 +282,7 @@ class _Judgement:
         self._history = msgspec.structs.replace(history, answers=answers, falling=None)
         return answered, earlier
 
-    def _written(self, target: int, maximum: int) -> History:
+    def _written(self, target: int, maximum: int) -> FloorHistory:
         """Return the history to keep once the bounds are set."""
         hpa, longest = self._hpa, longest_period(self._spec, self._hpa.scale_up)
         started = target - max(hpa.min_replicas, self._replicas or 0)
@@ -362,7 +299,7 @@ class _Judgement:
     def _causes(
         self,
         action: Action,
-        inputs: Inputs,
+        inputs: FloorInputs,
         solution: Solution,
         found: tuple[list[Refusal], list[Refusal], list[Limit]],
         maximum: int,
@@ -408,6 +345,3 @@ def _action(minimum: int, target: int) -> Action:
 
 def _until(end: float | None, now: float) -> str:
     return "" if end is None else f" for another {format_duration(end - now)}"
-
-
-__all__ = ["Action", "Asked", "Decision", "Subject", "decide"]

@@ -9,25 +9,26 @@ from msgspec import Struct
 
 import hpa_scaler
 from hpa_scaler.app.configuration import read_settings, rules_of
-from hpa_scaler.app.describing import settings_view
-from hpa_scaler.app.options import PROCESS_FLAGS, selection_of
-from hpa_scaler.app.run_settings import PROGRAM, RunSettings
-from hpa_scaler.app.settings import ScalerSettings
-from hpa_scaler.app.sighting import (
-    Fleet,
+from hpa_scaler.app.fleet import (
+    LONGEST,
+    HpaFleet,
     Say,
     asked_live,
     fleet_of_cluster,
     fleet_of_file,
+    look_at,
     recorded,
     rollouts_of_file,
 )
-from hpa_scaler.app.targets import LONGEST, look_at
-from hpa_scaler.decide.correlated import DropState
+from hpa_scaler.app.options import PROCESS_FLAGS, selection_of
+from hpa_scaler.app.run_settings import PROGRAM, RunSettings
+from hpa_scaler.app.settings import ScalerSettings
+from hpa_scaler.app.status import settings_view
 from hpa_scaler.decide.cycle import asked_of, judge_cycle, questions, subject_of, wants_rollout
+from hpa_scaler.decide.decision import DropState
 from hpa_scaler.report import Sights
 from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Rules
 from tightship.app.cli import CliError, UsageError
 from tightship.app.cli.basics import near
 from tightship.app.cli.source import file_of, file_source, reading
@@ -40,7 +41,7 @@ from tightship.kube.connection import Connection, connect
 from tightship.report.document import Generator, Source
 
 
-class Configured(Struct, frozen=True):
+class CommandSettings(Struct, frozen=True):
     """The settings of a command; *config* is the file they came from, if any."""
 
     process: RunSettings
@@ -49,7 +50,7 @@ class Configured(Struct, frozen=True):
     config: str | None
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace, environment: Mapping[str, str]) -> Configured:
+    def of(cls, arguments: argparse.Namespace, environment: Mapping[str, str]) -> CommandSettings:
         """Return the settings of *arguments* over *environment*. Raises :class:`CliError` with all problems."""
         given = {name: getattr(arguments, name) for name in PROCESS_FLAGS if getattr(arguments, name) is not None}
         problems: list[str] = []
@@ -76,12 +77,12 @@ class Looked(Struct, frozen=True):
 
 
 async def look(
-    arguments: argparse.Namespace, configured: Configured, now: float, names: Sequence[str] | None, say: Say
+    arguments: argparse.Namespace, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
 ) -> Looked:
     """Judge the HPAs that *arguments* select at *now*: all that are opted in, or those called *names*, opted in or not.
 
     Raises :class:`CliError`, :class:`~tightship.kube.object_file.FileError`,
-    :class:`~hpa_scaler.app.outcome_file.OutcomeFileError` and :class:`~tightship.core.api_errors.KubeError`.
+    :class:`~hpa_scaler.spec.queries.OutcomeFileError` and :class:`~tightship.core.api_errors.KubeError`.
     """
     settings = configured.settings
     selection = selection_of(arguments, settings.namespaces, settings.label_selector)
@@ -98,7 +99,7 @@ async def look(
 
 
 class _There(Struct, frozen=True):
-    fleet: Fleet
+    fleet: HpaFleet
     source: Source
     connection: Connection | None
 
@@ -106,7 +107,7 @@ class _There(Struct, frozen=True):
 async def _judged(
     there: _There,
     outcome_file: str | None,
-    configured: Configured,
+    configured: CommandSettings,
     now: float,
     names: Sequence[str] | None,
     *,
@@ -162,6 +163,3 @@ def named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> list
     if problems:
         raise CliError(*problems)
     return list(found.values())
-
-
-__all__ = ["PROGRAM", "Configured", "Looked", "look", "named"]
