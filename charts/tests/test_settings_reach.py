@@ -18,6 +18,7 @@ import node_compactor.configuration
 import node_compactor.run_settings
 import node_refiner.configuration
 import node_refiner.run_settings
+from hpa_scaler.spec.values import switch
 from hpa_scaler.spec.annotations import ANNOTATIONS
 from tightship.app.settings.process import ProcessSettings, load_process
 from tightship_charts.configuration import config_keys
@@ -205,7 +206,7 @@ def test_every_annotation_may_have_a_default(render: Render) -> None:
         "scaleDownMaxRatio": 0.25,
         "scaleUpMaxRatio": 0.25,
     }
-    switches = {each.key: True for each in ANNOTATIONS if each.read is ANNOTATIONS[6].read}
+    switches = {each.key: True for each in ANNOTATIONS if each.read is switch}
     whole = {each.key: 3 for each in ANNOTATIONS if each.key not in {*texts, *switches, "paused"}}
     values = {**texts, **switches, **whole, "paused": "2026-01-01T00:00:00Z"}
     values |= {"pausedScaleDown": True, "pausedScaleUp": False}

@@ -334,3 +334,9 @@ def test_no_text_breaks_the_parser(texts: dict[str, str]) -> None:
         assert all(query.per_replica > 0 and math.isfinite(query.delta) for query in found.queries)
     else:
         assert all("\n" not in line for line in found.lines)
+
+
+def test_an_annotation_sets_a_field_of_the_spec_that_no_other_sets() -> None:
+    fields = [each.field for each in ANNOTATIONS if each.field]
+    assert set(fields) == set(Spec.__struct_fields__) - {"queries", "missing", "hold"}
+    assert len(fields) == len(set(fields))

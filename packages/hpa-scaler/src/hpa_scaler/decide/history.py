@@ -13,7 +13,7 @@ so.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -214,6 +214,17 @@ class _HistoryWire(Struct, rename="camel", omit_defaults=True):
     reset_at: Whole = 0
 
 
+_ROUNDED: Mapping[str, Callable[[float], int]] = {
+    "evaluated": math.floor,
+    "answered": math.ceil,
+    "incident": math.ceil,
+    "rolling": math.ceil,
+    "falling": math.floor,
+    "reset_at": math.ceil,
+}
+"""How times become whole seconds: always so that a floor rather stays."""
+
+
 class _StateWire(Struct, rename="camel", omit_defaults=True):
     inputs: FloorInputs | None = None
     target: Whole | None = None
@@ -251,28 +262,12 @@ def decode_state(text: str) -> State:
         wire = msgspec.json.decode(text, type=_StateWire)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise StateError(f"the state annotation can't be read: {error}") from error
-    memory = wire.history or _HistoryWire()
     history = FloorHistory(
-        evaluated=memory.evaluated,
-        floors=memory.floors,
-        raises=memory.raises,
-        failures=memory.failures,
-        answered=memory.answered,
-        recovering=memory.recovering,
-        aged=memory.aged,
-        incident=memory.incident,
-        rolling=memory.rolling,
-        known=memory.known,
-        look=memory.look,
-        series=memory.series,
-        answers=memory.answers,
-        falling=memory.falling,
+        **msgspec.structs.asdict(wire.history or _HistoryWire()),
         original_min=wire.original_min,
         original_max=wire.original_max,
         applied_min=wire.applied,
         applied_max=wire.applied_max,
-        resets=memory.resets,
-        reset_at=memory.reset_at,
     )
     known = wire.history is not None or history.ours
     return State(history=history, inputs=wire.inputs, target=wire.target, reason=wire.reason, known=known)
@@ -301,24 +296,9 @@ def _legacy_part(spec: Spec, now: float, room: int) -> str:
 
 
 def _ours(state: State, history: FloorHistory) -> str:
-    memory = _HistoryWire(
-        evaluated=_down(history.evaluated),
-        floors=history.floors,
-        raises=history.raises,
-        failures=history.failures,
-        answered=None if history.answered is None else math.ceil(history.answered),
-        recovering=history.recovering,
-        aged=history.aged,
-        incident=None if history.incident is None else math.ceil(history.incident),
-        rolling=None if history.rolling is None else math.ceil(history.rolling),
-        known=history.known,
-        look=history.look,
-        series=history.series,
-        answers=history.answers,
-        falling=None if history.falling is None else math.floor(history.falling),
-        resets=history.resets,
-        reset_at=math.ceil(history.reset_at),
-    )
+    kept = {name: getattr(history, name) for name in _HistoryWire.__struct_fields__}
+    for name, whole in _ROUNDED.items():
+        kept[name] = None if kept[name] is None else whole(kept[name])
     wire = _StateWire(
         inputs=state.inputs,
         target=state.target,
@@ -327,13 +307,9 @@ def _ours(state: State, history: FloorHistory) -> str:
         original_max=history.original_max,
         applied=history.applied_min,
         applied_max=history.applied_max,
-        history=memory,
+        history=_HistoryWire(**kept),
     )
     return "," + msgspec.json.encode(wire).decode()[1:]
-
-
-def _down(time: float | None) -> int | None:
-    return None if time is None else math.floor(time)
 
 
 def _coarse(history: FloorHistory, *, floors: bool) -> FloorHistory:
