@@ -18,8 +18,8 @@ import node_compactor.configuration
 import node_compactor.run_settings
 import node_refiner.configuration
 import node_refiner.run_settings
-from hpa_scaler.spec.values import switch
 from hpa_scaler.spec.annotations import ANNOTATIONS
+from hpa_scaler.spec.values import switch
 from tightship.app.settings.process import ProcessSettings, load_process
 from tightship_charts.configuration import config_keys
 from tightship_charts.matrix import Values, merge
