@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.app.configuration import allowed_of, limits_of, servers_of
-from hpa_scaler.app.run_settings import RunSettings
-from hpa_scaler.app.settings import ScalerSettings
 from hpa_scaler.decide.cycle import asked_of, questions
 from hpa_scaler.decide.decision import Asked
 from hpa_scaler.decide.ownership import restoration, state_of
-from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.spec.annotations import STATE, enabled, name_of
-from hpa_scaler.spec.queries import Outcome, Query, decode_outcomes
+from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.spec import Rollout, Rules, rollout_of
 from hpa_scaler.write.applying import Return
 from hpa_scaler.write.memory import Memory
 from tightship.app.cli.selector import parse_selector
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.core.api_errors import Forbidden, KubeError, NotFound, one_line
-from tightship.core.counting import counted
 from tightship.core.objects import (
     AUTOSCALER,
     SCALE_TARGET_KINDS,
@@ -116,27 +110,6 @@ def rollouts_of_file(fleet: HpaFleet, hpas: Iterable[HorizontalPodAutoscaler]) -
         target = fleet.targets.get((hpa.target.kind, hpa.namespace, hpa.target.name))
         found[hpa.key] = unknown(hpa, "not in the file") if target is None else rollout_of(target)
     return found
-
-
-def recorded(path: str) -> dict[Query, Outcome]:
-    """Return the outcomes recorded in the file *path*.
-
-    Raises :class:`~tightship.kube.object_file.FileError` and :class:`~hpa_scaler.spec.queries.OutcomeFileError`.
-    """
-    try:
-        return decode_outcomes(Path(path).read_bytes(), path)
-    except OSError as error:
-        raise FileError((f"{path}: {error.strerror or error}",)) from error
-
-
-async def asked_live(
-    queries: Collection[Query], settings: ScalerSettings, run: RunSettings, say: Say
-) -> dict[Query, Outcome]:
-    """Return the servers' answers to *queries*."""
-    say(f"asking {counted(len(queries), 'query', 'queries')}")
-    servers, allowed = servers_of(settings, run), allowed_of(settings)
-    async with PrometheusClient(servers, allowed, limits=limits_of(settings)) as client:
-        return await client.ask(queries, settings.query_deadline)
 
 
 def _known(kind: str, api_version: str) -> bool:

@@ -26,7 +26,7 @@ from hpa_scaler.decide.raising import (
     maximum_limit,
     time_to_know,
 )
-from hpa_scaler.decide.sources import Seen, lowering_window, read_sources
+from hpa_scaler.decide.sources import lowering_window, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query
 from hpa_scaler.spec.spec import Problems, Rollout, Spec
@@ -110,8 +110,15 @@ class _Judgement:
         self._window = lowering_window(spec, rules)
         known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
         self._own = ownership(hpa, known, rules, now, window=self._window)
-        seen = Seen(hpa.min_replicas, self._replicas)
-        self._sources = read_sources(spec, subject.outcomes, self._own.history, rules=rules, seen=seen, now=now)
+        self._sources = read_sources(
+            spec,
+            subject.outcomes,
+            self._own.history,
+            rules=rules,
+            minimum=hpa.min_replicas,
+            replicas=self._replicas,
+            now=now,
+        )
         self._history = msgspec.structs.replace(self._sources.history, evaluated=now, seen=hpa.min_replicas)
         self._incident = self._look_for_incident(subject.outcomes)
         self._rolling = self._look_for_rollout(subject.rollout)

@@ -61,13 +61,6 @@ class Sources(Struct, frozen=True):
         return tuple(cause for cause in (self.cold, self.split, *self.doubts) if cause is not None)
 
 
-class Seen(Struct, frozen=True):
-    """The bounds and replicas of an HPA that a rule for missing data may use."""
-
-    minimum: int
-    replicas: int | None
-
-
 def lowering_window(spec: Spec, rules: Rules) -> float:
     """Return for how many seconds a wanted floor is kept.
 
@@ -84,9 +77,16 @@ def lowering_window(spec: Spec, rules: Rules) -> float:
 
 
 def read_sources(
-    spec: Spec, outcomes: Outcomes, history: FloorHistory, *, rules: Rules, seen: Seen, now: float
+    spec: Spec,
+    outcomes: Outcomes,
+    history: FloorHistory,
+    *,
+    rules: Rules,
+    minimum: int,
+    replicas: int | None,
+    now: float,
 ) -> Sources:
-    """Return what *outcomes* say for *spec* at *now*."""
+    """Return what *outcomes* say for *spec* at *now*; a rule for missing data may use *minimum* and *replicas*."""
     several = len(spec.queries) > 1
     readings = []
     for number, query in enumerate(spec.queries, 1):
@@ -102,7 +102,12 @@ def read_sources(
         found = Sources(_terms(spec, readings), causes, True, history, split=split)
         found = _aged(found, spec, outcomes, rules, now)
     else:
-        found = _without_data(spec, readings, causes, history, seen)
+        substitutes = {
+            "replicas": spec.missing.replicas,
+            "current": replicas,
+            "currentIfHigher": None if replicas is None else max(minimum, replicas),
+        }
+        found = _without_data(spec, readings, causes, history, substitutes.get(spec.missing.rule))
     return msgspec.structs.replace(found, doubts=tuple(doubts(spec, outcomes, rules)))
 
 
@@ -174,9 +179,9 @@ def _with_series(history: FloorHistory, spec: Spec, outcomes: Outcomes) -> tuple
 
 
 def _without_data(
-    spec: Spec, readings: list[Reading], causes: tuple[Refusal, ...], history: FloorHistory, seen: Seen
+    spec: Spec, readings: list[Reading], causes: tuple[Refusal, ...], history: FloorHistory, stands: int | None
 ) -> Sources:
-    """Apply the rule for missing data after enough cycles without an answer."""
+    """Apply the rule for missing data after enough cycles without an answer; *stands* is what it puts in."""
     rule = spec.missing
     if rule.rule == "hold" or history.failures < rule.after:
         return Sources(_terms(spec, readings), causes, False, history)
@@ -188,11 +193,6 @@ def _without_data(
             word = Refusal(Reason.MISSING_DATA_POLICY, detail=f"missing-data zero: an empty answer counts as 0 {after}")
             causes = (*causes, word)
         return Sources(_terms(spec, read_as), causes, all(each.complete for each in read_as), history)
-    stands = {
-        "replicas": rule.replicas,
-        "current": seen.replicas,
-        "currentIfHigher": None if seen.replicas is None else max(seen.minimum, seen.replicas),
-    }[rule.rule]
     if stands is None or all(_answered(reading) for reading in readings):
         return Sources(_terms(spec, readings), causes, False, history)
     word = Refusal(Reason.MISSING_DATA_POLICY, detail=f"missing-data {rule} makes it {stands} {after}")

@@ -163,25 +163,23 @@ def switch(text: str) -> bool:
 
 def number(text: str) -> float:
     """Read a finite number as Go does."""
-    value = parse_float(text)
-    if value is None or not math.isfinite(value):
-        raise ValueError("allowed is a number such as 2, -0.5 or 1e3, without blanks or a unit")
-    return value
+    return _number(text, "a number such as 2, -0.5 or 1e3")
 
 
 def positive(text: str) -> float:
     """Read a finite number above 0."""
-    value = parse_float(text)
-    if value is None or not math.isfinite(value) or value <= 0:
-        raise ValueError("allowed is a number above 0 such as 2.5, without blanks or a unit")
-    return value
+    return _number(text, "a number above 0 such as 2.5", lambda value: value > 0)
 
 
 def ratio(text: str) -> float:
     """Read a finite number of at least 0; above 1 it is no limit."""
+    return _number(text, "a number from 0 on such as 0.2", lambda value: value >= 0)
+
+
+def _number(text: str, allowed: str, takes: Callable[[float], bool] = lambda _: True) -> float:
     value = parse_float(text)
-    if value is None or not math.isfinite(value) or value < 0:
-        raise ValueError("allowed is a number from 0 on such as 0.2, without blanks or a unit")
+    if value is None or not math.isfinite(value) or not takes(value):
+        raise ValueError(f"allowed is {allowed}, without blanks or a unit")
     return value
 
 

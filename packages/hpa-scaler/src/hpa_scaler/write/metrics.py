@@ -54,72 +54,64 @@ class ScalerMetrics:
     """The metrics that only the hpa-scaler has; create it once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._gauges: list[SnapshotGauge] = []
+
+        def gauge(name: str, text: str, *labels: str) -> SnapshotGauge:
+            self._gauges.append(SnapshotGauge(name, text, labels, registry=registry))
+            return self._gauges[-1]
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
         self._totals = NamedCounter(
             f"{OLD}totals",
             "HPAs looked at in each cycle, by what became of them.",
             ("namespace", "status", "initiator"),
             registry=registry,
         )
-        self._old = {
-            name: SnapshotGauge(OLD + name, text, _HPA, registry=registry) for name, text in _OLD_GAUGES.items()
-        }
-        self._would_be = SnapshotGauge(
+        self._old = {name: gauge(OLD + name, text, *_HPA) for name, text in _OLD_GAUGES.items()}
+        self._would_be = gauge(
             "tightship_hpa_would_be_min_replicas",
             "The minReplicas that an HPA in dry run would get, where that is another than it has.",
-            _HPA,
-            registry=registry,
+            *_HPA,
         )
-        self._max_raised = SnapshotGauge(
+        self._max_raised = gauge(
             "tightship_hpa_max_replicas_raised",
             "By how much maxReplicas is above its user's own, where it was raised with the floor.",
-            _HPA,
-            registry=registry,
+            *_HPA,
         )
-        self._actions = SnapshotGauge(
+        self._actions = gauge(
             "tightship_hpas",
             "HPAs by what the last cycle made of them: raise, lower, hold, skip; not-enabled are not opted in.",
-            ("action",),
-            registry=registry,
+            "action",
         )
-        self._reasons = SnapshotGauge(
+        self._reasons = gauge(
             "tightship_hpas_by_reason",
             "HPAs of the last cycle by reason; an HPA counts under each of its reasons.",
-            ("reason",),
-            registry=registry,
+            "reason",
         )
-        self._floor = SnapshotGauge(
+        self._floor = gauge(
             "tightship_hpa_floor_replicas",
             "The sum of minReplicas of all HPAs that are opted in: now, and where the last cycle wants it.",
-            ("which",),
-            registry=registry,
+            "which",
         )
-        self._decisions = Counter(
-            "tightship_hpa_decisions", "Decisions of all cycles, by action.", ("action",), registry=registry
+        self._decisions = counter("tightship_hpa_decisions", "Decisions of all cycles, by action.", "action")
+        self._writes = counter(
+            "tightship_hpa_writes", "Changes of HPAs sent to the API server, by how that ended.", "result"
         )
-        self._writes = Counter(
-            "tightship_hpa_writes",
-            "Changes of HPAs sent to the API server, by how that ended.",
-            ("result",),
-            registry=registry,
-        )
-        self._rejudged = Counter(
+        self._rejudged = counter(
             "tightship_hpa_rejudged",
             "Changes that met an HPA which had changed since it was judged, so that it was judged again.",
-            registry=registry,
         )
-        self._reactions = Counter(
-            "tightship_hpa_reactions",
-            "Floors raised again between two cycles, since somebody had set them back.",
-            registry=registry,
+        self._reactions = counter(
+            "tightship_hpa_reactions", "Floors raised again between two cycles, since somebody had set them back."
         )
-        self._contests = Counter(
-            "tightship_hpa_changed_by_others", "Bounds of ours that somebody else has changed.", registry=registry
-        )
-        self._queries = Counter(
+        self._contests = counter("tightship_hpa_changed_by_others", "Bounds of ours that somebody else has changed.")
+        self._queries = counter(
             "tightship_hpa_queries",
             "Queries, by server and outcome: answered, or the reason why there is no answer.",
-            ("server", "outcome"),
-            registry=registry,
+            "server",
+            "outcome",
         )
         self._seconds = Histogram(
             "tightship_hpa_query_duration_seconds",
@@ -128,22 +120,21 @@ class ScalerMetrics:
             buckets=QUERY_BUCKETS,
             registry=registry,
         )
-        self._circuits = SnapshotGauge(
+        self._circuits = gauge(
             "tightship_hpa_server_circuit",
             "The state of the circuit to each server asked in the last cycle: 1 for the one it is in.",
-            ("server", "state"),
-            registry=registry,
+            "server",
+            "state",
         )
         self._drop = Gauge(
             "tightship_hpa_correlated_drop",
             "Whether so many floors would drop at once that nothing is lowered (1): CorrelatedDrop.",
             registry=registry,
         )
-        self._dropping = SnapshotGauge(
+        self._dropping = gauge(
             "tightship_hpas_dropping",
             "HPAs with answered queries, those with the same as one: all (counted), those that drop (dropping).",
-            ("which",),
-            registry=registry,
+            "which",
         )
         self._named: frozenset[str] = frozenset()
         # A series that appears with its first count hides that count from rate().
@@ -222,16 +213,7 @@ class ScalerMetrics:
 
     def clear(self) -> None:
         """Export no series of any cycle: another replica does."""
-        for gauge in (
-            *self._old.values(),
-            self._would_be,
-            self._max_raised,
-            self._actions,
-            self._reasons,
-            self._floor,
-            self._dropping,
-            self._circuits,
-        ):
+        for gauge in self._gauges:
             gauge.replace({})
         self._drop.set(0)
         self._totals.keep(lambda _: False)
