@@ -11,7 +11,7 @@ import pytest
 from hpa_builder import NOW, World, answer, failure, hpa, spec
 from playwright.async_api import Browser, expect
 
-from hpa_scaler.app.status import Past, ScalerSituation, ServedCycle, nothing_yet, show
+from hpa_scaler.app.status import Past, ServedCycle, nothing_yet, show
 from hpa_scaler.decide.cycle import Cycle, cycle_line, decision_line, judge_cycle, replay
 from hpa_scaler.decide.decision import DropState, FloorDecision, Subject
 from hpa_scaler.decide.judge import judge_one
@@ -225,7 +225,7 @@ def served(**changes: Any) -> list[str]:
     subject = Subject(hpa=hpa(), asked=ASKED, now=NOW)
     given: dict[str, Any] = {"leader": "me", "dry_run": False, "circuits": {"p": "closed"}, **changes}
     judged = judge_cycle([subject], DropState(), Rules(), NOW)
-    made = show(sights(judged), ScalerSituation(**given), Past(NOW, writes=True).lately())
+    made = show(sights(judged), Past(NOW, writes=True).lately(), **given)
     page = made.page()
     assert json.loads(made.json)["plan"]["summary"]["hpas"] == 1
     assert (page.refresh, page.subtitle[0].partition("; ")[2]) == (30, "leader me")
@@ -257,7 +257,7 @@ def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCyc
         if one.decision.changes and writes:
             world.set(minimum=one.decision.target, maximum=one.decision.target_maximum)
         world.history = one.decision.written if one.decision.changes and writes else one.decision.history
-    return show(sights(judged, subject.now), ScalerSituation("me", not writes, {}), past.lately()), past
+    return show(sights(judged, subject.now), past.lately(), leader="me", dry_run=not writes, circuits={}), past
 
 
 def charts(page: Page) -> list[Chart]:
@@ -303,7 +303,7 @@ def test_a_page_has_what_was_remembered_when_it_was_shown() -> None:
     cycle = judge_cycle([subject], DropState(), Rules(), subject.now)
     past.note(cycle, {}, subject.now)
     assert render_page(shown.page()) == before
-    after = show(sights(cycle, subject.now), ScalerSituation("me", False, {}), past.lately()).page()
+    after = show(sights(cycle, subject.now), past.lately(), leader="me", dry_run=False, circuits={}).page()
     assert len(charts(after)[0].times) > len(charts(shown.page())[0].times)
 
 
@@ -320,7 +320,7 @@ def test_of_very_many_hpas_the_first_ones_have_what_was() -> None:
         subjects = [Subject(hpa=hpa(name=f"w{each:04}", uid=f"u{each}"), asked=ASKED, now=now) for each in many]
         judged = judge_cycle(subjects, DropState(), Rules(), now)
         past.note(judged, {}, now)
-    page = show(sights(judged), ScalerSituation("me", False, {}), past.lately()).page()
+    page = show(sights(judged), past.lately(), leader="me", dry_run=False, circuits={}).page()
     assert len(charts(page)) == CHARTED
     assert page.listing is not None
     assert "Only the first 1,000 rows have it here." in page.listing.note

@@ -20,7 +20,7 @@ from hpa_scaler.app.fleet import LONGEST, ListedHpas, Selection, fleet_of_cluste
 from hpa_scaler.app.reacting import Reactor
 from hpa_scaler.app.run_settings import RunSettings
 from hpa_scaler.app.settings import ScalerSettings
-from hpa_scaler.app.status import Journal, Past, ScalerSituation, nothing_yet, settings_view, show
+from hpa_scaler.app.status import Journal, Past, nothing_yet, settings_view, show
 from hpa_scaler.decide.cycle import Cycle, judge_cycle, log_lines, subject_of, wants_rollout
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.prometheus.client import PrometheusClient
@@ -30,7 +30,7 @@ from hpa_scaler.spec.spec import Rollout, Rules
 from hpa_scaler.write.applying import Applier, Todo, WritesDone
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.memory import Memory, Noted, noted_after
-from hpa_scaler.write.metrics import Round, ScalerMetrics
+from hpa_scaler.write.metrics import ScalerMetrics
 from tightship.app.observability.logging import log
 from tightship.app.runtime.http import Draw
 from tightship.app.runtime.loop import JITTER, in_thread
@@ -97,7 +97,7 @@ class ScalerLoop:
         rate = frame.live.current.writes_per_second
         self._bucket = TokenBucket(rate, max(1.0, rate / 10))
         self._applier = Applier(frame.connection, self._memory, bucket=self._bucket, events=events, metrics=metrics)
-        self._journal = _journal(run)
+        self._journal = run.decision_log and Journal(run.decision_log, run.decision_log_megabytes * 1e6)
         self._term: _Role | None = None
         self._drops = DropState()
         self._noted: Noted = {}
@@ -212,23 +212,24 @@ class ScalerLoop:
     ) -> None:
         """Judge, write, and show."""
         rules, before = ground.rules, self._drops
-        cycle = await in_thread(self._judge, seen, outcomes, rollouts, ground, before)
+        cycle = await in_thread(self._judge, seen, outcomes, rollouts, ground)
         self._drops = cycle.verdict.state
-        if self._journal is not None:
-            lines = log_lines(cycle, f"{seen.now:.3f}", before, rules, seen.now)
-            await in_thread(self._journal.append, lines)
+        await self._record(cycle, f"{seen.now:.3f}", before, rules, seen.now)
         self._events.drops(cycle.verdict.cause)
         done = await self._write(cycle, seen, ground) if ground.term.writes else self._pretend(cycle)
         final = done.final(cycle)
-        if self._journal is not None and done.again:
+        if done.again:
             # A cycle of its own: the first one counted the drops.
             again = msgspec.structs.replace(cycle, judged=tuple(done.again.values()))
-            lines = log_lines(again, f"{seen.now:.3f}-again", DropState(), rules, seen.now)
-            await in_thread(self._journal.append, lines)
+            await self._record(again, f"{seen.now:.3f}-again", DropState(), rules, seen.now)
         self._metrics.counted(final, seen.passed_over, done.endings)
         await in_thread(self._past.note, final, done.endings, seen.now)
         await self._show(final, seen, ground)
         self._say(cycle, seen, ground.term)
+
+    async def _record(self, cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> None:
+        if self._journal is not None:
+            await in_thread(self._journal.append, log_lines(cycle, name, before, rules, now))
 
     async def _ask(self, seen: ListedHpas, settings: ScalerSettings) -> tuple[Outcomes, Mapping[str, Rollout]]:
         watched = [hpa for hpa in seen.opted_in if wants_rollout(seen.asked[hpa.uid])]
@@ -240,9 +241,7 @@ class ScalerLoop:
             answers.cancel()
             await asyncio.gather(answers, return_exceptions=True)
 
-    def _judge(
-        self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground, before: DropState
-    ) -> Cycle:
+    def _judge(self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground) -> Cycle:
         subjects = [
             subject_of(
                 hpa,
@@ -255,13 +254,14 @@ class ScalerLoop:
             )
             for hpa in seen.opted_in
         ]
-        return judge_cycle(subjects, before, ground.rules, seen.now)
+        return judge_cycle(subjects, self._drops, ground.rules, seen.now)
 
     async def _show(self, cycle: Cycle, seen: ListedHpas, ground: _Ground) -> None:
-        frame, settings = self._frame, ground.settings
+        frame, run, settings = self._frame, self._run, ground.settings
+        place = str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
         circuits = self._client.circuits()
-        told = Round(
-            cycle=cycle,
+        self._metrics.show(
+            cycle,
             passed_over=seen.passed_over,
             unreadable=len(seen.problems),
             circuits=circuits,
@@ -271,16 +271,22 @@ class ScalerLoop:
         sights = Sights(
             generator=frame.program,
             source=Source("cluster", frame.connection.identity),
-            settings=settings_view(settings, self._run, _place(self._run)),
+            settings=settings_view(settings, run, place),
             cycle=cycle,
             rules=ground.rules,
             not_enabled=sum(seen.passed_over.values()),
             now=seen.now,
             warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in seen.problems),
         )
-        situation = ScalerSituation(frame.elector.holder, frame.run.dry_run, circuits, frame.live.problems)
-        self._metrics.show(told)
-        self._shown = await in_thread(show, sights, situation, self._past.lately())
+        self._shown = await in_thread(
+            show,
+            sights,
+            self._past.lately(),
+            leader=frame.elector.holder,
+            dry_run=frame.run.dry_run,
+            circuits=circuits,
+            problems=frame.live.problems,
+        )
 
     async def _write(self, cycle: Cycle, seen: ListedHpas, ground: _Ground) -> WritesDone:
         """Write, and report what became of each HPA."""
@@ -342,12 +348,3 @@ class ScalerLoop:
         if stop.is_set():
             raise _Stopping
         raise CycleTooLongError(f"the API server did not answer within the {self._run.cycle_deadline:g} s of a cycle")
-
-
-def _place(run: RunSettings) -> str:
-    """Return where the live configuration is kept."""
-    return str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
-
-
-def _journal(run: RunSettings) -> Journal | None:
-    return None if run.decision_log is None else Journal(run.decision_log, run.decision_log_megabytes * 1e6)

@@ -23,7 +23,7 @@ from hpa_scaler.report.document import Move, ReleaseEntry, ReleaseOutcome
 from hpa_scaler.spec.annotations import ENABLE, enabled
 from hpa_scaler.spec.spec import Rules
 from hpa_scaler.write.applying import AT_ONCE
-from hpa_scaler.write.sending import Write, send
+from hpa_scaler.write.sending import PlannedPatch, send
 from tightship.app.cli import EXIT_ERROR, CliError, Parser, Progress, UsageError
 from tightship.app.cli.arguments import add_logging_arguments, add_output_arguments, environment
 from tightship.app.cli.basics import write_rendered
@@ -106,9 +106,9 @@ class Release(Struct, frozen=True):
         return [entries[hpa.uid] for hpa, _ in planned]
 
     async def _give(self, hpa: HorizontalPodAutoscaler) -> ReleaseEntry:
-        def make(present: HorizontalPodAutoscaler) -> Write[tuple[HorizontalPodAutoscaler, Restoration | None]]:
+        def make(present: HorizontalPodAutoscaler) -> PlannedPatch[tuple[HorizontalPodAutoscaler, Restoration | None]]:
             given = self._given(present)
-            return Write(None if given is None else given.patch, (present, given))
+            return PlannedPatch(None if given is None else given.patch, (present, given))
 
         async def always() -> bool:
             return True

@@ -190,15 +190,6 @@ class ScalerStatus(Struct, frozen=True, rename="camel", kw_only=True):
     plan: FloorPlan
 
 
-class ScalerSituation(Struct, frozen=True):
-    """What is shown besides a cycle: who leads, whether this is a dry run, and problems of the configuration."""
-
-    leader: str
-    dry_run: bool
-    circuits: Mapping[str, CircuitState]
-    problems: Sequence[str] = ()
-
-
 class ServedCycle(Struct, frozen=True):
     """One cycle, ready to be served. Few people open the *page*, so it is drawn from the *json* on request."""
 
@@ -212,20 +203,28 @@ def nothing_yet(name: str, why: str, leader: str = "") -> ServedCycle:
     return ServedCycle(status + b"\n", lambda: Page(name, alerts=(why,), links=SERVED_LINKS, refresh=5))
 
 
-def show(sights: Sights, situation: ScalerSituation, lately: Lately) -> ServedCycle:
+def show(
+    sights: Sights,
+    lately: Lately,
+    *,
+    leader: str,
+    dry_run: bool,
+    circuits: Mapping[str, CircuitState],
+    problems: Sequence[str] = (),
+) -> ServedCycle:
     """Return the status of a cycle, and a page that also shows what was *lately*.
 
-    Takes as long as ``plan -o json``: call it in a thread.
+    *problems* are those of the configuration. Takes as long as ``plan -o json``: call it in a thread.
     """
     cause = sights.cycle.verdict.cause
     status = ScalerStatus(
         api_version=API_VERSION,
         kind=KIND,
-        dry_run=situation.dry_run,
-        leader=situation.leader,
+        dry_run=dry_run,
+        leader=leader,
         correlated_drop=None if cause is None else cause.detail,
-        servers=dict(sorted(situation.circuits.items())),
-        problems=tuple(situation.problems),
+        servers=dict(sorted(circuits.items())),
+        problems=tuple(problems),
         plan=plan_document(sights),
     )
     written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"

@@ -213,10 +213,8 @@ class _Judgement:
         self._history = msgspec.structs.replace(self._history, rolling=since)
         detail = f"{self._hpa.target} was not looked at" if rollout is None else rollout.detail
         if self._now - since >= self._rules.rollout_limit:
-            limit = format_duration(self._rules.rollout_limit)
-            return Refusal(
-                Reason.ROLLOUT_EXPIRED, detail=f"{detail}, for more than {limit}: this no longer holds the floor"
-            )
+            detail += f", for more than {format_duration(self._rules.rollout_limit)}: this no longer holds the floor"
+            return Refusal(Reason.ROLLOUT_EXPIRED, detail=detail)
         known = rollout is not None and rollout.state == "rolling"
         return Refusal(Reason.ROLLOUT_IN_PROGRESS if known else Reason.ROLLOUT_UNKNOWN, detail=detail)
 
@@ -230,9 +228,8 @@ class _Judgement:
             detail = f"the HPA's status does not say how many replicas {self._hpa.target} has"
             found.append(Refusal(Reason.REPLICAS_UNKNOWN, detail=detail))
         if spec.paused_down.active(now):
-            found.append(
-                Refusal(Reason.PAUSED_SCALE_DOWN, detail="lowering is paused" + _until(spec.paused_down.until, now))
-            )
+            detail = "lowering is paused" + _until(spec.paused_down.until, now)
+            found.append(Refusal(Reason.PAUSED_SCALE_DOWN, detail=detail))
         return found
 
     def _steps(self) -> list[Limit]:
@@ -326,12 +323,8 @@ class _Judgement:
         if self._rolling is not None and self._rolling.reason is Reason.ROLLOUT_EXPIRED:
             notes.append(self._rolling)
         if self._spec.dry_run and (solution.target, maximum) != (inputs.minimum, inputs.maximum):
-            notes.append(
-                Refusal(
-                    Reason.DRY_RUN,
-                    detail=f"the controller would set {solution.target}, were it not for the annotation dry-run",
-                )
-            )
+            detail = f"the controller would set {solution.target}, were it not for the annotation dry-run"
+            notes.append(Refusal(Reason.DRY_RUN, detail=detail))
         ordered = [*fight, *stops, *why] if action == "hold" else [*why, *stops]
         return (*ordered, *caps(inputs, solution), *bounds_moved(inputs, maximum), *notes)
 

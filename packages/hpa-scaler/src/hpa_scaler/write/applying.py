@@ -22,7 +22,7 @@ from hpa_scaler.spec.spec import Rules, Spec
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.memory import Memory, Noted, is_due
 from hpa_scaler.write.metrics import ScalerMetrics
-from hpa_scaler.write.sending import Ending, Sent, Write, send
+from hpa_scaler.write.sending import Ending, PlannedPatch, Sent, send
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason, Refusal
@@ -147,11 +147,11 @@ class Applier:
         """Set the bounds of a decision."""
         memory, events = self._memory, self._events
 
-        def make(hpa: HorizontalPodAutoscaler) -> Write[Judged | None]:
+        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Judged | None]:
             now = judged if hpa is judged.subject.hpa else judge_again(judged, hpa, todo, memory)
             if now is None or not isinstance(now.subject.asked, Spec) or not now.decision.changes:
-                return Write(None, now)
-            return Write(change(now.decision, now.subject.asked, todo.rules, todo.now), now)
+                return PlannedPatch(None, now)
+            return PlannedPatch(change(now.decision, now.subject.asked, todo.rules, todo.now), now)
 
         sent = await self._sent(judged.subject.hpa, make, may)
         last, uid = sent.write.of, judged.decision.uid
@@ -184,11 +184,11 @@ class Applier:
         """Write the history of an HPA, and nothing else."""
         judged_hpa, asked, decision = judged.subject.hpa, judged.subject.asked, judged.decision
 
-        def make(hpa: HorizontalPodAutoscaler) -> Write[None]:
+        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[None]:
             if hpa is not judged_hpa or not isinstance(asked, Spec):
-                return Write(None, None)  # it has changed, and the next cycle looks at it
+                return PlannedPatch(None, None)  # it has changed, and the next cycle looks at it
             before = state_of(hpa, todo.rules.prefix)[0]
-            return Write(remember(decision, asked, before, todo.rules, todo.now), None)
+            return PlannedPatch(remember(decision, asked, before, todo.rules, todo.now), None)
 
         sent = await self._sent(judged_hpa, make, may)
         done.endings[decision.uid] = sent.ending
@@ -199,13 +199,13 @@ class Applier:
         """Restore the user's own bounds, and remove our annotation."""
         memory = self._memory
 
-        def make(hpa: HorizontalPodAutoscaler) -> Write[Return]:
+        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Return]:
             if hpa is back.hpa:
-                return Write(back.given.patch, back)
+                return PlannedPatch(back.given.patch, back)
             history = memory.recall(hpa) or state_of(hpa, todo.rules.prefix)[0].history
             opted_in = asked_of(hpa, todo.rules.prefix, todo.defaults) is not None
             given = None if opted_in else restoration(hpa, history, todo.rules, todo.now)
-            return Write(None if given is None else given.patch, Return(hpa, history, given or back.given))
+            return PlannedPatch(None if given is None else given.patch, Return(hpa, history, given or back.given))
 
         sent = await self._sent(back.hpa, make, may)
         last, uid = sent.write.of, back.hpa.uid
@@ -222,7 +222,7 @@ class Applier:
     async def _sent(
         self,
         hpa: HorizontalPodAutoscaler,
-        make: Callable[[HorizontalPodAutoscaler], Write[T]],
+        make: Callable[[HorizontalPodAutoscaler], PlannedPatch[T]],
         may: Callable[[], bool],
     ) -> Sent[T]:
         async def permitted() -> bool:

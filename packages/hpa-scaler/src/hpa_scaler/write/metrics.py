@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter as Count
 from collections.abc import Iterable, Mapping
 
-from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from hpa_scaler.decide.cycle import Cycle
@@ -33,21 +32,6 @@ _OLD_GAUGES = {
 }
 _ACTIONS: tuple[Action, ...] = Action.__args__  # type: ignore[attr-defined]
 _STATES: tuple[CircuitState, ...] = CircuitState.__args__  # type: ignore[attr-defined]
-
-
-class Round(Struct, frozen=True):
-    """A cycle for the metrics.
-
-    *passed_over* counts HPAs that are not opted in, by namespace; *unreadable* those that could not be decoded. *each*
-    says whether HPAs have series of their own, *dry* that nothing at all is written.
-    """
-
-    cycle: Cycle
-    passed_over: Mapping[str, int]
-    unreadable: int
-    circuits: Mapping[str, CircuitState]
-    each: bool
-    dry: bool
 
 
 class ScalerMetrics:
@@ -164,9 +148,7 @@ class ScalerMetrics:
         self._reactions.inc()
 
     def counted(self, cycle: Cycle, passed_over: Mapping[str, int], endings: Mapping[str, Ending]) -> None:
-        """Count a finished cycle; *endings* are those of its writes, by uid; for the other arguments see
-        :class:`Round`.
-        """
+        """Count a finished cycle; *endings* are those of its writes, by uid; see :meth:`show` for *passed_over*."""
         totals: Count[tuple[str, str]] = Count()
         for judged in cycle.judged:
             decision = judged.decision
@@ -181,18 +163,31 @@ class ScalerMetrics:
         for (namespace, status), count in totals.items():
             self._totals.inc(namespace, status, "poller", by=count)
 
-    def show(self, seen: Round) -> None:
-        """Replace all series of one cycle."""
-        judged, count = seen.cycle.judged, seen.cycle.count
+    def show(
+        self,
+        cycle: Cycle,
+        *,
+        passed_over: Mapping[str, int],
+        unreadable: int,
+        circuits: Mapping[str, CircuitState],
+        each: bool,
+        dry: bool,
+    ) -> None:
+        """Replace all series of one cycle.
+
+        *passed_over* counts HPAs that are not opted in, by namespace; *unreadable* those that could not be decoded.
+        *each* says whether HPAs have series of their own, *dry* that nothing at all is written.
+        """
+        judged, count = cycle.judged, cycle.count
         actions = Count(each.decision.action for each in judged)
         self._actions.replace(
             {(action,): float(actions[action]) for action in _ACTIONS}
-            | {("not-enabled",): float(sum(seen.passed_over.values()))}
+            | {("not-enabled",): float(sum(passed_over.values()))}
         )
         met = (dict.fromkeys(cause.reason for cause in each.decision.causes) for each in judged)
         reasons = Count(reason.value for found in met for reason in found)
-        if seen.unreadable:
-            reasons[Reason.UNREADABLE.value] += seen.unreadable
+        if unreadable:
+            reasons[Reason.UNREADABLE.value] += unreadable
         self._reasons.replace({(reason,): float(number) for reason, number in reasons.items()})
         self._floor.replace(
             {
@@ -200,16 +195,16 @@ class ScalerMetrics:
                 ("wanted",): float(sum(each.decision.target for each in judged)),
             }
         )
-        self._drop.set(seen.cycle.verdict.cause is not None)
+        self._drop.set(cycle.verdict.cause is not None)
         self._dropping.replace({("counted",): float(count.counted), ("dropping",): float(count.dropping)})
         self._circuits.replace(
             {
                 (self._label(server), each): float(each == state)
-                for server, state in seen.circuits.items()
+                for server, state in circuits.items()
                 for each in _STATES
             }
         )
-        self._show_each(judged if seen.each else (), dry=seen.dry)
+        self._show_each(judged if each else (), dry=dry)
 
     def clear(self) -> None:
         """Export no series of any cycle: another replica does."""

@@ -25,7 +25,7 @@ ENDINGS: tuple[Ending, ...] = Ending.__args__  # type: ignore[attr-defined]
 T = TypeVar("T")
 
 
-class Write(Struct, Generic[T], frozen=True):
+class PlannedPatch(Struct, Generic[T], frozen=True):
     """What to send: the *patch*, ``None`` if nothing is left to do, and what it was made *of*."""
 
     patch: Patch | None
@@ -35,7 +35,7 @@ class Write(Struct, Generic[T], frozen=True):
 class Sent(Struct, Generic[T], frozen=True):
     """How the last *write* ended, and why; *again* says that the HPA had changed since its judgement."""
 
-    write: Write[T]
+    write: PlannedPatch[T]
     ending: Ending
     detail: str = ""
     again: bool = False
@@ -44,7 +44,7 @@ class Sent(Struct, Generic[T], frozen=True):
 async def send(
     connection: Connection,
     hpa: HorizontalPodAutoscaler,
-    make: Callable[[HorizontalPodAutoscaler], Write[T]],
+    make: Callable[[HorizontalPodAutoscaler], PlannedPatch[T]],
     may: Callable[[], Awaitable[bool]],
 ) -> Sent[T]:
     """Send what *make* returns for *hpa* as judged; if the HPA has changed, read it and send what *make* returns then.
