@@ -42,6 +42,17 @@ _GROUPS = {AUTOSCALER: "autoscaling", "Rollout": "argoproj.io"}
 
 Say = Callable[[str], None]
 
+TIMEOUT = 10.0
+"""Seconds for the read of one target."""
+
+AT_ONCE = 8
+"""Targets that are read at a time."""
+
+LONGEST = 30.0
+"""Seconds for the reads of all targets in one cycle."""
+
+_PLURALS = {kind: f"{kind.lower()}s" for kind in SCALE_TARGET_KINDS}
+
 
 class Selection(Struct, frozen=True):
     """Which HPAs to look at: those of *namespaces* (none: all) whose labels match *selector*."""
@@ -172,14 +183,6 @@ def returns_of(seen: ListedHpas, rules: Rules, memory: Memory) -> tuple[Return, 
         else:
             found.append(Return(hpa, history, given))
     return tuple(found)
-
-
-TIMEOUT = 10.0
-AT_ONCE = 8
-LONGEST = 30.0
-"""Seconds for the looks of one cycle."""
-
-_PLURALS = {kind: f"{kind.lower()}s" for kind in SCALE_TARGET_KINDS}
 
 
 def unknown(hpa: HorizontalPodAutoscaler, why: str) -> Rollout:

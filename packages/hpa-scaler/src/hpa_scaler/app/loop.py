@@ -97,7 +97,7 @@ class ScalerLoop:
         rate = frame.live.current.writes_per_second
         self._bucket = TokenBucket(rate, max(1.0, rate / 10))
         self._applier = Applier(frame.connection, self._memory, bucket=self._bucket, events=events, metrics=metrics)
-        self._journal = run.decision_log and Journal(run.decision_log, run.decision_log_megabytes * 1e6)
+        self._journal = Journal(run.decision_log, run.decision_log_megabytes * 1e6) if run.decision_log else None
         self._term: _Role | None = None
         self._drops = DropState()
         self._noted: Noted = {}
@@ -189,8 +189,8 @@ class ScalerLoop:
         self._shown = nothing_yet(frame.program.name, why, leader)
 
     async def _cycle(self, ground: _Ground) -> None:
-        settings, rules, client = ground.settings, ground.rules, self._client
-        client.configure(servers_of(settings, self._run), allowed_of(settings), limits_of(settings))
+        settings, rules = ground.settings, ground.rules
+        self._client.configure(servers_of(settings, self._run), allowed_of(settings), limits_of(settings))
         self._metrics.serve(servers_of(settings, self._run))
         self._bucket.change(settings.writes_per_second, max(1.0, settings.writes_per_second / 10))
         selection = Selection(settings.namespaces, settings.label_selector)

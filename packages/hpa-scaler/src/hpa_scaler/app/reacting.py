@@ -29,6 +29,9 @@ from tightship.kube.connection import Connection
 from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import AUTOSCALERS, Resource
 
+LOOK = 1.0
+"""Seconds between two checks whether to watch, and what."""
+
 
 class Reactor:
     """Reacts to HPAs that the doorbell reported. *may* says whether this replica may write at this moment.
@@ -121,10 +124,6 @@ class Reactor:
         applied = await self._applier.apply(msgspec.structs.replace(todo, cycle=cycle), self._may)
         if applied.endings.get(hpa.uid) == "written":
             self._metrics.reacted()
-
-
-LOOK = 1.0
-"""Seconds between two checks whether to watch, and what."""
 
 
 class Doorbell:

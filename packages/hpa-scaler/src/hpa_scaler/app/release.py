@@ -40,6 +40,19 @@ from tightship.report.document import API_VERSION, Generator, Source
 
 _NAMED = 5
 
+_OUTCOMES: dict[str, ReleaseOutcome] = {
+    "written": "restored",
+    "unneeded": "nothing-ours",
+    "refused": "refused",
+    "gone": "gone",
+    "failed": "failed",
+    "unheard": "failed",
+    "left": "failed",
+}
+
+_EXITS = """exit codes: 0 nothing of the controller is left on any of them; 1 an error, an HPA that could not be given
+back, or a controller that runs (nothing is done then); 64 wrong usage; 130 interrupted."""
+
 
 class Leaders(Struct, frozen=True):
     """The Leases that controllers hold at the moment; *unknown* is why they are unknown, empty if they are known."""
@@ -136,21 +149,6 @@ class Release(Struct, frozen=True):
             left="" if given is None else given.left,
             detail=detail,
         )
-
-
-_OUTCOMES: dict[str, ReleaseOutcome] = {
-    "written": "restored",
-    "unneeded": "nothing-ours",
-    "refused": "refused",
-    "gone": "gone",
-    "failed": "failed",
-    "unheard": "failed",
-    "left": "failed",
-}
-
-
-_EXITS = """exit codes: 0 nothing of the controller is left on any of them; 1 an error, an HPA that could not be given
-back, or a controller that runs (nothing is done then); 64 wrong usage; 130 interrupted."""
 
 
 def add_release(commands: argparse._SubParsersAction[Parser]) -> None:

@@ -36,6 +36,9 @@ KEPT = Keep(points=240, seconds=86_400.0, changes=20)
 
 _log = logging.getLogger(__name__)
 
+_NAMED = 3
+KIND = "ScalerStatus"
+
 
 class Journal:
     """Appends to the file *path*; at *largest* bytes the file becomes ``path.1``. Not thread-safe.
@@ -107,9 +110,6 @@ class Past:
         return "set" if ending == "written" or not decision.changes else "left"
 
 
-_NAMED = 3
-
-
 def settings_view(
     settings: ScalerSettings, run: RunSettings, config: str | None, outcomes: str | None = None
 ) -> SettingsView:
@@ -167,9 +167,6 @@ def _summary(settings: ScalerSettings, run: RunSettings, config: str | None, out
     if config is not None:
         parts.append(f"from {config}")
     return "; ".join(parts)
-
-
-KIND = "ScalerStatus"
 
 
 class ScalerStatus(Struct, frozen=True, rename="camel", kw_only=True):

@@ -37,6 +37,9 @@ from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.meta import EMPTY
 from tightship.core.reasons import Refusal
 
+VERSION = 1
+_encoder = msgspec.json.Encoder()
+
 
 class Cycle(Struct, frozen=True):
     """A cycle: the judgement of every HPA, the drops among them, and the verdict on those."""
@@ -107,9 +110,6 @@ def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, no
     return Cycle(tuple(each.under(verdict) for each in alone), count, verdict)
 
 
-VERSION = 1
-
-
 class Result(Struct, frozen=True, rename="camel"):
     """The result of a decision."""
 
@@ -161,7 +161,6 @@ class CycleLine(Struct, frozen=True, rename="camel", tag="cycle", tag_field="kin
 Line: TypeAlias = DecisionLine | CycleLine
 
 _decoder = msgspec.json.Decoder(Line)
-_encoder = msgspec.json.Encoder()
 
 
 class LogError(ValueError):

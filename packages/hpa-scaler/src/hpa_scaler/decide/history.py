@@ -36,6 +36,20 @@ DAY = 86_400.0
 _HOURS = 6
 """Parts into which a day is divided."""
 
+LONGEST = 2000
+"""Bytes: every cycle reads the HPA, and all its annotations together may take 256 KiB."""
+
+_SHORTEST_TEXT = 40
+_ROUNDED: Mapping[str, Callable[[float], int]] = {
+    "evaluated": math.floor,
+    "answered": math.ceil,
+    "incident": math.ceil,
+    "rolling": math.ceil,
+    "falling": math.floor,
+    "reset_at": math.ceil,
+}
+"""How times become whole seconds: always so that a floor rather stays."""
+
 
 class Floor(Struct, frozen=True, array_like=True):
     """A floor that was wanted until the time *at*."""
@@ -176,12 +190,6 @@ def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
     return sum(each.pods for each in raises if now - each.at < period)
 
 
-LONGEST = 2000
-"""Bytes: every cycle reads the HPA, and all its annotations together may take 256 KiB."""
-
-_SHORTEST_TEXT = 40
-
-
 class State(Struct, frozen=True, kw_only=True):
     """The content of the annotation; *inputs*, *target* and *reason* are those of the last change,
     ``None`` before one.
@@ -212,17 +220,6 @@ class _HistoryWire(Struct, rename="camel", omit_defaults=True):
     falling: Whole | None = None
     resets: Whole = 0
     reset_at: Whole = 0
-
-
-_ROUNDED: Mapping[str, Callable[[float], int]] = {
-    "evaluated": math.floor,
-    "answered": math.ceil,
-    "incident": math.ceil,
-    "rolling": math.ceil,
-    "falling": math.floor,
-    "reset_at": math.ceil,
-}
-"""How times become whole seconds: always so that a floor rather stays."""
 
 
 class _StateWire(Struct, rename="camel", omit_defaults=True):

@@ -28,6 +28,9 @@ from tightship.core.reasons import Reason, Refusal
 MANAGER = "hpa-scaler"
 """Our name as a field manager."""
 
+CONTENT_TYPE = "application/json-patch+json"
+_Op = dict[str, object]
+
 
 class Ownership(Struct, frozen=True):
     """The user's own bounds, and the *history* that records them; *changed* says who changed what, if anybody did."""
@@ -125,11 +128,6 @@ def _advice(manager: FieldManager | None) -> str:
     if "helm" in name:
         return "leave minReplicas out of the chart's HorizontalPodAutoscaler"
     return "remove the line minReplicas from the manifest, and keep the lowest floor in the annotation minimum-replicas"
-
-
-CONTENT_TYPE = "application/json-patch+json"
-
-_Op = dict[str, object]
 
 
 class Patch(Struct, frozen=True):

@@ -38,6 +38,26 @@ Asks = Mapping[str, Sequence[Query]]
 """The queries of each HPA, in its own order."""
 NOBODY: Asks = MappingProxyType({})
 
+_IDLE = 75.0
+_LIVENESS = "1"
+"""The query that tells whether a server is back; an HPA's heavy query must not decide that for all."""
+
+SHARE = 0.5
+"""The part of a cycle's time for the queries of one HPA."""
+
+_SOON = 3.0
+"""Seconds within which any live server answers the small query."""
+
+_BREATH = 0.1
+"""Seconds between a server's failure and the next query to it. Queries that are then under way fail at about the same
+moment; their failures open the circuit, and nothing waits for a second timeout."""
+
+_OUTAGES = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.HTTP_ERROR, Reason.BAD_ANSWER})
+"""Failures that are the server's fault rather than the query's, unless the server itself reported them."""
+
+Observer: TypeAlias = Callable[[str, str, float], None]
+"""Called for each query: the server, ``answered`` or the reason of the failure, and the seconds it took."""
+
 
 class Turns:
     """The turns of one cycle. Each HPA has *share* seconds for all its queries; a shared query costs each its part."""
@@ -77,26 +97,6 @@ class Turns:
         who = self.who(queries)
         for each in who:
             self._spent[each] += seconds / len(who)
-
-
-_IDLE = 75.0
-_LIVENESS = "1"
-"""The query that tells whether a server is back; an HPA's heavy query must not decide that for all."""
-
-SHARE = 0.5
-"""The part of a cycle's time for the queries of one HPA."""
-_SOON = 3.0
-"""Seconds within which any live server answers the small query."""
-
-_BREATH = 0.1
-"""Seconds between a server's failure and the next query to it. Queries that are then under way fail at about the same
-moment; their failures open the circuit, and nothing waits for a second timeout."""
-
-_OUTAGES = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.HTTP_ERROR, Reason.BAD_ANSWER})
-"""Failures that are the server's fault rather than the query's, unless the server itself reported them."""
-
-Observer: TypeAlias = Callable[[str, str, float], None]
-"""Called for each query: the server, ``answered`` or the reason of the failure, and the seconds it took."""
 
 
 class ClientLimits(Struct, frozen=True):

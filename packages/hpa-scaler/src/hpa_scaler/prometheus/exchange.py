@@ -29,6 +29,16 @@ from tightship.core.api_errors import one_line
 from tightship.core.reasons import Reason
 from tightship.kube.host import wall
 
+_log = logging.getLogger(__name__)
+PATH = "/api/v1/query"
+LARGEST_BODY = 4 << 20
+"""Bytes of an answer: some 20,000 series, where one is expected."""
+
+MOST_REDIRECTS = 5
+_CONNECT = 5.0
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
 
 class GuardedAddressError(OSError):
     """A name that resolves only to addresses that are refused."""
@@ -97,18 +107,6 @@ class GuardedResolver(AbstractResolver):
 
     async def close(self) -> None:
         await self._resolver.close()
-
-
-_log = logging.getLogger(__name__)
-
-PATH = "/api/v1/query"
-LARGEST_BODY = 4 << 20
-"""Bytes of an answer: some 20,000 series, where one is expected."""
-MOST_REDIRECTS = 5
-
-_CONNECT = 5.0
-_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Exchanged(Struct, frozen=True):

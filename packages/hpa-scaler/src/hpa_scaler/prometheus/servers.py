@@ -30,6 +30,9 @@ TIMEOUT = 10.0
 CONCURRENCY = 8
 """Concurrent queries to one server; Prometheus itself runs 20 at a time by default."""
 
+_Signature = tuple[tuple[str, int, int, int], ...]
+CircuitState = Literal["closed", "open", "half-open"]
+
 
 class Tls(Struct, frozen=True):
     """Certificates by their files; *server_name* is the name expected in the server's certificate, if
@@ -69,9 +72,6 @@ class ServerAccess(Struct, frozen=True, eq=False):
     tls: ssl.SSLContext | bool = True
     server_name: str | None = None
     proxy: str | None = None
-
-
-_Signature = tuple[tuple[str, int, int, int], ...]
 
 
 class ServerCredentials:
@@ -149,9 +149,6 @@ def _context(tls: Tls) -> ssl.SSLContext | bool:
         names = ", ".join(name for name in (tls.ca_file, tls.cert_file, tls.key_file) if name)
         raise ValueError(f"{names}: {error.reason or error}") from error
     return context
-
-
-CircuitState = Literal["closed", "open", "half-open"]
 
 
 class Circuit:

@@ -148,7 +148,7 @@ class _SpecReader:
 
     def spec(self) -> Spec:
         missing = self._value("missing-data", MissingData())
-        given = {each.field: self._value(each.name, None) for each in ANNOTATIONS if each.field}
+        given: dict[str, Any] = {each.field: self._value(each.name, None) for each in ANNOTATIONS if each.field}
         spec = Spec(
             queries=tuple(self._queries()),
             missing=msgspec.structs.replace(missing, after=self._value("missing-data-after", missing.after)),

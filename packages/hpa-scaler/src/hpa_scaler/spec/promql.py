@@ -53,6 +53,23 @@ MOST_SELECTORS = 4
 """Selectors of one query that are kept."""
 _MOST_MATCHERS = 16
 
+LONGEST_REMEMBERED = 1024
+"""Characters of a text beyond which fewer are remembered: every query is looked at several times in each cycle."""
+
+# No part gives back what it has taken ("++"), so that no text is read twice.
+_WORD = re.compile(
+    r"""(?P<space>(?:\s|\#[^\n]*+(?:\n|\Z))++)
+    |(?P<string>"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|`[^`]*+(?:`|\Z))
+    |(?P<word>[A-Za-z_:][A-Za-z0-9_:.]*+)
+    |(?P<number>[0-9.][0-9A-Za-z_.]*+)
+    |(?P<mark>.)""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+
+_EITHER = re.compile(r"\b(?:or|default)\b", re.IGNORECASE | re.ASCII)
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+_SIGNS = frozenset("+-()")
+
 
 class Lookback(Struct, frozen=True):
     """How far back a query looks, in *seconds*. Not *readable* if a range or an offset could not be understood.
@@ -66,10 +83,6 @@ class Lookback(Struct, frozen=True):
     falls_back: bool = False
     hidden: bool = False
     selectors: tuple[tuple[Matcher, ...], ...] = ()
-
-
-LONGEST_REMEMBERED = 1024
-"""Characters of a text beyond which fewer are remembered: every query is looked at several times in each cycle."""
 
 
 def lookback(text: str) -> Lookback:
@@ -204,20 +217,6 @@ def _seconds(text: str) -> float | None:
     if not _PARTS.fullmatch(text):
         return None
     return float(sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
-
-
-# No part gives back what it has taken ("++"), so that no text is read twice.
-_WORD = re.compile(
-    r"""(?P<space>(?:\s|\#[^\n]*+(?:\n|\Z))++)
-    |(?P<string>"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|`[^`]*+(?:`|\Z))
-    |(?P<word>[A-Za-z_:][A-Za-z0-9_:.]*+)
-    |(?P<number>[0-9.][0-9A-Za-z_.]*+)
-    |(?P<mark>.)""",
-    re.VERBOSE | re.DOTALL | re.ASCII,
-)
-_EITHER = re.compile(r"\b(?:or|default)\b", re.IGNORECASE | re.ASCII)
-_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
-_SIGNS = frozenset("+-()")
 
 
 class Bare(Struct, frozen=True):

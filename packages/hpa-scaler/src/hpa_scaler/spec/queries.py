@@ -36,6 +36,11 @@ NOTHING = 1e-6
 
 _STEPS = 20
 
+RangeFrom: TypeAlias = Literal["text", "query-range", "rule", "default", "unreadable"]
+"""What tells how far a query looks back: its own text, the annotation, or a default. The default applies to a recording
+rule without a range in its name, to a query without a range or with a shorter one than its fallback needs, and to a
+text that can't be understood."""
+
 
 class Query(Struct, frozen=True, order=True, omit_defaults=True):
     """A query to one server; *labels* says whether the labels of its series are kept."""
@@ -68,11 +73,6 @@ class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
     detail: str = ""
     seconds: float = 0.0
 
-
-RangeFrom: TypeAlias = Literal["text", "query-range", "rule", "default", "unreadable"]
-"""What tells how far a query looks back: its own text, the annotation, or a default. The default applies to a recording
-rule without a range in its name, to a query without a range or with a shorter one than its fallback needs, and to a
-text that can't be understood."""
 
 Outcome: TypeAlias = QueryAnswer | Failure
 Outcomes: TypeAlias = Mapping[Query, Outcome]

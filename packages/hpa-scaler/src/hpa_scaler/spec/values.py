@@ -13,7 +13,6 @@ import json
 import math
 import re
 from collections.abc import Callable
-from typing import TypeVar
 
 from hpa_scaler.spec.addresses import parse_address
 from hpa_scaler.spec.spec import Band, MissingData, PauseSpec
@@ -37,6 +36,16 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e21
 """Go's encoding/json writes floats outside these with an exponent."""
+
+LONGEST_WINDOW = 24 * 3600.0
+"""Seconds: longer windows would need more memory in the state annotation than they are worth."""
+
+LONGEST_QUERY = 8192
+"""Bytes: nobody reads a longer query, and every cycle looks at each query several times."""
+
+_WHOLE = re.compile(r"[0-9]{1,10}", re.ASCII)
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def parse_float(text: str) -> float | None:
@@ -131,19 +140,6 @@ def quote(text: str) -> str:
     for each in "<>&\u2028\u2029":
         quoted = quoted.replace(each, f"\\u{ord(each):04x}")
     return quoted
-
-
-LONGEST_WINDOW = 24 * 3600.0
-"""Seconds: longer windows would need more memory in the state annotation than they are worth."""
-
-LONGEST_QUERY = 8192
-"""Bytes: nobody reads a longer query, and every cycle looks at each query several times."""
-
-_WHOLE = re.compile(r"[0-9]{1,10}", re.ASCII)
-_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%", re.ASCII)
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
-
-_T = TypeVar("_T")
 
 
 def query(text: str) -> str:

@@ -34,7 +34,6 @@ _NOTES = frozenset(
 """Reasons that are reported even if they are not the first."""
 
 _TOLD_ONCE = frozenset({Reason.CORRELATED_DROP})
-_VERSION = "autoscaling/v2"
 _ACTIONS = {"raise": "Raise", "lower": "Lower", "hold": "Hold", "skip": "Hold"}
 _DONE = {"raise": "raised", "lower": "lowered", "hold": "bounds changed", "skip": "skipped"}
 
@@ -62,9 +61,7 @@ class FloorEvents:
 
     def changed(self, decision: FloorDecision, *, dry: bool) -> None:
         """Report that a change was written, or with *dry* that it would be."""
-        known = self._known.get(decision.uid)
-        told = {} if known is None else known.told
-        self._known[decision.uid] = _Known(decision.reason, decision.target, told)
+        known = self._note(decision)
         if dry and known is not None and known.target == decision.target:
             return
         log(
@@ -93,9 +90,7 @@ class FloorEvents:
         """Report why an HPA was not changed, if the reason differs from the last one. At first sight report only
         trouble.
         """
-        known, first = self._known.get(decision.uid), decision.reason
-        told = {} if known is None else known.told
-        self._known[decision.uid] = _Known(first, decision.target, told)
+        known, first = self._note(decision), decision.reason
         if (known is None and first not in HPA_TROUBLE) or (known is not None and known.reason is first):
             return
         cause = decision.causes[0] if decision.causes else Refusal(first)
@@ -122,12 +117,12 @@ class FloorEvents:
     def given_back(self, hpa: HorizontalPodAutoscaler, given: Restoration) -> None:
         """Report that an HPA has its user's own bounds again."""
         log(self._log, logging.INFO, "restored", hpa=hpa.key, detail=given.cause.detail)
-        self._record(_about(hpa), given.cause, "Restore")
+        self._record(_ref(hpa), given.cause, "Restore")
 
     def not_given_back(self, hpa: HorizontalPodAutoscaler, cause: Refusal) -> None:
         """Report that the API server refused to restore the user's own bounds."""
         log(self._log, logging.ERROR, "not restored", hpa=hpa.key, reason=cause.reason, detail=cause.detail)
-        self._record(_about(hpa), cause, "Restore")
+        self._record(_ref(hpa), cause, "Restore")
 
     def drops(self, cause: Refusal | None) -> None:
         """Report when a correlated drop begins to hold all lowering, and when it ends."""
@@ -142,6 +137,12 @@ class FloorEvents:
         """Forget all HPAs but those of *uids*."""
         self._known = {uid: known for uid, known in self._known.items() if uid in uids}
 
+    def _note(self, decision: FloorDecision) -> _Known | None:
+        """Note *decision*, and return what was known before."""
+        known = self._known.get(decision.uid)
+        self._known[decision.uid] = _Known(decision.reason, decision.target, {} if known is None else known.told)
+        return known
+
     def _tell(self, decision: FloorDecision, cause: Refusal) -> None:
         now, told = self._clock(), self._known[decision.uid].told
         if cause.reason in _TOLD_ONCE or now - told.get(cause.reason, -AGAIN) < AGAIN:
@@ -155,9 +156,5 @@ class FloorEvents:
         self._events.record(regarding, kind, cause.reason.value, note or cause.reason.value, action)  # type: ignore[arg-type]
 
 
-def _about(hpa: HorizontalPodAutoscaler) -> ObjectRef:
-    return ObjectRef(AUTOSCALER, hpa.name, hpa.uid, hpa.namespace, _VERSION)
-
-
-def _ref(decision: FloorDecision) -> ObjectRef:
-    return ObjectRef(AUTOSCALER, decision.name, decision.uid, decision.namespace, _VERSION)
+def _ref(about: FloorDecision | HorizontalPodAutoscaler) -> ObjectRef:
+    return ObjectRef(AUTOSCALER, about.name, about.uid, about.namespace, "autoscaling/v2")

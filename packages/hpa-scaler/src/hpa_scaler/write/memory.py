@@ -30,6 +30,21 @@ from hpa_scaler.write.sending import Ending
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason
 
+Noted: TypeAlias = Mapping[str, frozenset[Reason]]
+"""What is written down of each HPA, by uid: its part of :data:`UNSAFE`."""
+
+UNSAFE = frozenset(
+    {
+        Reason.INCIDENT_HOLD,
+        Reason.COLD_SOURCE,
+        Reason.CORRELATED_DROP,
+        Reason.SERIES_SPLIT,
+        Reason.CHANGED_BY_OTHERS,
+        Reason.CONTESTED,
+    }
+)
+"""What a new process can't see for itself; for a cold source, that there was a gap."""
+
 
 class _KnownHpa(Struct, frozen=True):
     """A history; the annotation *seen* or written with it; the bounds after a return that may have succeeded."""
@@ -139,22 +154,6 @@ def _made(state: str | None) -> float | None:
         return decode_state(state).history.evaluated
     except StateError:
         return None
-
-
-Noted: TypeAlias = Mapping[str, frozenset[Reason]]
-"""What is written down of each HPA, by uid: its part of :data:`UNSAFE`."""
-
-UNSAFE = frozenset(
-    {
-        Reason.INCIDENT_HOLD,
-        Reason.COLD_SOURCE,
-        Reason.CORRELATED_DROP,
-        Reason.SERIES_SPLIT,
-        Reason.CHANGED_BY_OTHERS,
-        Reason.CONTESTED,
-    }
-)
-"""What a new process can't see for itself; for a cold source, that there was a gap."""
 
 
 def is_due(decision: FloorDecision, noted: Noted) -> bool:
