@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 from rendering import Json, Render, each_chart
 
 from hpa_scaler.decide.decision import Action
+from hpa_scaler.decide.ownership import ENDINGS
 from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.write.metrics import ScalerMetrics
-from hpa_scaler.write.sending import ENDINGS
 from node_compactor.metrics import CompactorMetrics
 from node_refiner.metrics import RefinerMetrics
 from tightship.app.observability.metrics import RunMetrics, new_registry

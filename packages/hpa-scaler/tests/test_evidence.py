@@ -9,7 +9,7 @@ import pytest
 from hpa_builder import NOW, World, answer, hpa, judge, reasons, spec
 
 from hpa_scaler.decide.cycle import questions, subject_of
-from hpa_scaler.decide.evidence import evidence_queries
+from hpa_scaler.decide.guards import evidence_queries
 from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer
 from hpa_scaler.spec.spec import FAILED_QUERY, LATE_QUERY, Rules

@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from hpa_scaler.app.settings import ScalerSettings
-from hpa_scaler.write.applying import Applier, Todo, judge_again
+from hpa_scaler.write.applying import Applier, Todo, judge_again, read_again
 from hpa_scaler.write.memory import Memory
 from hpa_scaler.write.metrics import ScalerMetrics
-from hpa_scaler.write.sending import read_again
 from tightship.app.observability.logging import log
 from tightship.app.runtime.serving import Frame
 from tightship.core.api_errors import KubeError, one_line

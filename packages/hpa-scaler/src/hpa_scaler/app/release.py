@@ -22,8 +22,7 @@ from hpa_scaler.report import RELEASE_OUTPUTS, FloorRelease
 from hpa_scaler.report.document import Move, ReleaseEntry, ReleaseOutcome
 from hpa_scaler.spec.annotations import ENABLE, enabled
 from hpa_scaler.spec.spec import Rules
-from hpa_scaler.write.applying import AT_ONCE
-from hpa_scaler.write.sending import PlannedPatch, send
+from hpa_scaler.write.applying import AT_ONCE, PlannedPatch, send
 from tightship.app.cli import EXIT_ERROR, CliError, Parser, Progress, UsageError
 from tightship.app.cli.arguments import add_logging_arguments, add_output_arguments, environment
 from tightship.app.cli.basics import write_rendered

@@ -16,13 +16,13 @@ from hpa_scaler.app.run_settings import RunSettings
 from hpa_scaler.app.settings import ScalerSettings
 from hpa_scaler.decide.cycle import Cycle
 from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.decide.ownership import Ending
 from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.report import FloorPlan, Sights, plan_document, plan_page
 from hpa_scaler.report.over_time import Lately
 from hpa_scaler.report.story import Fate, Keep, Story, Told
 from hpa_scaler.spec.annotations import BY_NAME
 from hpa_scaler.spec.spec import PREFIX
-from hpa_scaler.write.sending import Ending
 from tightship.app.observability.logging import log
 from tightship.app.settings.loading import wire_keys
 from tightship.core.api_errors import one_line

@@ -26,7 +26,7 @@ from hpa_scaler.decide.decision import (
     count_drops,
     judge_drops,
 )
-from hpa_scaler.decide.evidence import evidence_queries, own
+from hpa_scaler.decide.guards import evidence_queries, own
 from hpa_scaler.decide.history import FloorHistory, State, handed_over
 from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.ownership import state_of

@@ -16,9 +16,7 @@ from hpa_scaler.decide.floors import (
     raising_limits,
     solve,
 )
-from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor, with_raise
-from hpa_scaler.decide.ownership import contested, ownership
-from hpa_scaler.decide.raising import (
+from hpa_scaler.decide.guards import (
     Wanted,
     limits,
     longest_period,
@@ -26,6 +24,8 @@ from hpa_scaler.decide.raising import (
     maximum_limit,
     time_to_know,
 )
+from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor, with_raise
+from hpa_scaler.decide.ownership import contested, ownership
 from hpa_scaler.decide.sources import lowering_window, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query

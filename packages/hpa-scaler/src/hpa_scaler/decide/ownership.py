@@ -11,6 +11,7 @@ answers 422, and the HPA has to be read and judged again. A patch of a deleted H
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -128,6 +129,17 @@ def _advice(manager: FieldManager | None) -> str:
     if "helm" in name:
         return "leave minReplicas out of the chart's HorizontalPodAutoscaler"
     return "remove the line minReplicas from the manifest, and keep the lowest floor in the annotation minimum-replicas"
+
+
+Ending = Literal["written", "unneeded", "refused", "gone", "failed", "unheard", "left"]
+"""How a write ended.
+
+``unneeded``: the HPA had changed, and nothing was left to do. ``refused``: the API server, or an admission plugin, said
+no. ``failed``: the write was not made. ``unheard``: nobody knows whether it succeeded. ``left``: to whoever may write
+now, or to the next cycle.
+"""
+
+ENDINGS: tuple[Ending, ...] = Ending.__args__  # type: ignore[attr-defined]
 
 
 class Patch(Struct, frozen=True):

@@ -8,8 +8,8 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.evidence import doubts
 from hpa_scaler.decide.floors import QueryTerm
+from hpa_scaler.decide.guards import doubts
 from hpa_scaler.decide.history import FloorHistory
 from hpa_scaler.spec.promql import lookback, without_fallback
 from hpa_scaler.spec.queries import (

@@ -24,9 +24,8 @@ from msgspec import Struct
 
 from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.decide.history import FloorHistory, StateError, decode_state
-from hpa_scaler.decide.ownership import MANAGER, Restoration
+from hpa_scaler.decide.ownership import MANAGER, Ending, Restoration
 from hpa_scaler.spec.annotations import STATE, name_of
-from hpa_scaler.write.sending import Ending
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason
 

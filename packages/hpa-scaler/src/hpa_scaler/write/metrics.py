@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from hpa_scaler.decide.cycle import Cycle
 from hpa_scaler.decide.decision import Action, FloorDecision, Judged
+from hpa_scaler.decide.ownership import ENDINGS, Ending
 from hpa_scaler.prometheus.servers import CircuitState
-from hpa_scaler.write.sending import ENDINGS, Ending
 from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
 from tightship.core.reasons import QUERY_FAILURES, Reason
 
