@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hpa_scaler
-from hpa_scaler.app.commands import CommandSettings, look
+from hpa_scaler.app.commands import CommandSettings, judge_selected
 from hpa_scaler.app.options import ORDERS, add_options
 from hpa_scaler.app.release import add_release
 from hpa_scaler.app.run_command import add_run
@@ -130,12 +130,12 @@ def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
     now = host.wall() if arguments.now is None else arguments.now
     try:
         with Progress() as progress:
-            looked = host.run(look(arguments, configured, now, names, progress.say))
+            judged = host.run(judge_selected(arguments, configured, now, names, progress.say))
     except OutcomeFileError as error:
         raise CliError(*error.problems) from error
     if arguments.save_outcomes is not None:
-        Path(arguments.save_outcomes).write_bytes(encode_outcomes(looked.outcomes, now))
-    return looked.sights
+        Path(arguments.save_outcomes).write_bytes(encode_outcomes(judged.outcomes, now))
+    return judged.sights
 
 
 def _replay(arguments: argparse.Namespace) -> int:

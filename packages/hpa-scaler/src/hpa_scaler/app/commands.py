@@ -16,7 +16,7 @@ from hpa_scaler.app.fleet import (
     Say,
     fleet_of_cluster,
     fleet_of_file,
-    look_at,
+    read_rollouts,
     rollouts_of_file,
 )
 from hpa_scaler.app.options import PROCESS_FLAGS, selection_of
@@ -70,16 +70,16 @@ class CommandSettings(Struct, frozen=True):
         return cls(process, settings, rules_of(settings, process), arguments.config)
 
 
-class Looked(Struct, frozen=True):
+class JudgedSelection(Struct, frozen=True):
     """The HPAs that were looked at, judged; *outcomes* are those of all their queries."""
 
     sights: Sights
     outcomes: Mapping[Query, Outcome]
 
 
-async def look(
+async def judge_selected(
     arguments: argparse.Namespace, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
-) -> Looked:
+) -> JudgedSelection:
     """Judge the HPAs that *arguments* select at *now*: all that are opted in, or those called *names*, opted in or not.
 
     Raises :class:`CliError`, :class:`~tightship.kube.object_file.FileError`,
@@ -110,7 +110,7 @@ class _There(Struct, frozen=True):
 
 async def _judged(
     there: _There, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
-) -> Looked:
+) -> JudgedSelection:
     fleet, rules = there.fleet, configured.rules
     asked = {hpa.key: asked_of(hpa, rules.prefix, configured.settings.defaults) for hpa in fleet.hpas}
     hpas = named(names, fleet.hpas) if names is not None else [hpa for hpa in fleet.hpas if asked[hpa.key] is not None]
@@ -118,7 +118,7 @@ async def _judged(
     if there.connection is None:
         rollouts = rollouts_of_file(fleet, watched)
     else:
-        rollouts = await look_at(there.connection, watched, LONGEST)
+        rollouts = await read_rollouts(there.connection, watched, LONGEST)
     queries = questions((asked[hpa.key] for hpa in hpas), rules)
     if there.outcomes is not None:
         known = _recorded(there.outcomes)
@@ -140,7 +140,7 @@ async def _judged(
         now=now,
         warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in fleet.problems),
     )
-    return Looked(sights, outcomes)
+    return JudgedSelection(sights, outcomes)
 
 
 def _recorded(path: str) -> dict[Query, Outcome]:

@@ -146,7 +146,7 @@ class ListedHpas(Struct, frozen=True):
     now: float
 
 
-def look_at_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: float, memory: Memory) -> ListedHpas:
+def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: float, memory: Memory) -> ListedHpas:
     """Return the HPAs of *fleet* that matter; the others are not kept."""
     prefix, state = rules.prefix, name_of(rules.prefix, STATE)
     opted_in, others = [], []
@@ -190,8 +190,8 @@ def unknown(hpa: HorizontalPodAutoscaler, why: str) -> Rollout:
     return Rollout("unknown", f"{hpa.target}: {why}")
 
 
-async def look(connection: Connection, hpa: HorizontalPodAutoscaler) -> Rollout:
-    """Return whether the target of *hpa* is rolling out. Never raises errors of the API server."""
+async def read_rollout(connection: Connection, hpa: HorizontalPodAutoscaler) -> Rollout:
+    """Return whether the target of *hpa* is rolling out, by one read. Never raises errors of the API server."""
     ref = hpa.target
     if ref.kind not in SCALE_TARGET_KINDS:
         return unknown(hpa, f"rollouts are known of {', '.join(sorted(SCALE_TARGET_KINDS))}")
@@ -207,7 +207,7 @@ async def look(connection: Connection, hpa: HorizontalPodAutoscaler) -> Rollout:
         return unknown(hpa, one_line(error))
 
 
-async def look_at(
+async def read_rollouts(
     connection: Connection, hpas: Iterable[HorizontalPodAutoscaler], seconds: float
 ) -> dict[str, Rollout]:
     """Return whether the targets of *hpas* are rolling out, by the HPA's key, as far as *seconds* allow."""
@@ -215,7 +215,7 @@ async def look_at(
     found = {hpa.key: unknown(hpa, "not seen in time") for hpa in wanted}
 
     async def one(hpa: HorizontalPodAutoscaler) -> None:
-        found[hpa.key] = await look(connection, hpa)
+        found[hpa.key] = await read_rollout(connection, hpa)
 
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

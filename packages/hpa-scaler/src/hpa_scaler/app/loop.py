@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.app.configuration import allowed_of, limits_of, rules_of, servers_of
-from hpa_scaler.app.fleet import LONGEST, ListedHpas, Selection, fleet_of_cluster, look_at, look_at_fleet, returns_of
+from hpa_scaler.app.fleet import LONGEST, ListedHpas, Selection, fleet_of_cluster, read_rollouts, returns_of, sort_fleet
 from hpa_scaler.app.reacting import Reactor
 from hpa_scaler.app.run_settings import RunSettings
 from hpa_scaler.app.settings import ScalerSettings
@@ -196,7 +196,7 @@ class ScalerLoop:
         selection = Selection(settings.namespaces, settings.label_selector)
         self.reactor.touched.clear()
         fleet = await self._in_time(fleet_of_cluster(self._frame.connection, selection, lambda _: None), ground)
-        seen = await in_thread(look_at_fleet, fleet, settings.defaults, rules, self._clock(), self._memory)
+        seen = await in_thread(sort_fleet, fleet, settings.defaults, rules, self._clock(), self._memory)
         del fleet
         self._memory.retain({hpa.uid for hpa in (*seen.opted_in, *seen.others)})
         self._events.retain(seen.asked.keys())
@@ -235,7 +235,7 @@ class ScalerLoop:
         watched = [hpa for hpa in seen.opted_in if wants_rollout(seen.asked[hpa.uid])]
         answers = asyncio.create_task(self._client.ask(seen.queries, settings.query_deadline, seen.asks))
         try:
-            rollouts = await look_at(self._frame.connection, watched, LONGEST)
+            rollouts = await read_rollouts(self._frame.connection, watched, LONGEST)
             return await answers, rollouts
         finally:
             answers.cancel()

@@ -218,7 +218,7 @@ class Wanted(Struct, frozen=True):
     running: int
 
 
-def look_at_rise(wanted: Wanted, history: FloorHistory, rules: Rules, now: float, *, wait: float) -> Rise:
+def judge_rise(wanted: Wanted, history: FloorHistory, rules: Rules, now: float, *, wait: float) -> Rise:
     """Return how far a floor may go up if the queries want far more than the last day knew.
 
     One bad sample stays in the answers for as long as a query looks back. So a wish becomes known only after *wait*

@@ -18,9 +18,9 @@ from hpa_scaler.decide.floors import (
 )
 from hpa_scaler.decide.guards import (
     Wanted,
+    judge_rise,
     limits,
     longest_period,
-    look_at_rise,
     maximum_limit,
     time_to_know,
 )
@@ -120,14 +120,14 @@ class _Judgement:
             now=now,
         )
         self._history = msgspec.structs.replace(self._sources.history, evaluated=now, seen=hpa.min_replicas)
-        self._incident = self._look_for_incident(subject.outcomes)
-        self._rolling = self._look_for_rollout(subject.rollout)
+        self._incident = self._check_incident(subject.outcomes)
+        self._rolling = self._check_rollout(subject.rollout)
 
     def decision(self) -> FloorDecision:
         inputs = self._inputs()
         wanted = solve(inputs).wanted
         holds = self._holds() if wanted < inputs.minimum else []
-        rise = self._look_at_rise(inputs)
+        rise = self._check_rise(inputs)
         steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
         fight = contested(self._hpa, self._history, self._rules, self._now)
         self._note(inputs)
@@ -185,7 +185,7 @@ class _Judgement:
             band=spec.deadband.of(hpa.min_replicas),
         )
 
-    def _look_for_incident(self, outcomes: Outcomes) -> Refusal | None:
+    def _check_incident(self, outcomes: Outcomes) -> Refusal | None:
         """Return why an incident holds the floor, and remember when there last was one."""
         hold, now = self._spec.hold, self._now
         if hold is None:
@@ -204,7 +204,7 @@ class _Judgement:
         ago, left = format_duration(now - last), format_duration(last + hold.cool_down - now)
         return Refusal(Reason.INCIDENT_HOLD, detail=f"the incident ended {ago} ago; {left} of the cool-down left")
 
-    def _look_for_rollout(self, rollout: Rollout | None) -> Refusal | None:
+    def _check_rollout(self, rollout: Rollout | None) -> Refusal | None:
         """Return why a rollout holds the floor, and remember since when there is one."""
         if not self._spec.rollout_check or (rollout is not None and rollout.state == "steady"):
             self._history = msgspec.structs.replace(self._history, rolling=None)
@@ -242,7 +242,7 @@ class _Judgement:
             found.append((hpa.min_replicas, word))
         return found
 
-    def _look_at_rise(self, inputs: FloorInputs) -> list[Limit]:
+    def _check_rise(self, inputs: FloorInputs) -> list[Limit]:
         """Return the limits that apply whatever the user asks for, and remember what the queries want."""
         wanted = Wanted(
             floor=solve(inputs).query if inputs.terms else None,
@@ -252,7 +252,7 @@ class _Judgement:
             running=self._replicas or 0,
         )
         wait = time_to_know(self._spec, self._rules)
-        rise = look_at_rise(wanted, self._history, self._rules, self._now, wait=wait)
+        rise = judge_rise(wanted, self._history, self._rules, self._now, wait=wait)
         self._history = rise.history
         top = maximum_limit(inputs.own_maximum, wanted, self._rules)
         return top if rise.limit is None else [rise.limit, *top]

@@ -13,6 +13,7 @@ from hpa_scaler.decide.guards import doubts
 from hpa_scaler.decide.history import FloorHistory
 from hpa_scaler.spec.promql import lookback, without_fallback
 from hpa_scaler.spec.queries import (
+    NO_SERIES,
     Failure,
     Outcome,
     Outcomes,
@@ -134,8 +135,7 @@ def _fallback(query: QuerySpec, outcomes: Outcomes, history: FloorHistory, about
     if outcome.series or not (text.whole or _mark(bare.text) in history.series):
         return ()
     detail = f"{about} was answered by its fallback: {bare.text} has no series"
-    fix = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
-    return (Refusal(Reason.FALLBACK_ANSWER, detail=detail, fix=fix),)
+    return (Refusal(Reason.FALLBACK_ANSWER, detail=detail, fix=NO_SERIES),)
 
 
 def _terms(spec: Spec, readings: list[Reading]) -> tuple[QueryTerm, ...]:

@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.prometheus.exchange import Asked, Directory, GuardedResolver, exchange
+from hpa_scaler.prometheus.exchange import Directory, GuardedResolver, QueryForm, exchange
 from hpa_scaler.prometheus.servers import (
     Circuit,
     CircuitState,
@@ -278,7 +278,7 @@ class PrometheusClient:
         # Without a time, as the older controller asks: the server's own is that of its samples, ours may not be.
         form = {"query": text, "timeout": f"{max(1, round(server.timeout * 1000))}ms"}
         began = self._clock()
-        told = await exchange(self._session, self._directory, server, access, Asked(form, labels))
+        told = await exchange(self._session, self._directory, server, access, QueryForm(form, labels))
         seconds = self._clock() - began
         failure = told.outcome if isinstance(told.outcome, Failure) else None
         if failure is not None and failure.reason in _OUTAGES and not told.by_server:

@@ -116,7 +116,7 @@ class Exchanged(Struct, frozen=True):
     by_server: bool = False
 
 
-class Asked(Struct, frozen=True):
+class QueryForm(Struct, frozen=True):
     """A query as it is sent; *labels* says whether the labels of its series are wanted."""
 
     form: Mapping[str, str]
@@ -141,7 +141,7 @@ class _Hop(Struct, frozen=True):
 
 
 async def exchange(
-    session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: Asked
+    session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
 ) -> Exchanged:
     """Return what *server* answers to *asked*. Never raises errors of the server or the network."""
     limit = server.timeout + max(1.0, server.timeout / 5)
@@ -167,7 +167,7 @@ async def exchange(
 
 
 async def _followed(
-    session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: Asked
+    session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
 ) -> Exchanged:
     """Send the query, and send it again wherever the server redirects to."""
     root = msgspec.structs.replace(server.address, path="")
@@ -187,7 +187,7 @@ async def _followed(
 
 
 async def _sent(
-    session: aiohttp.ClientSession, server: Server, access: ServerAccess, hop: _Hop, asked: Asked
+    session: aiohttp.ClientSession, server: Server, access: ServerAccess, hop: _Hop, asked: QueryForm
 ) -> Exchanged | _Redirect:
     began = wall()
     own = hop.address.origin == server.address.origin

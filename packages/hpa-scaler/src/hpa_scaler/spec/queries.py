@@ -34,6 +34,9 @@ scrape."""
 NOTHING = 1e-6
 """How far rounding of sums and differences may take a value below zero."""
 
+NO_SERIES = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
+"""What to do about an answer without a series."""
+
 _STEPS = 20
 
 RangeFrom: TypeAlias = Literal["text", "query-range", "rule", "default", "unreadable"]
@@ -119,8 +122,8 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
     if isinstance(outcome, Failure):
         return Reading(None, (Refusal(outcome.reason, detail=_about(about, outcome.detail)),))
     if not outcome.series:
-        fix = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
-        return Reading(None, (Refusal(Reason.EMPTY_RESULT, detail=f"{about} answered with no series", fix=fix),))
+        cause = Refusal(Reason.EMPTY_RESULT, detail=f"{about} answered with no series", fix=NO_SERIES)
+        return Reading(None, (cause,))
     if outcome.series > 1 and series == "error":
         detail = f"{about} answered with {outcome.series} series, but only one is allowed"
         return Reading(
