@@ -12,16 +12,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 from rendering import Json, Render, each_chart
 
-from hpa_scaler.decide.policy import Action
-from hpa_scaler.prometheus.circuit import CircuitState
-from hpa_scaler.spec.reasons import Reason as HpaReason
+from hpa_scaler.decide.decision import Action
+from hpa_scaler.decide.ownership import ENDINGS
+from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.write.metrics import ScalerMetrics
-from hpa_scaler.write.sending import ENDINGS
 from node_compactor.metrics import CompactorMetrics
 from node_refiner.metrics import RefinerMetrics
 from tightship.app.observability.metrics import RunMetrics, new_registry
+from tightship.core.drain_record import Ending
+from tightship.core.reasons import HPA_REASONS
 from tightship.drain.answers import EvictionAnswer
-from tightship.drain.steps import Ending
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship_charts.alerts import ALERTS
 from tightship_charts.dashboards import DASHBOARDS, SOURCE, WIDTH, dashboard
@@ -37,7 +37,7 @@ VALUES: Mapping[str, frozenset[str]] = {
     "action": frozenset(Action.__args__) | {"not-enabled"},  # type: ignore[attr-defined]
     "state": frozenset(CircuitState.__args__),  # type: ignore[attr-defined]
     "result": frozenset(ENDINGS),
-    "reason": frozenset(each.value for each in HpaReason),
+    "reason": frozenset(each.value for each in HPA_REASONS),
     "which": frozenset({"now", "wanted", "counted", "dropping"}),
     "outcome": frozenset({"answered"}),
 }

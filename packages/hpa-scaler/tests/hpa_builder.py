@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from hpa_scaler.decide.history import History
-from hpa_scaler.decide.policy import Decision, Subject, decide
-from hpa_scaler.spec.annotations import ENABLE, PREFIX, parse_spec
-from hpa_scaler.spec.golang import parse_float
-from hpa_scaler.spec.queries import Answer, Failure, Outcome, Query, answer_of
-from hpa_scaler.spec.reasons import Reason
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Spec
+from hpa_scaler.decide.decision import FloorDecision, Subject
+from hpa_scaler.decide.history import FloorHistory
+from hpa_scaler.decide.judge import judge_one
+from hpa_scaler.spec.annotations import ENABLE, parse_spec
+from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, answer_of
+from hpa_scaler.spec.spec import PREFIX, Rules, Spec
+from hpa_scaler.spec.values import parse_float
 from tightship.core.objects import HorizontalPodAutoscaler, Owner
 from tightship.core.objects.autoscaling import FieldManager, ScaleTargetRef, ScalingPolicy, ScalingRules
 from tightship.core.objects.node import Condition
+from tightship.core.reasons import Reason
 
 NOW = 1_800_000_000.0
 CYCLE = 75.0
@@ -84,7 +84,7 @@ def owner(kind: str = "ScaledObject") -> Owner:
     return Owner(kind, "web", "u9")
 
 
-def answer(*values: float | str, warnings: tuple[str, ...] = ()) -> Answer:
+def answer(*values: float | str, warnings: tuple[str, ...] = ()) -> QueryAnswer:
     """The answer with one series for each of *values*, which may be written as Prometheus writes them."""
     numbers = [parse_float(each) if isinstance(each, str) else float(each) for each in values]
     floats = [each for each in numbers if each is not None]
@@ -103,17 +103,19 @@ def judge(
     *,
     others: Mapping[Query, Outcome] | None = None,
     **more: Any,
-) -> Decision:
+) -> FloorDecision:
     """The decision where the first query came to *outcome*, and the *others* to theirs."""
     outcomes: dict[Query, Outcome] = dict(others or {})
     if outcome is not None:
         first = asked.queries[0]
         told = answer(outcome) if isinstance(outcome, float | int | str) else outcome
         outcomes[Query(first.text, first.server)] = told
-    return decide(Subject(hpa=thing, asked=asked, outcomes=outcomes, **({"now": NOW, "rules": FREE} | more)))
+    return judge_one(
+        Subject(hpa=thing, asked=asked, outcomes=outcomes, **({"now": NOW, "rules": FREE} | more))
+    ).decision
 
 
-def reasons(decision: Decision) -> list[str]:
+def reasons(decision: FloorDecision) -> list[str]:
     return [cause.reason.value for cause in decision.causes]
 
 
@@ -124,10 +126,10 @@ class World:
         self.hpa = thing
         self.asked = asked
         self.rules = rules
-        self.history = History()
+        self.history = FloorHistory()
         self.now = NOW
 
-    def cycle(self, outcome: Outcome | float | str | None = None, **more: Any) -> Decision:
+    def cycle(self, outcome: Outcome | float | str | None = None, **more: Any) -> FloorDecision:
         """Judge, write, and let the time of a cycle pass."""
         decision = judge(self.hpa, self.asked, outcome, history=self.history, rules=self.rules, now=self.now, **more)
         if decision.changes:

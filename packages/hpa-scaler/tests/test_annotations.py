@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.spec.annotations import ANNOTATIONS, BY_KEY, PREFIX, check_defaults, enabled, parse_spec
-from hpa_scaler.spec.spec import Band, HoldSpec, MissingData, Pause, Problems, QuerySpec, ServerRef, Spec
+from hpa_scaler.spec.annotations import ANNOTATIONS, BY_KEY, check_defaults, enabled, parse_spec
+from hpa_scaler.spec.spec import PREFIX, Band, HoldSpec, MissingData, PauseSpec, Problems, QuerySpec, ServerRef, Spec
 
 
 def annotations(prefix: str = PREFIX, /, **named: str) -> dict[str, str]:
@@ -266,9 +266,9 @@ def test_the_new_annotations_are_typed() -> None:
         deadband=Band(share=0.05),
         window=600.0,
         hold=HoldSpec('ALERTS{alertstate="firing"}', 60.0, ServerRef(name="main")),
-        paused=Pause(True, 1772337600.0),
-        paused_down=Pause(True),
-        paused_up=Pause(False),
+        paused=PauseSpec(True, 1772337600.0),
+        paused_down=PauseSpec(True),
+        paused_up=PauseSpec(False),
         dry_run=True,
     )
 
@@ -334,3 +334,9 @@ def test_no_text_breaks_the_parser(texts: dict[str, str]) -> None:
         assert all(query.per_replica > 0 and math.isfinite(query.delta) for query in found.queries)
     else:
         assert all("\n" not in line for line in found.lines)
+
+
+def test_an_annotation_sets_a_field_of_the_spec_that_no_other_sets() -> None:
+    fields = [each.field for each in ANNOTATIONS if each.field]
+    assert set(fields) == set(Spec.__struct_fields__) - {"queries", "missing", "hold"}
+    assert len(fields) == len(set(fields))

@@ -6,21 +6,26 @@ import msgspec
 import pytest
 from hpa_builder import CYCLE, NO_AGE, NOW, QUERY, World, answer, failure, hpa, judge, reasons, spec
 
-from hpa_scaler.decide.correlated import DropCount, DropState, count_drops, hold_lowering, judge_drops
 from hpa_scaler.decide.cycle import judge_cycle
-from hpa_scaler.decide.history import Floor, History
-from hpa_scaler.decide.policy import Decision, Subject
-from hpa_scaler.decide.state import State, decode_state, encode_state
+from hpa_scaler.decide.decision import (
+    DropCount,
+    DropState,
+    FloorDecision,
+    Subject,
+    count_drops,
+    hold_lowering,
+    judge_drops,
+)
+from hpa_scaler.decide.history import Floor, FloorHistory, State, decode_state, encode_state
 from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Spec
+from hpa_scaler.spec.spec import Rules, Spec
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 
 
-def wanted(floor: int) -> History:
+def wanted(floor: int) -> FloorHistory:
     """The history of an HPA whose query has wanted *floor* until now."""
-    return History(evaluated=NOW - CYCLE, answers=(Floor(int(NOW), floor),))
+    return FloorHistory(evaluated=NOW - CYCLE, answers=(Floor(int(NOW), floor),))
 
 
 def asking(name: str, **more: str) -> Spec:
@@ -28,7 +33,7 @@ def asking(name: str, **more: str) -> Spec:
     return spec(**{"prometheus_query": name, "requests_per_replica": "10", **more})
 
 
-def fleet(*outcomes: tuple[int, Outcome | float]) -> list[Decision]:
+def fleet(*outcomes: tuple[int, Outcome | float]) -> list[FloorDecision]:
     """So many HPAs with a floor of 10, which their queries wanted, and each outcome."""
     return [
         judge(
@@ -43,7 +48,7 @@ def fleet(*outcomes: tuple[int, Outcome | float]) -> list[Decision]:
     ]
 
 
-def settled(decisions: list[Decision], rules: Rules = NO_AGE) -> list[Decision]:
+def settled(decisions: list[FloorDecision], rules: Rules = NO_AGE) -> list[FloorDecision]:
     cause = judge_drops(count_drops(decisions, rules), DropState(), rules, NOW).cause
     return decisions if cause is None else [hold_lowering(each, cause) for each in decisions]
 
@@ -160,7 +165,7 @@ def test_a_held_decision_keeps_the_maximum_and_says_why_first() -> None:
     assert held.solution.target == 25
 
 
-class Fleet:
+class HpaFleet:
     """HPAs over time, judged together; each has a query of its own, or all have the same."""
 
     def __init__(self, count: int, floor: int, *, same: bool = False, replicas: int | None = None, **more: str) -> None:
@@ -211,14 +216,14 @@ class Fleet:
 
 def test_floors_that_a_step_keeps_above_a_steady_query_are_no_drop() -> None:
     """12 HPAs under a ratio, whose queries have long wanted half of what runs, were held for an hour."""
-    fleet = Fleet(12, 100, scale_down_max_ratio="0.1")
+    fleet = HpaFleet(12, 100, scale_down_max_ratio="0.1")
     assert fleet.cycles(30, 500) == 0
     assert fleet.floors == {50}
 
 
 def test_after_the_hold_a_second_failure_is_seen_again() -> None:
     """The floors stayed above what the queries wanted, and with them the drop that had been believed."""
-    fleet = Fleet(12, 100, scale_down_max_ratio="0.02")
+    fleet = HpaFleet(12, 100, scale_down_max_ratio="0.02")
     fleet.cycles(12, 1000)
     assert fleet.cycles(48, 500) == 48
     assert fleet.floors == {100}
@@ -230,13 +235,13 @@ def test_after_the_hold_a_second_failure_is_seen_again() -> None:
 
 def test_hpas_that_follow_one_query_are_one() -> None:
     """Their falls were a failure of the metrics 216 times in a month of one query for 12 HPAs."""
-    fleet = Fleet(12, 100, same=True)
+    fleet = HpaFleet(12, 100, same=True)
     assert fleet.cycles(12, 1000) + fleet.cycles(12, 100) == 0
     assert fleet.floors == {10}
 
 
 def test_what_they_wanted_before_is_kept_as_long_as_they_are_down() -> None:
-    fleet = Fleet(12, 100)
+    fleet = HpaFleet(12, 100)
     fleet.cycles(12, 1000)
     assert fleet.cycles(40, 10) == 40
     assert not fleet.cycle(1000)
@@ -245,7 +250,7 @@ def test_what_they_wanted_before_is_kept_as_long_as_they_are_down() -> None:
 
 
 def test_a_restart_in_the_middle_knows_what_they_wanted_before() -> None:
-    fleet = Fleet(12, 100)
+    fleet = HpaFleet(12, 100)
     fleet.cycles(12, 1000)
     assert fleet.cycles(30, 10) == 30
     fleet.restart()
@@ -254,7 +259,7 @@ def test_a_restart_in_the_middle_knows_what_they_wanted_before() -> None:
 
 
 def test_a_quick_rise_and_fall_within_cycles_is_compared_and_a_slow_one_is_not() -> None:
-    fleet = Fleet(12, 100)
+    fleet = HpaFleet(12, 100)
     held = 0
     for step in range(60):
         held += fleet.cycle(1000 * 0.97**step)

@@ -6,14 +6,11 @@ from typing import Any
 
 from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, hpa, spec
 
-from hpa_scaler.decide.correlated import DropState
-from hpa_scaler.decide.cycle import asked_of, judge_cycle, log_lines, questions, subject_of, wants_rollout
-from hpa_scaler.decide.decision_log import replay
-from hpa_scaler.decide.history import Floor, History
-from hpa_scaler.decide.policy import Subject
-from hpa_scaler.spec.queries import LATE_QUERY, Query
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Problems, Spec
+from hpa_scaler.decide.cycle import asked_of, judge_cycle, log_lines, questions, replay, subject_of, wants_rollout
+from hpa_scaler.decide.decision import DropState, Subject
+from hpa_scaler.decide.history import Floor, FloorHistory
+from hpa_scaler.spec.queries import Query
+from hpa_scaler.spec.spec import LATE_QUERY, Problems, Rules, Spec
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 
@@ -29,7 +26,7 @@ def subjects(values: list[float]) -> list[Subject]:
             rollout=None,
             rules=NO_AGE,
             now=NOW,
-            remembered=History(answers=(Floor(int(NOW), 10),)),
+            remembered=FloorHistory(answers=(Floor(int(NOW), 10),)),
         )
         for number, (name, value) in enumerate(zip(names, values, strict=True))
     ]
@@ -70,8 +67,8 @@ def test_what_the_controller_remembers_comes_before_what_is_written() -> None:
     thing = hpa(annotations=annotated(state='{"applied":7,"originalMin":2,"history":{}}'))
     read = subject_of(thing, ASKED, **given)
     assert (read.history.applied_min, read.history.original_min) == (7, 2)
-    known = subject_of(thing, ASKED, remembered=History(applied_min=9), **given)
-    assert known.history == History(applied_min=9)
+    known = subject_of(thing, ASKED, remembered=FloorHistory(applied_min=9), **given)
+    assert known.history == FloorHistory(applied_min=9)
     assert subject_of(hpa(annotations=annotated(state="{")), ASKED, **given).state_problem
 
 

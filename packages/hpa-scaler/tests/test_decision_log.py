@@ -7,13 +7,12 @@ import json
 import pytest
 from hpa_builder import DISABLED, NO_AGE, NOW, QUERY, answer, failure, hpa, spec
 
-from hpa_scaler.decide.correlated import DropState, count_drops, hold_lowering, judge_drops
-from hpa_scaler.decide.decision_log import LogError, cycle_line, decision_line, replay
-from hpa_scaler.decide.history import Floor, History
-from hpa_scaler.decide.policy import Subject, decide
+from hpa_scaler.decide.cycle import LogError, cycle_line, decision_line, replay
+from hpa_scaler.decide.decision import DropState, Subject, count_drops, hold_lowering, judge_drops
+from hpa_scaler.decide.history import Floor, FloorHistory
+from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.rollout import Rollout
-from hpa_scaler.spec.spec import Problems
+from hpa_scaler.spec.spec import Problems, Rollout
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="10m", hold_query="down")
 
@@ -27,7 +26,7 @@ def subjects() -> list[Subject]:
         Subject(hpa=hpa(10, name=f"web-{number}"), asked=ASKED, outcomes=each, now=NOW + 0.25, rules=NO_AGE)
         for number, each in enumerate(outcomes)
     ]
-    history = History(evaluated=NOW - 60, floors=(Floor(int(NOW), 12),), answered=NOW - 900.5)
+    history = FloorHistory(evaluated=NOW - 60, floors=(Floor(int(NOW), 12),), answered=NOW - 900.5)
     return [
         *judged,
         Subject(
@@ -45,7 +44,7 @@ def subjects() -> list[Subject]:
 
 
 def test_a_log_is_replayed_without_a_difference() -> None:
-    made = [(subject, decide(subject)) for subject in subjects()]
+    made = [(subject, judge_one(subject).decision) for subject in subjects()]
     lines = [decision_line("c1", *each) for each in made]
     lines.append(cycle_line("c1", NOW, [decision for _, decision in made], DropState(), NO_AGE))
     found = replay(lines)
@@ -60,13 +59,13 @@ def test_lowering_that_was_held_with_others_is_replayed() -> None:
             hpa=hpa(10, name=f"w{number}"),
             asked=spec(prometheus_query=f"{QUERY}{number}"),
             outcomes={Query(f"{QUERY}{number}"): answer(0)},
-            history=History(answers=(Floor(int(NOW), 10),)),
+            history=FloorHistory(answers=(Floor(int(NOW), 10),)),
             now=NOW,
             rules=NO_AGE,
         )
         for number in range(20)
     ]
-    made = [decide(subject) for subject in fleet]
+    made = [judge_one(subject).decision for subject in fleet]
     cause = judge_drops(count_drops(made, NO_AGE), DropState(), NO_AGE, NOW).cause
     assert cause is not None
     lines = [
@@ -81,9 +80,9 @@ def test_lowering_that_was_held_with_others_is_replayed() -> None:
 
 def test_what_comes_out_otherwise_is_named() -> None:
     subject = subjects()[1]
-    line = json.loads(decision_line("c", subject, decide(subject)))
+    line = json.loads(decision_line("c", subject, judge_one(subject).decision))
     line["result"]["target"] = 19
-    end = json.loads(cycle_line("c", NOW, [decide(subject)], DropState(), NO_AGE))
+    end = json.loads(cycle_line("c", NOW, [judge_one(subject).decision], DropState(), NO_AGE))
     end["count"]["floor"] = 11
     end["held"] = True
     found = replay([json.dumps(line).encode(), json.dumps(end).encode()])
@@ -96,9 +95,9 @@ def test_what_comes_out_otherwise_is_named() -> None:
 
 def test_a_cycle_that_was_cut_off_is_told_and_not_compared() -> None:
     subject = subjects()[0]
-    assert replay([decision_line("c", subject, decide(subject))]).unended == 1
-    part = cycle_line("c", NOW, [decide(each) for each in subjects()], DropState(), NO_AGE)
-    assert replay([decision_line("c", subject, decide(subject)), part, b"\n"]).differences == ()
+    assert replay([decision_line("c", subject, judge_one(subject).decision)]).unended == 1
+    part = cycle_line("c", NOW, [judge_one(each).decision for each in subjects()], DropState(), NO_AGE)
+    assert replay([decision_line("c", subject, judge_one(subject).decision), part, b"\n"]).differences == ()
 
 
 @pytest.mark.parametrize(

@@ -10,43 +10,21 @@ import pytest
 from hpa_scaler.app.run_settings import RunSettings
 from hpa_scaler.app.settings import BasicAuth, ScalerSettings, ServerSettings, TlsSettings
 from hpa_scaler.spec.annotations import ANNOTATIONS
-from hpa_scaler.spec.reasons import FAILURES, Reason
 from hpa_scaler.spec.spec import MissingDataRule
 from tightship.app.settings.loading import wire_keys
+from tightship.core.reasons import QUERY_FAILURES
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-REASONS = (DOCS / "hpa-reasons.md").read_text()
+REASONS = (DOCS / "reasons.md").read_text()
 PAGE = (DOCS / "hpa-scaler.md").read_text()
 SETTINGS = (DOCS / "settings.md").read_text().partition("# Settings of the hpa-scaler")[2]
 MIGRATION = (DOCS / "migration.md").read_text().partition("# Coming from estafette-k8s-hpa-scaler")[2]
 
 
-def sections() -> dict[str, str]:
-    """The text under each third-level heading."""
-    parts = re.split(r"^### (.+)$", REASONS, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], (re.split(r"^## ", body, flags=re.MULTILINE)[0] for body in parts[2::2]), strict=True))
-
-
-def test_every_reason_has_its_heading_in_the_order_of_the_enum() -> None:
-    assert re.findall(r"^### (.+)$", REASONS, flags=re.MULTILINE) == [str(reason) for reason in Reason]
-
-
-@pytest.mark.parametrize("reason", Reason)
-def test_a_reason_says_what_to_do(reason: Reason) -> None:
-    assert "*What to do:* " in sections()[reason]
-
-
-def test_the_groups_are_those_of_the_enum() -> None:
-    source = (ROOT / "packages/hpa-scaler/src/hpa_scaler/spec/reasons.py").read_text()
-    groups = re.findall(r"^    # (.+)\.$", source, flags=re.MULTILINE)
-    assert re.findall(r"^## (.+)$", REASONS, flags=re.MULTILINE) == groups
-
-
 def test_the_failures_are_those_of_their_group() -> None:
-    group = re.split(r"^## ", REASONS, flags=re.MULTILINE)[2]
-    assert group.startswith("A query has no usable answer")
-    assert set(re.findall(r"^### (.+)$", group, flags=re.MULTILINE)) == {str(reason) for reason in FAILURES}
+    group = REASONS.partition("\n## A query has no usable answer\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^### (.+)$", group, flags=re.MULTILINE)) == {str(reason) for reason in QUERY_FAILURES}
 
 
 def annotation_rows() -> dict[str, str]:
@@ -62,7 +40,7 @@ def test_every_annotation_is_documented_and_those_of_the_older_controller_stand_
     rows = annotation_rows()
     assert set(rows) == {"estafette.io/hpa-scaler", "state", *(each.name for each in ANNOTATIONS)}
     for each in ANNOTATIONS:
-        assert (f"**`{each.name}`**" in rows[each.name]) == each.seeds, each.name
+        assert (f"**`{each.name}`**" in rows[each.name]) == each.legacy, each.name
 
 
 def test_every_rule_for_missing_data_is_documented() -> None:

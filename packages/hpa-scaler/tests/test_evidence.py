@@ -9,11 +9,11 @@ import pytest
 from hpa_builder import NOW, World, answer, hpa, judge, reasons, spec
 
 from hpa_scaler.decide.cycle import questions, subject_of
-from hpa_scaler.decide.evidence import evidence_queries
-from hpa_scaler.decide.policy import decide
-from hpa_scaler.spec.queries import FAILED_QUERY, LATE_QUERY, Answer, Failure, Outcome, Query
-from hpa_scaler.spec.reasons import Reason
-from hpa_scaler.spec.rules import Rules
+from hpa_scaler.decide.guards import evidence_queries
+from hpa_scaler.decide.judge import judge_one
+from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer
+from hpa_scaler.spec.spec import FAILED_QUERY, LATE_QUERY, Rules
+from tightship.core.reasons import Reason
 
 ASKED = 'sum(rate(requests_total{app="web", code!="500"}[1m]))'
 RULES = Rules(age_query="")
@@ -27,11 +27,11 @@ def asks(query: str = ASKED, **more: str) -> Any:
     return spec(prometheus_query=query, requests_per_replica="10", lowering_window="0", **more)
 
 
-def failed(*targets: dict[str, str], others: int = 0) -> Answer:
+def failed(*targets: dict[str, str], others: int = 0) -> QueryAnswer:
     return msgspec.structs.replace(answer(*[0.5] * (len(targets) + others)), targets=targets)
 
 
-def held_by(query: str, outcome: Answer) -> list[str]:
+def held_by(query: str, outcome: QueryAnswer) -> list[str]:
     """Return the reasons of an HPA whose query wants less, where its server has answered that of failed targets."""
     asked = asks(query)
     [evidence] = [each for each in evidence_queries(asked, RULES) if each.labels] or [FAILED]
@@ -163,7 +163,7 @@ def test_a_judgement_has_the_targets_of_its_own_hpa_only() -> None:
         hpa(10), asks('x{app="a"}', query_range="60"), outcomes=whole, rollout=None, rules=RULES, now=NOW
     )
     found = of_other.outcomes[FAILED]
-    assert isinstance(found, Answer)
+    assert isinstance(found, QueryAnswer)
     assert (found.series, found.targets) == (0, ())
 
 
@@ -171,5 +171,5 @@ def test_where_too_many_of_its_own_fail_all_count() -> None:
     whole = {FAILED: failed(*[TARGET] * 21), Query(ASKED): answer(40)}
     subject = subject_of(hpa(10), asks(), outcomes=whole, rollout=None, rules=RULES, now=NOW)
     assert subject.outcomes[FAILED] == failed(others=21)
-    [cause] = [each for each in decide(subject).causes if each.reason == "FailedScrapes"]
+    [cause] = [each for each in judge_one(subject).decision.causes if each.reason == "FailedScrapes"]
     assert cause.detail == "21 targets of server default could not always be scraped within 60s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpa_scaler.spec.fallbacks import Bare, without_fallback
+from hpa_scaler.spec.promql import Bare, without_fallback
 
 
 @pytest.mark.parametrize(

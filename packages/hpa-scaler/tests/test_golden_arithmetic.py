@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from hpa_builder import NO_AGE, QUERY, hpa, judge, spec
 
-from hpa_scaler.decide.arithmetic import Term, ratio_floor
-from hpa_scaler.decide.policy import Decision
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Spec
+from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.decide.floors import QueryTerm, ratio_floor
+from hpa_scaler.spec.spec import Rules, Spec
 
 LINES = (Path(__file__).parent / "data" / "go_results.txt").read_text().splitlines()
 
@@ -22,7 +21,7 @@ def numbers(letter: str) -> list[tuple[float, ...]]:
 
 @pytest.mark.parametrize(("delta", "value", "per_replica", "result"), numbers("Q"))
 def test_the_query_part_is_what_go_computes(delta: float, value: float, per_replica: float, result: float) -> None:
-    assert Term(value, per_replica, delta).replicas == result
+    assert QueryTerm(value, per_replica, delta).replicas == result
 
 
 @pytest.mark.parametrize(("replicas", "ratio", "step"), numbers("R"))
@@ -112,7 +111,7 @@ def test_the_lower_bound_raises_a_maximum_below_it() -> None:
     assert (decision.target, decision.target_maximum) == (3, 4)
 
 
-def held(value: str) -> Decision:
+def held(value: str) -> FloorDecision:
     return judge(hpa(10, 50, 10), asks(), value, rules=NO_AGE)
 
 

@@ -9,12 +9,17 @@ from hpa_builder import CYCLE, NOW, World, answer, hpa, judge, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.decide.arithmetic import Inputs, Term, solve
+from hpa_scaler.decide.floors import FloorInputs, QueryTerm, solve
 from hpa_scaler.decide.history import (
     BUCKETS,
+    LONGEST,
     Floor,
-    History,
+    FloorHistory,
     Raise,
+    State,
+    StateError,
+    decode_state,
+    encode_state,
     handed_over,
     highest_floor,
     raised_within,
@@ -22,9 +27,8 @@ from hpa_scaler.decide.history import (
     with_floor,
     with_raise,
 )
-from hpa_scaler.decide.state import LONGEST, State, StateError, decode_state, encode_state
-from hpa_scaler.spec.queries import AGE_QUERY, queries_of
-from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.queries import queries_of
+from hpa_scaler.spec.spec import AGE_QUERY, Rules
 
 WINDOW = 600.0
 
@@ -58,12 +62,12 @@ def test_raises_are_remembered_for_the_longest_period() -> None:
 
 
 def test_a_history_that_is_recent_goes_on() -> None:
-    history = History(evaluated=NOW - 100, failures=2, answered=NOW - 500)
+    history = FloorHistory(evaluated=NOW - 100, failures=2, answered=NOW - 500)
     assert resumed(history, 5, NOW, gap=300, window=WINDOW) is history
 
 
 def test_after_a_gap_runs_begin_anew_and_facts_stay() -> None:
-    history = History(
+    history = FloorHistory(
         evaluated=NOW - 301,
         failures=2,
         answered=NOW - 500,
@@ -129,7 +133,7 @@ def test_after_them_come_ours() -> None:
 
 
 histories = st.builds(
-    History,
+    FloorHistory,
     evaluated=st.none() | st.integers(0, 2**33).map(float),
     floors=st.lists(st.builds(Floor, st.integers(0, 2**33), st.integers(0, 10**6)), max_size=22).map(tuple),
     raises=st.lists(st.builds(Raise, st.integers(0, 2**33), st.integers(1, 10**5)), max_size=30).map(tuple),
@@ -149,7 +153,7 @@ histories = st.builds(
 
 
 @given(histories)
-def test_what_is_written_is_read_back(history: History) -> None:
+def test_what_is_written_is_read_back(history: FloorHistory) -> None:
     text = encode_state(State(history=history), ASKED, NOW)
     found = decode_state(text).history
     if found != history:
@@ -163,9 +167,9 @@ def test_what_is_written_is_read_back(history: History) -> None:
 
 
 @given(histories, st.text(max_size=4000), st.integers(1, 16))
-def test_the_state_stays_small(history: History, query: str, queries: int) -> None:
-    terms = tuple(Term(1234567.125 * number, 2.5, -0.5) for number in range(queries))
-    inputs = Inputs(
+def test_the_state_stays_small(history: FloorHistory, query: str, queries: int) -> None:
+    terms = tuple(QueryTerm(1234567.125 * number, 2.5, -0.5) for number in range(queries))
+    inputs = FloorInputs(
         minimum=10**6,
         maximum=10**6,
         own_maximum=10**6,
@@ -182,7 +186,7 @@ def test_the_state_stays_small(history: History, query: str, queries: int) -> No
 
 
 def test_a_fraction_of_a_second_is_rounded_to_the_safe_side() -> None:
-    history = History(evaluated=10.7, answered=10.2, incident=10.2, rolling=10.2)
+    history = FloorHistory(evaluated=10.7, answered=10.2, incident=10.2, rolling=10.2)
     found = decode_state(encode_state(State(history=history), ASKED, NOW)).history
     assert (found.evaluated, found.answered, found.incident, found.rolling) == (10.0, 11.0, 11.0, 11.0)
 
@@ -204,7 +208,7 @@ OLDER = (
 def test_the_older_controllers_state_is_no_history() -> None:
     state = decode_state(OLDER)
     assert not state.known
-    assert state.history == History()
+    assert state.history == FloorHistory()
 
 
 def test_a_newer_versions_keys_are_passed_over() -> None:
@@ -232,7 +236,7 @@ def test_numbers_that_can_not_be_reckoned_with_are_an_error(text: str) -> None:
 
 
 def test_what_another_term_left_counts_only_as_long_as_no_cycle_can_be_missing() -> None:
-    left = History(evaluated=NOW, floors=(Floor(NOW, 5),))
+    left = FloorHistory(evaluated=NOW, floors=(Floor(NOW, 5),))
     assert handed_over(left, NOW + 56, 56.25) == left
     unsure = handed_over(left, NOW + 57, 56.25)
     assert unsure.evaluated is None
@@ -240,4 +244,4 @@ def test_what_another_term_left_counts_only_as_long_as_no_cycle_can_be_missing()
 
 
 def test_what_another_term_left_without_a_time_stays_without_one() -> None:
-    assert handed_over(History(), NOW, 56.25) == History()
+    assert handed_over(FloorHistory(), NOW, 56.25) == FloorHistory()

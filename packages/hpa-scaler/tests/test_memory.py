@@ -8,17 +8,17 @@ import msgspec
 import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, answer, hpa, judge, manager, spec
 
-from hpa_scaler.decide.history import History
-from hpa_scaler.decide.ownership import ownership
-from hpa_scaler.decide.writing import change, restoration, state_of
-from hpa_scaler.spec.annotations import PREFIX, STATE, name_of
+from hpa_scaler.decide.history import FloorHistory
+from hpa_scaler.decide.ownership import change, ownership, restoration, state_of
+from hpa_scaler.spec.annotations import STATE, name_of
+from hpa_scaler.spec.spec import PREFIX
 from hpa_scaler.write.memory import Memory
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.autoscaling import FieldManager
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 NAME = name_of(PREFIX, STATE)
-KNOWN = History(original_min=3, applied_min=5)
+KNOWN = FloorHistory(original_min=3, applied_min=5)
 
 
 def with_state(thing: HorizontalPodAutoscaler, text: str | None, **more: int) -> HorizontalPodAutoscaler:
@@ -56,11 +56,11 @@ def test_an_annotation_that_is_older_gone_or_broken_does_not(text: str | None) -
     assert memory.recall(with_state(hpa(), text)) == KNOWN
 
 
-def brought_back(*managers: FieldManager) -> History | None:
+def brought_back(*managers: FieldManager) -> FloorHistory | None:
     """What is recalled of an HPA that we had set to 5 and then to 8, and which is as it was at 5 again."""
     memory = Memory(PREFIX, writes=True)
     memory.keep(
-        hpa(8, 20), History(original_min=3, original_max=20, applied_min=8, applied_max=20, resets=1), made(NOW)
+        hpa(8, 20), FloorHistory(original_min=3, original_max=20, applied_min=8, applied_max=20, resets=1), made(NOW)
     )
     then = json.dumps(
         {

@@ -11,10 +11,10 @@ import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, failure, hpa, spec
 from prometheus_client import CollectorRegistry
 
-from hpa_scaler.decide.correlated import DropState
 from hpa_scaler.decide.cycle import Cycle, judge_cycle, subject_of
+from hpa_scaler.decide.decision import DropState
 from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.write.metrics import BY_URL, Round, ScalerMetrics
+from hpa_scaler.write.metrics import BY_URL, ScalerMetrics
 from tightship.app.observability.metrics import RunMetrics, new_registry, render
 from tightship.core.objects import HorizontalPodAutoscaler
 
@@ -37,9 +37,8 @@ def _named(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix(start): text for key, text in annotations.items() if key.startswith(start)}
 
 
-def round_of(cycle: Cycle, **more: Any) -> Round:
-    given = {"passed_over": {}, "unreadable": 0, "circuits": {}, "each": True, "dry": False, **more}
-    return Round(cycle=cycle, **given)
+def round_of(cycle: Cycle, **more: Any) -> dict[str, Any]:
+    return {"cycle": cycle, "passed_over": {}, "unreadable": 0, "circuits": {}, "each": True, "dry": False, **more}
 
 
 class Scraped:
@@ -63,7 +62,7 @@ def scraped() -> Scraped:
 
 
 def test_the_gauges_of_the_older_controller(scraped: Scraped) -> None:
-    scraped.metrics.show(round_of(cycle_of(hpa(minimum=5, replicas=6, annotations=ASKING))))
+    scraped.metrics.show(**round_of(cycle_of(hpa(minimum=5, replicas=6, annotations=ASKING))))
     assert scraped.old("min_replicas") == 8
     assert scraped.old("actual_replicas") == 6
     assert scraped.old("request_rate") == 72
@@ -89,7 +88,7 @@ def test_a_write_that_failed_counts_as_the_older_controllers_did(scraped: Scrape
 
 def test_a_query_without_an_answer_counts_as_failed_and_has_no_rate(scraped: Scraped) -> None:
     cycle = cycle_of(hpa(annotations=ASKING), outcome=failure())
-    scraped.metrics.show(round_of(cycle))
+    scraped.metrics.show(**round_of(cycle))
     scraped.metrics.counted(cycle, {}, {})
     assert scraped.value("estafette_hpa_scaler_totals", namespace="shop", status="failed", initiator="poller") == 1
     assert scraped.old("request_rate") is None
@@ -99,9 +98,9 @@ def test_a_query_without_an_answer_counts_as_failed_and_has_no_rate(scraped: Scr
 
 def test_what_is_gone_or_opted_out_leaves_no_series(scraped: Scraped) -> None:
     stays = hpa(annotations=ASKING)
-    scraped.metrics.show(round_of(cycle_of(stays, hpa(name="vanished", uid="u2", annotations=ASKING))))
+    scraped.metrics.show(**round_of(cycle_of(stays, hpa(name="vanished", uid="u2", annotations=ASKING))))
     assert scraped.old("min_replicas", "vanished") == 8
-    scraped.metrics.show(round_of(cycle_of(stays)))
+    scraped.metrics.show(**round_of(cycle_of(stays)))
     assert not {each for each in scraped.samples() if "vanished" in each}
     scraped.metrics.counted(cycle_of(stays), {"emptied": 1}, {})
     scraped.metrics.counted(cycle_of(stays), {}, {})
@@ -110,14 +109,14 @@ def test_what_is_gone_or_opted_out_leaves_no_series(scraped: Scraped) -> None:
 
 def test_a_replica_that_stands_by_shows_no_hpa(scraped: Scraped) -> None:
     cycle = cycle_of(hpa(annotations=ASKING))
-    scraped.metrics.show(round_of(cycle, circuits={"default": "open"}))
+    scraped.metrics.show(**round_of(cycle, circuits={"default": "open"}))
     scraped.metrics.counted(cycle, {}, {})
     scraped.metrics.clear()
     assert not {each for each in scraped.samples() if "shop" in each or "server_circuit" in each or "hpas{" in each}
 
 
 def test_the_series_of_each_hpa_can_be_switched_off(scraped: Scraped) -> None:
-    scraped.metrics.show(round_of(cycle_of(hpa(annotations=ASKING)), each=False))
+    scraped.metrics.show(**round_of(cycle_of(hpa(annotations=ASKING)), each=False))
     assert not {each for each in scraped.samples() if 'hpa="' in each}
     assert scraped.value("tightship_hpas", action="raise") == 1
     assert scraped.value("tightship_hpa_floor_replicas", which="now") == 5
@@ -126,16 +125,16 @@ def test_the_series_of_each_hpa_can_be_switched_off(scraped: Scraped) -> None:
 
 def test_where_a_floor_in_dry_run_would_go(scraped: Scraped) -> None:
     tried = hpa(annotations={**ASKING, **annotated(dry_run="true")})
-    scraped.metrics.show(round_of(cycle_of(tried, hpa(name="real", uid="u2", annotations=ASKING))))
+    scraped.metrics.show(**round_of(cycle_of(tried, hpa(name="real", uid="u2", annotations=ASKING))))
     name = "tightship_hpa_would_be_min_replicas"
     assert scraped.value(name, hpa="web", namespace="shop") == 8
     assert scraped.value(name, hpa="real", namespace="shop") is None
-    scraped.metrics.show(round_of(cycle_of(hpa(annotations=ASKING)), dry=True))
+    scraped.metrics.show(**round_of(cycle_of(hpa(annotations=ASKING)), dry=True))
     assert scraped.value(name, hpa="web", namespace="shop") == 8
 
 
 def test_a_maximum_that_was_raised_shows_by_how_much(scraped: Scraped) -> None:
-    scraped.metrics.show(round_of(cycle_of(hpa(maximum=6, annotations=ASKING))))
+    scraped.metrics.show(**round_of(cycle_of(hpa(maximum=6, annotations=ASKING))))
     assert scraped.value("tightship_hpa_max_replicas_raised", hpa="web", namespace="shop") == 3
 
 
@@ -150,7 +149,7 @@ def test_servers_that_hpas_name_by_address_have_one_label(scraped: Scraped) -> N
 
 def test_the_circuit_of_a_server_is_one_of_its_states(scraped: Scraped) -> None:
     scraped.metrics.serve(["default"])
-    scraped.metrics.show(round_of(cycle_of(), circuits={"default": "half-open"}))
+    scraped.metrics.show(**round_of(cycle_of(), circuits={"default": "half-open"}))
     found = {
         state: scraped.value("tightship_hpa_server_circuit", server="default", state=state)
         for state in ("closed", "open", "half-open")

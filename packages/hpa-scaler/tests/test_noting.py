@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 from hpa_builder import QUERY, World, answer, failure, hpa, spec
 
+from hpa_scaler.decide.ownership import Ending
 from hpa_scaler.spec.queries import Failure, Query
 from hpa_scaler.spec.spec import Spec
-from hpa_scaler.write.noting import Noted, is_due, noted_after
-from hpa_scaler.write.sending import Ending
+from hpa_scaler.write.memory import Noted, is_due, noted_after
 
 BAND = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="15%")
 WINDOW = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="10m")

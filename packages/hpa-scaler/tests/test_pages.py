@@ -11,17 +11,15 @@ import pytest
 from hpa_builder import NOW, World, answer, failure, hpa, spec
 from playwright.async_api import Browser, expect
 
-from hpa_scaler.app.past import Past
-from hpa_scaler.app.status import Shown, Situation, nothing_yet, show, show_lately
-from hpa_scaler.decide.correlated import DropState
-from hpa_scaler.decide.cycle import Cycle, judge_cycle
-from hpa_scaler.decide.decision_log import cycle_line, decision_line, replay
-from hpa_scaler.decide.policy import Decision, Subject, decide
+from hpa_scaler.app.status import Past, ServedCycle, nothing_yet, show
+from hpa_scaler.decide.cycle import Cycle, cycle_line, decision_line, judge_cycle, replay
+from hpa_scaler.decide.decision import DropState, FloorDecision, Subject
+from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.report import FloorPlan, Sights, plan_page
 from hpa_scaler.report.over_time import LogStory, replay_page
 from hpa_scaler.report.page import CHARTED
 from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.config_fallback import Standing, deleted, refused
 from tightship.report import Generator, SettingsView, Source
 from tightship.report.html.page import render_page
@@ -153,7 +151,7 @@ def told(values: list[float | None]) -> tuple[LogStory, list[bytes]]:
     lines, decisions = [], []
     for number, value in enumerate(values):
         subject = asked_of(world, number, value)
-        decision: Decision = decide(subject)
+        decision: FloorDecision = judge_one(subject).decision
         decisions.append(decision)
         lines += [
             decision_line(str(number), subject, decision),
@@ -227,7 +225,7 @@ def served(**changes: Any) -> list[str]:
     subject = Subject(hpa=hpa(), asked=ASKED, now=NOW)
     given: dict[str, Any] = {"leader": "me", "dry_run": False, "circuits": {"p": "closed"}, **changes}
     judged = judge_cycle([subject], DropState(), Rules(), NOW)
-    made = show(sights(judged), Situation(**given), Past(NOW, writes=True).lately())
+    made = show(sights(judged), Past(NOW, writes=True).lately(), **given)
     page = made.page()
     assert json.loads(made.json)["plan"]["summary"]["hpas"] == 1
     assert (page.refresh, page.subtitle[0].partition("; ")[2]) == (30, "leader me")
@@ -248,7 +246,7 @@ def test_what_only_a_running_controller_knows_stands_on_top() -> None:
     assert nothing_yet("hpa-scaler", "Stands by.").page().alerts == ("Stands by.",)
 
 
-def lived(values: list[float | None], *, writes: bool = True) -> tuple[Shown, Past]:
+def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCycle, Past]:
     """What is served of one HPA, a minute between two cycles; ``None`` is a query that failed."""
     world, past = World(hpa(3, 60, 10), ASKED, Rules(age_query="")), Past(NOW, writes=writes)
     for number, value in enumerate(values):
@@ -259,7 +257,7 @@ def lived(values: list[float | None], *, writes: bool = True) -> tuple[Shown, Pa
         if one.decision.changes and writes:
             world.set(minimum=one.decision.target, maximum=one.decision.target_maximum)
         world.history = one.decision.written if one.decision.changes and writes else one.decision.history
-    return show(sights(judged, subject.now), Situation("me", not writes, {}), past.lately()), past
+    return show(sights(judged, subject.now), past.lately(), leader="me", dry_run=not writes, circuits={}), past
 
 
 def charts(page: Page) -> list[Chart]:
@@ -302,9 +300,11 @@ def test_a_page_has_what_was_remembered_when_it_was_shown() -> None:
     shown, past = lived([100.0, 205.0])
     before = render_page(shown.page())
     subject = Subject(hpa=hpa(21, 60, 10), asked=ASKED, now=NOW + 120)
-    past.note(judge_cycle([subject], DropState(), Rules(), subject.now), {}, subject.now)
+    cycle = judge_cycle([subject], DropState(), Rules(), subject.now)
+    past.note(cycle, {}, subject.now)
     assert render_page(shown.page()) == before
-    assert render_page(show_lately(shown.json, past.lately()).page()) != before
+    after = show(sights(cycle, subject.now), past.lately(), leader="me", dry_run=False, circuits={}).page()
+    assert len(charts(after)[0].times) > len(charts(shown.page())[0].times)
 
 
 def test_after_the_first_cycle_there_is_no_line_to_draw_yet() -> None:
@@ -320,7 +320,7 @@ def test_of_very_many_hpas_the_first_ones_have_what_was() -> None:
         subjects = [Subject(hpa=hpa(name=f"w{each:04}", uid=f"u{each}"), asked=ASKED, now=now) for each in many]
         judged = judge_cycle(subjects, DropState(), Rules(), now)
         past.note(judged, {}, now)
-    page = show(sights(judged), Situation("me", False, {}), past.lately()).page()
+    page = show(sights(judged), past.lately(), leader="me", dry_run=False, circuits={}).page()
     assert len(charts(page)) == CHARTED
     assert page.listing is not None
     assert "Only the first 1,000 rows have it here." in page.listing.note

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 import pytest
 from hpa_builder import NOW, hpa, judge, spec
 
-from hpa_scaler.app.past import KEPT, Past
-from hpa_scaler.decide.correlated import DropState, count_drops, judge_drops
-from hpa_scaler.decide.cycle import Cycle, Judged
-from hpa_scaler.decide.policy import Subject
+from hpa_scaler.app.status import KEPT, Past
+from hpa_scaler.decide.cycle import Cycle
+from hpa_scaler.decide.decision import DropState, Judged, Subject, count_drops, judge_drops
+from hpa_scaler.decide.ownership import ENDINGS, Ending
 from hpa_scaler.report.story import Told
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Spec
-from hpa_scaler.write.sending import ENDINGS, Ending
+from hpa_scaler.spec.spec import Rules, Spec
 
 ASKED = spec(prometheus_query="q", requests_per_replica="10")
 DRY = spec(prometheus_query="q", requests_per_replica="10", dry_run="true")

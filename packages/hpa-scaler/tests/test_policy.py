@@ -24,18 +24,16 @@ from hpa_builder import (
     spec,
 )
 
-from hpa_scaler.decide.history import History
-from hpa_scaler.decide.policy import Subject, decide
+from hpa_scaler.decide.decision import Subject
+from hpa_scaler.decide.history import FloorHistory, State, decode_state, encode_state
+from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.sources import lowering_window
-from hpa_scaler.decide.state import State, decode_state, encode_state
 from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.queries import Answer, Failure, Outcome, Query, queries_of, range_of
-from hpa_scaler.spec.reasons import FAILURES, Reason
-from hpa_scaler.spec.rollout import Rollout
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Problems, QuerySpec, Spec
+from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, queries_of, range_of
+from hpa_scaler.spec.spec import Problems, QuerySpec, Rollout, Rules, Spec
 from tightship.core.durations import format_duration
 from tightship.core.objects.node import Condition
+from tightship.core.reasons import QUERY_FAILURES, Reason
 
 PLAIN = spec(prometheus_query=QUERY, requests_per_replica="10")
 """100 a second make 10."""
@@ -47,13 +45,13 @@ RATED = spec(prometheus_query="rate(x[5m])", requests_per_replica="10", lowering
 
 
 def test_an_hpa_that_is_not_opted_in_is_left_alone() -> None:
-    decision = decide(Subject(hpa=hpa(), asked=None, now=NOW))
+    decision = judge_one(Subject(hpa=hpa(), asked=None, now=NOW)).decision
     assert (decision.action, decision.changes, reasons(decision)) == ("skip", False, ["NotEnabled"])
 
 
 def test_a_judgement_that_fails_costs_that_hpa_its_own_and_nobody_else_theirs() -> None:
-    history = History(reset_at=10**400, resets=3)
-    decision = decide(Subject(hpa=hpa(), asked=PLAIN, history=history, now=NOW))
+    history = FloorHistory(reset_at=10**400, resets=3)
+    decision = judge_one(Subject(hpa=hpa(), asked=PLAIN, history=history, now=NOW)).decision
     assert (decision.action, decision.changes, decision.reason) == ("skip", False, "Unreadable")
     assert decision.causes[0].detail.startswith("judging this HPA failed: OverflowError: ")
     assert decision.history == history
@@ -62,7 +60,7 @@ def test_a_judgement_that_fails_costs_that_hpa_its_own_and_nobody_else_theirs() 
 def test_an_annotation_that_cannot_be_used_means_that_nothing_is_done() -> None:
     asked = parse_spec({"estafette.io/hpa-scaler-requests-per-replica": "abc", "estafette.io/hpa-scaler-delta": "x"})
     assert isinstance(asked, Problems)
-    decision = decide(Subject(hpa=hpa(), asked=asked, now=NOW))
+    decision = judge_one(Subject(hpa=hpa(), asked=asked, now=NOW)).decision
     assert (decision.action, decision.changes, decision.reason) == ("skip", False, "InvalidAnnotation")
     assert "'abc'" in decision.causes[0].detail
     assert "'x'" in decision.causes[0].detail
@@ -101,7 +99,7 @@ def test_only_what_was_meant_to_scale_to_zero_may_go_there() -> None:
 # A failure never lowers.
 
 
-@pytest.mark.parametrize("reason", sorted(FAILURES))
+@pytest.mark.parametrize("reason", sorted(QUERY_FAILURES))
 def test_no_failure_lowers_and_each_has_its_own_reason(reason: Reason) -> None:
     decision = judge(hpa(20, 50, 20), PLAIN, Failure(reason, "why"))
     assert (decision.action, decision.target, decision.reason) == ("hold", 20, reason)
@@ -127,7 +125,7 @@ def test_a_query_that_was_never_asked_is_a_failure() -> None:
         (answer(0, "-Inf"), "Infinite"),
     ],
 )
-def test_no_answer_that_is_not_whole_lowers(outcome: Answer, reason: str) -> None:
+def test_no_answer_that_is_not_whole_lowers(outcome: QueryAnswer, reason: str) -> None:
     decision = judge(hpa(20, 50, 20), PLAIN, outcome, rules=NO_AGE)
     assert (decision.action, decision.target, decision.reason) == ("hold", 20, reason)
 
@@ -216,7 +214,7 @@ def test_an_answer_of_the_fallback_is_none_however_long_it_lasts(there: Outcome)
     for _ in range(100):
         decision = world.cycle(0, others={BARE: there})
         assert (decision.action, decision.target) == ("hold", 10)
-    assert decision.reason == ("FallbackAnswer" if isinstance(there, Answer) else "ConnectionFailed")
+    assert decision.reason == ("FallbackAnswer" if isinstance(there, QueryAnswer) else "ConnectionFailed")
     for _ in range(20):
         world.cycle(50, others={BARE: answer(50)})
     assert world.bounds[0] == 5
@@ -275,7 +273,7 @@ def test_a_broken_query_does_not_keep_another_from_raising_but_from_lowering() -
 # Rules for missing data.
 
 
-def after(rule: str, cycles: int, outcome: Answer | Failure, replicas: int = 8, **more: str) -> World:
+def after(rule: str, cycles: int, outcome: QueryAnswer | Failure, replicas: int = 8, **more: str) -> World:
     asked = spec(prometheus_query=QUERY, requests_per_replica="10", missing_data=rule, missing_data_after="3", **more)
     world = World(hpa(10, 50, replicas), asked)
     world.cycle(100)
@@ -300,7 +298,7 @@ def after(rule: str, cycles: int, outcome: Answer | Failure, replicas: int = 8, 
     ],
 )
 def test_missing_data_are_treated_by_their_rule_after_some_cycles(
-    rule: str, outcome: Answer | Failure, floor: int
+    rule: str, outcome: QueryAnswer | Failure, floor: int
 ) -> None:
     assert after(rule, 2, outcome).bounds[0] == 10
     assert after(rule, 3, outcome).bounds[0] == floor
@@ -739,10 +737,10 @@ def test_young_data_hold_the_floor_as_far_as_the_query_looks_back() -> None:
 
 
 def test_it_is_said_how_the_age_is_known() -> None:
-    def detail(history: History, **more: Any) -> str:
+    def detail(history: FloorHistory, **more: Any) -> str:
         return judge(hpa(10), RATED, 40, history=history, **more).causes[0].detail
 
-    recent = History(evaluated=NOW - 60, answered=NOW - 70)
+    recent = FloorHistory(evaluated=NOW - 60, answered=NOW - 70)
     start = "the query looks back 5m, and "
     assert detail(recent, others=aged(60)) == start + "the data of server default go back only 60s"
     assert detail(recent) == start + "server default does not say how old its data are, and has answered for 70s"
@@ -933,7 +931,7 @@ def test_an_incident_does_not_keep_the_floor_from_rising() -> None:
 
 
 @pytest.mark.parametrize("calm", [answer(), answer(0), answer(0, 0)])
-def test_no_series_and_zeros_are_no_incident(calm: Answer) -> None:
+def test_no_series_and_zeros_are_no_incident(calm: QueryAnswer) -> None:
     assert judge(hpa(10), GUARDED, 40, others={HOLD: calm}, rules=NO_AGE).target == 4
 
 
@@ -973,7 +971,7 @@ def test_a_state_that_can_not_be_read_is_told() -> None:
 def test_equal_subjects_get_equal_decisions() -> None:
     subject = Subject(hpa=hpa(), asked=TWO, outcomes={Query("a"): answer(1), Query("b"): failure()}, now=NOW)
     again = msgspec.structs.replace(subject, outcomes=dict(reversed(list(subject.outcomes.items()))))
-    assert decide(subject) == decide(subject) == decide(again)
+    assert judge_one(subject).decision == judge_one(subject).decision == judge_one(again).decision
 
 
 def test_a_clock_that_goes_back_lowers_nothing_early() -> None:
@@ -984,7 +982,7 @@ def test_a_clock_that_goes_back_lowers_nothing_early() -> None:
         assert world.cycle(40).target == 10
     assert not math.isnan(world.history.answered or 0.0)
     assert world.history.evaluated is not None
-    assert History().evaluated is None
+    assert FloorHistory().evaluated is None
 
 
 def test_the_default_query_spec_is_the_older_controllers() -> None:

@@ -9,27 +9,24 @@ from hpa_builder import CYCLE, DISABLED, NOW, hpa, policies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpa_scaler.decide.arithmetic import ratio_floor, solve
-from hpa_scaler.decide.correlated import DropState
-from hpa_scaler.decide.decision_log import cycle_line, decision_line, replay
-from hpa_scaler.decide.history import Floor, History
-from hpa_scaler.decide.policy import Decision, Subject, decide
-from hpa_scaler.decide.state import State, encode_state
-from hpa_scaler.decide.writing import change, restoration, state_of
+from hpa_scaler.decide.cycle import cycle_line, decision_line, replay
+from hpa_scaler.decide.decision import DropState, FloorDecision, Subject
+from hpa_scaler.decide.floors import ratio_floor, solve
+from hpa_scaler.decide.history import Floor, FloorHistory, State, encode_state
+from hpa_scaler.decide.judge import judge_one
+from hpa_scaler.decide.ownership import change, restoration, state_of
 from hpa_scaler.spec.annotations import MOST_QUERIES
-from hpa_scaler.spec.golang import INT32_MAX
-from hpa_scaler.spec.queries import Answer, Failure, Outcome, queries_of, value_query
-from hpa_scaler.spec.reasons import FAILURES, Reason
-from hpa_scaler.spec.rollout import Rollout
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Band, HoldSpec, MissingData, Pause, QuerySpec, Spec
-from hpa_scaler.write.noting import Noted, is_due, noted_after
+from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, queries_of, value_query
+from hpa_scaler.spec.spec import Band, HoldSpec, MissingData, PauseSpec, QuerySpec, Rollout, Rules, Spec
+from hpa_scaler.spec.values import INT32_MAX
+from hpa_scaler.write.memory import Noted, is_due, noted_after
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import QUERY_FAILURES, Reason
 
 numbers = st.integers(0, 60)
 values = st.integers(0, 5000).map(float) | st.integers(0, 60).map(float) | st.floats(-1e13, 1e13)
 ratios = st.floats(0, 1) | st.sampled_from([0.0, 0.2, 0.5, 1.0])
-pauses = st.sampled_from([Pause(), Pause(), Pause(), Pause(True), Pause(True, NOW + 300)])
+pauses = st.sampled_from([PauseSpec(), PauseSpec(), PauseSpec(), PauseSpec(True), PauseSpec(True, NOW + 300)])
 MISSING = ["hold", "zero", "replicas", "current", "currentIfHigher"]
 query_specs = st.builds(
     QuerySpec,
@@ -61,13 +58,13 @@ specs = st.builds(
     paused_up=pauses,
     hold=st.none() | st.just(HoldSpec("errors")),
 )
-whole_answers = st.builds(Answer, series=st.just(1), highest=values)
-failures = st.builds(Failure, st.sampled_from(sorted(FAILURES - {Reason.EMPTY_RESULT})))
+whole_answers = st.builds(QueryAnswer, series=st.just(1), highest=values)
+failures = st.builds(Failure, st.sampled_from(sorted(QUERY_FAILURES - {Reason.EMPTY_RESULT, Reason.FALLBACK_ANSWER})))
 broken_answers = (
-    st.just(Answer(0))
-    | st.builds(Answer, series=st.just(2), highest=st.none() | values, not_numbers=st.just(1))
-    | st.builds(Answer, series=st.just(2), highest=st.none() | values, infinite=st.just(1))
-    | st.builds(Answer, series=st.just(1), highest=values, warnings=st.just(("partial",)))
+    st.just(QueryAnswer(0))
+    | st.builds(QueryAnswer, series=st.just(2), highest=st.none() | values, not_numbers=st.just(1))
+    | st.builds(QueryAnswer, series=st.just(2), highest=st.none() | values, infinite=st.just(1))
+    | st.builds(QueryAnswer, series=st.just(1), highest=values, warnings=st.just(("partial",)))
 )
 broken = failures | broken_answers
 outcomes_of_any = whole_answers | broken
@@ -85,7 +82,7 @@ def autoscalers(draw: st.DrawFn) -> HorizontalPodAutoscaler:
 
 
 histories = st.builds(
-    History,
+    FloorHistory,
     evaluated=st.none() | st.floats(NOW - 1000, NOW),
     floors=st.lists(st.builds(Floor, st.integers(int(NOW) - 600, int(NOW)), numbers), max_size=3).map(tuple),
     failures=st.integers(0, 5),
@@ -103,7 +100,7 @@ histories = st.builds(
 )
 
 
-CALM = {"rollout_check": False, "hold": None, "paused_down": Pause(), "window": 0.0, "deadband": Band()}
+CALM = {"rollout_check": False, "hold": None, "paused_down": PauseSpec(), "window": 0.0, "deadband": Band()}
 """Settings under which a floor comes down as soon as its queries do."""
 
 
@@ -120,7 +117,7 @@ def subjects(draw: st.DrawFn, outcomes: st.SearchStrategy[Outcome] = outcomes_of
         asked=asked,
         outcomes=told,
         rollout=draw(rollouts),
-        history=History() if calm else draw(histories),
+        history=FloorHistory() if calm else draw(histories),
         rules=rules,
         now=NOW,
     )
@@ -138,20 +135,20 @@ def spec_of(subject: Subject) -> Spec:
 @given(subjects(broken, queries=QUERIED) | subjects(broken, queries=QUERIED[:1]), st.sampled_from(HARMLESS))
 def test_a_failed_query_or_one_without_a_finite_answer_never_lowers(subject: Subject, missing: MissingData) -> None:
     asked = msgspec.structs.replace(spec_of(subject), missing=missing)
-    decision = decide(msgspec.structs.replace(subject, asked=asked))
+    decision = judge_one(msgspec.structs.replace(subject, asked=asked)).decision
     assert decision.target >= decision.minimum
     assert decision.target_maximum >= decision.maximum or decision.target_maximum >= decision.target
 
 
 @given(subjects(failures, queries=QUERIED, missing=MissingData("zero", 1)))
 def test_an_outage_is_never_taken_for_zero(subject: Subject) -> None:
-    decision = decide(subject)
+    decision = judge_one(subject).decision
     assert decision.target >= decision.minimum
 
 
 @given(subjects())
 def test_the_floor_stays_within_its_bounds(subject: Subject) -> None:
-    decision, asked = decide(subject), spec_of(subject)
+    decision, asked = judge_one(subject).decision, spec_of(subject)
     assert 1 <= decision.target <= decision.target_maximum <= INT32_MAX
     if decision.target == decision.minimum:
         return
@@ -167,7 +164,7 @@ def test_the_floor_stays_within_its_bounds(subject: Subject) -> None:
 
 @given(subjects())
 def test_one_step_down_is_never_more_than_the_ratio_allows(subject: Subject) -> None:
-    decision = decide(subject)
+    decision = judge_one(subject).decision
     if decision.action != "lower" or decision.inputs is None:
         return
     assert decision.inputs.replicas is not None
@@ -180,7 +177,7 @@ def test_one_step_down_is_never_more_than_the_ratio_allows(subject: Subject) -> 
 
 @given(subjects())
 def test_one_step_up_is_never_more_than_its_limits_allow(subject: Subject) -> None:
-    decision, asked = decide(subject), spec_of(subject)
+    decision, asked = judge_one(subject).decision, spec_of(subject)
     if decision.action != "raise":
         return
     running = max(decision.minimum, subject.hpa.current_replicas or 0)
@@ -194,8 +191,8 @@ def test_one_step_up_is_never_more_than_its_limits_allow(subject: Subject) -> No
 
 @given(subjects())
 def test_a_judgement_is_a_function_of_its_subject_and_is_replayed(subject: Subject) -> None:
-    decision = decide(subject)
-    assert decide(subject) == decision
+    decision = judge_one(subject).decision
+    assert judge_one(subject).decision == decision
     lines = [decision_line("c", subject, decision), cycle_line("c", NOW, [decision], DropState(), subject.rules)]
     found = replay(lines)
     assert found.differences == ()
@@ -204,7 +201,7 @@ def test_a_judgement_is_a_function_of_its_subject_and_is_replayed(subject: Subje
 
 @given(subjects())
 def test_the_target_follows_from_the_inputs_alone(subject: Subject) -> None:
-    decision = decide(subject)
+    decision = judge_one(subject).decision
     assert decision.inputs is not None
     assert decision.solution is not None
     again = msgspec.json.decode(msgspec.json.encode(decision.inputs), type=type(decision.inputs))
@@ -213,7 +210,7 @@ def test_the_target_follows_from_the_inputs_alone(subject: Subject) -> None:
 
 @given(subjects())
 def test_a_decision_says_why_and_changes_only_what_it_says(subject: Subject) -> None:
-    decision = decide(subject)
+    decision = judge_one(subject).decision
     assert decision.causes
     assert (decision.action in ("raise", "lower")) == (decision.target != decision.minimum)
     assert decision.changes or decision.written == decision.history
@@ -234,7 +231,9 @@ steps = st.lists(
 )
 
 
-def written(thing: HorizontalPodAutoscaler, decision: Decision, asked: Spec, now: float) -> HorizontalPodAutoscaler:
+def written(
+    thing: HorizontalPodAutoscaler, decision: FloorDecision, asked: Spec, now: float
+) -> HorizontalPodAutoscaler:
     """The HPA after the decision, its annotation included."""
     state = encode_state(State(history=decision.written, target=decision.target), asked, now)
     return msgspec.structs.replace(
@@ -250,7 +249,7 @@ def test_after_anything_the_user_gets_their_last_own_bounds_back(
     asked: Spec, thing: HorizontalPodAutoscaler, steps: list[Step], restarted: bool, resets: int
 ) -> None:
     rules = Rules(age_query="", cold_guard=False, contest_resets=resets)
-    history, now = History(), NOW
+    history, now = FloorHistory(), NOW
     noted: Noted = {}
     own_min, own_max = thing.min_replicas, thing.max_replicas
     for step, drawn, value in steps:
@@ -258,8 +257,10 @@ def test_after_anything_the_user_gets_their_last_own_bounds_back(
         noted_min = state_of(thing, "estafette.io")[0].history.applied_min
         what, number = ("min", noted_min or drawn) if step == "as noted" else (step, drawn)
         if what == "cycle":
-            outcomes = {value_query(each): Answer(1, value) for each in asked.queries}
-            decision = decide(Subject(hpa=thing, asked=asked, outcomes=outcomes, history=history, rules=rules, now=now))
+            outcomes = {value_query(each): QueryAnswer(1, value) for each in asked.queries}
+            decision = judge_one(
+                Subject(hpa=thing, asked=asked, outcomes=outcomes, history=history, rules=rules, now=now)
+            ).decision
             history = decision.written if decision.changes else decision.history
             writes = decision.changes or is_due(decision, noted)
             thing = written(thing, decision, asked, now) if writes else thing
@@ -289,7 +290,7 @@ def test_the_strategies_reach_every_action() -> None:
     @settings(max_examples=400, database=None)
     @given(subjects())
     def look(subject: Subject) -> None:
-        seen.add(decide(subject).action)
+        seen.add(judge_one(subject).decision.action)
 
     look()
     assert seen >= {"raise", "lower", "hold"}

@@ -17,10 +17,10 @@ from hpa_scaler.app.configuration import (
 )
 from hpa_scaler.app.run_settings import RunSettings
 from hpa_scaler.app.settings import ScalerSettings, load_settings
-from hpa_scaler.prometheus.client import Limits
+from hpa_scaler.prometheus.client import ClientLimits
 from hpa_scaler.prometheus.servers import Server, Tls
 from hpa_scaler.spec.addresses import parse_address
-from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import load_process
 
@@ -155,7 +155,7 @@ def test_everything_is_read_from_a_config_map() -> None:
         ),
     }
     assert allowed_of(settings).allows(parse_address("https://a.monitoring.svc:9090"))
-    assert limits_of(settings) == Limits(5, 30.0)
+    assert limits_of(settings) == ClientLimits(5, 30.0)
     rules = rules_of(settings, process(MINIMUM_REPLICAS_LOWER_BOUND="2"))
     assert (rules.lower_bound, rules.drop_share, rules.longest_guard, rules.longest_gap) == (2, 0.4, 1800.0, 300.0)
 

@@ -12,11 +12,10 @@ from aiohttp import web
 from hpa_builder import NOW, annotated, hpa
 from kube.conftest import api, connection, sleeper
 
-from hpa_scaler.app.looking import Configured, look
-from hpa_scaler.app.sighting import Selection, fleet_of_cluster, fleet_of_file
-from hpa_scaler.app.targets import look as look_at_target
+from hpa_scaler.app.commands import CommandSettings, judge_selected
+from hpa_scaler.app.fleet import Selection, fleet_of_cluster, fleet_of_file, read_rollout
 from hpa_scaler.cli import build_parser
-from hpa_scaler.spec.rollout import Rollout
+from hpa_scaler.spec.spec import Rollout
 from tightship.core.api_errors import Forbidden
 from tightship.core.objects.autoscaling import ScaleTargetRef
 from tightship.kube.connection import Connection
@@ -55,9 +54,9 @@ def deployment(updated: int) -> Any:
 
 async def test_a_target_is_read_by_one_get(api: ScriptedApi, connection: Connection) -> None:
     api.on(TARGET, deployment(2))
-    assert await look_at_target(connection, hpa()) == Rollout("rolling", "Deployment web has 2 new pods of 4")
+    assert await read_rollout(connection, hpa()) == Rollout("rolling", "Deployment web has 2 new pods of 4")
     api.on(TARGET, deployment(4))
-    assert (await look_at_target(connection, hpa())).state == "steady"
+    assert (await read_rollout(connection, hpa())).state == "steady"
     assert len(api.seen) == 2
 
 
@@ -73,25 +72,25 @@ async def test_a_target_that_can_not_be_read_is_unknown(
     api: ScriptedApi, connection: Connection, answer: Any, says: str
 ) -> None:
     api.on(TARGET, answer)
-    found = await look_at_target(connection, hpa())
+    found = await read_rollout(connection, hpa())
     assert found.state == "unknown"
     assert found.detail.startswith(says)
 
 
 async def test_a_malformed_target_is_unknown(api: ScriptedApi, connection: Connection) -> None:
     api.on(TARGET, page([]))
-    assert (await look_at_target(connection, hpa())).state == "unknown"
+    assert (await read_rollout(connection, hpa())).state == "unknown"
 
 
 async def test_a_kind_whose_rollouts_nobody_knows_is_not_asked_for(api: ScriptedApi, connection: Connection) -> None:
-    found = await look_at_target(connection, hpa(target=ScaleTargetRef("Fleet", "web", "example.com/v1")))
+    found = await read_rollout(connection, hpa(target=ScaleTargetRef("Fleet", "web", "example.com/v1")))
     assert found.state == "unknown"
     assert "rollouts are known of Deployment, ReplicaSet, Rollout, StatefulSet" in found.detail
     assert api.seen == []
 
 
 async def test_an_argo_rollout_is_asked_for_in_its_group(api: ScriptedApi, connection: Connection) -> None:
-    await look_at_target(connection, hpa(target=ScaleTargetRef("Rollout", "web", "argoproj.io/v1alpha1")))
+    await read_rollout(connection, hpa(target=ScaleTargetRef("Rollout", "web", "argoproj.io/v1alpha1")))
     assert api.seen[0].path == "/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/web"
 
 
@@ -170,7 +169,7 @@ async def test_a_cluster_is_planned_on_with_recorded_answers(api: ScriptedApi, t
     outcomes = tmp_path / "outcomes.json"
     outcomes.write_text('{"outcomes": [{"query": "q", "values": [4]}]}')
     given = arguments("--kubeconfig", str(kubeconfig), "--outcomes", str(outcomes))
-    looked = await look(given, Configured.of(given, {}), NOW, None, lambda _: None)
+    looked = await judge_selected(given, CommandSettings.of(given, {}), NOW, None, lambda _: None)
     sights = looked.sights
     decided = {each.decision.name: (each.decision.action, each.decision.reason) for each in sights.cycle.judged}
     assert decided == {"web": ("hold", "RolloutInProgress"), "other": ("lower", "FollowsQuery")}

@@ -11,16 +11,16 @@ from hpa_builder import CYCLE, NOW, World, hpa, spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpa_scaler.decide.policy import Decision
+from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.report.story import Fate, HpaStory, Keep, Story, Told
-from hpa_scaler.spec.reasons import Cause, Reason
+from tightship.core.reasons import Reason, Refusal
 
 KEEP = Keep(points=24, seconds=3600.0, changes=5)
 DAY = Keep(points=240, seconds=86_400.0, changes=20)
 
 
-def decision(minimum: int, target: int, *reasons: Reason, maximum: int = 50) -> Decision:
-    return Decision(
+def decision(minimum: int, target: int, *reasons: Reason, maximum: int = 50) -> FloorDecision:
+    return FloorDecision(
         namespace="shop",
         name="web",
         uid="u1",
@@ -29,11 +29,11 @@ def decision(minimum: int, target: int, *reasons: Reason, maximum: int = 50) -> 
         maximum=maximum,
         target=target,
         target_maximum=maximum,
-        causes=tuple(map(Cause, reasons)) or (Cause(Reason.FOLLOWS_QUERY),),
+        causes=tuple(map(Refusal, reasons)) or (Refusal(Reason.FOLLOWS_QUERY),),
     )
 
 
-def story(*added: tuple[float, Decision, Fate], keep: Keep | None = None) -> Told:
+def story(*added: tuple[float, FloorDecision, Fate], keep: Keep | None = None) -> Told:
     made = HpaStory("shop/web", "Deployment/web", keep)
     for at, each, fate in added:
         made.add(at, each.minimum, each, fate)

@@ -10,9 +10,8 @@ import pytest
 from hpa_builder import CYCLE, NO_AGE, World, answer, failure, hpa, judge, reasons, spec
 
 from hpa_scaler.app.settings import load_settings
-from hpa_scaler.decide.history import History
-from hpa_scaler.decide.state import State, decode_state, encode_state
-from hpa_scaler.spec.rules import Rules
+from hpa_scaler.decide.history import FloorHistory, State, decode_state, encode_state
+from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.loading import SettingsError
 
 LIMITED = Rules(age_query="")
@@ -188,7 +187,7 @@ def test_it_is_remembered_over_a_restart() -> None:
 
 
 def test_an_hpa_of_before_is_known_by_the_floor_that_it_has() -> None:
-    old = History(applied_min=100, original_min=3, evaluated=1_800_000_000.0 - CYCLE)
+    old = FloorHistory(applied_min=100, original_min=3, evaluated=1_800_000_000.0 - CYCLE)
     assert judge(hpa(100, 400, 100), ASKED, 3000.0, history=old, rules=LIMITED).target == 300
 
 

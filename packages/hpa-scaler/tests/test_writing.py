@@ -9,10 +9,9 @@ import msgspec
 import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, World, annotated, answer, hpa, judge, spec
 
-from hpa_scaler.decide.history import History
-from hpa_scaler.decide.state import State, decode_state, encode_state
-from hpa_scaler.decide.writing import change, remember, restoration, state_of
-from hpa_scaler.spec.rules import Rules
+from hpa_scaler.decide.history import FloorHistory, State, decode_state, encode_state
+from hpa_scaler.decide.ownership import change, remember, restoration, state_of
+from hpa_scaler.spec.spec import Rules
 from tightship.core.objects import HorizontalPodAutoscaler
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
@@ -147,13 +146,13 @@ def test_without_its_annotation_an_hpa_is_given_back_from_memory() -> None:
 
 
 def test_nothing_is_taken_back_where_nothing_was_set() -> None:
-    assert restoration(hpa(), History(), NO_AGE, NOW) is None
+    assert restoration(hpa(), FloorHistory(), NO_AGE, NOW) is None
     older = annotated(state='{"enabled":"true","prometheusQuery":"x"}')
-    assert restoration(hpa(annotations=older), History(), NO_AGE, NOW) is None
+    assert restoration(hpa(annotations=older), FloorHistory(), NO_AGE, NOW) is None
 
 
 def test_an_hpa_that_is_going_is_left_alone() -> None:
-    history = History(original_min=3, applied_min=5, original_max=50, applied_max=50)
+    history = FloorHistory(original_min=3, applied_min=5, original_max=50, applied_max=50)
     assert restoration(hpa(5, deletion=3), history, NO_AGE, NOW) is None
 
 

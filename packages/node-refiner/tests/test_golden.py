@@ -10,7 +10,7 @@ import pytest
 from node_refiner.configuration import parse_config_map
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
-from tightship.core.reasons import RUNNING_ONLY, Reason
+from tightship.core.reasons import NODE_REASONS, RUNNING_ONLY, Reason
 from tightship.kube.files import read_file
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
@@ -44,7 +44,7 @@ def test_malformed_objects_block_just_what_depends_on_them() -> None:
 
 
 def test_every_reason_is_the_answer_for_some_node() -> None:
-    expected = set(Reason) - RUNNING_ONLY - COMPACTORS
+    expected = NODE_REASONS - RUNNING_ONLY - COMPACTORS
     assert GOLDEN.reasons == expected - ELSEWHERE
 
 

@@ -19,14 +19,13 @@ import hpa_scaler
 import node_compactor
 import node_refiner
 import tightship
-from hpa_scaler.decide.state import StateError, decode_state
+from hpa_scaler.decide.history import StateError, decode_state
 from hpa_scaler.prometheus.answers import outcome
 from hpa_scaler.spec import values
 from hpa_scaler.spec.addresses import parse_address
 from hpa_scaler.spec.annotations import parse_spec
-from hpa_scaler.spec.fallbacks import without_fallback
-from hpa_scaler.spec.golang import parse_float, parse_int32
-from hpa_scaler.spec.promql import lookback
+from hpa_scaler.spec.promql import lookback, without_fallback
+from hpa_scaler.spec.values import parse_float, parse_int32
 from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.config_maps import mapping_of
 from tightship.app.settings.fields import parse_budget

@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hpa_scaler
-from hpa_scaler.app.looking import Configured, look
+from hpa_scaler.app.commands import CommandSettings, judge_selected
 from hpa_scaler.app.options import ORDERS, add_options
-from hpa_scaler.app.outcome_file import OutcomeFileError, encode_outcomes
-from hpa_scaler.app.release_command import add_release
+from hpa_scaler.app.release import add_release
 from hpa_scaler.app.run_settings import PROGRAM, RunSettings
 from hpa_scaler.app.running import serve
-from hpa_scaler.decide.correlated import DropState
-from hpa_scaler.decide.cycle import log_lines
-from hpa_scaler.decide.decision_log import LogError, replay
+from hpa_scaler.decide.cycle import LogError, log_lines, replay
+from hpa_scaler.decide.decision import DropState
 from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
 from hpa_scaler.report.over_time import LogStory, replay_page, replayed
+from hpa_scaler.spec.queries import OutcomeFileError, encode_outcomes
 from tightship.app.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
 from tightship.app.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.app.cli.basics import no_command, print_version, write_rendered
@@ -130,16 +129,16 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _look(arguments: argparse.Namespace, names: Sequence[str] | None) -> Sights:
-    configured = Configured.of(arguments, environment())
+    configured = CommandSettings.of(arguments, environment())
     now = host.wall() if arguments.now is None else arguments.now
     try:
         with Progress() as progress:
-            looked = host.run(look(arguments, configured, now, names, progress.say))
+            judged = host.run(judge_selected(arguments, configured, now, names, progress.say))
     except OutcomeFileError as error:
         raise CliError(*error.problems) from error
     if arguments.save_outcomes is not None:
-        Path(arguments.save_outcomes).write_bytes(encode_outcomes(looked.outcomes, now))
-    return looked.sights
+        Path(arguments.save_outcomes).write_bytes(encode_outcomes(judged.outcomes, now))
+    return judged.sights
 
 
 def _replay(arguments: argparse.Namespace) -> int:

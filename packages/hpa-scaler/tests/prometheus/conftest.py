@@ -10,7 +10,7 @@ from typing import Any
 import pytest_asyncio
 from aiohttp import web
 
-from hpa_scaler.prometheus.client import Limits, PrometheusClient
+from hpa_scaler.prometheus.client import ClientLimits, PrometheusClient
 from hpa_scaler.prometheus.servers import Server
 from hpa_scaler.spec.addresses import AllowList, parse_address
 from hpa_scaler.spec.queries import Outcome, Query
@@ -102,7 +102,7 @@ async def one(
 
 __all__ = [
     "AT",
-    "Limits",
+    "ClientLimits",
     "Prometheus",
     "another",
     "answering_one",

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpa_scaler.prometheus.answers import Moment, outcome
-from hpa_scaler.spec.queries import Answer, Failure
+from hpa_scaler.spec.queries import Failure, QueryAnswer
 
 from .conftest import AT, body
 
 
-def told(content: Any, status: int = 200) -> Answer | Failure:
+def told(content: Any, status: int = 200) -> QueryAnswer | Failure:
     return outcome(status, content if isinstance(content, bytes) else json.dumps(content).encode())
 
 
@@ -31,24 +31,24 @@ def error(kind: str, text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("content", "answer"),
     [
-        (body("110.25"), Answer(1, 110.25)),
-        (body("0"), Answer(1, 0.0, zeros=1)),
-        (body("-3e+02"), Answer(1, -300.0)),
-        (body(), Answer(0)),
-        (body("1", "7.5", "3"), Answer(3, 7.5)),
-        (body("NaN"), Answer(1, None, not_numbers=1)),
-        (body("+Inf"), Answer(1, None, infinite=1)),
-        (body("-Inf", "2"), Answer(2, 2.0, infinite=1)),
-        (body("1e+300"), Answer(1, 1e300)),
-        (body("5", warnings=["partial response"]), Answer(1, 5.0, warnings=("partial response",))),
-        (body("5", warnings=[], infos=["not a counter"]), Answer(1, 5.0)),
-        (body("5", warnings=None), Answer(1, 5.0)),
-        (result("scalar", [AT, "4.5"]), Answer(1, 4.5)),
-        (result("scalar", [AT, "NaN"]), Answer(1, None, not_numbers=1)),
-        (result("vector", [{"value": [1, "2"]}]), Answer(1, 2.0)),
+        (body("110.25"), QueryAnswer(1, 110.25)),
+        (body("0"), QueryAnswer(1, 0.0, zeros=1)),
+        (body("-3e+02"), QueryAnswer(1, -300.0)),
+        (body(), QueryAnswer(0)),
+        (body("1", "7.5", "3"), QueryAnswer(3, 7.5)),
+        (body("NaN"), QueryAnswer(1, None, not_numbers=1)),
+        (body("+Inf"), QueryAnswer(1, None, infinite=1)),
+        (body("-Inf", "2"), QueryAnswer(2, 2.0, infinite=1)),
+        (body("1e+300"), QueryAnswer(1, 1e300)),
+        (body("5", warnings=["partial response"]), QueryAnswer(1, 5.0, warnings=("partial response",))),
+        (body("5", warnings=[], infos=["not a counter"]), QueryAnswer(1, 5.0)),
+        (body("5", warnings=None), QueryAnswer(1, 5.0)),
+        (result("scalar", [AT, "4.5"]), QueryAnswer(1, 4.5)),
+        (result("scalar", [AT, "NaN"]), QueryAnswer(1, None, not_numbers=1)),
+        (result("vector", [{"value": [1, "2"]}]), QueryAnswer(1, 2.0)),
     ],
 )
-def test_a_result_is_reduced_to_what_is_judged(content: Any, answer: Answer) -> None:
+def test_a_result_is_reduced_to_what_is_judged(content: Any, answer: QueryAnswer) -> None:
     assert told(content) == answer
 
 
@@ -124,7 +124,7 @@ def test_everything_else_is_a_failure_with_its_reason(content: Any, status: int,
 
 def test_warnings_are_cut() -> None:
     found = told(body("1", warnings=["w" * 5000] * 100))
-    assert isinstance(found, Answer)
+    assert isinstance(found, QueryAnswer)
     assert len(found.warnings) == 3
     assert len(found.warnings[0]) == 200
 
@@ -144,7 +144,7 @@ json_values = st.recursive(
 @given(json_values, st.sampled_from(["vector", "scalar", "matrix", ""]))
 def test_no_result_breaks_it(content: Any, kind: str) -> None:
     found = told(result(kind, content))
-    if isinstance(found, Answer) and found.highest is not None:
+    if isinstance(found, QueryAnswer) and found.highest is not None:
         assert math.isfinite(found.highest)
 
 
@@ -160,7 +160,7 @@ def test_no_result_breaks_it(content: Any, kind: str) -> None:
 )
 def test_what_says_that_it_is_not_all_is_a_warning(status: int, more: dict[str, object], words: str) -> None:
     told = outcome(status, json.dumps(body("4", **more)).encode())
-    assert isinstance(told, Answer)
+    assert isinstance(told, QueryAnswer)
     assert told.highest == 4
     [warning] = told.warnings
     assert words in warning
@@ -181,7 +181,7 @@ def test_what_says_that_it_is_not_all_is_a_warning(status: int, more: dict[str, 
 def test_an_answer_of_another_time_is_doubtful(kind: str, off: float, date: float | None, words: str) -> None:
     made = body("4", at=AT + off) if kind == "vector" else result("scalar", [AT + off, "4"])
     told = outcome(200, json.dumps(made).encode(), Moment(AT - 60, AT, None if date is None else AT + date))
-    assert isinstance(told, Answer)
+    assert isinstance(told, QueryAnswer)
     assert told.highest == 4
     assert " ".join(told.warnings).startswith(words)
     assert bool(told.warnings) is bool(words)

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 from hpa_scaler.prometheus import exchange
-from hpa_scaler.prometheus.client import Limits
-from hpa_scaler.spec.queries import Answer, Failure, Query
-from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.prometheus.client import ClientLimits
+from hpa_scaler.spec.queries import Failure, Query, QueryAnswer
 from hpa_scaler.spec.spec import ServerRef
+from tightship.core.reasons import Reason
 
 from .conftest import Prometheus, asking, body, now, one, says, server, silent, trickling
 
@@ -29,7 +29,7 @@ async def test_a_query_is_posted_with_how_long_it_may_take_and_without_a_time(
     prometheus.otherwise = says(body("110.5"))
     async with asking(server(prometheus.url + "/prefix/", timeout=2.5)) as client:
         found = await one(client, 'sum(rate(x{a="ö&+"}[5m]))')
-    assert isinstance(found, Answer)
+    assert isinstance(found, QueryAnswer)
     assert (found.series, found.highest) == (1, 110.5)
     assert found.seconds >= 0
     [seen] = prometheus.seen
@@ -44,7 +44,7 @@ async def test_an_equal_query_is_asked_once_however_it_names_its_server(promethe
     async with asking(server(prometheus.url), server(prometheus.url, "same", headers=(("X", "1"),))) as client:
         outcomes = await client.ask([*queries, Query("down")], 60)
     assert Counter(prometheus.texts) == {"up": 2, "down": 1}
-    assert all(isinstance(outcomes[query], Answer) for query in queries)
+    assert all(isinstance(outcomes[query], QueryAnswer) for query in queries)
 
 
 async def test_nothing_to_ask_is_nothing_asked(prometheus: Prometheus) -> None:
@@ -61,7 +61,7 @@ async def test_no_more_are_on_the_way_than_the_server_may_get(prometheus: Promet
     prometheus.otherwise = slow
     async with asking(server(prometheus.url, concurrency=3)) as client:
         outcomes = await client.ask([Query(f"q{number}") for number in range(30)], 60)
-    assert all(isinstance(each, Answer) for each in outcomes.values())
+    assert all(isinstance(each, QueryAnswer) for each in outcomes.values())
     assert len(prometheus.seen) == 30
     assert prometheus.most == 3
 
@@ -122,7 +122,7 @@ async def test_a_server_that_hangs_holds_up_nobody_who_asks_another(
     async with asking(hanging, working) as client:
         outcomes = await client.ask(queries, 60)
     for query, found in outcomes.items():
-        assert isinstance(found, Answer if query.server.name == "works" else Failure)
+        assert isinstance(found, QueryAnswer if query.server.name == "works" else Failure)
     assert len(prometheus.seen) <= 8 + 3
 
 
@@ -134,7 +134,7 @@ async def test_a_cycle_ends_at_its_deadline_with_what_it_has(prometheus: Prometh
         outcomes = await client.ask(queries, 50)
         assert now() == began + 50
     late, fine = (outcomes[query] for query in queries)
-    assert isinstance(fine, Answer)
+    assert isinstance(fine, QueryAnswer)
     assert isinstance(late, Failure)
     assert (late.reason, late.detail) == (Reason.TIMED_OUT, "not answered within the 50 s of the cycle")
 
@@ -158,7 +158,7 @@ async def test_the_queries_of_one_hpa_never_delay_those_of_another(prometheus: P
     asks = {"greedy": slow, **{f"u{number}": [query] for number, query in enumerate(quick)}}
     async with asking(server(prometheus.url, timeout=30, concurrency=2)) as client:
         outcomes = await client.ask([*slow, *quick], 40, asks)
-    assert [each for each in quick if not isinstance(outcomes[each], Answer)] == []
+    assert [each for each in quick if not isinstance(outcomes[each], QueryAnswer)] == []
     late = [found for each in slow if isinstance(found := outcomes[each], Failure)]
     assert len(late) >= 14
     assert {(each.reason, each.detail) for each in late} == {
@@ -173,7 +173,7 @@ async def test_a_query_of_many_costs_each_of_them_its_part_only(prometheus: Prom
     asks = {f"u{number}": [each, shared] for number, each in enumerate(own)}
     async with asking(server(prometheus.url, timeout=30)) as client:
         outcomes = await client.ask([shared, *own], 40, asks)
-    assert [each for each in outcomes if not isinstance(outcomes[each], Answer)] == []
+    assert [each for each in outcomes if not isinstance(outcomes[each], QueryAnswer)] == []
 
 
 async def test_a_query_that_a_server_never_ends_opens_its_circuit_for_nobody(prometheus: Prometheus) -> None:
@@ -184,7 +184,7 @@ async def test_a_query_that_a_server_never_ends_opens_its_circuit_for_nobody(pro
     async with asking(server(prometheus.url, timeout=5)) as client:
         for _ in range(3):
             outcomes = await client.ask([*bad, *good], 45, asks)
-            assert [each for each in good if not isinstance(outcomes[each], Answer)] == []
+            assert [each for each in good if not isinstance(outcomes[each], QueryAnswer)] == []
         assert client.circuits() == {"default": "closed"}
 
 
@@ -202,7 +202,7 @@ async def test_what_each_asks_first_is_asked_first(prometheus: Prometheus) -> No
 async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: Prometheus) -> None:
     prometheus.otherwise = says("down", 503)
     one_by_one = server(prometheus.url, concurrency=1)
-    async with asking(one_by_one, limits=Limits(failures=3, pause=30)) as client:
+    async with asking(one_by_one, limits=ClientLimits(failures=3, pause=30)) as client:
         outcomes = await client.ask([Query(f"q{number}") for number in range(500)], 60)
         reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
         assert reasons == {Reason.HTTP_ERROR: 3, Reason.CIRCUIT_OPEN: 497}
@@ -215,7 +215,7 @@ async def test_a_server_that_is_down_is_tried_a_few_times_only(prometheus: Prome
 
 async def test_a_server_that_hangs_costs_one_timeout_not_two(prometheus: Prometheus) -> None:
     prometheus.otherwise = silent
-    async with asking(server(prometheus.url, timeout=2.0, concurrency=8), limits=Limits(failures=3)) as client:
+    async with asking(server(prometheus.url, timeout=2.0, concurrency=8), limits=ClientLimits(failures=3)) as client:
         outcomes = await client.ask([Query(f"q{number}") for number in range(100)], 60)
     reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
     assert reasons == {Reason.TIMED_OUT: 8, Reason.CIRCUIT_OPEN: 92}
@@ -224,7 +224,7 @@ async def test_a_server_that_hangs_costs_one_timeout_not_two(prometheus: Prometh
 
 async def test_after_its_pause_one_small_query_decides(prometheus: Prometheus) -> None:
     prometheus.otherwise = says("down", 503)
-    async with asking(server(prometheus.url), limits=Limits(failures=1, pause=30)) as client:
+    async with asking(server(prometheus.url), limits=ClientLimits(failures=1, pause=30)) as client:
         await one(client, "heavy")
         await asyncio.sleep(30)
         assert client.circuits() == {"default": "half-open"}
@@ -233,7 +233,7 @@ async def test_after_its_pause_one_small_query_decides(prometheus: Prometheus) -
         assert client.circuits() == {"default": "open"}
         await asyncio.sleep(30)
         prometheus.otherwise = says(body("4"))
-        assert isinstance(await one(client, "heavy"), Answer)
+        assert isinstance(await one(client, "heavy"), QueryAnswer)
         assert prometheus.texts == ["heavy", "1", "1", "heavy"]
         assert client.circuits() == {"default": "closed"}
 
@@ -251,7 +251,7 @@ async def test_after_its_pause_one_small_query_decides(prometheus: Prometheus) -
 )
 async def test_what_a_server_says_of_a_query_is_no_outage(prometheus: Prometheus, refusal: Any) -> None:
     prometheus.otherwise = refusal
-    async with asking(server(prometheus.url), limits=Limits(failures=1)) as client:
+    async with asking(server(prometheus.url), limits=ClientLimits(failures=1)) as client:
         await client.ask([Query(f"q{number}") for number in range(10)], 60)
         assert client.circuits() == {"default": "closed"}
     assert len(prometheus.seen) == 10
@@ -264,7 +264,7 @@ async def test_a_server_that_says_it_can_not_answer_is_left_alone(
     prometheus: Prometheus, kind: str, status: int
 ) -> None:
     prometheus.otherwise = says({"status": "error", "errorType": kind, "error": "not now"}, status)
-    async with asking(server(prometheus.url, concurrency=1), limits=Limits(failures=3)) as client:
+    async with asking(server(prometheus.url, concurrency=1), limits=ClientLimits(failures=3)) as client:
         outcomes = await client.ask([Query(f"q{number}") for number in range(10)], 60)
         assert client.circuits() == {"default": "open"}
     reasons = Counter(each.reason for each in outcomes.values() if isinstance(each, Failure))
@@ -274,7 +274,7 @@ async def test_a_server_that_says_it_can_not_answer_is_left_alone(
 
 async def test_a_failure_now_and_then_opens_nothing(prometheus: Prometheus) -> None:
     prometheus.answers["bad"] = says("oops", 500)
-    async with asking(server(prometheus.url), limits=Limits(failures=2)) as client:
+    async with asking(server(prometheus.url), limits=ClientLimits(failures=2)) as client:
         for _ in range(4):
             await one(client, "bad")
             await one(client, "good")
@@ -283,7 +283,7 @@ async def test_a_failure_now_and_then_opens_nothing(prometheus: Prometheus) -> N
 
 async def test_a_configuration_without_a_change_keeps_the_circuit(prometheus: Prometheus) -> None:
     prometheus.otherwise = says("down", 503)
-    given, limits = server(prometheus.url), Limits(failures=1)
+    given, limits = server(prometheus.url), ClientLimits(failures=1)
     async with asking(given, limits=limits) as client:
         await one(client)
         client.configure({"default": given}, client._directory._allowed, limits)
@@ -322,5 +322,5 @@ async def test_a_defect_met_by_one_query_costs_no_other_its_answer(
     found = outcomes[Query("odd")]
     assert isinstance(found, Failure)
     assert found.detail == "default: unexpected ZeroDivisionError: division by zero"
-    assert isinstance(outcomes[Query("even")], Answer)
+    assert isinstance(outcomes[Query("even")], QueryAnswer)
     assert "failed unexpectedly" in caplog.text

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from hpa_scaler.prometheus.exchange import MOST_REDIRECTS
-from hpa_scaler.prometheus.guard import Directory, GuardedResolver
+from hpa_scaler.prometheus.exchange import MOST_REDIRECTS, Directory, GuardedResolver
 from hpa_scaler.spec.addresses import AllowList, parse_address
-from hpa_scaler.spec.queries import Answer, Failure
-from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.spec.queries import Failure, QueryAnswer
 from hpa_scaler.spec.spec import ServerRef
+from tightship.core.reasons import Reason
 
 from .conftest import Prometheus, answering_one, asking, body, one, redirects, says, server, serving
 
@@ -39,7 +38,7 @@ async def refusal(client: Any, ref: ServerRef = ServerRef()) -> str:
 async def test_an_address_of_an_hpa_is_asked_within_the_allow_list(prometheus: Prometheus) -> None:
     ref = ServerRef(url=prometheus.url + "/team")
     async with asking(allowed=(prometheus.url + "/team",)) as client:
-        assert isinstance(await one(client, ref=ref), Answer)
+        assert isinstance(await one(client, ref=ref), QueryAnswer)
         assert await refusal(client, ServerRef(url=prometheus.url)) == f"{prometheus.url} is not in allowedServerURLs"
     assert [each.path for each in prometheus.seen] == ["/team" + QUERY_PATH]
 
@@ -47,7 +46,7 @@ async def test_an_address_of_an_hpa_is_asked_within_the_allow_list(prometheus: P
 async def test_without_an_allow_list_only_configured_servers_are_asked(prometheus: Prometheus) -> None:
     configured = server(prometheus.url, headers=(("X-Scope-OrgID", "a"),))
     async with asking(configured) as client:
-        assert isinstance(await one(client, ref=ServerRef(url=prometheus.url)), Answer)
+        assert isinstance(await one(client, ref=ServerRef(url=prometheus.url)), QueryAnswer)
         await refusal(client, ServerRef(url="http://elsewhere:9090"))
     assert prometheus.seen[0].headers["X-Scope-OrgID"] == "a"
 
@@ -61,7 +60,7 @@ async def test_a_redirect_on_the_same_server_is_followed_with_everything(prometh
     prometheus.otherwise = moved
     async with asking(server(prometheus.url, headers=(("X", "1"),), parameters=(("dedup", "true"),))) as client:
         found = await one(client, "up")
-    assert isinstance(found, Answer)
+    assert isinstance(found, QueryAnswer)
     assert found.highest == 3
     last = prometheus.seen[-1]
     assert (last.method, last.path, last.form["query"], last.headers["X"]) == ("POST", "/new" + QUERY_PATH, "up", "1")
@@ -74,7 +73,7 @@ async def test_a_redirect_that_asks_for_get_is_followed_by_get(prometheus: Prome
 
     prometheus.otherwise = moved
     async with asking(server(prometheus.url)) as client:
-        assert isinstance(await one(client, "up"), Answer)
+        assert isinstance(await one(client, "up"), QueryAnswer)
     assert prometheus.seen[-1].params["query"] == "up"
 
 
@@ -86,7 +85,7 @@ async def test_a_redirect_elsewhere_is_followed_only_within_the_allow_list(
         assert await refusal(client) == (f"default redirects: {elsewhere.url}{QUERY_PATH} is not in allowedServerURLs")
     assert elsewhere.seen == []
     async with asking(server(prometheus.url), allowed=(elsewhere.url,)) as client:
-        assert isinstance(await one(client), Answer)
+        assert isinstance(await one(client), QueryAnswer)
     assert len(elsewhere.seen) == 1
 
 
@@ -96,7 +95,7 @@ async def test_credentials_stay_with_their_server(prometheus: Prometheus, elsewh
         prometheus.url, headers=(("Authorization", "Bearer secret"), ("X-Scope-OrgID", "a")), parameters=(("t", "s"),)
     )
     async with asking(given, allowed=(elsewhere.url,)) as client:
-        assert isinstance(await one(client), Answer)
+        assert isinstance(await one(client), QueryAnswer)
     assert prometheus.seen[0].headers["Authorization"] == "Bearer secret"
     assert "Authorization" not in elsewhere.seen[0].headers
     assert "X-Scope-OrgID" not in elsewhere.seen[0].headers
@@ -170,7 +169,7 @@ async def test_a_name_that_leads_to_metadata_is_told_as_not_allowed(monkeypatch:
         found = {"hostname": "x", "host": "169.254.169.254", "port": 80, "family": socket.AF_INET}
         return [{**found, "proto": 0, "flags": 0}]
 
-    monkeypatch.setattr("hpa_scaler.prometheus.guard.ThreadedResolver.resolve", resolve)
+    monkeypatch.setattr("hpa_scaler.prometheus.exchange.ThreadedResolver.resolve", resolve)
     async with asking(allowed=("http://innocent.example.com",)) as client:
         detail = await refusal(client, ServerRef(url="http://innocent.example.com"))
     assert "innocent.example.com resolves to 169.254.169.254, which is not listed itself" in detail

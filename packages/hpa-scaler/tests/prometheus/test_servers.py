@@ -17,21 +17,21 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hpa_scaler.prometheus.servers import Credentials, CredentialsError, Tls
-from hpa_scaler.spec.queries import Answer, Failure
-from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.prometheus.servers import CredentialsError, ServerCredentials, Tls
+from hpa_scaler.spec.queries import Failure, QueryAnswer
+from tightship.core.reasons import Reason
 
 from .conftest import Prometheus, answering_one, asking, one, server, serving
 
 
-def authorization(credentials: Credentials) -> str:
+def authorization(credentials: ServerCredentials) -> str:
     return credentials.access().headers["Authorization"]
 
 
 def test_a_bearer_token_is_read_from_its_file_and_again_when_it_changes(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")
-    credentials = Credentials(server("http://p", token_file=str(file)))
+    credentials = ServerCredentials(server("http://p", token_file=str(file)))
     first = credentials.access()
     assert first.headers == {"Authorization": "Bearer one"}
     assert credentials.access() is first
@@ -47,7 +47,7 @@ def test_a_mounted_secret_changes_by_its_link(tmp_path: Path) -> None:
     link = tmp_path / "..data"
     link.symlink_to("v1")
     (tmp_path / "token").symlink_to("..data/token")
-    credentials = Credentials(server("http://p", token_file=str(tmp_path / "token")))
+    credentials = ServerCredentials(server("http://p", token_file=str(tmp_path / "token")))
     assert authorization(credentials) == "Bearer v1"
     link.unlink()
     link.symlink_to("v2")
@@ -57,7 +57,7 @@ def test_a_mounted_secret_changes_by_its_link(tmp_path: Path) -> None:
 def test_a_password_is_read_from_its_file(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("s\u00e9cret\n")
-    credentials = Credentials(server("http://p", username="me", password_file=str(file)))
+    credentials = ServerCredentials(server("http://p", username="me", password_file=str(file)))
     assert authorization(credentials) == "Basic bWU6c8OpY3JldA=="
 
 
@@ -67,7 +67,7 @@ def test_a_secret_that_can_not_be_used_is_named_by_its_file(tmp_path: Path, cont
     if content is not None:
         file.write_text(content)
     with pytest.raises(CredentialsError) as refused:
-        Credentials(server("http://p", token_file=str(file))).access()
+        ServerCredentials(server("http://p", token_file=str(file))).access()
     assert str(file) in str(refused.value)
     assert content is None or not content.strip() or content not in str(refused.value)
 
@@ -75,7 +75,7 @@ def test_a_secret_that_can_not_be_used_is_named_by_its_file(tmp_path: Path, cont
 def test_a_secret_that_vanishes_leaves_the_last_good_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "token"
     file.write_text("good")
-    credentials = Credentials(server("http://p", token_file=str(file)))
+    credentials = ServerCredentials(server("http://p", token_file=str(file)))
     assert authorization(credentials) == "Bearer good"
     file.write_text("")
     assert authorization(credentials) == "Bearer good"
@@ -97,7 +97,7 @@ async def test_credentials_that_were_never_there_are_a_failure_of_each_query(
         assert found.reason is Reason.CREDENTIALS_UNREADABLE
         assert str(tmp_path / "token") in found.detail
         (tmp_path / "token").write_text("late")
-        assert isinstance(await one(client), Answer)
+        assert isinstance(await one(client), QueryAnswer)
     assert prometheus.seen[0].headers["Authorization"] == "Bearer late"
 
 
@@ -193,7 +193,7 @@ async def test_both_sides_show_their_certificates(secure: Prometheus, issued_fil
     ours = issued_files[1]
     tls = Tls(ours.ca, ours.certificate, ours.key, "prometheus.example.com")
     async with asking(server(secure.url, tls=tls)) as client:
-        assert isinstance(await one(client), Answer)
+        assert isinstance(await one(client), QueryAnswer)
 
 
 @pytest.mark.asyncio
@@ -220,11 +220,11 @@ async def test_insecure_trusts_anybody(secure: Prometheus, issued_files: tuple[F
     ours = issued_files[1]
     tls = Tls("", ours.certificate, ours.key, "", insecure=True)
     async with asking(server(secure.url, tls=tls)) as client:
-        assert isinstance(await one(client), Answer)
+        assert isinstance(await one(client), QueryAnswer)
 
 
 def test_a_certificate_that_is_none_is_named_by_its_files(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     file.write_text("no certificate")
     with pytest.raises(CredentialsError, match=r"ca\.pem: "):
-        Credentials(server("https://p", tls=Tls(ca_file=str(file)))).access()
+        ServerCredentials(server("https://p", tls=Tls(ca_file=str(file)))).access()

@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from hpa_scaler.prometheus import exchange
-from hpa_scaler.spec.queries import Answer, Failure
-from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.spec.queries import Failure, QueryAnswer
+from tightship.core.reasons import Reason
 from tightship_simulator.life.responders import redirects
 
 from .conftest import Prometheus, asking, body, one, says, server, tcp
@@ -77,7 +77,7 @@ async def test_a_connection_closed_while_idle_is_opened_again() -> None:
 
     async with tcp(talk) as url, asking(server(url)) as client:
         for _ in range(3):
-            assert isinstance(await one(client), Answer)
+            assert isinstance(await one(client), QueryAnswer)
     assert answered == 3
 
 
@@ -89,7 +89,7 @@ async def test_the_proxy_of_the_environment_is_asked_but_for_what_no_proxy_names
     monkeypatch.setenv("http_proxy", prometheus.url)
     prometheus.otherwise = says(body("12"))
     async with asking(server("http://prometheus.example:9090/prefix")) as client:
-        assert isinstance(await one(client), Answer)
+        assert isinstance(await one(client), QueryAnswer)
     assert [seen.path for seen in prometheus.seen] == ["/prefix/api/v1/query"]
     assert prometheus.seen[0].headers["Host"] == "prometheus.example:9090"
     monkeypatch.setenv("no_proxy", "prometheus.example:9090")
@@ -108,7 +108,7 @@ async def test_a_redirect_elsewhere_goes_through_the_proxy_for_there(
     prometheus.otherwise = redirects("http://elsewhere.example/api/v1/query")
     another.otherwise = says(body("12"))
     async with asking(server(prometheus.url), allowed=("http://elsewhere.example",)) as client:
-        assert isinstance(await one(client), Answer)
+        assert isinstance(await one(client), QueryAnswer)
     assert another.seen[0].headers["Host"] == "elsewhere.example"
     assert another.seen[0].form["query"] == "up"
 

@@ -26,9 +26,10 @@ import msgspec
 import pytest
 from traffic import august_1995, longest_silence
 
-from hpa_scaler.decide.decision_log import DecisionLine, Line, replay
-from hpa_scaler.spec.queries import AGE_QUERY, Answer
-from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.decide.cycle import DecisionLine, Line, replay
+from hpa_scaler.spec.queries import QueryAnswer
+from hpa_scaler.spec.spec import AGE_QUERY
+from tightship.core.reasons import Reason
 from tightship_simulator.api.store import Change
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.prometheus import Prometheus
@@ -124,7 +125,7 @@ class Run:
         """Each cycle's time and what its query answered, ``None`` where that was nothing to go by."""
         for line in self.lines:
             [outcome] = [outcome for query, outcome in line.outcomes if query.text == QUERY]
-            yield line.now - self.began, outcome.highest if isinstance(outcome, Answer) else None
+            yield line.now - self.began, outcome.highest if isinstance(outcome, QueryAnswer) else None
 
     def dark(self, since: float) -> tuple[float, float]:
         """Return when a cycle had no answer for the first time *since* then, and when one had it again."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpa_scaler.app.loop import CycleTooLongError
-from hpa_scaler.decide.decision_log import replay
+from hpa_scaler.decide.cycle import replay
 from tightship_simulator.life.prometheus import silent
 from tightship_testkit.faults import Answer, Hang
 from tightship_testkit.replica import NAMESPACE, Replica

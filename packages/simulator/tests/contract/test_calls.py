@@ -67,18 +67,18 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
     ),
     ("tightship/app/settings/sources.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
     ("tightship/app/settings/sources.py", "WATCH", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
-    ("hpa_scaler/app/first_look.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
-    ("hpa_scaler/write/sending.py", "GET", ""): (
+    ("hpa_scaler/app/running.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
+    ("hpa_scaler/write/applying.py", "GET", ""): (
         "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",
     ),
-    ("hpa_scaler/write/sending.py", "PATCH", "CONTENT_TYPE"): (
+    ("hpa_scaler/write/applying.py", "PATCH", "CONTENT_TYPE"): (
         "test_a_json_patch_that_tests_uid_and_bounds_is_carried_out",
         "test_no_json_patch_is_lost_to_status_updates_however_many_there_are",
         "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",
         "test_a_json_patch_in_a_dry_run_says_the_same_and_changes_nothing",
         "test_bounds_the_wrong_way_round_are_invalid",
     ),
-    ("hpa_scaler/app/targets.py", "GET", ""): ("test_the_target_of_an_hpa_that_is_not_there_is_not_found",),
+    ("hpa_scaler/app/fleet.py", "GET", ""): ("test_the_target_of_an_hpa_that_is_not_there_is_not_found",),
 }
 
 

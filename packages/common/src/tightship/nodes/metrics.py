@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tightship.app.observability.metrics import SnapshotGauge
 from tightship.core.drain_record import IDLE_PHASES, DrainRecord, Phase
-from tightship.core.reasons import Reason, Refusal
+from tightship.core.reasons import NODE_REASONS, Refusal
 from tightship.drain.answers import EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.planning.cluster import Snapshot
@@ -157,7 +157,7 @@ class ConsolidationMetrics:
         self._oldest.set(max(0.0, now - min(began, default=now)))
 
 
-_REASONS = frozenset(reason.value for reason in Reason)
+_REASONS = frozenset(reason.value for reason in NODE_REASONS)
 
 
 def _reason(record: DrainRecord | None) -> str:

@@ -8,10 +8,10 @@ import msgspec
 
 from hpa_scaler.app.run_settings import RunSettings
 from hpa_scaler.app.settings import ScalerSettings, ServerSettings, load_settings
-from hpa_scaler.prometheus.client import Limits
+from hpa_scaler.prometheus.client import ClientLimits
 from hpa_scaler.prometheus.servers import DEFAULT, Server, Tls
 from hpa_scaler.spec.addresses import AllowList, parse_address
-from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.config_maps import config_in, read_config
 
 CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
@@ -67,9 +67,9 @@ def allowed_of(settings: ScalerSettings) -> AllowList:
     return AllowList.of(settings.allowed)
 
 
-def limits_of(settings: ScalerSettings) -> Limits:
+def limits_of(settings: ScalerSettings) -> ClientLimits:
     """Return the client's timeouts and limits."""
-    return Limits(settings.circuit_failures, settings.circuit_pause)
+    return ClientLimits(settings.circuit_failures, settings.circuit_pause)
 
 
 def _server(name: str, given: ServerSettings, url: str) -> Server:

@@ -1,4 +1,4 @@
-"""The loop of the hpa-scaler: list, query, judge, show, write. :mod:`hpa_scaler.decide.cycle` decides.
+"""The loop of the hpa-scaler: list, query, judge, write, show. :mod:`hpa_scaler.decide.cycle` decides.
 
 Only the leader runs cycles, or in a dry run every replica: a standby would send every query a second time, and show
 every HPA twice in the metrics. A cycle that can't read all HPAs decides nothing.
@@ -16,36 +16,27 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.app.configuration import allowed_of, limits_of, rules_of, servers_of
-from hpa_scaler.app.describing import settings_view
-from hpa_scaler.app.journal import Journal
-from hpa_scaler.app.past import Past
+from hpa_scaler.app.fleet import LONGEST, ListedHpas, Selection, fleet_of_cluster, read_rollouts, returns_of, sort_fleet
+from hpa_scaler.app.reacting import Reactor
 from hpa_scaler.app.run_settings import RunSettings
-from hpa_scaler.app.seeing import Seen, look_at_fleet, returns_of
 from hpa_scaler.app.settings import ScalerSettings
-from hpa_scaler.app.sighting import Selection, fleet_of_cluster
-from hpa_scaler.app.status import Situation, nothing_yet, show, show_lately
-from hpa_scaler.app.targets import LONGEST, look_at
-from hpa_scaler.decide.correlated import DropState
-from hpa_scaler.decide.cycle import Cycle, Judged, judge_cycle, log_lines, subject_of, wants_rollout
-from hpa_scaler.decide.decision_log import cycle_line, decision_line
+from hpa_scaler.app.status import Journal, Past, nothing_yet, settings_view, show
+from hpa_scaler.decide.cycle import Cycle, judge_cycle, log_lines, subject_of, wants_rollout
+from hpa_scaler.decide.decision import DropState
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.report import Sights
 from hpa_scaler.spec.queries import Outcomes
-from hpa_scaler.spec.reasons import Cause, Reason
-from hpa_scaler.spec.rollout import Rollout
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.write.applying import Applied, Applier, Todo
-from hpa_scaler.write.events import Herald
-from hpa_scaler.write.memory import Memory
-from hpa_scaler.write.metrics import Round, ScalerMetrics
-from hpa_scaler.write.noting import Noted, noted_after
-from hpa_scaler.write.reacting import Reactor
-from hpa_scaler.write.sending import Ending
+from hpa_scaler.spec.spec import Rollout, Rules
+from hpa_scaler.write.applying import Applier, Todo, WritesDone
+from hpa_scaler.write.events import FloorEvents
+from hpa_scaler.write.memory import Memory, Noted, noted_after
+from hpa_scaler.write.metrics import ScalerMetrics
 from tightship.app.observability.logging import log
 from tightship.app.runtime.http import Draw
 from tightship.app.runtime.loop import JITTER, in_thread
 from tightship.app.runtime.serving import Frame
 from tightship.core.api_errors import KubeError
+from tightship.core.reasons import Reason, Refusal
 from tightship.kube.host import monotonic, wall
 from tightship.kube.rate_limit import TokenBucket
 from tightship.report.document import Source
@@ -61,7 +52,7 @@ class _Stopping(Exception):  # noqa: N818 - no error
     """The process is to stop, and the cycle has nothing left to do."""
 
 
-class _Term(Struct, frozen=True):
+class _Role(Struct, frozen=True):
     """In what role a cycle runs. Another *epoch* means another leader: somebody else wrote in between."""
 
     epoch: int
@@ -73,7 +64,7 @@ class _Ground(Struct, frozen=True):
 
     settings: ScalerSettings
     rules: Rules
-    term: _Term
+    term: _Role
     until: float
     """When the cycle has to be over, by the monotonic clock."""
 
@@ -88,7 +79,7 @@ class ScalerLoop:
         *,
         client: PrometheusClient,
         metrics: ScalerMetrics,
-        herald: Herald,
+        events: FloorEvents,
         waits_for: Callable[[], Sequence[str]],
         clock: Callable[[], float] = wall,
         monotonic: Callable[[], float] = monotonic,
@@ -97,7 +88,7 @@ class ScalerLoop:
         self._run = run
         self._client = client
         self._metrics = metrics
-        self._herald = herald
+        self._events = events
         self._waits_for = waits_for
         self._clock = clock
         self._monotonic = monotonic
@@ -105,9 +96,9 @@ class ScalerLoop:
         self._memory = Memory(run.annotation_prefix, writes=not run.dry_run)
         rate = frame.live.current.writes_per_second
         self._bucket = TokenBucket(rate, max(1.0, rate / 10))
-        self._applier = Applier(frame.connection, self._memory, bucket=self._bucket, herald=herald, metrics=metrics)
-        self._journal = _journal(run)
-        self._term: _Term | None = None
+        self._applier = Applier(frame.connection, self._memory, bucket=self._bucket, events=events, metrics=metrics)
+        self._journal = Journal(run.decision_log, run.decision_log_megabytes * 1e6) if run.decision_log else None
+        self._term: _Role | None = None
         self._drops = DropState()
         self._noted: Noted = {}
         self._last: Todo | None = None
@@ -164,22 +155,22 @@ class ScalerLoop:
             last = msgspec.structs.replace(last, now=self._clock())
             await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
 
-    def _term_now(self) -> _Term | None:
+    def _term_now(self) -> _Role | None:
         """Return in what role this replica may run a cycle now, ``None`` if it stands by."""
         frame = self._frame
         if frame.run.dry_run and frame.live.read:
-            return _Term(-1, writes=False)
-        return _Term(frame.elector.epoch, writes=True) if frame.leading() else None
+            return _Role(-1, writes=False)
+        return _Role(frame.elector.epoch, writes=True) if frame.leading() else None
 
     def _may(self) -> bool:
         """Whether anything may be begun and written at this moment."""
         term = self._term
         return term is not None and self._holds(term) and not self._frame.runtime.stop.is_set()
 
-    def _holds(self, term: _Term) -> bool:
+    def _holds(self, term: _Role) -> bool:
         return term.writes and self._term_now() == term
 
-    def _begin(self, term: _Term | None) -> None:
+    def _begin(self, term: _Role | None) -> None:
         """Forget what another term knew."""
         self._term = term
         self._memory.clear()
@@ -198,17 +189,17 @@ class ScalerLoop:
         self._shown = nothing_yet(frame.program.name, why, leader)
 
     async def _cycle(self, ground: _Ground) -> None:
-        settings, rules, client = ground.settings, ground.rules, self._client
-        client.configure(servers_of(settings, self._run), allowed_of(settings), limits_of(settings))
+        settings, rules = ground.settings, ground.rules
+        self._client.configure(servers_of(settings, self._run), allowed_of(settings), limits_of(settings))
         self._metrics.serve(servers_of(settings, self._run))
         self._bucket.change(settings.writes_per_second, max(1.0, settings.writes_per_second / 10))
         selection = Selection(settings.namespaces, settings.label_selector)
         self.reactor.touched.clear()
         fleet = await self._in_time(fleet_of_cluster(self._frame.connection, selection, lambda _: None), ground)
-        seen = await in_thread(look_at_fleet, fleet, settings.defaults, rules, self._clock(), self._memory)
+        seen = await in_thread(sort_fleet, fleet, settings.defaults, rules, self._clock(), self._memory)
         del fleet
         self._memory.retain({hpa.uid for hpa in (*seen.opted_in, *seen.others)})
-        self._herald.retain(seen.asked.keys())
+        self._events.retain(seen.asked.keys())
         self._past.retain({hpa.key for hpa in seen.opted_in})
         outcomes, rollouts = await self._in_time(self._ask(seen, settings), ground)
         async with self.reactor.lock:
@@ -216,38 +207,41 @@ class ScalerLoop:
             seen = msgspec.structs.replace(seen, opted_in=present)
             await self._settle(seen, outcomes, rollouts, ground)
 
-    async def _settle(self, seen: Seen, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground) -> None:
-        """Judge, show, and write."""
+    async def _settle(
+        self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground
+    ) -> None:
+        """Judge, write, and show."""
         rules, before = ground.rules, self._drops
-        cycle = await in_thread(self._judge, seen, outcomes, rollouts, ground, before)
+        cycle = await in_thread(self._judge, seen, outcomes, rollouts, ground)
         self._drops = cycle.verdict.state
-        await self._show(cycle, seen, ground)
-        if self._journal is not None:
-            name = f"{seen.now:.3f}"
-            await in_thread(self._journal.append, log_lines(cycle, name, before, rules, seen.now))
-        self._herald.drops(cycle.verdict.cause)
-        if ground.term.writes:
-            final, endings = await self._write(cycle, seen, ground)
-        else:
-            self._pretend(cycle, seen)
-            final, endings = cycle, {}
-        await in_thread(self._past.note, final, endings, seen.now)
-        self._shown = show_lately(self._shown.json, self._past.lately())
+        await self._record(cycle, f"{seen.now:.3f}", before, rules, seen.now)
+        self._events.drops(cycle.verdict.cause)
+        done = await self._write(cycle, seen, ground) if ground.term.writes else self._pretend(cycle)
+        final = done.final(cycle)
+        if done.again:
+            # A cycle of its own: the first one counted the drops.
+            again = msgspec.structs.replace(cycle, judged=tuple(done.again.values()))
+            await self._record(again, f"{seen.now:.3f}-again", DropState(), rules, seen.now)
+        self._metrics.counted(final, seen.passed_over, done.endings)
+        await in_thread(self._past.note, final, done.endings, seen.now)
+        await self._show(final, seen, ground)
         self._say(cycle, seen, ground.term)
 
-    async def _ask(self, seen: Seen, settings: ScalerSettings) -> tuple[Outcomes, Mapping[str, Rollout]]:
+    async def _record(self, cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> None:
+        if self._journal is not None:
+            await in_thread(self._journal.append, log_lines(cycle, name, before, rules, now))
+
+    async def _ask(self, seen: ListedHpas, settings: ScalerSettings) -> tuple[Outcomes, Mapping[str, Rollout]]:
         watched = [hpa for hpa in seen.opted_in if wants_rollout(seen.asked[hpa.uid])]
         answers = asyncio.create_task(self._client.ask(seen.queries, settings.query_deadline, seen.asks))
         try:
-            rollouts = await look_at(self._frame.connection, watched, LONGEST)
+            rollouts = await read_rollouts(self._frame.connection, watched, LONGEST)
             return await answers, rollouts
         finally:
             answers.cancel()
             await asyncio.gather(answers, return_exceptions=True)
 
-    def _judge(
-        self, seen: Seen, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground, before: DropState
-    ) -> Cycle:
+    def _judge(self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground) -> Cycle:
         subjects = [
             subject_of(
                 hpa,
@@ -260,13 +254,14 @@ class ScalerLoop:
             )
             for hpa in seen.opted_in
         ]
-        return judge_cycle(subjects, before, ground.rules, seen.now)
+        return judge_cycle(subjects, self._drops, ground.rules, seen.now)
 
-    async def _show(self, cycle: Cycle, seen: Seen, ground: _Ground) -> None:
-        frame, settings = self._frame, ground.settings
+    async def _show(self, cycle: Cycle, seen: ListedHpas, ground: _Ground) -> None:
+        frame, run, settings = self._frame, self._run, ground.settings
+        place = str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
         circuits = self._client.circuits()
-        told = Round(
-            cycle=cycle,
+        self._metrics.show(
+            cycle,
             passed_over=seen.passed_over,
             unreadable=len(seen.problems),
             circuits=circuits,
@@ -276,55 +271,52 @@ class ScalerLoop:
         sights = Sights(
             generator=frame.program,
             source=Source("cluster", frame.connection.identity),
-            settings=settings_view(settings, self._run, _place(self._run)),
+            settings=settings_view(settings, run, place),
             cycle=cycle,
             rules=ground.rules,
             not_enabled=sum(seen.passed_over.values()),
             now=seen.now,
-            warnings=tuple(str(Cause(Reason.UNREADABLE, problem)) for problem in seen.problems),
+            warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in seen.problems),
         )
-        situation = Situation(frame.elector.holder, frame.run.dry_run, circuits, frame.live.problems)
-        self._metrics.show(told)
-        self._shown = await in_thread(show, sights, situation, self._past.lately())
+        self._shown = await in_thread(
+            show,
+            sights,
+            self._past.lately(),
+            leader=frame.elector.holder,
+            dry_run=frame.run.dry_run,
+            circuits=circuits,
+            problems=frame.live.problems,
+        )
 
-    async def _write(self, cycle: Cycle, seen: Seen, ground: _Ground) -> tuple[Cycle, Mapping[str, Ending]]:
-        """Write, and return the cycle's final decisions and how each write ended."""
+    async def _write(self, cycle: Cycle, seen: ListedHpas, ground: _Ground) -> WritesDone:
+        """Write, and report what became of each HPA."""
         rules = ground.rules
-        todo = Todo(
-            cycle, returns_of(seen, rules, self._memory), self._noted, ground.settings.defaults, rules, seen.now
-        )
+        returns = returns_of(seen, rules, self._memory)
+        todo = Todo(cycle, returns, self._noted, ground.settings.defaults, rules, seen.now)
         self._last = todo
-        applied = await self._applier.apply(todo, lambda: self._may() and self._monotonic() < ground.until)
-        final = cycle
-        if applied.again or applied.refused:
-            final = msgspec.structs.replace(cycle, judged=tuple(map(applied.final, cycle.judged)))
+        done = await self._applier.apply(todo, lambda: self._may() and self._monotonic() < ground.until)
+        final = done.final(cycle)
         self._last = self.reactor.last = msgspec.structs.replace(todo, cycle=final)
-        self._noted = noted_after((each.decision for each in final.judged), applied.endings, self._noted)
+        self._noted = noted_after((each.decision for each in final.judged), done.endings, self._noted)
         for each in final.judged:
-            if each.decision.uid not in applied.endings or each.decision.pending:
-                self._herald.kept(each.decision)
-                self._herald.noted(each.decision)
-        if final is not cycle:
-            await self._show(final, seen, ground)
-            if self._journal is not None and applied.again:
-                lines = _again_lines(applied, f"{seen.now:.3f}-again", cycle.verdict.cause, rules, seen.now)
-                await in_thread(self._journal.append, lines)
-        self._metrics.counted(final, seen.passed_over, applied.endings)
-        return final, applied.endings
+            if each.decision.uid not in done.endings or each.decision.pending:
+                self._events.kept(each.decision)
+                self._events.noted(each.decision)
+        return done
 
-    def _pretend(self, cycle: Cycle, seen: Seen) -> None:
+    def _pretend(self, cycle: Cycle) -> WritesDone:
         """Remember and report what would happen, in a dry run."""
         for judged in cycle.judged:
             decision = judged.decision
             self._memory.keep(judged.subject.hpa, decision.history)
             if decision.changes:
-                self._herald.changed(decision, dry=True)
+                self._events.changed(decision, dry=True)
             else:
-                self._herald.kept(decision)
-            self._herald.noted(decision)
-        self._metrics.counted(cycle, seen.passed_over, {})
+                self._events.kept(decision)
+            self._events.noted(decision)
+        return WritesDone()
 
-    def _say(self, cycle: Cycle, seen: Seen, term: _Term) -> None:
+    def _say(self, cycle: Cycle, seen: ListedHpas, term: _Role) -> None:
         """One line a cycle; each change has its own."""
         actions = Counter(each.decision.action for each in cycle.judged)
         log(
@@ -356,23 +348,3 @@ class ScalerLoop:
         if stop.is_set():
             raise _Stopping
         raise CycleTooLongError(f"the API server did not answer within the {self._run.cycle_deadline:g} s of a cycle")
-
-
-def _place(run: RunSettings) -> str:
-    """Return where the live configuration is kept."""
-    return str(run.config_path) if run.config_path else f"ConfigMap {run.namespace}/{run.config_map}"
-
-
-def _journal(run: RunSettings) -> Journal | None:
-    return None if run.decision_log is None else Journal(run.decision_log, run.decision_log_megabytes * 1e6)
-
-
-def _again_lines(applied: Applied, name: str, cause: Cause | None, rules: Rules, now: float) -> list[bytes]:
-    """Return the lines of repeated judgements, as a cycle of its own: the first cycle counted their drops."""
-    again: Sequence[Judged] = tuple(applied.again.values())
-    lines = [decision_line(name, each.subject, each.decision, cause) for each in again]
-    lines.append(cycle_line(name, now, (each.first for each in again), DropState(), rules))
-    return lines
-
-
-__all__ = ["CycleTooLongError", "ScalerLoop"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
+from hpa_scaler.app.fleet import KINDS, Selection
 from hpa_scaler.app.run_settings import RunSettings
-from hpa_scaler.app.sighting import KINDS, Selection
 from hpa_scaler.report.document import HpaEntry
 from tightship.app.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, value_of
 from tightship.app.cli.selector import parse_selector

@@ -12,8 +12,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from hpa_scaler.spec.addresses import parse_address
-from hpa_scaler.spec.annotations import PREFIX
-from hpa_scaler.spec.golang import parse_int32
+from hpa_scaler.spec.spec import PREFIX
+from hpa_scaler.spec.values import parse_int32
 from tightship.app.observability.logging import FORMATS
 from tightship.app.settings.fields import Allowed, Flag
 from tightship.app.settings.process import (

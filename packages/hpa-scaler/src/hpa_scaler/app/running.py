@@ -2,25 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import hpa_scaler
 from hpa_scaler.app.configuration import CYCLES_APART, allowed_of, limits_of, parse_config_map, servers_of
-from hpa_scaler.app.first_look import FirstLook
 from hpa_scaler.app.loop import ScalerLoop
+from hpa_scaler.app.reacting import Doorbell, watch
 from hpa_scaler.app.run_settings import PROGRAM, RunSettings
 from hpa_scaler.app.settings import ScalerSettings
-from hpa_scaler.app.watching import Doorbell, watch
 from hpa_scaler.prometheus.client import PrometheusClient
-from hpa_scaler.write.events import Herald
+from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics
 from tightship.app.observability.events import ObjectRef
+from tightship.app.observability.logging import log
 from tightship.app.runtime.main import Runtime
 from tightship.app.runtime.serving import Configuration, Frame
 from tightship.app.runtime.serving import serve as serve_frame
+from tightship.core.api_errors import Forbidden, KubeError, one_line
+from tightship.core.backoff import Backoff
 from tightship.kube.host import monotonic
+from tightship.kube.resources import AUTOSCALERS
 from tightship.report.document import Generator
+
+_FIRST, _LONGEST = 0.5, 30.0
+_LOOK = 0.1
+
+
+class FirstLook:
+    """Requests one HPA from each selected namespace until that succeeds."""
+
+    def __init__(self, frame: Frame[ScalerSettings]) -> None:
+        self._frame = frame
+        self._why = "HPAs were not looked at yet"
+
+    def waits_for(self) -> Sequence[str]:
+        """Return why HPAs can't be read, empty once they could be."""
+        return (self._why,) if self._why else ()
+
+    async def run(self) -> None:
+        """Continue until it succeeds."""
+        frame, backoff, told = self._frame, Backoff(_FIRST, _LONGEST), False
+        while self._why:
+            if not frame.live.read:
+                # Which namespaces may be looked at is in the configuration.
+                await asyncio.sleep(_LOOK)
+                continue
+            try:
+                for namespace in frame.live.current.namespaces or ("",):
+                    path = AUTOSCALERS.within(namespace=namespace).path
+                    await frame.connection.request("GET", path, params={"limit": "1"}, retry=False)
+            except KubeError as error:
+                hint = "; see docs/permissions.md" if isinstance(error, Forbidden) else ""
+                self._why = f"HPAs can't be read: {one_line(error)}{hint}"
+                log(frame.logger, logging.DEBUG if told else logging.WARNING, "not ready", error=self._why)
+                told = True
+                await asyncio.sleep(backoff.next())
+            else:
+                self._why = ""
 
 
 async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:
@@ -35,11 +76,11 @@ async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, st
             servers_of(settings, run), allowed_of(settings), limits=limits_of(settings), observe=metrics.asked
         )
         lease = ObjectRef("Lease", run.lease_name, "", run.namespace, "coordination.k8s.io/v1")
-        herald = Herald(frame.events, frame.logger, lease, monotonic)
+        events = FloorEvents(frame.events, frame.logger, lease, monotonic)
         first = FirstLook(frame)
         runtime.spawn(first.run(), "first look at HPAs")
         async with client:
-            loop = ScalerLoop(frame, run, client=client, metrics=metrics, herald=herald, waits_for=first.waits_for)
+            loop = ScalerLoop(frame, run, client=client, metrics=metrics, events=events, waits_for=first.waits_for)
             if run.watch and not run.dry_run:
                 runtime.spawn(watch(frame, Doorbell(loop.reactor.may_concern, loop.reactor.ring)), "watch of HPAs")
                 runtime.spawn(loop.reactor.run(), "reaction to changes by others")
@@ -53,6 +94,3 @@ async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, st
         make,
         pass_deadline=run.cycle_deadline + CYCLES_APART * run.interval,
     )
-
-
-__all__ = ["serve"]

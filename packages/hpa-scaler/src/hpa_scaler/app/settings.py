@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from hpa_scaler.spec.addresses import AllowList, parse_address
 from hpa_scaler.spec.annotations import ANNOTATIONS, BY_KEY, check_defaults
-from hpa_scaler.spec.golang import format_float
-from hpa_scaler.spec.queries import AGE_QUERY, FAILED_QUERY, LATE_QUERY
+from hpa_scaler.spec.spec import AGE_QUERY, FAILED_QUERY, LATE_QUERY
+from hpa_scaler.spec.values import format_float
 from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.fields import Seconds
 from tightship.app.settings.loading import ConfigSource, Layered, SettingsError, resolve

@@ -1,24 +1,165 @@
-"""The running hpa-scaler's last cycle for display: every floor with all reasons as JSON, and the same as a page."""
+"""What the running hpa-scaler shows: its last cycle as JSON, the same as a page, and the last day of each HPA."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from threading import Lock
 
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.prometheus.circuit import CircuitState
+from hpa_scaler.app.configuration import servers_of
+from hpa_scaler.app.run_settings import RunSettings
+from hpa_scaler.app.settings import ScalerSettings
+from hpa_scaler.decide.cycle import Cycle
+from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.decide.ownership import Ending
+from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.report import FloorPlan, Sights, plan_document, plan_page
 from hpa_scaler.report.over_time import Lately
-from hpa_scaler.spec.reasons import Reason
-from tightship.report.document import API_VERSION
+from hpa_scaler.report.story import Fate, Keep, Story, Told
+from hpa_scaler.spec.annotations import BY_NAME
+from hpa_scaler.spec.spec import PREFIX
+from tightship.app.observability.logging import log
+from tightship.app.settings.fields import plain, scalar
+from tightship.app.settings.loading import wire_keys
+from tightship.core.api_errors import one_line
+from tightship.core.reasons import Reason
+from tightship.report.document import API_VERSION, Setting, SettingsView
 from tightship.report.presentation import REFRESH, SERVED_LINKS, Page, Section, Table
 
+KEPT = Keep(points=240, seconds=86_400.0, changes=20)
+"""What is kept of an HPA."""
+
+
+_log = logging.getLogger(__name__)
+
+_NAMED = 3
 KIND = "ScalerStatus"
 
 
-class Status(Struct, frozen=True, rename="camel", kw_only=True):
+class Journal:
+    """Appends to the file *path*; at *largest* bytes the file becomes ``path.1``. Not thread-safe.
+
+    If the file can't be written, that is reported once, and each cycle tries again: no decision waits for the file.
+    """
+
+    def __init__(self, path: Path, largest: float) -> None:
+        self._path = path
+        self._largest = largest
+        self._failing = False
+
+    def append(self, lines: Iterable[bytes]) -> None:
+        """Write *lines*, all of one cycle, into one file."""
+        try:
+            if self._path.exists() and self._path.stat().st_size >= self._largest:
+                self._path.replace(self._path.with_name(self._path.name + ".1"))
+            with self._path.open("ab") as file:
+                file.writelines(lines)
+        except OSError as error:
+            if not self._failing:
+                log(_log, logging.ERROR, "decision log not written", file=str(self._path), error=one_line(error))
+            self._failing = True
+        else:
+            self._failing = False
+
+
+class Past:
+    """What became of all HPAs *since* a time, in a term that *writes* or in a dry run."""
+
+    def __init__(self, since: float, *, writes: bool) -> None:
+        self._since = since
+        self._writes = writes
+        self._until = since
+        self._story = Story(KEPT)
+        # Held for one HPA at a time, so that nobody waits for long.
+        self._lock = Lock()
+
+    def note(self, final: Cycle, endings: Mapping[str, Ending], now: float) -> None:
+        """Note what became of each HPA in a cycle: *endings* are those of its writes, by uid."""
+        for judged in final.judged:
+            decision = judged.decision
+            ending = endings.get(decision.uid)
+            if ending == "gone":
+                continue
+            with self._lock:
+                self._story.add(now, judged.subject.hpa, decision, self._fate(decision, ending))
+        self._until = now
+
+    def retain(self, keys: Collection[str]) -> None:
+        """Forget all HPAs except those called *keys*."""
+        with self._lock:
+            self._story.retain(keys)
+
+    def lately(self) -> Lately:
+        """Return what is remembered so far: later notes do not change it."""
+        until = self._until
+
+        def told(key: str) -> Told | None:
+            with self._lock:
+                story = self._story.hpas.get(key)
+                return None if story is None else story.told(until)
+
+        return Lately(self._since, not self._writes, told)
+
+    def _fate(self, decision: FloorDecision, ending: Ending | None) -> Fate:
+        if decision.dry_run or not self._writes:
+            return "would"
+        return "set" if ending == "written" or not decision.changes else "left"
+
+
+def settings_view(
+    settings: ScalerSettings, run: RunSettings, config: str | None, outcomes: str | None = None
+) -> SettingsView:
+    """Return the settings in force, without secrets, which are in files.
+
+    *config* is the configuration file, if any; *outcomes* is the file of recorded answers, if no server was queried.
+    """
+    keys = wire_keys(ScalerSettings)
+    values: dict[str, Setting] = {
+        "minimumReplicasLowerBound": run.lower_bound,
+        "annotationPrefix": run.annotation_prefix,
+        keys["servers"]: {
+            name: {
+                "url": str(server.address),
+                "timeout": scalar(server.timeout),
+                "maximumConcurrency": server.concurrency,
+                "authorization": "bearer" if server.token_file else "basic" if server.username else None,
+            }
+            for name, server in sorted(servers_of(settings, run).items())
+        },
+        keys["defaults"]: {BY_NAME[name].key: {"value": text} for name, text in sorted(settings.defaults.items())},
+    }
+    for name, key in keys.items():
+        if key not in values:
+            values[key] = plain(getattr(settings, name))
+    return SettingsView(_summary(settings, run, config, outcomes), values)
+
+
+def _summary(settings: ScalerSettings, run: RunSettings, config: str | None, outcomes: str | None) -> str:
+    servers = [
+        f"{server.address}" if name == "default" else f"{name} ({server.address})"
+        for name, server in sorted(servers_of(settings, run).items(), key=lambda item: (item[0] != "default", item[0]))
+    ]
+    more = f" and {len(servers) - _NAMED} more" if len(servers) > _NAMED else ""
+    named = f"{', '.join(servers[:_NAMED])}{more}"
+    told = f"{'servers' if len(servers) > 1 else 'server'} {named}" if servers else "no server is configured"
+    parts = [told if outcomes is None else f"answers from {outcomes}"]
+    parts.append(f"lower bound {run.lower_bound}")
+    if run.annotation_prefix != PREFIX:
+        parts.append(f"annotations {run.annotation_prefix}/hpa-scaler")
+    if settings.defaults:
+        texts = (f"{BY_NAME[name].key} {text}" for name, text in sorted(settings.defaults.items()))
+        parts.append(f"by default {', '.join(texts)}")
+    if config is not None:
+        parts.append(f"from {config}")
+    return "; ".join(parts)
+
+
+class ScalerStatus(Struct, frozen=True, rename="camel", kw_only=True):
     """The answer of ``/status``. *servers* are the circuits of the queried servers; *plan* is what ``plan -o json``
     prints.
 
@@ -36,55 +177,49 @@ class Status(Struct, frozen=True, rename="camel", kw_only=True):
     plan: FloorPlan
 
 
-class Situation(Struct, frozen=True):
-    """What is shown besides a cycle: who leads, whether this is a dry run, and problems of the configuration."""
-
-    leader: str
-    dry_run: bool
-    circuits: Mapping[str, CircuitState]
-    problems: Sequence[str] = ()
-
-
-class Shown(Struct, frozen=True):
+class ServedCycle(Struct, frozen=True):
     """One cycle, ready to be served. Few people open the *page*, so it is drawn from the *json* on request."""
 
     json: bytes
     page: Callable[[], Page]
 
 
-def nothing_yet(name: str, why: str, leader: str = "") -> Shown:
+def nothing_yet(name: str, why: str, leader: str = "") -> ServedCycle:
     """Return what to serve while there is no cycle to show, because of *why*."""
     status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "leader": leader, "plan": None})
-    return Shown(status + b"\n", lambda: Page(name, alerts=(why,), links=SERVED_LINKS, refresh=5))
+    return ServedCycle(status + b"\n", lambda: Page(name, alerts=(why,), links=SERVED_LINKS, refresh=5))
 
 
-def show(sights: Sights, situation: Situation, lately: Lately) -> Shown:
+def show(
+    sights: Sights,
+    lately: Lately,
+    *,
+    leader: str,
+    dry_run: bool,
+    circuits: Mapping[str, CircuitState],
+    problems: Sequence[str] = (),
+) -> ServedCycle:
     """Return the status of a cycle, and a page that also shows what was *lately*.
 
-    Takes as long as ``plan -o json``: call it in a thread.
+    *problems* are those of the configuration. Takes as long as ``plan -o json``: call it in a thread.
     """
     cause = sights.cycle.verdict.cause
-    status = Status(
+    status = ScalerStatus(
         api_version=API_VERSION,
         kind=KIND,
-        dry_run=situation.dry_run,
-        leader=situation.leader,
+        dry_run=dry_run,
+        leader=leader,
         correlated_drop=None if cause is None else cause.detail,
-        servers=dict(sorted(situation.circuits.items())),
-        problems=tuple(situation.problems),
+        servers=dict(sorted(circuits.items())),
+        problems=tuple(problems),
         plan=plan_document(sights),
     )
     written = msgspec.json.format(msgspec.json.encode(status), indent=2) + b"\n"
-    return show_lately(written, lately)
-
-
-def show_lately(written: bytes, lately: Lately) -> Shown:
-    """Return the status of a cycle as *written*, and its page with what was *lately*."""
-    return Shown(written, partial(_page, written, lately))
+    return ServedCycle(written, partial(_page, written, lately))
 
 
 def _page(written: bytes, lately: Lately) -> Page:
-    status = msgspec.json.decode(written, type=Status)
+    status = msgspec.json.decode(written, type=ScalerStatus)
     page = plan_page(status.plan, lately)
     leader = f"judged at {status.plan.evaluated_at}; leader {status.leader or 'none'}"
     servers = Table(("Server", "Circuit"), tuple(status.servers.items()), "No server was asked.")
@@ -98,7 +233,7 @@ def _page(written: bytes, lately: Lately) -> Page:
     )
 
 
-def _alerts(status: Status) -> Sequence[str]:
+def _alerts(status: ScalerStatus) -> Sequence[str]:
     alerts = list(status.problems)
     if status.correlated_drop is not None and not status.plan.summary.drops.held:
         alerts.append(f"{Reason.CORRELATED_DROP}: {status.correlated_drop}")
@@ -110,6 +245,3 @@ def _alerts(status: Status) -> Sequence[str]:
         if state == "open"
     ]
     return alerts
-
-
-__all__ = ["KIND", "Shown", "Situation", "Status", "nothing_yet", "show", "show_lately"]

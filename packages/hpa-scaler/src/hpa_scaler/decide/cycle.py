@@ -1,35 +1,44 @@
-"""One cycle over all HPAs: the queries to send, each HPA's decision, and whether so many may be lowered at once. Pure.
+"""All HPAs of one cycle: the queries to send, the judgements, and the log from which each can be repeated. Pure.
 
 The running controller, ``plan`` and ``explain`` all use this module.
+
+The log has one JSON object a line: a decision with all of its inputs, or the end of a cycle with its verdict on
+correlated drops. Repeated, each line has to give the same result; a difference names the HPA, then the logged value and
+the new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.correlated import DropCount, DropState, Verdict, count_drops, judge_drops, settle
-from hpa_scaler.decide.decision_log import cycle_line, decision_line
-from hpa_scaler.decide.evidence import evidence_queries, own
-from hpa_scaler.decide.history import History, handed_over
-from hpa_scaler.decide.policy import Asked, Decision, Subject, decide
-from hpa_scaler.decide.state import State
-from hpa_scaler.decide.writing import state_of
+from hpa_scaler.decide.decision import (
+    Asked,
+    DropCount,
+    DropState,
+    DropVerdict,
+    FloorDecision,
+    Judged,
+    Subject,
+    count_drops,
+    judge_drops,
+)
+from hpa_scaler.decide.guards import evidence_queries, own
+from hpa_scaler.decide.history import FloorHistory, State, handed_over
+from hpa_scaler.decide.judge import judge_one
+from hpa_scaler.decide.ownership import state_of
 from hpa_scaler.spec.annotations import enabled, parse_spec
-from hpa_scaler.spec.queries import Outcomes, Query, queries_of
-from hpa_scaler.spec.rollout import Rollout
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Spec
+from hpa_scaler.spec.queries import Outcome, Outcomes, Query, queries_of
+from hpa_scaler.spec.spec import Problems, Rollout, Rules, Spec
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.objects.meta import EMPTY
+from tightship.core.reasons import Refusal
 
-
-class Judged(Struct, frozen=True):
-    """One HPA's judgement: *first* by itself, *decision* together with the others of the cycle."""
-
-    subject: Subject
-    first: Decision
-    decision: Decision
+VERSION = 1
+_encoder = msgspec.json.Encoder()
 
 
 class Cycle(Struct, frozen=True):
@@ -37,7 +46,7 @@ class Cycle(Struct, frozen=True):
 
     judged: tuple[Judged, ...]
     count: DropCount
-    verdict: Verdict
+    verdict: DropVerdict
 
 
 def asked_of(hpa: HorizontalPodAutoscaler, prefix: str, defaults: Mapping[str, str] = {}) -> Asked:
@@ -68,7 +77,7 @@ def subject_of(
     rollout: Rollout | None,
     rules: Rules,
     now: float,
-    remembered: History | None = None,
+    remembered: FloorHistory | None = None,
 ) -> Subject:
     """Return everything that the judgement of *hpa* depends on; of all *outcomes* only its own.
 
@@ -95,10 +104,123 @@ def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
 
 def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, now: float) -> Cycle:
     """Return the decisions for all HPAs; *before* is the state of drops after the previous cycle."""
-    made = [(subject, decide(subject)) for subject in subjects]
-    count = count_drops((decision for _, decision in made), rules)
+    alone = [judge_one(subject) for subject in subjects]
+    count = count_drops((each.first for each in alone), rules)
     verdict = judge_drops(count, before, rules, now)
-    return Cycle(tuple(Judged(subject, first, settle(first, verdict, now)) for subject, first in made), count, verdict)
+    return Cycle(tuple(each.under(verdict) for each in alone), count, verdict)
+
+
+class Result(Struct, frozen=True, rename="camel"):
+    """The result of a decision."""
+
+    action: str
+    target: int
+    target_maximum: int
+    reasons: tuple[str, ...]
+
+    @classmethod
+    def of(cls, decision: FloorDecision) -> Result:
+        """Return the result of *decision*."""
+        reasons = tuple(cause.reason.value for cause in decision.causes)
+        return cls(decision.action, decision.target, decision.target_maximum, reasons)
+
+
+class DecisionLine(Struct, frozen=True, rename="camel", tag="decision", tag_field="kind", omit_defaults=True):
+    """One decision; *cycle* is the same for all of one cycle. *drop* is why the verdict on the whole cycle held its
+    lowering.
+    """
+
+    v: int
+    cycle: str
+    now: float
+    hpa: HorizontalPodAutoscaler
+    result: Result
+    rules: Rules
+    spec: Spec | None = None
+    problems: tuple[str, ...] = ()
+    outcomes: tuple[tuple[Query, Outcome], ...] = ()
+    rollout: Rollout | None = None
+    history: FloorHistory = FloorHistory()
+    state_problem: str = ""
+    drop: Refusal | None = None
+
+
+class CycleLine(Struct, frozen=True, rename="camel", tag="cycle", tag_field="kind", omit_defaults=True):
+    """The end of a cycle of *decisions*: the *count* of drops, the state *before*, whether all lowering was *held*."""
+
+    v: int
+    cycle: str
+    now: float
+    decisions: int
+    count: DropCount
+    before: DropState
+    held: bool
+    rules: Rules
+
+
+Line: TypeAlias = DecisionLine | CycleLine
+
+_decoder = msgspec.json.Decoder(Line)
+
+
+class LogError(ValueError):
+    """A line that can't be read."""
+
+
+class Difference(Struct, frozen=True):
+    """A line whose result differs: its number from 1, its subject, the logged value and the new one."""
+
+    line: int
+    about: str
+    logged: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.about}: logged {self.logged}, now {self.now}"
+
+
+class Replay(Struct, frozen=True):
+    """The result of a replay. *unended* cycles have no end in the log, so their drops were not counted again."""
+
+    decisions: int
+    cycles: int
+    unended: int
+    differences: tuple[Difference, ...]
+
+
+def decision_line(cycle: str, subject: Subject, decision: FloorDecision, drop: Refusal | None = None) -> bytes:
+    """Return the line of *decision*, with a line end; *drop* is why the verdict on the whole cycle
+    held its lowering.
+    """
+    asked = subject.asked
+    line = DecisionLine(
+        v=VERSION,
+        cycle=cycle,
+        now=subject.now,
+        # What the judgement looks at is in the spec.
+        hpa=msgspec.structs.replace(subject.hpa, annotations=EMPTY, labels=EMPTY),
+        result=Result.of(decision),
+        spec=asked if isinstance(asked, Spec) else None,
+        problems=asked.lines if isinstance(asked, Problems) else (),
+        outcomes=tuple(sorted(subject.outcomes.items(), key=lambda item: item[0])),
+        rollout=subject.rollout,
+        history=subject.history,
+        state_problem=subject.state_problem,
+        rules=subject.rules,
+        drop=drop,
+    )
+    return _encoder.encode(line) + b"\n"
+
+
+def cycle_line(cycle: str, now: float, decisions: Iterable[FloorDecision], before: DropState, rules: Rules) -> bytes:
+    """Return the line that ends a cycle of *decisions*, as they were before the verdict on the whole cycle."""
+    made = list(decisions)
+    count = count_drops(made, rules)
+    held = judge_drops(count, before, rules, now).cause is not None
+    line = CycleLine(
+        v=VERSION, cycle=cycle, now=now, decisions=len(made), count=count, before=before, held=held, rules=rules
+    )
+    return _encoder.encode(line) + b"\n"
 
 
 def log_lines(cycle: Cycle, name: str, before: DropState, rules: Rules, now: float) -> list[bytes]:
@@ -108,13 +230,65 @@ def log_lines(cycle: Cycle, name: str, before: DropState, rules: Rules, now: flo
     return lines
 
 
-__all__ = [
-    "Cycle",
-    "Judged",
-    "asked_of",
-    "judge_cycle",
-    "log_lines",
-    "questions",
-    "subject_of",
-    "wants_rollout",
-]
+def _logged_subject(line: DecisionLine) -> Subject:
+    asked = line.spec if line.spec is not None else Problems(line.problems) if line.problems else None
+    return Subject(
+        hpa=line.hpa,
+        asked=asked,
+        outcomes=dict(line.outcomes),
+        rollout=line.rollout,
+        history=line.history,
+        state_problem=line.state_problem,
+        rules=line.rules,
+        now=line.now,
+    )
+
+
+def replay(lines: Iterable[bytes], tell: Callable[[DecisionLine, FloorDecision], None] | None = None) -> Replay:
+    """Repeat every decision of a log, and *tell* each. Raises :class:`LogError` for an unreadable line."""
+    differences: list[Difference] = []
+    decisions = cycles = 0
+    going: dict[str, list[FloorDecision]] = {}
+    for number, line in _read(lines):
+        if isinstance(line, DecisionLine):
+            judged = judge_one(_logged_subject(line), DropVerdict(line.drop))
+            going.setdefault(line.cycle, []).append(judged.first)
+            decisions += 1
+            if tell is not None:
+                tell(line, judged.decision)
+            result = Result.of(judged.decision)
+            if result != line.result:
+                about = f"HPA {line.hpa.key}"
+                differences.append(Difference(number, about, _shown(line.result), _shown(result)))
+        else:
+            cycles += 1
+            differences += _compared_cycle(number, line, going.pop(line.cycle, []))
+    return Replay(decisions, cycles, len(going), tuple(differences))
+
+
+def _read(lines: Iterable[bytes]) -> Iterator[tuple[int, Line]]:
+    for number, raw in enumerate(lines, 1):
+        if not raw.strip():
+            continue
+        try:
+            line = _decoder.decode(raw)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise LogError(f"line {number}: not a line of a decision log: {error}") from error
+        if line.v != VERSION:
+            raise LogError(f"line {number}: version {line.v} is not known, only {VERSION}")
+        yield number, line
+
+
+def _compared_cycle(number: int, line: CycleLine, made: list[FloorDecision]) -> Iterator[Difference]:
+    about = f"cycle {line.cycle}"
+    if len(made) == line.decisions:
+        count = count_drops(made, line.rules)
+        if count != line.count:
+            yield Difference(number, about, str(line.count), str(count))
+    held = judge_drops(line.count, line.before, line.rules, line.now).cause is not None
+    if held != line.held:
+        yield Difference(number, about, f"held {line.held}", f"held {held}")
+
+
+def _shown(result: Result) -> str:
+    return f"{result.action} to {result.target} of {result.target_maximum} ({', '.join(result.reasons)})"

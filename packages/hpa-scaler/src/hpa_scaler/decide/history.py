@@ -1,17 +1,28 @@
-"""What the controller remembers of one HPA from cycle to cycle. Pure values; times are seconds since 1970.
+"""What the controller remembers of one HPA from cycle to cycle, and the state annotation that holds it. Pure.
 
-The running controller keeps it in memory, and writes it into the state annotation with each change of a floor. An
-annotation may be old when it is read back, so in doubt everything here leaves a floor where it is.
+The running controller keeps the history in memory, and writes it into the annotation with each change of a floor. An
+annotation may be old when it is read back, so in doubt everything here leaves a floor where it is. Times are seconds
+since 1970.
+
+``{"enabled":"true","prometheusQuery":...,"inputs":{...},"target":8,"reason":"FollowsQuery","originalMin":3,...}``: the
+older controller's keys come first, as it wrote them, then ours. From ``inputs`` anybody can compute ``target`` again;
+the originals are what is put back; ``history`` is what windows need. What can't be read counts as absent, and is said
+so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated
 
 import msgspec
 from msgspec import Struct
+
+from hpa_scaler.decide.floors import FloorInputs
+from hpa_scaler.spec.spec import QuerySpec, Spec
+from hpa_scaler.spec.values import format_float, quote
+from tightship.core.times import rfc3339
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """A number within the range of exact arithmetic: the annotation that the history is read from can be written by
@@ -24,6 +35,20 @@ DAY = 86_400.0
 """Seconds for which a floor stays known after the queries wanted it for long enough."""
 _HOURS = 6
 """Parts into which a day is divided."""
+
+LONGEST = 2000
+"""Bytes: every cycle reads the HPA, and all its annotations together may take 256 KiB."""
+
+_SHORTEST_TEXT = 40
+_ROUNDED: Mapping[str, Callable[[float], int]] = {
+    "evaluated": math.floor,
+    "answered": math.ceil,
+    "incident": math.ceil,
+    "rolling": math.ceil,
+    "falling": math.floor,
+    "reset_at": math.ceil,
+}
+"""How times become whole seconds: always so that a floor rather stays."""
 
 
 class Floor(Struct, frozen=True, array_like=True):
@@ -40,7 +65,7 @@ class Raise(Struct, frozen=True, array_like=True):
     pods: Whole
 
 
-class History(Struct, frozen=True, kw_only=True):
+class FloorHistory(Struct, frozen=True, kw_only=True):
     """What the controller remembers of one HPA.
 
     *evaluated* is when the HPA was last judged, ``None`` if never. *floors* are those wanted within the lowering
@@ -89,7 +114,7 @@ class History(Struct, frozen=True, kw_only=True):
         return self.applied_min is not None or self.applied_max is not None
 
 
-def resumed(history: History, minimum: int, now: float, *, gap: float, window: float) -> History:
+def resumed(history: FloorHistory, minimum: int, now: float, *, gap: float, window: float) -> FloorHistory:
     """Return the part of *history* that still counts at *now*, with the floor at *minimum*.
 
     If nobody has looked for more than *gap* seconds, the time in between is unknown: runs of failures and of answers
@@ -107,12 +132,12 @@ def resumed(history: History, minimum: int, now: float, *, gap: float, window: f
     )
 
 
-def unwatched(history: History) -> History:
+def unwatched(history: FloorHistory) -> FloorHistory:
     """Return *history* after a cycle without answers: nobody knows what was wanted meanwhile."""
     return history if history.evaluated is None else msgspec.structs.replace(history, evaluated=None)
 
 
-def handed_over(history: History, now: float, gap: float) -> History:
+def handed_over(history: FloorHistory, now: float, gap: float) -> FloorHistory:
     """Return the *history* that another term left: if it is older than *gap* seconds, the last judgement is unknown.
 
     The other term may have judged again since, and have wanted a higher floor than it wrote down.
@@ -145,7 +170,7 @@ def highest_floor(floors: Iterable[Floor], now: float, window: float) -> int | N
     return max((each.floor for each in floors if each.at + window > now), default=None)
 
 
-def with_known(history: History, floor: int, now: float, lately: float = 0.0) -> History:
+def with_known(history: FloorHistory, floor: int, now: float, lately: float = 0.0) -> FloorHistory:
     """Return *history* with *floor* known at *now*, and for *lately* seconds as what was wanted lately."""
     return msgspec.structs.replace(
         history,
@@ -165,19 +190,140 @@ def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
     return sum(each.pods for each in raises if now - each.at < period)
 
 
-__all__ = [
-    "BUCKETS",
-    "DAY",
-    "Floor",
-    "History",
-    "Raise",
-    "Whole",
-    "handed_over",
-    "highest_floor",
-    "raised_within",
-    "resumed",
-    "unwatched",
-    "with_floor",
-    "with_known",
-    "with_raise",
-]
+class State(Struct, frozen=True, kw_only=True):
+    """The content of the annotation; *inputs*, *target* and *reason* are those of the last change,
+    ``None`` before one.
+    """
+
+    history: FloorHistory = FloorHistory()
+    inputs: FloorInputs | None = None
+    target: int | None = None
+    reason: str = ""
+    known: bool = False
+    """Whether it is ours; the older controller's has none of our keys."""
+
+
+class _HistoryWire(Struct, rename="camel", omit_defaults=True):
+    evaluated: Whole | None = None
+    floors: tuple[Floor, ...] = ()
+    raises: tuple[Raise, ...] = ()
+    failures: Whole = 0
+    answered: Whole | None = None
+    recovering: bool = False
+    aged: Whole = 0
+    incident: Whole | None = None
+    rolling: Whole | None = None
+    known: tuple[Floor, ...] = ()
+    look: Floor | None = None
+    series: tuple[Whole, ...] = ()
+    answers: tuple[Floor, ...] = ()
+    falling: Whole | None = None
+    resets: Whole = 0
+    reset_at: Whole = 0
+
+
+class _StateWire(Struct, rename="camel", omit_defaults=True):
+    inputs: FloorInputs | None = None
+    target: Whole | None = None
+    reason: str = ""
+    original_min: Whole | None = None
+    original_max: Whole | None = None
+    applied: Whole | None = None
+    applied_max: Whole | None = None
+    history: _HistoryWire | None = None
+
+
+class StateError(ValueError):
+    """An unreadable state annotation."""
+
+
+def encode_state(state: State, spec: Spec, now: float) -> str:
+    """Return the annotation's value: compact JSON of at most :data:`LONGEST` bytes, written at *now*.
+
+    If it would be longer, the texts of the older controller's keys are cut first, since nobody reads them back. Then
+    the history becomes coarser, on the safe side.
+    """
+    history = state.history
+    for attempt in (history, _coarse(history, floors=False), _coarse(history, floors=True)):
+        ours = _ours(state, attempt)
+        room = LONGEST - len(ours.encode())
+        text = _legacy_part(spec, now, room) + ours
+        if len(text.encode()) <= LONGEST:
+            break
+    return text
+
+
+def decode_state(text: str) -> State:
+    """Return the content of the annotation *text*. Raises :class:`StateError`."""
+    try:
+        wire = msgspec.json.decode(text, type=_StateWire)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise StateError(f"the state annotation can't be read: {error}") from error
+    history = FloorHistory(
+        **msgspec.structs.asdict(wire.history or _HistoryWire()),
+        original_min=wire.original_min,
+        original_max=wire.original_max,
+        applied_min=wire.applied,
+        applied_max=wire.applied_max,
+    )
+    known = wire.history is not None or history.ours
+    return State(history=history, inputs=wire.inputs, target=wire.target, reason=wire.reason, known=known)
+
+
+def _legacy_part(spec: Spec, now: float, room: int) -> str:
+    """Return the older controller's part, without its closing brace, in at most *room* bytes if that is possible."""
+    query = spec.queries[0] if spec.queries else QuerySpec("")
+    texts = [query.text, str(query.server)]
+    while True:
+        parts = {
+            "enabled": '"true"',
+            "prometheusQuery": quote(texts[0]),
+            "requestsPerReplica": format_float(query.per_replica),
+            "delta": format_float(query.delta),
+            "lastUpdated": f'"{rfc3339(now)}"',
+            "prometheusServerUrl": quote(texts[1]),
+            "scaleDownMaxRatio": format_float(spec.ratio),
+            "enableScaleDownRatioDeploymentChecking": f'"{str(spec.rollout_check).lower()}"',
+        }
+        text = "{" + ",".join(f'"{key}":{value}' for key, value in parts.items())
+        longest = max(range(2), key=lambda number: len(texts[number]))
+        if len(text.encode()) <= room or len(texts[longest]) <= _SHORTEST_TEXT:
+            return text
+        texts[longest] = texts[longest][: len(texts[longest]) * 9 // 10].rstrip("…") + "…"
+
+
+def _ours(state: State, history: FloorHistory) -> str:
+    kept = {name: getattr(history, name) for name in _HistoryWire.__struct_fields__}
+    for name, whole in _ROUNDED.items():
+        kept[name] = None if kept[name] is None else whole(kept[name])
+    wire = _StateWire(
+        inputs=state.inputs,
+        target=state.target,
+        reason=state.reason,
+        original_min=history.original_min,
+        original_max=history.original_max,
+        applied=history.applied_min,
+        applied_max=history.applied_max,
+        history=_HistoryWire(**kept),
+    )
+    return "," + msgspec.json.encode(wire).decode()[1:]
+
+
+def _coarse(history: FloorHistory, *, floors: bool) -> FloorHistory:
+    """Return *history* with all raises taken for one now and, with *floors*, all floors for the highest of them.
+
+    So are those of the answers; those of the day, which let a floor go up, are forgotten.
+    """
+    raises = history.raises
+    if raises:
+        raises = (Raise(raises[-1].at, sum(each.pods for each in raises)),)
+    history = msgspec.structs.replace(history, raises=raises)
+    if not floors:
+        return history
+    return msgspec.structs.replace(
+        history, floors=_highest(history.floors), answers=_highest(history.answers), known=(), look=None
+    )
+
+
+def _highest(floors: tuple[Floor, ...]) -> tuple[Floor, ...]:
+    return (Floor(floors[-1].at, max(each.floor for each in floors)),) if floors else ()

@@ -8,16 +8,16 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.arithmetic import Term
-from hpa_scaler.decide.evidence import doubts
-from hpa_scaler.decide.history import History
-from hpa_scaler.spec.fallbacks import without_fallback
-from hpa_scaler.spec.promql import lookback
+from hpa_scaler.decide.floors import QueryTerm
+from hpa_scaler.decide.guards import doubts
+from hpa_scaler.decide.history import FloorHistory
+from hpa_scaler.spec.promql import lookback, without_fallback
 from hpa_scaler.spec.queries import (
-    Answer,
+    NO_SERIES,
     Failure,
     Outcome,
     Outcomes,
+    QueryAnswer,
     Reading,
     age_query,
     age_step,
@@ -27,11 +27,10 @@ from hpa_scaler.spec.queries import (
     read,
     value_query,
 )
-from hpa_scaler.spec.reasons import Cause, Reason
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import QuerySpec, Spec
+from hpa_scaler.spec.spec import QuerySpec, Rules, Spec
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
+from tightship.core.reasons import Reason, Refusal
 
 _KnownBy = Literal["server", "gap", "us"]
 """Who knows the age of the data: the server reported it, we saw a gap, or we know nothing before our first answer."""
@@ -47,27 +46,20 @@ class Sources(Struct, frozen=True):
     *doubts* what the servers know of their own gaps.
     """
 
-    terms: tuple[Term, ...]
-    causes: tuple[Cause, ...]
+    terms: tuple[QueryTerm, ...]
+    causes: tuple[Refusal, ...]
     allow_lower: bool
-    history: History
+    history: FloorHistory
     substitute: int | None = None
     age: float | None = None
-    cold: Cause | None = None
-    split: Cause | None = None
-    doubts: tuple[Cause, ...] = ()
+    cold: Refusal | None = None
+    split: Refusal | None = None
+    doubts: tuple[Refusal, ...] = ()
 
     @property
-    def holds(self) -> tuple[Cause, ...]:
+    def holds(self) -> tuple[Refusal, ...]:
         """Everything that keeps complete answers from lowering anything."""
         return tuple(cause for cause in (self.cold, self.split, *self.doubts) if cause is not None)
-
-
-class Seen(Struct, frozen=True):
-    """The bounds and replicas of an HPA that a rule for missing data may use."""
-
-    minimum: int
-    replicas: int | None
 
 
 def lowering_window(spec: Spec, rules: Rules) -> float:
@@ -85,8 +77,17 @@ def lowering_window(spec: Spec, rules: Rules) -> float:
     return max(range_of(query, spec, rules.longest_guard) for query in spec.queries) + rules.longest_gap
 
 
-def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rules, seen: Seen, now: float) -> Sources:
-    """Return what *outcomes* say for *spec* at *now*."""
+def read_sources(
+    spec: Spec,
+    outcomes: Outcomes,
+    history: FloorHistory,
+    *,
+    rules: Rules,
+    minimum: int,
+    replicas: int | None,
+    now: float,
+) -> Sources:
+    """Return what *outcomes* say for *spec* at *now*; a rule for missing data may use *minimum* and *replicas*."""
     several = len(spec.queries) > 1
     readings = []
     for number, query in enumerate(spec.queries, 1):
@@ -102,19 +103,24 @@ def read_sources(spec: Spec, outcomes: Outcomes, history: History, *, rules: Rul
         found = Sources(_terms(spec, readings), causes, True, history, split=split)
         found = _aged(found, spec, outcomes, rules, now)
     else:
-        found = _without_data(spec, readings, causes, history, seen)
+        substitutes = {
+            "replicas": spec.missing.replicas,
+            "current": replicas,
+            "currentIfHigher": None if replicas is None else max(minimum, replicas),
+        }
+        found = _without_data(spec, readings, causes, history, substitutes.get(spec.missing.rule))
     return msgspec.structs.replace(found, doubts=tuple(doubts(spec, outcomes, rules)))
 
 
 def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Reading:
     reading = read(outcome, spec.series, about)
-    if reading.value is not None and Term(reading.value, query.per_replica, query.delta).replicas is None:
+    if reading.value is not None and QueryTerm(reading.value, query.per_replica, query.delta).replicas is None:
         detail = f"{about} answered {reading.value:g}, from which no number of replicas follows"
-        return Reading(reading.value, (*reading.causes, Cause(Reason.OUT_OF_RANGE, detail)))
+        return Reading(reading.value, (*reading.causes, Refusal(Reason.OUT_OF_RANGE, detail=detail)))
     return reading
 
 
-def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str) -> tuple[Cause, ...]:
+def _fallback(query: QuerySpec, outcomes: Outcomes, history: FloorHistory, about: str) -> tuple[Refusal, ...]:
     """Return why the answer of *query* is that of its fallback, if it is.
 
     A part of a query that may be missing, such as a counter of errors before the first error, counts as answered by its
@@ -125,29 +131,28 @@ def _fallback(query: QuerySpec, outcomes: Outcomes, history: History, about: str
     if bare is None or text is None or outcome is None:
         return ()
     if isinstance(outcome, Failure):
-        return (Cause(outcome.reason, f"{about} without its fallback: {outcome.detail or 'failed'}"),)
+        return (Refusal(outcome.reason, detail=f"{about} without its fallback: {outcome.detail or 'failed'}"),)
     if outcome.series or not (text.whole or _mark(bare.text) in history.series):
         return ()
     detail = f"{about} was answered by its fallback: {bare.text} has no series"
-    fix = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
-    return (Cause(Reason.FALLBACK_ANSWER, detail, fix),)
+    return (Refusal(Reason.FALLBACK_ANSWER, detail=detail, fix=NO_SERIES),)
 
 
-def _terms(spec: Spec, readings: list[Reading]) -> tuple[Term, ...]:
+def _terms(spec: Spec, readings: list[Reading]) -> tuple[QueryTerm, ...]:
     return tuple(
-        Term(reading.value, query.per_replica, query.delta)
+        QueryTerm(reading.value, query.per_replica, query.delta)
         for query, reading in zip(spec.queries, readings, strict=True)
     )
 
 
-def _counted(history: History, *, complete: bool, now: float) -> History:
+def _counted(history: FloorHistory, *, complete: bool, now: float) -> FloorHistory:
     if not complete:
         return msgspec.structs.replace(history, failures=history.failures + 1, answered=None, recovering=True)
     answered = now if history.answered is None else min(history.answered, now)
     return msgspec.structs.replace(history, failures=0, answered=answered)
 
 
-def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[History, Cause | None]:
+def _with_series(history: FloorHistory, spec: Spec, outcomes: Outcomes) -> tuple[FloorHistory, Refusal | None]:
     """Return *history* with the number of series of each query, and why that number holds the floor.
 
     If one series became several, for example because of a new label, the largest of them is less than the whole.
@@ -157,26 +162,26 @@ def _with_series(history: History, spec: Spec, outcomes: Outcomes) -> tuple[Hist
     for query in spec.queries:
         mark = _mark(query.text)
         outcome = outcome_of(value_query(query), outcomes)
-        count = outcome.series if isinstance(outcome, Answer) else 0
+        count = outcome.series if isinstance(outcome, QueryAnswer) else 0
         known = next((each for each in history.series if abs(each) == mark), 0)
         if known or count:
             kept.append(known or (mark if count == 1 else -mark))
         if known > 0 and count > 1 and spec.series == "hold" and split is None:
             detail = f"a query that returned one series now returns {count}, and the largest is less than their sum"
             fix = "sum the series, or set several-series: max if the largest is meant"
-            split = Cause(Reason.SERIES_SPLIT, detail, fix)
+            split = Refusal(Reason.SERIES_SPLIT, detail=detail, fix=fix)
         bare = bare_query(query)
         if bare is not None:
             found = outcomes.get(bare)
-            there = isinstance(found, Answer) and found.series > 0
+            there = isinstance(found, QueryAnswer) and found.series > 0
             kept += [_mark(bare.text)] if there or _mark(bare.text) in history.series else []
     return msgspec.structs.replace(history, series=tuple(dict.fromkeys(kept))), split
 
 
 def _without_data(
-    spec: Spec, readings: list[Reading], causes: tuple[Cause, ...], history: History, seen: Seen
+    spec: Spec, readings: list[Reading], causes: tuple[Refusal, ...], history: FloorHistory, stands: int | None
 ) -> Sources:
-    """Apply the rule for missing data after enough cycles without an answer."""
+    """Apply the rule for missing data after enough cycles without an answer; *stands* is what it puts in."""
     rule = spec.missing
     if rule.rule == "hold" or history.failures < rule.after:
         return Sources(_terms(spec, readings), causes, False, history)
@@ -185,17 +190,12 @@ def _without_data(
         # An answer that is empty is the end of traffic; one that did not come is an outage.
         read_as = [Reading(reading.value or 0.0) if _empty(reading) else reading for reading in readings]
         if read_as != readings:
-            word = Cause(Reason.MISSING_DATA_POLICY, f"missing-data zero: an empty answer counts as 0 {after}")
+            word = Refusal(Reason.MISSING_DATA_POLICY, detail=f"missing-data zero: an empty answer counts as 0 {after}")
             causes = (*causes, word)
         return Sources(_terms(spec, read_as), causes, all(each.complete for each in read_as), history)
-    stands = {
-        "replicas": rule.replicas,
-        "current": seen.replicas,
-        "currentIfHigher": None if seen.replicas is None else max(seen.minimum, seen.replicas),
-    }[rule.rule]
     if stands is None or all(_answered(reading) for reading in readings):
         return Sources(_terms(spec, readings), causes, False, history)
-    word = Cause(Reason.MISSING_DATA_POLICY, f"missing-data {rule} makes it {stands} {after}")
+    word = Refusal(Reason.MISSING_DATA_POLICY, detail=f"missing-data {rule} makes it {stands} {after}")
     warned = any(cause.reason is Reason.ANSWER_WITH_WARNINGS for cause in causes)
     allow_lower = rule.rule != "currentIfHigher" and not warned
     return Sources(_terms(spec, readings), (*causes, word), allow_lower, history, stands)
@@ -222,7 +222,7 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
     history = _with_ages(sources.history, spec, outcomes, rules, now)
     since = now - (now if history.answered is None else history.answered)
     ages: list[float] = []
-    colds: list[Cause] = []
+    colds: list[Refusal] = []
     longest = 0.0
     for query in spec.queries:
         seconds = range_of(query, spec, rules.longest_guard)
@@ -248,7 +248,7 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
     )
 
 
-def _with_ages(history: History, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> History:
+def _with_ages(history: FloorHistory, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> FloorHistory:
     """Return *history* with the number of queries whose server told the age of its data.
 
     A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query that
@@ -258,7 +258,7 @@ def _with_ages(history: History, spec: Spec, outcomes: Outcomes, rules: Rules, n
         return history
     ranges = [(query, range_of(query, spec, rules.longest_guard)) for query in spec.queries]
     told = [outcome_of(age_query(rules.age_query, *each), outcomes) for each in ranges if each[1] > 0]
-    aged = sum(isinstance(each, Answer) and each.highest is not None for each in told)
+    aged = sum(isinstance(each, QueryAnswer) and each.highest is not None for each in told)
     failed = sum(isinstance(each, Failure) for each in told)
     if aged + failed < min(history.aged, len(told)):
         return msgspec.structs.replace(history, answered=now, recovering=True, aged=aged)
@@ -269,10 +269,10 @@ def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules
     if not rules.age_query:
         return None
     outcome = outcome_of(age_query(rules.age_query, query, seconds), outcomes)
-    return outcome.highest if isinstance(outcome, Answer) else None
+    return outcome.highest if isinstance(outcome, QueryAnswer) else None
 
 
-def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Cause:
+def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Refusal:
     old = format_duration(age)
     why = {
         "server": f"the data of server {query.server} go back only {old}",
@@ -281,7 +281,4 @@ def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Ca
     }[told_by]
     looks = "looks back" if lookback(query.text).seconds >= seconds else "counts as looking back"
     detail = f"the query {looks} {format_duration(seconds)}, and {why}"
-    return Cause(Reason.COLD_SOURCE, detail, f"wait {format_duration(max(0.0, seconds - age))}")
-
-
-__all__ = ["Seen", "Sources", "lowering_window", "read_sources"]
+    return Refusal(Reason.COLD_SOURCE, detail=detail, fix=f"wait {format_duration(max(0.0, seconds - age))}")

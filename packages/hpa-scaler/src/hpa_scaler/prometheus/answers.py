@@ -11,9 +11,9 @@ from http import HTTPStatus
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.golang import parse_float
-from hpa_scaler.spec.queries import Answer, Failure, Outcome, answer_of
-from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, answer_of
+from hpa_scaler.spec.values import parse_float
+from tightship.core.reasons import Reason
 
 MOST_WARNINGS = 3
 """Warnings that are kept of an answer; one is enough to keep a floor."""
@@ -50,7 +50,7 @@ class _Data(Struct, rename="camel"):
     result: msgspec.Raw
 
 
-class _Body(Struct, rename="camel"):
+class _AnswerBody(Struct, rename="camel"):
     status: str
     data: msgspec.Raw = msgspec.Raw(b"null")
     error_type: str = ""
@@ -60,7 +60,7 @@ class _Body(Struct, rename="camel"):
     """VictoriaMetrics sets this if a storage node did not answer."""
 
 
-_bodies = msgspec.json.Decoder(_Body)
+_bodies = msgspec.json.Decoder(_AnswerBody)
 _datas = msgspec.json.Decoder(_Data)
 _vectors = msgspec.json.Decoder(list[_Series])
 _targets = msgspec.json.Decoder(list[_Target])
@@ -99,12 +99,12 @@ def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: b
         return _refused(status, told)
     try:
         found = _result(status, told, moment)
-        return _with_targets(found, told) if labels and isinstance(found, Answer) else found
+        return _with_targets(found, told) if labels and isinstance(found, QueryAnswer) else found
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Failure(Reason.BAD_ANSWER, f"not a Prometheus answer: {error}")
 
 
-def _refused(status: int, told: _Body) -> Failure:
+def _refused(status: int, told: _AnswerBody) -> Failure:
     if not told.error_type and not told.error:
         if 200 <= status < 300:
             return Failure(Reason.BAD_ANSWER, f"the status is {_cut(told.status)!r}, not success")
@@ -118,7 +118,7 @@ def _refused(status: int, told: _Body) -> Failure:
     )
 
 
-def _with_targets(answer: Answer, told: _Body) -> Outcome:
+def _with_targets(answer: QueryAnswer, told: _AnswerBody) -> Outcome:
     data = _datas.decode(told.data)
     if data.result_type != "vector":
         return answer
@@ -126,7 +126,7 @@ def _with_targets(answer: Answer, told: _Body) -> Outcome:
     return msgspec.structs.replace(answer, targets=targets)
 
 
-def _doubts(status: int, told: _Body) -> list[str]:
+def _doubts(status: int, told: _AnswerBody) -> list[str]:
     """Return why an answer may be incomplete."""
     found = [_cut(each) for each in (told.warnings or ())[:MOST_WARNINGS]]
     if told.is_partial:
@@ -151,7 +151,7 @@ def _dated(times: list[float], moment: Moment | None) -> list[str]:
     return [f"the answer is {abs(off):.0f} s {way} our clock: it comes from a cache, or the clocks differ"]
 
 
-def _result(status: int, told: _Body, moment: Moment | None) -> Outcome:
+def _result(status: int, told: _AnswerBody, moment: Moment | None) -> Outcome:
     data = _datas.decode(told.data)
     match data.result_type:
         case "vector":
@@ -185,6 +185,3 @@ def _shown(body: bytes) -> str:
 def _cut(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 3] + "..."
-
-
-__all__ = ["CLOCKS_APART", "Moment", "outcome"]

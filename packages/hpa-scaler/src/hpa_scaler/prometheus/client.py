@@ -1,32 +1,42 @@
 """Sends queries to Prometheus servers: many at a time, each once, and none for longer than its share of time.
 
 Nothing here decides anything: whatever happens on the way is an outcome. A server that hangs delays only those who
-query it.
+query it. No HPA delays the others either, because its queries take turns and get no more than their share.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import math
+import random
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TypeAlias
 
 import aiohttp
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.prometheus.circuit import Circuit, CircuitState
-from hpa_scaler.prometheus.exchange import Asked, exchange
-from hpa_scaler.prometheus.guard import Directory, GuardedResolver
-from hpa_scaler.prometheus.servers import Access, Credentials, CredentialsError, Server
-from hpa_scaler.prometheus.turns import NOBODY, Asks, Turns
+from hpa_scaler.prometheus.exchange import Directory, GuardedResolver, QueryForm, exchange
+from hpa_scaler.prometheus.servers import (
+    Circuit,
+    CircuitState,
+    CredentialsError,
+    Server,
+    ServerAccess,
+    ServerCredentials,
+)
 from hpa_scaler.spec.addresses import AllowList
 from hpa_scaler.spec.queries import Failure, Outcome, Query
-from hpa_scaler.spec.reasons import Reason
 from tightship import __version__
+from tightship.core.reasons import Reason
 from tightship.kube.host import HOST, monotonic
+
+Asks = Mapping[str, Sequence[Query]]
+"""The queries of each HPA, in its own order."""
+NOBODY: Asks = MappingProxyType({})
 
 _IDLE = 75.0
 _LIVENESS = "1"
@@ -34,6 +44,7 @@ _LIVENESS = "1"
 
 SHARE = 0.5
 """The part of a cycle's time for the queries of one HPA."""
+
 _SOON = 3.0
 """Seconds within which any live server answers the small query."""
 
@@ -48,7 +59,47 @@ Observer: TypeAlias = Callable[[str, str, float], None]
 """Called for each query: the server, ``answered`` or the reason of the failure, and the seconds it took."""
 
 
-class Limits(Struct, frozen=True):
+class Turns:
+    """The turns of one cycle. Each HPA has *share* seconds for all its queries; a shared query costs each its part."""
+
+    def __init__(self, asks: Asks, share: float, clock: Callable[[], float]) -> None:
+        self.share = share
+        self._clock = clock
+        self._spent: defaultdict[str, float] = defaultdict(float)
+        self._askers: defaultdict[Query, list[str]] = defaultdict(list)
+        self._ranks: dict[Query, int] = {}
+        for who, queries in asks.items():
+            for rank, query in enumerate(queries):
+                self._askers[query].append(who)
+                self._ranks[query] = min(rank, self._ranks.get(query, rank))
+
+    def ordered(self, texts: Mapping[str, Sequence[Query]]) -> list[str]:
+        """Return *texts* in turns: the first query of each HPA, then the second of each, and so on.
+
+        Within a turn the order changes each time, so that a slow query does not always delay the same neighbours.
+        """
+        mixed = random.sample(sorted(texts), len(texts))
+        return sorted(mixed, key=lambda text: min(self._ranks.get(query, 0) for query in texts[text]))
+
+    def who(self, queries: Iterable[Query]) -> set[str]:
+        """Return the HPAs that ask *queries*."""
+        return {each for query in queries for each in self._askers.get(query, ())}
+
+    def left(self, queries: Iterable[Query]) -> float:
+        """Return how many seconds *queries*, which are one question, may still take; 0 or less: none."""
+        return max((self._left(query) for query in queries), default=math.inf)
+
+    def _left(self, query: Query) -> float:
+        return self.share - min((self._spent[each] for each in self._askers.get(query, ())), default=-math.inf)
+
+    def spend(self, queries: Iterable[Query], seconds: float) -> None:
+        """Record that *queries*, which are one question, took so many *seconds*."""
+        who = self.who(queries)
+        for each in who:
+            self._spent[each] += seconds / len(who)
+
+
+class ClientLimits(Struct, frozen=True):
     """The client's patience. A circuit opens after *failures* in a row, for *pause* seconds."""
 
     failures: int = 3
@@ -67,7 +118,7 @@ class PrometheusClient:
         servers: Mapping[str, Server],
         allowed: AllowList = AllowList(),
         *,
-        limits: Limits = Limits(),
+        limits: ClientLimits = ClientLimits(),
         observe: Observer | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -76,7 +127,7 @@ class PrometheusClient:
         self._observe = observe
         self._clock = clock
         self._circuits: dict[Server, Circuit] = {}
-        self._credentials: dict[Server, Credentials] = {}
+        self._credentials: dict[Server, ServerCredentials] = {}
         self._resolver: GuardedResolver | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -100,7 +151,7 @@ class PrometheusClient:
         if self._session is not None:
             await self._session.close()
 
-    def configure(self, servers: Mapping[str, Server], allowed: AllowList, limits: Limits) -> None:
+    def configure(self, servers: Mapping[str, Server], allowed: AllowList, limits: ClientLimits) -> None:
         """Query these servers from now on. What is known of an unchanged server stays known."""
         self._directory = Directory(servers, allowed)
         if self._resolver is not None:
@@ -154,7 +205,7 @@ class PrometheusClient:
         self._circuits = {
             each: circuits.get(each) or Circuit(limits.failures, limits.pause, self._clock) for each in asked
         }
-        self._credentials = {each: credentials.get(each) or Credentials(each) for each in asked}
+        self._credentials = {each: credentials.get(each) or ServerCredentials(each) for each in asked}
 
     async def _ask_server(
         self, server: Server, texts: Mapping[str, list[Query]], turns: Turns, outcomes: dict[Query, Outcome]
@@ -200,7 +251,7 @@ class PrometheusClient:
                 workers.create_task(work())
 
     async def _in_turn(
-        self, server: Server, access: Access, text: str, queries: Sequence[Query], turns: Turns
+        self, server: Server, access: ServerAccess, text: str, queries: Sequence[Query], turns: Turns
     ) -> Outcome:
         """Send *text* for as long as its HPAs have time left."""
         left = turns.left(queries)
@@ -216,18 +267,18 @@ class PrometheusClient:
         finally:
             turns.spend(queries, self._clock() - began)
 
-    async def _decide(self, server: Server, access: Access) -> None:
+    async def _decide(self, server: Server, access: ServerAccess) -> None:
         """Let a small query decide whether the circuit stays open: an HPA's heavy queries must not open it for all."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_SOON):
                 await self._ask_one(server, access, _LIVENESS)
 
-    async def _ask_one(self, server: Server, access: Access, text: str, *, labels: bool = False) -> Outcome:
+    async def _ask_one(self, server: Server, access: ServerAccess, text: str, *, labels: bool = False) -> Outcome:
         assert self._session is not None
         # Without a time, as the older controller asks: the server's own is that of its samples, ours may not be.
         form = {"query": text, "timeout": f"{max(1, round(server.timeout * 1000))}ms"}
         began = self._clock()
-        told = await exchange(self._session, self._directory, server, access, Asked(form, labels))
+        told = await exchange(self._session, self._directory, server, access, QueryForm(form, labels))
         seconds = self._clock() - began
         failure = told.outcome if isinstance(told.outcome, Failure) else None
         if failure is not None and failure.reason in _OUTAGES and not told.by_server:
@@ -249,6 +300,3 @@ def _left_alone(server: Server, circuit: Circuit) -> Failure:
     return Failure(
         Reason.CIRCUIT_OPEN, f"{server.name} gets no queries for another {left}, because it failed: {circuit.why}"
     )
-
-
-__all__ = ["Limits", "Observer", "PrometheusClient"]

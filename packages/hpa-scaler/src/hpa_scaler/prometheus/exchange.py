@@ -1,10 +1,14 @@
-"""One query to one server: sent, redirects followed, and the answer read, all within its time."""
+"""One query to one server: sent to an allowed address, redirects followed, and the answer read, all within its time.
+
+Which addresses no request may reach is checked before each hop and each connection.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import logging
+import socket
 import ssl
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -12,37 +16,107 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
 from msgspec import Struct
 
 from hpa_scaler.prometheus.answers import Moment, outcome
-from hpa_scaler.prometheus.guard import Directory, GuardedAddressError
-from hpa_scaler.prometheus.servers import Access, Server, proxy_of
-from hpa_scaler.spec.addresses import Address, parse_address
+from hpa_scaler.prometheus.servers import DEFAULT, Server, ServerAccess, proxy_of
+from hpa_scaler.spec.addresses import Address, AddressError, AllowList, is_guarded, parse_address
 from hpa_scaler.spec.queries import Failure, Outcome
-from hpa_scaler.spec.reasons import Reason
+from hpa_scaler.spec.spec import ServerRef
 from tightship.core.api_errors import one_line
+from tightship.core.reasons import Reason
 from tightship.kube.host import wall
 
 _log = logging.getLogger(__name__)
-
 PATH = "/api/v1/query"
 LARGEST_BODY = 4 << 20
 """Bytes of an answer: some 20,000 series, where one is expected."""
-MOST_REDIRECTS = 5
 
+MOST_REDIRECTS = 5
 _CONNECT = 5.0
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
-class Told(Struct, frozen=True):
+class GuardedAddressError(OSError):
+    """A name that resolves only to addresses that are refused."""
+
+
+class Directory:
+    """The known servers: those of the configuration by name, and the addresses of HPAs within the allow-list."""
+
+    def __init__(self, servers: Mapping[str, Server], allowed: AllowList) -> None:
+        self.servers = servers
+        self._allowed = allowed
+        self._by_address = {server.address: server for server in servers.values()}
+
+    def find(self, ref: ServerRef) -> Server | Failure:
+        """Return the server that *ref* means, or why it is refused."""
+        if not ref.url:
+            name = ref.name or DEFAULT
+            server = self.servers.get(name)
+            if server is not None:
+                return server
+            known = ", ".join(sorted(self.servers)) or "none"
+            hint = "; set PROMETHEUS_SERVER_URL or prometheusServers.default" if name == DEFAULT else ""
+            return Failure(Reason.SERVER_UNKNOWN, f"there is no server {name!r}; known are {known}{hint}")
+        try:
+            address = parse_address(ref.url)
+        except AddressError as error:
+            return Failure(Reason.SERVER_NOT_ALLOWED, str(error))
+        configured = self._by_address.get(address)
+        if configured is not None:
+            return configured
+        why = self.refuses(address)
+        return Server(str(address), address) if why is None else Failure(Reason.SERVER_NOT_ALLOWED, why)
+
+    def refuses(self, address: Address, server: Server | None = None) -> str | None:
+        """Return why *address*, named by an HPA or by a redirect of *server*, is refused; ``None`` if it is allowed.
+
+        A configured server may redirect within its own scheme, host and port.
+        """
+        own = server is not None and server.name in self.servers and server.address.origin == address.origin
+        if not (own or self._allowed.allows(address)):
+            return f"{address} is not in allowedServerURLs"
+        if is_guarded(address.host) and not self.lists(address.host):
+            return f"{address} is link-local or serves credentials, and is not listed itself"
+        return None
+
+    def lists(self, host: str) -> bool:
+        """Whether *host*, an IP address, is configured or listed literally."""
+        return self._allowed.names(host) or any(server.address.host == host for server in self.servers.values())
+
+
+class GuardedResolver(AbstractResolver):
+    """Resolves names to allowed addresses only: the owner of a name chooses what it resolves to."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.directory = directory
+        self._resolver = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await self._resolver.resolve(host, port, family)
+        kept = [each for each in found if not is_guarded(each["host"]) or self.directory.lists(each["host"])]
+        if found and not kept:
+            raise GuardedAddressError(f"{host} resolves to {found[0]['host']}, which is not listed itself")
+        return kept
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+
+class Exchanged(Struct, frozen=True):
     """The outcome of a query, and whether the server itself reported it and can answer: then it is no outage."""
 
     outcome: Outcome
     by_server: bool = False
 
 
-class Asked(Struct, frozen=True):
+class QueryForm(Struct, frozen=True):
     """A query as it is sent; *labels* says whether the labels of its series are wanted."""
 
     form: Mapping[str, str]
@@ -67,8 +141,8 @@ class _Hop(Struct, frozen=True):
 
 
 async def exchange(
-    session: aiohttp.ClientSession, directory: Directory, server: Server, access: Access, asked: Asked
-) -> Told:
+    session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
+) -> Exchanged:
     """Return what *server* answers to *asked*. Never raises errors of the server or the network."""
     limit = server.timeout + max(1.0, server.timeout / 5)
     try:
@@ -82,37 +156,39 @@ async def exchange(
             return await _followed(session, directory, server, access, asked)
     except TimeoutError as error:
         why = one_line(error) if str(error) else f"no answer within {limit:g} s"
-        return Told(Failure(Reason.TIMED_OUT, f"{server.name}: {why}"))
+        return Exchanged(Failure(Reason.TIMED_OUT, f"{server.name}: {why}"))
     except (aiohttp.ClientError, OSError, ssl.CertificateError) as error:
-        return Told(_failure(server, error))
+        return Exchanged(_failure(server, error))
     except Exception as error:  # a defect met by one query must not cost all others their answers
         _log.exception("a query to %s failed unexpectedly", server.name)
-        return Told(Failure(Reason.BAD_ANSWER, f"{server.name}: unexpected {type(error).__name__}: {one_line(error)}"))
+        return Exchanged(
+            Failure(Reason.BAD_ANSWER, f"{server.name}: unexpected {type(error).__name__}: {one_line(error)}")
+        )
 
 
 async def _followed(
-    session: aiohttp.ClientSession, directory: Directory, server: Server, access: Access, asked: Asked
-) -> Told:
+    session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
+) -> Exchanged:
     """Send the query, and send it again wherever the server redirects to."""
     root = msgspec.structs.replace(server.address, path="")
     hop = _Hop(root, server.address.path + PATH, "POST")
     for _ in range(MOST_REDIRECTS + 1):
         answer = await _sent(session, server, access, hop, asked)
-        if isinstance(answer, Told):
+        if isinstance(answer, Exchanged):
             return answer
         try:
             hop = _next(hop, answer)
         except ValueError as error:
-            return Told(Failure(Reason.SERVER_NOT_ALLOWED, f"{server.name} redirects: {error}"))
+            return Exchanged(Failure(Reason.SERVER_NOT_ALLOWED, f"{server.name} redirects: {error}"))
         why = directory.refuses(msgspec.structs.replace(hop.address, path=hop.path), server)
         if why is not None:
-            return Told(Failure(Reason.SERVER_NOT_ALLOWED, f"{server.name} redirects: {why}"))
-    return Told(Failure(Reason.HTTP_ERROR, f"{server.name}: more than {MOST_REDIRECTS} redirects"))
+            return Exchanged(Failure(Reason.SERVER_NOT_ALLOWED, f"{server.name} redirects: {why}"))
+    return Exchanged(Failure(Reason.HTTP_ERROR, f"{server.name}: more than {MOST_REDIRECTS} redirects"))
 
 
 async def _sent(
-    session: aiohttp.ClientSession, server: Server, access: Access, hop: _Hop, asked: Asked
-) -> Told | _Redirect:
+    session: aiohttp.ClientSession, server: Server, access: ServerAccess, hop: _Hop, asked: QueryForm
+) -> Exchanged | _Redirect:
     began = wall()
     own = hop.address.origin == server.address.origin
     posts = hop.method == "POST"
@@ -135,13 +211,15 @@ async def _sent(
             return _Redirect(response.status, response.headers["Location"])
         encoding = response.headers.get("Content-Encoding", "identity").lower()
         if encoding != "identity":
-            return Told(Failure(Reason.BAD_ANSWER, f"encoded as {encoding}, which was not requested"))
+            return Exchanged(Failure(Reason.BAD_ANSWER, f"encoded as {encoding}, which was not requested"))
         body = await _read(response)
     if body is None:
-        return Told(Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; aggregate the query"), True)
+        return Exchanged(
+            Failure(Reason.ANSWER_TOO_LARGE, f"more than {LARGEST_BODY >> 20} MiB; aggregate the query"), True
+        )
     result = outcome(response.status, body, Moment(began, wall(), _date(response)), labels=asked.labels)
     from_elsewhere = isinstance(result, Failure) and result.reason in (Reason.HTTP_ERROR, Reason.BAD_ANSWER)
-    return Told(result, not from_elsewhere)
+    return Exchanged(result, not from_elsewhere)
 
 
 def _date(response: aiohttp.ClientResponse) -> float | None:
@@ -190,6 +268,3 @@ def _failure(server: Server, error: Exception) -> Failure:
             return Failure(Reason.SERVER_NOT_ALLOWED, f"{server.name}: {cause}")
         cause = cause.__cause__
     return Failure(Reason.CONNECTION_FAILED, f"{server.name}: {one_line(error)}")
-
-
-__all__ = ["LARGEST_BODY", "MOST_REDIRECTS", "PATH", "Asked", "Told", "exchange"]

@@ -1,4 +1,4 @@
-"""The configured servers, and what a request to each needs: headers and certificates, both from files.
+"""The configured servers, what a request to each needs, and the circuit that leaves a failing one alone.
 
 Credentials are mounted files that change: the controller checks them before each cycle, and reads changed ones again.
 If a file becomes unreadable, the last good content stays in use.
@@ -10,14 +10,16 @@ import base64
 import logging
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from hpa_scaler.spec.addresses import Address
 from tightship.kube.credentials import proxy_for
+from tightship.kube.host import monotonic
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +29,9 @@ DEFAULT = "default"
 TIMEOUT = 10.0
 CONCURRENCY = 8
 """Concurrent queries to one server; Prometheus itself runs 20 at a time by default."""
+
+_Signature = tuple[tuple[str, int, int, int], ...]
+CircuitState = Literal["closed", "open", "half-open"]
 
 
 class Tls(Struct, frozen=True):
@@ -60,7 +65,7 @@ class CredentialsError(Exception):
     """Unreadable credentials; the text names the file."""
 
 
-class Access(Struct, frozen=True, eq=False):
+class ServerAccess(Struct, frozen=True, eq=False):
     """What a request needs besides its address; *proxy* is the environment's proxy, if any."""
 
     headers: Mapping[str, str]
@@ -69,18 +74,15 @@ class Access(Struct, frozen=True, eq=False):
     proxy: str | None = None
 
 
-_Signature = tuple[tuple[str, int, int, int], ...]
-
-
-class Credentials:
+class ServerCredentials:
     """The access to one server, kept up to date with its files."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._signature: _Signature | None = None
-        self._access: Access | None = None
+        self._access: ServerAccess | None = None
 
-    def access(self) -> Access:
+    def access(self) -> ServerAccess:
         """Return the access to use now. Reads files, so call it in a thread.
 
         Raises :class:`CredentialsError` if no readable one has ever existed.
@@ -108,7 +110,7 @@ class Credentials:
                 found.append((name, stat.st_mtime_ns, stat.st_ino, stat.st_size))
         return tuple(found)
 
-    def _read(self) -> Access:
+    def _read(self) -> ServerAccess:
         server = self._server
         headers = dict(server.headers)
         if server.token_file:
@@ -118,7 +120,7 @@ class Credentials:
             pair = base64.b64encode(f"{server.username}:{password}".encode()).decode()
             headers["Authorization"] = f"Basic {pair}"
         tls = _context(server.tls) if server.address.scheme == "https" else True
-        return Access(headers, tls, server.tls.server_name or None, proxy_of(server.address))
+        return ServerAccess(headers, tls, server.tls.server_name or None, proxy_of(server.address))
 
 
 def proxy_of(address: Address) -> str | None:
@@ -149,14 +151,47 @@ def _context(tls: Tls) -> ssl.SSLContext | bool:
     return context
 
 
-__all__ = [
-    "CONCURRENCY",
-    "DEFAULT",
-    "TIMEOUT",
-    "Access",
-    "Credentials",
-    "CredentialsError",
-    "Server",
-    "Tls",
-    "proxy_of",
-]
+class Circuit:
+    """The circuit to one server: open after *failures* in a row, for *pause* seconds; then one try decides.
+
+    Not thread-safe. A success at any time closes it.
+    """
+
+    def __init__(self, failures: int, pause: float, clock: Callable[[], float] = monotonic) -> None:
+        self._most = failures
+        self._pause = pause
+        self._clock = clock
+        self._failures = 0
+        self._opened: float | None = None
+        self.why = ""
+        """What failed last."""
+
+    @property
+    def state(self) -> CircuitState:
+        """``half-open`` means that the pause is over and nothing is known yet."""
+        if self._opened is None:
+            return "closed"
+        return "half-open" if self.left <= 0 else "open"
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last recorded result is a failure."""
+        return self._failures > 0
+
+    @property
+    def left(self) -> float:
+        """Seconds until the pause is over."""
+        return 0.0 if self._opened is None else self._opened + self._pause - self._clock()
+
+    def succeeded(self) -> None:
+        """Record an answer, whatever it says."""
+        self._failures = 0
+        self._opened = None
+        self.why = ""
+
+    def failed(self, why: str) -> None:
+        """Record that there was no answer."""
+        self._failures += 1
+        self.why = why
+        if self._failures >= self._most:
+            self._opened = self._clock()

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from hpa_scaler.decide.cycle import Cycle, Judged
-from hpa_scaler.decide.explanations import formula
+from hpa_scaler.decide.cycle import Cycle
+from hpa_scaler.decide.decision import FloorDecision, Judged
+from hpa_scaler.decide.floors import formula
 from hpa_scaler.decide.history import highest_floor
-from hpa_scaler.decide.policy import Decision
+from hpa_scaler.decide.ownership import restoration, state_of
 from hpa_scaler.decide.sources import lowering_window
-from hpa_scaler.decide.writing import restoration, state_of
 from hpa_scaler.report.document import (
     Actions,
     CauseEntry,
@@ -30,9 +30,8 @@ from hpa_scaler.report.document import (
 )
 from hpa_scaler.spec.annotations import ENABLE
 from hpa_scaler.spec.queries import outcome_of, range_from, range_of, read, value_query
-from hpa_scaler.spec.reasons import Reason
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Spec
+from hpa_scaler.spec.spec import Rules, Spec
+from tightship.core.reasons import Reason
 from tightship.core.times import rfc3339
 from tightship.report.document import API_VERSION, Generator, SettingsView, Source
 
@@ -188,7 +187,7 @@ def _detail(judged: Judged) -> HpaDetail:
     )
 
 
-def _remembered(judged: Judged, decision: Decision) -> Remembered:
+def _remembered(judged: Judged, decision: FloorDecision) -> Remembered:
     history, asked = judged.subject.history, judged.subject.asked
     window = lowering_window(asked, judged.subject.rules) if isinstance(asked, Spec) else 0.0
     state, _ = state_of(judged.subject.hpa, judged.subject.rules.prefix)

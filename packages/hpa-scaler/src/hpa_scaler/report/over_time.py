@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.decision_log import DecisionLine, Replay
-from hpa_scaler.decide.policy import Decision
+from hpa_scaler.decide.cycle import DecisionLine, Replay
+from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.report.story import Change, Story, Told, failed, reasons_of
 from tightship.core.counting import counted
 from tightship.core.times import rfc3339
@@ -86,7 +86,7 @@ class LogStory:
         self.unanswered: Counter[str] = Counter()
         self.reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
-    def add(self, line: DecisionLine, decision: Decision) -> None:
+    def add(self, line: DecisionLine, decision: FloorDecision) -> None:
         """Add the *decision* that the replay made of *line*."""
         key = decision.key
         self.story.add(line.now, line.hpa, decision, "would" if decision.dry_run else "set")

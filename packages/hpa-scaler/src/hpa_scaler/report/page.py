@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hpa_scaler.decide.explanations import short
+from hpa_scaler.decide.floors import short
 from hpa_scaler.report.document import FloorPlan, HpaEntry
 from hpa_scaler.report.over_time import Lately, over_time
 from hpa_scaler.report.story import Told
 from hpa_scaler.report.views import deciding, dropping, floor_rows, query_formula
-from hpa_scaler.spec.reasons import TROUBLE
 from tightship.core.counting import counted
+from tightship.core.reasons import HPA_TROUBLE
 from tightship.report.presentation import (
     Cell,
     Entry,
@@ -45,7 +45,7 @@ LEGEND: tuple[tuple[MarkKind, str], ...] = (
     ("maximum", "maxReplicas"),
 )
 
-_TROUBLE = frozenset(reason.value for reason in TROUBLE)
+_TROUBLE = frozenset(reason.value for reason in HPA_TROUBLE)
 _TONES: dict[str, Tone] = {"raise": "good", "lower": "warn", "skip": "dim"}
 _FARTHEST = 3
 """How many times the largest other number maxReplicas may be for the scale to reach it."""

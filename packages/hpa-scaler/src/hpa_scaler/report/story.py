@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from hpa_scaler.decide.policy import Decision
-from hpa_scaler.spec.reasons import FAILURES, Reason
+from hpa_scaler.decide.decision import FloorDecision
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import QUERY_FAILURES, Reason
 
 Fate: TypeAlias = Literal["set", "would", "left"]
 """What became of a decision's bounds: they were set; they would be, but for a dry run; or the HPA kept its own, because
@@ -94,7 +94,7 @@ class HpaStory:
             dry=self._dry,
         )
 
-    def add(self, at: float, replicas: int | None, decision: Decision, fate: Fate) -> None:
+    def add(self, at: float, replicas: int | None, decision: FloorDecision, fate: Fate) -> None:
         """Add the result of *decision*, in place of any point of this time or later: an HPA that changed is judged
         again, and a clock may have been set back.
         """
@@ -115,7 +115,7 @@ class HpaStory:
         if self._keep is not None:
             self._forget(self._keep, at)
 
-    def _note(self, at: float, floor: int, maximum: int, decision: Decision, fate: Fate) -> None:
+    def _note(self, at: float, floor: int, maximum: int, decision: FloorDecision, fate: Fate) -> None:
         """Note the change, if there is one."""
         _, _, floors, maxima, _ = self._columns
         last = (floors[-1], maxima[-1]) if floors else (decision.minimum, decision.maximum)
@@ -190,7 +190,7 @@ class Story:
         """The stories by ``namespace/name``."""
         return self._hpas
 
-    def add(self, at: float, hpa: HorizontalPodAutoscaler, decision: Decision, fate: Fate) -> None:
+    def add(self, at: float, hpa: HorizontalPodAutoscaler, decision: FloorDecision, fate: Fate) -> None:
         """Add what became of *hpa* at a time."""
         if hpa.key not in self._hpas:
             self._hpas[hpa.key] = HpaStory(hpa.key, str(hpa.target), self._keep)
@@ -201,17 +201,17 @@ class Story:
         self._hpas = {key: each for key, each in self._hpas.items() if key in keys}
 
 
-def reasons_of(decision: Decision) -> tuple[str, ...]:
+def reasons_of(decision: FloorDecision) -> tuple[str, ...]:
     """Return the reasons of *decision*, each once."""
     return tuple(dict.fromkeys(cause.reason.value for cause in decision.causes))
 
 
-def failed(decision: Decision) -> bool:
+def failed(decision: FloorDecision) -> bool:
     """Return whether a query had no usable answer."""
-    return any(cause.reason in FAILURES for cause in decision.causes)
+    return any(cause.reason in QUERY_FAILURES for cause in decision.causes)
 
 
-def _traffic(decision: Decision) -> float:
+def _traffic(decision: FloorDecision) -> float:
     """Return the most that a query asks for, in replicas; NaN if unknown."""
     terms = () if decision.inputs is None or failed(decision) else decision.inputs.terms
     return max((term.exact for term in terms if math.isfinite(term.exact)), default=math.nan)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from hpa_scaler.decide.arithmetic import Term
-from hpa_scaler.decide.explanations import short, term_text
+from hpa_scaler.decide.floors import QueryTerm, short, term_text
 from hpa_scaler.report.document import (
     Drops,
     FloorExplanation,
@@ -108,7 +107,7 @@ def deciding(hpa: HpaEntry) -> QueryEntry | None:
 
 def query_formula(query: QueryEntry) -> str:
     """Return the formula of one query with its numbers."""
-    return term_text(Term(query.value, query.per_replica, query.delta))
+    return term_text(QueryTerm(query.value, query.per_replica, query.delta))
 
 
 def _formula(hpa: HpaEntry) -> str:

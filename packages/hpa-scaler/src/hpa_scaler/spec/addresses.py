@@ -137,6 +137,3 @@ def is_guarded(host: str) -> bool:
         if embedded is not None:
             address = embedded
     return address.is_link_local or address in METADATA_ADDRESSES or address.is_unspecified or address.is_multicast
-
-
-__all__ = ["Address", "AddressError", "AllowList", "is_guarded", "parse_address"]

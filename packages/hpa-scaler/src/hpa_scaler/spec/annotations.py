@@ -16,11 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.spec import values
-from hpa_scaler.spec.spec import Band, HoldSpec, MissingData, Pause, Problems, QuerySpec, ServerRef, Spec
+from hpa_scaler.spec.spec import PREFIX, HoldSpec, MissingData, Problems, QuerySpec, ServerRef, Spec
 from tightship.core.quoting import quoted
-
-PREFIX = "estafette.io"
-"""The default prefix, which is the older controller's."""
 
 ENABLE = "hpa-scaler"
 STATE = "state"
@@ -35,15 +32,17 @@ _T = TypeVar("_T")
 
 
 class Annotation(Struct, frozen=True):
-    """One annotation: its *name* after ``hpa-scaler-``, and the reader of its text.
+    """One annotation: its *name* after ``hpa-scaler-``, the reader of its text, and the field of a spec that it sets.
 
-    A *numbered* annotation may be given for each query, as in ``delta-2``. *seeds* marks those of the older controller.
+    Without a *field* the spec needs more than this one annotation. A *numbered* annotation may be given for each query,
+    as in ``delta-2``. *legacy* marks those of the older controller.
     """
 
     name: str
     read: Callable[[str], Any]
+    field: str = ""
     numbered: bool = False
-    seeds: bool = False
+    legacy: bool = False
 
     @property
     def key(self) -> str:
@@ -55,32 +54,32 @@ class Annotation(Struct, frozen=True):
 QUERY = "prometheus-query"
 
 ANNOTATIONS = (
-    Annotation(QUERY, values.query, numbered=True, seeds=True),
-    Annotation("requests-per-replica", values.positive, numbered=True, seeds=True),
-    Annotation("delta", values.number, numbered=True, seeds=True),
+    Annotation(QUERY, values.query, numbered=True, legacy=True),
+    Annotation("requests-per-replica", values.positive, numbered=True, legacy=True),
+    Annotation("delta", values.number, numbered=True, legacy=True),
     Annotation("prometheus-server", values.server_name, numbered=True),
-    Annotation("prometheus-server-url", values.url, numbered=True, seeds=True),
-    Annotation("scale-down-max-ratio", values.ratio, seeds=True),
-    Annotation("enable-scale-down-ratio-deployment-checking", values.switch, seeds=True),
-    Annotation("several-series", values.one_of("hold", "max", "error")),
-    Annotation("query-range", values.duration),
+    Annotation("prometheus-server-url", values.url, numbered=True, legacy=True),
+    Annotation("scale-down-max-ratio", values.ratio, "ratio", legacy=True),
+    Annotation("enable-scale-down-ratio-deployment-checking", values.switch, "rollout_check", legacy=True),
+    Annotation("several-series", values.one_of("hold", "max", "error"), "series"),
+    Annotation("query-range", values.duration, "query_range"),
     Annotation("missing-data", values.missing_data),
     Annotation("missing-data-after", values.whole(1)),
-    Annotation("minimum-replicas", values.whole(0)),
-    Annotation("maximum-replicas", values.whole(1)),
-    Annotation("max-replicas-policy", values.one_of("raise", "clamp")),
-    Annotation("scale-up-max-ratio", values.ratio),
-    Annotation("scale-up-max-pods", values.whole(1)),
-    Annotation("honour-scale-up-behavior", values.switch),
-    Annotation("deadband", values.band),
-    Annotation("lowering-window", values.duration),
+    Annotation("minimum-replicas", values.whole(0), "lowest"),
+    Annotation("maximum-replicas", values.whole(1), "highest"),
+    Annotation("max-replicas-policy", values.one_of("raise", "clamp"), "max_replicas"),
+    Annotation("scale-up-max-ratio", values.ratio, "up_ratio"),
+    Annotation("scale-up-max-pods", values.whole(1), "up_pods"),
+    Annotation("honour-scale-up-behavior", values.switch, "honour_behavior"),
+    Annotation("deadband", values.band, "deadband"),
+    Annotation("lowering-window", values.duration, "window"),
     Annotation("hold-query", values.query),
     Annotation("hold-query-server", values.server_name),
     Annotation("hold-cool-down", values.duration),
-    Annotation("paused", values.pause),
-    Annotation("paused-scale-down", values.pause),
-    Annotation("paused-scale-up", values.pause),
-    Annotation("dry-run", values.switch),
+    Annotation("paused", values.pause, "paused"),
+    Annotation("paused-scale-down", values.pause, "paused_down"),
+    Annotation("paused-scale-up", values.pause, "paused_up"),
+    Annotation("dry-run", values.switch, "dry_run"),
 )
 """Every annotation except the one that opts in and the state."""
 
@@ -113,14 +112,14 @@ def parse_spec(
     start = name_of(prefix, "")
     own = {key.removeprefix(start): text for key, text in annotations.items() if key.startswith(start)}
     own.pop(STATE, None)
-    reader = _Reader(own, defaults, start)
+    reader = _SpecReader(own, defaults, start)
     spec = reader.spec()
     return Problems(tuple(sorted(reader.problems))) if reader.problems else spec
 
 
 def check_defaults(defaults: Mapping[str, str]) -> list[str]:
     """Return what is wrong with *defaults* (texts by an annotation's name); each line begins with the key."""
-    reader = _Reader(defaults, {}, "")
+    reader = _SpecReader(defaults, {}, "")
     reader.spec()
     lines = []
     for problem in sorted(reader.problems):
@@ -129,7 +128,7 @@ def check_defaults(defaults: Mapping[str, str]) -> list[str]:
     return lines
 
 
-class _Reader:
+class _SpecReader:
     """Reads the texts of one HPA, and collects what is wrong with them."""
 
     def __init__(self, own: Mapping[str, str], defaults: Mapping[str, str], start: str) -> None:
@@ -149,26 +148,12 @@ class _Reader:
 
     def spec(self) -> Spec:
         missing = self._value("missing-data", MissingData())
+        given: dict[str, Any] = {each.field: self._value(each.name, None) for each in ANNOTATIONS if each.field}
         spec = Spec(
             queries=tuple(self._queries()),
-            series=self._value("several-series", "hold"),
             missing=msgspec.structs.replace(missing, after=self._value("missing-data-after", missing.after)),
-            query_range=self._value("query-range", None),
-            ratio=self._value("scale-down-max-ratio", 1.0),
-            rollout_check=self._value("enable-scale-down-ratio-deployment-checking", False),
-            up_ratio=self._value("scale-up-max-ratio", None),
-            up_pods=self._value("scale-up-max-pods", None),
-            honour_behavior=self._value("honour-scale-up-behavior", True),
-            deadband=self._value("deadband", Band()),
-            window=self._value("lowering-window", None),
-            lowest=self._value("minimum-replicas", None),
-            highest=self._value("maximum-replicas", None),
-            max_replicas=self._value("max-replicas-policy", "raise"),
-            paused=self._value("paused", Pause()),
-            paused_down=self._value("paused-scale-down", Pause()),
-            paused_up=self._value("paused-scale-up", Pause()),
-            dry_run=self._value("dry-run", False),
             hold=self._hold(),
+            **{field: value for field, value in given.items() if value is not None},
         )
         if spec.lowest is not None and spec.highest is not None and spec.lowest > spec.highest:
             self.problem("minimum-replicas", str(spec.lowest), f"is above maximum-replicas, which is {spec.highest}")
@@ -256,19 +241,3 @@ def _numbered(name: str) -> re.Match[str] | None:
         return None
     annotation = BY_NAME.get(name[: match.start()])
     return match if annotation is not None and annotation.numbered else None
-
-
-__all__ = [
-    "ANNOTATIONS",
-    "BY_KEY",
-    "BY_NAME",
-    "ENABLE",
-    "MOST_QUERIES",
-    "PREFIX",
-    "STATE",
-    "Annotation",
-    "check_defaults",
-    "enabled",
-    "name_of",
-    "parse_spec",
-]

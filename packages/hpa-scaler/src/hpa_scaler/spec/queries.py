@@ -1,4 +1,9 @@
-"""The queries to Prometheus for an HPA, and their outcomes. Pure; :mod:`hpa_scaler.prometheus` sends them."""
+"""The queries to Prometheus for an HPA, their outcomes, and the file of recorded outcomes. Pure.
+
+:mod:`hpa_scaler.prometheus` sends the queries. ``plan --save-outcomes`` writes the file, or a person does:
+``{"kind": "QueryOutcomes", "outcomes": [{"query": "...", "server": "main", "values": [110.5]}, ...]}``; instead of
+``values`` (one for each series) an entry may have a ``failure`` with its reason, or the whole ``answer``.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +11,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
-from hpa_scaler.spec.fallbacks import without_fallback
-from hpa_scaler.spec.promql import lookback
-from hpa_scaler.spec.reasons import Cause, Reason
+from hpa_scaler.spec.addresses import AddressError, parse_address
+from hpa_scaler.spec.promql import lookback, without_fallback
 from hpa_scaler.spec.spec import HoldSpec, QuerySpec, SeriesRule, ServerRef, Spec
-
-AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
-"""The age of a server's data in seconds, no more than the range asked for: how long ago the oldest sample of any target
-in that range was taken. A Prometheus that has lost its data answers with the time since then."""
-
-LATE_QUERY = "(time() - max(timestamp(up))) * (max(count_over_time(up[10m])) > 2) / 600"
-"""How old the newest sample of all targets is, in scrape intervals. No answer if the scrapes are too
-far apart to tell."""
-
-FAILED_QUERY = "avg_over_time(up[{range}s]) < 0.9 and max_over_time(up[1h:2m]) > 0"
-"""The targets that could not always be scraped in a range, but within the last hour."""
+from hpa_scaler.spec.values import parse_float
+from tightship.core.reasons import QUERY_FAILURES, Reason, Refusal
+from tightship.core.times import rfc3339
+from tightship.report.document import API_VERSION
 
 UNREADABLE_RANGE = 3600.0
 """Seconds that a query counts as looking back if its text can't be understood."""
@@ -36,7 +34,15 @@ scrape."""
 NOTHING = 1e-6
 """How far rounding of sums and differences may take a value below zero."""
 
+NO_SERIES = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
+"""What to do about an answer without a series."""
+
 _STEPS = 20
+
+RangeFrom: TypeAlias = Literal["text", "query-range", "rule", "default", "unreadable"]
+"""What tells how far a query looks back: its own text, the annotation, or a default. The default applies to a recording
+rule without a range in its name, to a query without a range or with a shorter one than its fallback needs, and to a
+text that can't be understood."""
 
 
 class Query(Struct, frozen=True, order=True, omit_defaults=True):
@@ -47,7 +53,7 @@ class Query(Struct, frozen=True, order=True, omit_defaults=True):
     labels: bool = False
 
 
-class Answer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answer"):
+class QueryAnswer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answer"):
     """A result, reduced to what judgements need: how many *series*, the *highest* finite value of all, and how many
     were not a number, infinite, or zero. *targets* are the labels of the first series, if they were requested.
     *seconds* is how long the answer took.
@@ -64,19 +70,14 @@ class Answer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answe
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
-    """No usable result; *reason* is one of :data:`hpa_scaler.spec.reasons.FAILURES`."""
+    """No usable result; *reason* is one of :data:`tightship.core.reasons.QUERY_FAILURES`."""
 
     reason: Reason
     detail: str = ""
     seconds: float = 0.0
 
 
-RangeFrom: TypeAlias = Literal["text", "query-range", "rule", "default", "unreadable"]
-"""What tells how far a query looks back: its own text, the annotation, or a default. The default applies to a recording
-rule without a range in its name, to a query without a range or with a shorter one than its fallback needs, and to a
-text that can't be understood."""
-
-Outcome: TypeAlias = Answer | Failure
+Outcome: TypeAlias = QueryAnswer | Failure
 Outcomes: TypeAlias = Mapping[Query, Outcome]
 
 _NOT_ASKED = Failure(Reason.NOT_ASKED, "there is no recorded outcome of this query")
@@ -89,16 +90,16 @@ class Reading(Struct, frozen=True):
     """
 
     value: float | None
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[Refusal, ...] = ()
 
     @property
     def complete(self) -> bool:
         return self.value is not None and not self.causes
 
 
-def answer_of(values: Sequence[float], warnings: tuple[str, ...] = ()) -> Answer:
+def answer_of(values: Sequence[float], warnings: tuple[str, ...] = ()) -> QueryAnswer:
     """Return the answer with one series for each of *values*."""
-    return Answer(
+    return QueryAnswer(
         series=len(values),
         highest=max((each for each in values if math.isfinite(each)), default=None),
         not_numbers=sum(1 for each in values if math.isnan(each)),
@@ -119,25 +120,29 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
     The largest number of several series counts even if others are not numbers: it may raise a floor, but not lower it.
     """
     if isinstance(outcome, Failure):
-        return Reading(None, (Cause(outcome.reason, _about(about, outcome.detail)),))
+        return Reading(None, (Refusal(outcome.reason, detail=_about(about, outcome.detail)),))
     if not outcome.series:
-        fix = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
-        return Reading(None, (Cause(Reason.EMPTY_RESULT, f"{about} answered with no series", fix),))
+        cause = Refusal(Reason.EMPTY_RESULT, detail=f"{about} answered with no series", fix=NO_SERIES)
+        return Reading(None, (cause,))
     if outcome.series > 1 and series == "error":
         detail = f"{about} answered with {outcome.series} series, but only one is allowed"
-        return Reading(None, (Cause(Reason.SEVERAL_SERIES, detail, "sum the series, or set several-series: max"),))
+        return Reading(
+            None, (Refusal(Reason.SEVERAL_SERIES, detail=detail, fix="sum the series, or set several-series: max"),)
+        )
     causes = []
     of = f" in {outcome.series} series" if outcome.series > 1 else ""
     if outcome.highest is not None and outcome.highest < -NOTHING:
         fix = "check the sign; if negative values are expected, wrap the query in clamp_min(..., 0)"
-        causes.append(Cause(Reason.NEGATIVE, f"{about} answered {outcome.highest:g}", fix))
+        causes.append(Refusal(Reason.NEGATIVE, detail=f"{about} answered {outcome.highest:g}", fix=fix))
     if outcome.not_numbers:
         fix = "guard the denominator, as in x / (y > 0)"
-        causes.append(Cause(Reason.NOT_A_NUMBER, f"{about} answered NaN{of}", fix))
+        causes.append(Refusal(Reason.NOT_A_NUMBER, detail=f"{about} answered NaN{of}", fix=fix))
     if outcome.infinite:
-        causes.append(Cause(Reason.INFINITE, f"{about} answered with infinity{of}", "guard the denominator"))
+        causes.append(
+            Refusal(Reason.INFINITE, detail=f"{about} answered with infinity{of}", fix="guard the denominator")
+        )
     if outcome.warnings:
-        causes.append(Cause(Reason.ANSWER_WITH_WARNINGS, f"{about} was answered with: {outcome.warnings[0]}"))
+        causes.append(Refusal(Reason.ANSWER_WITH_WARNINGS, detail=f"{about} was answered with: {outcome.warnings[0]}"))
     return Reading(outcome.highest, tuple(causes))
 
 
@@ -226,27 +231,88 @@ def _about(about: str, detail: str) -> str:
     return f"{about}: {detail}" if detail else f"{about} failed"
 
 
-__all__ = [
-    "AGE_QUERY",
-    "FAILED_QUERY",
-    "LATE_QUERY",
-    "Answer",
-    "Failure",
-    "Outcome",
-    "Outcomes",
-    "Query",
-    "RangeFrom",
-    "Reading",
-    "age_query",
-    "age_step",
-    "answer_of",
-    "bare_query",
-    "firing",
-    "hold_query",
-    "outcome_of",
-    "queries_of",
-    "range_from",
-    "range_of",
-    "read",
-    "value_query",
-]
+class _RecordedOutcome(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    query: str
+    server: str = ""
+    labels: bool = False
+    values: list[float | str] | None = None
+    warnings: tuple[str, ...] = ()
+    answer: QueryAnswer | None = None
+    failure: Failure | None = None
+
+
+class _File(Struct, rename="camel"):
+    outcomes: list[_RecordedOutcome]
+    kind: Literal["QueryOutcomes"] = "QueryOutcomes"
+    api_version: Literal["tightship.dev/v1"] = API_VERSION
+    asked_at: str = ""
+
+
+class OutcomeFileError(ValueError):
+    """An unreadable file of outcomes; *problems* are whole lines."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def encode_outcomes(outcomes: Mapping[Query, Outcome], now: float) -> bytes:
+    """Return *outcomes*, recorded at *now*, as a file."""
+    entries = []
+    for query, outcome in sorted(outcomes.items(), key=lambda item: item[0]):
+        entry = _RecordedOutcome(query.text, query.server.name or query.server.url, query.labels)
+        if isinstance(outcome, QueryAnswer):
+            entry.answer = outcome
+        else:
+            entry.failure = outcome
+        entries.append(entry)
+    raw = msgspec.json.encode(_File(entries, asked_at=rfc3339(now)))
+    return msgspec.json.format(raw, indent=2) + b"\n"
+
+
+def decode_outcomes(raw: bytes, name: str) -> dict[Query, Outcome]:
+    """Return the outcomes in *raw*, the file called *name*. Raises :class:`OutcomeFileError` with all problems."""
+    try:
+        file = msgspec.json.decode(raw, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise OutcomeFileError([f"{name}: not a file of query outcomes: {error}"]) from error
+    outcomes: dict[Query, Outcome] = {}
+    problems: list[str] = []
+    for number, entry in enumerate(file.outcomes, 1):
+        try:
+            outcomes[Query(entry.query, _server(entry.server), entry.labels)] = _outcome(entry)
+        except ValueError as error:
+            problems.append(f"{name}: outcome {number}: {error}")
+    if problems:
+        raise OutcomeFileError(problems)
+    return outcomes
+
+
+def _server(text: str) -> ServerRef:
+    if "://" not in text:
+        return ServerRef(name=text)
+    try:
+        return ServerRef(url=str(parse_address(text)))
+    except AddressError as error:
+        raise ValueError(f"server {error}") from error
+
+
+def _outcome(entry: _RecordedOutcome) -> Outcome:
+    given = [each for each in (entry.values, entry.answer, entry.failure) if each is not None]
+    if len(given) != 1:
+        raise ValueError("must have one of values, answer and failure")
+    if entry.answer is not None:
+        return entry.answer
+    if entry.failure is None:
+        return answer_of([_value(each) for each in entry.values or ()], entry.warnings)
+    if entry.failure.reason not in QUERY_FAILURES:
+        allowed = ", ".join(sorted(QUERY_FAILURES))
+        raise ValueError(f"failure.reason: {entry.failure.reason.value!r}: allowed are {allowed}")
+    return entry.failure
+
+
+def _value(value: float | str) -> float:
+    number = parse_float(value) if isinstance(value, str) else float(value)
+    if number is None:
+        raise ValueError(f"values: {value!r} is not a number; allowed are numbers, and texts such as NaN and +Inf")
+    return number

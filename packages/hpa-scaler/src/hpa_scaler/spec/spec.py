@@ -1,4 +1,7 @@
-"""What the annotations of one HPA ask for, typed. Durations are in seconds, times in seconds since 1970."""
+"""What the annotations of one HPA ask for, typed, and the rules of judgements.
+
+Durations are in seconds, times in seconds since 1970.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,23 @@ import math
 from typing import Literal
 
 from msgspec import Struct
+
+from tightship.core.counting import counted
+from tightship.core.objects import ScaleTarget
+
+PREFIX = "estafette.io"
+"""The default prefix, which is the older controller's."""
+
+AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
+"""The age of a server's data in seconds, no more than the range asked for: how long ago the oldest sample of any target
+in that range was taken. A Prometheus that has lost its data answers with the time since then."""
+
+LATE_QUERY = "(time() - max(timestamp(up))) * (max(count_over_time(up[10m])) > 2) / 600"
+"""How old the newest sample of all targets is, in scrape intervals. No answer if the scrapes are too
+far apart to tell."""
+
+FAILED_QUERY = "avg_over_time(up[{range}s]) < 0.9 and max_over_time(up[1h:2m]) > 0"
+"""The targets that could not always be scraped in a range, but within the last hour."""
 
 MissingDataRule = Literal["hold", "zero", "replicas", "current", "currentIfHigher"]
 SeriesRule = Literal["hold", "max", "error"]
@@ -58,7 +78,7 @@ class Band(Struct, frozen=True):
         return f"{self.share:.0%}" if self.share else str(self.pods)
 
 
-class Pause(Struct, frozen=True):
+class PauseSpec(Struct, frozen=True):
     """A pause: none, one without an end, or one that ends at *until*."""
 
     on: bool = False
@@ -102,9 +122,9 @@ class Spec(Struct, frozen=True):
     lowest: int | None = None
     highest: int | None = None
     max_replicas: MaxReplicasRule = "raise"
-    paused: Pause = Pause()
-    paused_down: Pause = Pause()
-    paused_up: Pause = Pause()
+    paused: PauseSpec = PauseSpec()
+    paused_down: PauseSpec = PauseSpec()
+    paused_up: PauseSpec = PauseSpec()
     dry_run: bool = False
     hold: HoldSpec | None = None
 
@@ -115,16 +135,74 @@ class Problems(Struct, frozen=True):
     lines: tuple[str, ...]
 
 
-__all__ = [
-    "Band",
-    "HoldSpec",
-    "MaxReplicasRule",
-    "MissingData",
-    "MissingDataRule",
-    "Pause",
-    "Problems",
-    "QuerySpec",
-    "SeriesRule",
-    "ServerRef",
-    "Spec",
-]
+class Rules(Struct, frozen=True, kw_only=True):
+    """The rules of every judgement.
+
+    *lower_bound* is the lowest floor of HPAs that set none. *age_query* asks a server for the age of its data,
+    *late_query* whether its samples come late, and *failed_query* for the targets that it could not scrape; an empty
+    one is not sent. *longest_guard* is the longest time that young data hold a floor, *rollout_limit* the longest that
+    a rollout does. *longest_gap* is the greatest age at which a history can be continued; *handover_gap* is the same
+    for a history that another term of leadership left in the annotation. It must hide no cycle, because that cycle's
+    results may not have been written down.
+
+    After *contest_resets* changes by somebody else, each within *contest_window* of the one before, the controller
+    leaves an HPA alone for *contest_pause*, doubled with each further change up to *contest_longest_pause*.
+
+    The breaker for correlated drops looks at *drop_count* queries or more. If more than *drop_share* of them, or more
+    than *drop_floor_share* of the pods that they wanted, are gone at once, each by more than *drop_size* of what it
+    wanted, nothing is lowered for *drop_hold* (0: until they recover).
+
+    A floor goes above *rise_factor* times what is known of the last day, and above *rise_pods*, only once the queries
+    have wanted it for as long as they look back; and never above *maximum_factor* times the user's own maximum (0: no
+    limit, each).
+    """
+
+    prefix: str = PREFIX
+    lower_bound: int = 3
+    age_query: str = AGE_QUERY
+    late_query: str = LATE_QUERY
+    failed_query: str = FAILED_QUERY
+    cold_guard: bool = True
+    longest_guard: float = 3600.0
+    rollout_limit: float = 1800.0
+    longest_gap: float = 300.0
+    handover_gap: float = 300.0
+    contest_resets: int = 3
+    contest_window: float = 3600.0
+    contest_pause: float = 900.0
+    contest_longest_pause: float = 6 * 3600.0
+    drop_count: int = 10
+    drop_share: float = 0.5
+    drop_floor_share: float = 0.5
+    drop_size: float = 0.3
+    drop_hold: float = 3600.0
+    rise_factor: float = 3.0
+    rise_pods: int = 10
+    maximum_factor: float = 3.0
+
+
+class Rollout(Struct, frozen=True):
+    """The state of a rollout; *detail* has the numbers, or says why the state is unknown."""
+
+    state: Literal["steady", "rolling", "unknown"]
+    detail: str = ""
+
+
+def rollout_of(target: ScaleTarget) -> Rollout:
+    """Return whether *target* is rolling out.
+
+    A Deployment rolls out until all its pods have the newest template: ``status.replicas`` includes the pods of a
+    surge, unlike the replicas that an HPA knows. A StatefulSet rolls out while its two revisions differ, an Argo
+    Rollout also while its phase says so. A spec that the controller has not seen yet counts as a rollout.
+    """
+    what = f"{target.kind} {target.name}"
+    if target.observed_generation is not None and target.observed_generation < target.generation:
+        return Rollout("rolling", f"the controller of {what} has not seen the newest spec yet")
+    if target.kind == "StatefulSet":
+        if target.current_revision != target.update_revision:
+            return Rollout("rolling", f"{what} goes from {target.current_revision} to {target.update_revision}")
+    elif target.kind != "ReplicaSet" and target.replicas > target.updated:
+        return Rollout("rolling", f"{what} has {counted(target.updated, 'new pod')} of {target.replicas}")
+    if target.phase in ("Progressing", "Paused"):
+        return Rollout("rolling", f"{what} is {target.phase}")
+    return Rollout("steady")

@@ -1,21 +1,41 @@
 """Values of annotations: each reader returns what a text means, or raises :class:`ValueError` saying what is allowed.
 
-Texts of the older controller's annotations are read as Go reads them. Where the older controller silently used a
-default, an unreadable text is an error here: a default that nobody wrote must not move a floor.
+Texts of the older controller's annotations are read as Go reads them, because it is written in Go and annotations must
+keep their meaning. ``strconv.ParseFloat(s, 64)`` and ``ParseInt(s, 0, 32)`` accept other texts than Python: no blanks,
+no digits of other scripts, but ``0x1p4``, ``1_000`` and ``010`` for 8. A number that is out of range is an error, not
+infinity. Where the older controller silently used a default, an unreadable text is an error here: a default that nobody
+wrote must not move a floor.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
-from typing import TypeVar
 
 from hpa_scaler.spec.addresses import parse_address
-from hpa_scaler.spec.golang import INT32_MAX, parse_float
-from hpa_scaler.spec.spec import Band, MissingData, Pause
+from hpa_scaler.spec.spec import Band, MissingData, PauseSpec
 from tightship.core.durations import ALLOWED_FORMS, DurationError, parse_duration
 from tightship.core.times import parse_rfc3339
+
+_FLOAT = re.compile(
+    r"[+-]?(?:0[xX](?P<hexadecimal>[0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?)[pP][+-]?[0-9][0-9_]*"
+    r"|(?P<decimal>[0-9_]*(?:\.[0-9_]*)?)(?:[eE][+-]?[0-9][0-9_]*)?)",
+    re.ASCII,
+)
+_INFINITY = re.compile(r"(?P<sign>[+-]?)inf(?:inity)?", re.ASCII | re.IGNORECASE)
+_INTEGER = re.compile(
+    r"(?P<sign>[+-]?)(?:0[xX](?P<x>[0-9a-fA-F_]+)|0[bB](?P<b>[01_]+)|0[oO](?P<o>[0-7_]+)|0(?P<old>[0-7_]*)"
+    r"|(?P<ten>[1-9][0-9_]*))",
+    re.ASCII,
+)
+_BASES = {"x": 16, "b": 2, "o": 8, "old": 8, "ten": 10}
+
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+
+_SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e21
+"""Go's encoding/json writes floats outside these with an exponent."""
 
 LONGEST_WINDOW = 24 * 3600.0
 """Seconds: longer windows would need more memory in the state annotation than they are worth."""
@@ -27,7 +47,99 @@ _WHOLE = re.compile(r"[0-9]{1,10}", re.ASCII)
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
-_T = TypeVar("_T")
+
+def parse_float(text: str) -> float | None:
+    """Return what ``strconv.ParseFloat(text, 64)`` returns, ``None`` if that is an error.
+
+    The result may be NaN or infinite if the text says so (``NaN``, ``-Inf``).
+    """
+    if text.lower() == "nan" and text.isascii():
+        return math.nan
+    if (infinity := _INFINITY.fullmatch(text)) is not None:
+        return -math.inf if infinity["sign"] == "-" else math.inf
+    match = _FLOAT.fullmatch(text)
+    if match is None or not _underscores_ok(text):
+        return None
+    hexadecimal = match["hexadecimal"]
+    digits = match["decimal"] if hexadecimal is None else hexadecimal
+    if not digits or not any(each.isalnum() for each in digits):
+        return None
+    plain = text.replace("_", "")
+    try:
+        value = float(plain) if hexadecimal is None else float.fromhex(plain)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def parse_int32(text: str) -> int | None:
+    """Return what ``strconv.ParseInt(text, 0, 32)`` returns, ``None`` if that is an error."""
+    match = _INTEGER.fullmatch(text)
+    if match is None or not _underscores_ok(text):
+        return None
+    base = next(name for name in _BASES if match[name] is not None)
+    digits = match[base].replace("_", "").lstrip("0") or "0"
+    if len(digits) > 32:
+        return None
+    value = int(match["sign"] + digits, _BASES[base])
+    return value if INT32_MIN <= value <= INT32_MAX else None
+
+
+def _underscores_ok(text: str) -> bool:
+    """Whether each underscore stands between two digits, or between the letter of the base and a digit."""
+    if "_" not in text:
+        return True
+    plain = text.lstrip("+-")
+    digits = "0-9"
+    if plain[:2].lower() in ("0x", "0b", "0o"):
+        # The prefix counts as a digit, so that an underscore may follow it.
+        digits = "0-9a-fA-F" if plain[1] in "xX" else digits
+        plain = "0" + plain[2:]
+    return not re.search(rf"(?<![{digits}])_|_(?![{digits}])", plain)
+
+
+def format_float(value: float) -> str:
+    """Return a finite *value* as Go's ``encoding/json`` writes it: ``1``, ``2.5``, ``1e-7``, ``1e+21``.
+
+    Raises :class:`ValueError` for what JSON has no form for.
+    """
+    if not math.isfinite(value):
+        raise ValueError(f"{value} can't be written in JSON")
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if value == 0:
+        return sign + "0"
+    mantissa, _, exponent = f"{abs(value)!r}e0".partition("e")
+    digits, point = _digits(mantissa, int(exponent.partition("e")[0]))
+    if _SMALLEST_PLAIN <= abs(value) < _LARGEST_PLAIN:
+        return sign + _plain(digits, point)
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    power = point - 1
+    return f"{sign}{digits[0]}{fraction}e{'+' if power >= 0 else '-'}{abs(power):02d}".replace("e-0", "e-")
+
+
+def _digits(mantissa: str, exponent: int) -> tuple[str, int]:
+    """Return the significant digits of the shortest form, and where the point stands among them."""
+    whole, _, fraction = mantissa.partition(".")
+    joined = whole + fraction
+    digits = joined.lstrip("0")
+    point = len(whole) + exponent - (len(joined) - len(digits))
+    return digits.rstrip("0"), point
+
+
+def _plain(digits: str, point: int) -> str:
+    if point <= 0:
+        return "0." + "0" * -point + digits
+    if point >= len(digits):
+        return digits + "0" * (point - len(digits))
+    return f"{digits[:point]}.{digits[point:]}"
+
+
+def quote(text: str) -> str:
+    r"""Return *text* as Go's ``encoding/json`` writes it: ``<``, ``>`` and ``&`` as ``\u003c`` and so on."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    for each in "<>&\u2028\u2029":
+        quoted = quoted.replace(each, f"\\u{ord(each):04x}")
+    return quoted
 
 
 def query(text: str) -> str:
@@ -47,25 +159,23 @@ def switch(text: str) -> bool:
 
 def number(text: str) -> float:
     """Read a finite number as Go does."""
-    value = parse_float(text)
-    if value is None or not math.isfinite(value):
-        raise ValueError("allowed is a number such as 2, -0.5 or 1e3, without blanks or a unit")
-    return value
+    return _number(text, "a number such as 2, -0.5 or 1e3")
 
 
 def positive(text: str) -> float:
     """Read a finite number above 0."""
-    value = parse_float(text)
-    if value is None or not math.isfinite(value) or value <= 0:
-        raise ValueError("allowed is a number above 0 such as 2.5, without blanks or a unit")
-    return value
+    return _number(text, "a number above 0 such as 2.5", lambda value: value > 0)
 
 
 def ratio(text: str) -> float:
     """Read a finite number of at least 0; above 1 it is no limit."""
+    return _number(text, "a number from 0 on such as 0.2", lambda value: value >= 0)
+
+
+def _number(text: str, allowed: str, takes: Callable[[float], bool] = lambda _: True) -> float:
     value = parse_float(text)
-    if value is None or not math.isfinite(value) or value < 0:
-        raise ValueError("allowed is a number from 0 on such as 0.2, without blanks or a unit")
+    if value is None or not math.isfinite(value) or not takes(value):
+        raise ValueError(f"allowed is {allowed}, without blanks or a unit")
     return value
 
 
@@ -111,12 +221,12 @@ def band(text: str) -> Band:
     raise ValueError("allowed is a number of pods such as 1, or a percentage of the floor below 100 such as 5%")
 
 
-def pause(text: str) -> Pause:
+def pause(text: str) -> PauseSpec:
     """Read ``true``, ``false``, or the time at which a pause ends."""
     if text in ("true", "false"):
-        return Pause(text == "true")
+        return PauseSpec(text == "true")
     try:
-        return Pause(True, parse_rfc3339(text))
+        return PauseSpec(True, parse_rfc3339(text))
     except ValueError as error:
         allowed = "allowed are true, false, and the time at which it ends, RFC 3339 such as 2026-03-01T04:00:00Z"
         raise ValueError(allowed) from error
@@ -144,20 +254,3 @@ def server_name(text: str) -> str:
 def url(text: str) -> str:
     """Read the address of a server, in its canonical form; whether it is allowed is checked later."""
     return str(parse_address(text))
-
-
-__all__ = [
-    "band",
-    "duration",
-    "missing_data",
-    "number",
-    "one_of",
-    "pause",
-    "positive",
-    "query",
-    "ratio",
-    "server_name",
-    "switch",
-    "url",
-    "whole",
-]

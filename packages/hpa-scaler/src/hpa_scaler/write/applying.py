@@ -1,31 +1,42 @@
 """Carries out the decisions of a cycle: raises first, then bounds that are given back, then lowerings and notes.
 
-Each write is preceded by a check that this replica may still write. The next cycle judges again what was not written,
-from the API server's state at that time.
+Each write is preceded by a check that this replica may still write. If the HPA has changed since its judgement, it is
+read, judged and patched once more. The next cycle judges again what was not written, from the API server's state at
+that time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.correlated import settle
-from hpa_scaler.decide.cycle import Cycle, Judged, asked_of, subject_of
-from hpa_scaler.decide.history import History
-from hpa_scaler.decide.policy import Decision, decide
-from hpa_scaler.decide.writing import Patch, Restoration, change, remember, restoration, state_of
-from hpa_scaler.spec.reasons import Cause, Reason
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Spec
-from hpa_scaler.write.events import Herald
-from hpa_scaler.write.memory import Memory
+from hpa_scaler.decide.cycle import Cycle, asked_of, subject_of
+from hpa_scaler.decide.decision import FloorDecision, Judged
+from hpa_scaler.decide.history import FloorHistory
+from hpa_scaler.decide.judge import judge_one
+from hpa_scaler.decide.ownership import (
+    CONTENT_TYPE,
+    Ending,
+    Patch,
+    Restoration,
+    change,
+    path_of,
+    remember,
+    restoration,
+    state_of,
+)
+from hpa_scaler.spec.spec import Rules, Spec
+from hpa_scaler.write.events import FloorEvents
+from hpa_scaler.write.memory import Memory, Noted, is_due
 from hpa_scaler.write.metrics import ScalerMetrics
-from hpa_scaler.write.noting import Noted, is_due
-from hpa_scaler.write.sending import Ending, Sent, send
 from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.api_errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound, one_line
+from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler, ObjectError, decode
+from tightship.core.reasons import Reason, Refusal
 from tightship.kube.connection import Connection
 from tightship.kube.rate_limit import TokenBucket
 
@@ -35,12 +46,97 @@ AT_ONCE = 8
 IN_A_ROW = 5
 """Writes in a row without an answer after which the API server counts as away."""
 
+T = TypeVar("T")
+_Job = Callable[[], Awaitable[None]]
+
+
+class PlannedPatch(Struct, Generic[T], frozen=True):
+    """What to send: the *patch*, ``None`` if nothing is left to do, and what it was made *of*."""
+
+    patch: Patch | None
+    of: T
+
+
+class Sent(Struct, Generic[T], frozen=True):
+    """How the last *write* ended, and why; *again* says that the HPA had changed since its judgement."""
+
+    write: PlannedPatch[T]
+    ending: Ending
+    detail: str = ""
+    again: bool = False
+
+
+async def send(
+    connection: Connection,
+    hpa: HorizontalPodAutoscaler,
+    make: Callable[[HorizontalPodAutoscaler], PlannedPatch[T]],
+    may: Callable[[], Awaitable[bool]],
+) -> Sent[T]:
+    """Send what *make* returns for *hpa* as judged; if the HPA has changed, read it and send what *make* returns then.
+
+    *may* is awaited before each write. Never raises errors of the API server.
+    """
+    write = make(hpa)
+    if write.patch is None:
+        return Sent(write, "unneeded")
+    ending, detail = await _patched(connection, write.patch, may)
+    if ending != "changed":
+        return Sent(write, ending, detail)
+    try:
+        present = await read_again(connection, hpa)
+    except NotFound:
+        return Sent(write, "gone", again=True)
+    except (KubeError, ObjectError) as error:
+        return Sent(write, "failed", one_line(error), again=True)
+    if present.uid != hpa.uid:
+        # Another one of the same name has its own uid, and is judged by itself.
+        return Sent(write, "gone", again=True)
+    write = make(present)
+    if write.patch is None:
+        return Sent(write, "unneeded", again=True)
+    # A test that does not hold and an admission plugin's no look the same, but the one is not met twice in a row.
+    ending, detail = await _patched(connection, write.patch, may)
+    return Sent(write, "refused" if ending == "changed" else ending, detail, again=True)
+
+
+async def _patched(
+    connection: Connection, patch: Patch, may: Callable[[], Awaitable[bool]]
+) -> tuple[Ending | Literal["changed"], str]:
+    """Return how *patch* ended, and why; ``changed`` means that the HPA seems to have changed."""
+    if not await may():
+        return "left", ""
+    try:
+        await connection.request("PATCH", patch.path, params=patch.params, body=patch.body, content_type=CONTENT_TYPE)
+    except (Invalid, Conflict) as error:
+        return "changed", error.message or one_line(error)
+    except (Forbidden, BadRequest) as error:
+        return "refused", error.message or one_line(error)
+    except NotFound:
+        return "gone", ""
+    except ApiError as error:
+        # 429 and 5xx: a proxy in between may have given up on what the API server then did.
+        return "unheard" if error.status >= 500 else "failed", one_line(error)
+    except KubeError as error:
+        return "unheard", one_line(error)
+    return "written", ""
+
+
+async def read_again(connection: Connection, hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
+    """Return the HPA of this name as it is now: never older than any earlier write.
+
+    Raises :class:`~tightship.core.api_errors.KubeError` and :class:`~tightship.core.objects.ObjectError`.
+    """
+    raw = await connection.request("GET", path_of(hpa.namespace, hpa.name))
+    thing = decode(AUTOSCALER, raw)
+    assert isinstance(thing, HorizontalPodAutoscaler)
+    return thing
+
 
 class Return(Struct, frozen=True):
     """An HPA that has opted out, what is known of it, and what gives it back."""
 
     hpa: HorizontalPodAutoscaler
-    history: History
+    history: FloorHistory
     given: Restoration
 
 
@@ -55,24 +151,27 @@ class Todo(Struct, frozen=True):
     now: float
 
 
-class Applied(Struct, frozen=True):
+class WritesDone(Struct, frozen=True):
     """The results by uid: how each write ended, which HPAs were judged again, and why a change was refused."""
 
-    endings: Mapping[str, Ending]
-    again: Mapping[str, Judged]
-    refused: Mapping[str, Cause]
+    endings: dict[str, Ending] = {}
+    again: dict[str, Judged] = {}
+    refused: dict[str, Refusal] = {}
 
-    def final(self, judged: Judged) -> Judged:
-        """Return the final decision for an HPA."""
+    def final(self, cycle: Cycle) -> Cycle:
+        """Return *cycle* with its final decisions; the same one if there are no others."""
+        if not self.again and not self.refused:
+            return cycle
+        return msgspec.structs.replace(cycle, judged=tuple(map(self._final, cycle.judged)))
+
+    def _final(self, judged: Judged) -> Judged:
         uid = judged.decision.uid
         last, cause = self.again.get(uid, judged), self.refused.get(uid)
-        if cause is None:
-            return last
-        return msgspec.structs.replace(last, decision=_with(last.decision, cause))
+        return last if cause is None else msgspec.structs.replace(last, decision=_with(last.decision, cause))
 
 
 def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory: Memory) -> Judged | None:
-    """Return the decision for an HPA in its present state, by the answers of the cycle; ``None`` if it
+    """Return the judgement of an HPA in its present state, by the answers of the cycle; ``None`` if it
     is not opted in.
     """
     asked = asked_of(hpa, todo.rules.prefix, todo.defaults)
@@ -87,12 +186,11 @@ def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory
         now=todo.now,
         remembered=memory.recall(hpa),
     )
-    first = decide(subject)
-    return Judged(subject, first, settle(first, todo.cycle.verdict, todo.now))
+    return judge_one(subject, todo.cycle.verdict)
 
 
 class Applier:
-    """Writes to HPAs of one API server. *may* says whether this replica may write at this moment."""
+    """Writes to HPAs of one API server. A callable *may* says whether this replica may write at this moment."""
 
     def __init__(
         self,
@@ -100,195 +198,138 @@ class Applier:
         memory: Memory,
         *,
         bucket: TokenBucket,
-        herald: Herald,
+        events: FloorEvents,
         metrics: ScalerMetrics,
     ) -> None:
         self._connection = connection
         self._memory = memory
         self._bucket = bucket
-        self._herald = herald
+        self._events = events
         self._metrics = metrics
         self._unanswered = 0
 
-    async def apply(self, todo: Todo, may: Callable[[], bool]) -> Applied:
+    async def apply(self, todo: Todo, may: Callable[[], bool]) -> WritesDone:
         """Carry out everything in *todo*. Never raises errors of the API server."""
-        work = _Work(todo, self._memory, self._herald)
-        jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = []
+        done = WritesDone()
+        raises: list[_Job] = []
+        others: list[_Job] = []
+        notes: list[_Job] = []
         for judged in todo.cycle.judged:
             decision = judged.decision
             if decision.changes:
-                rank = 0 if decision.action == "raise" else 2
-                jobs.append((rank, self._job(work.changing(judged), may)))
-            else:
-                self._memory.keep(judged.subject.hpa, decision.history)
-                if is_due(decision, todo.noted):
-                    jobs.append((3, self._job(work.remembering(judged), may)))
-        jobs += [(1, self._job(work.returning(each), may)) for each in todo.returns]
-        jobs.sort(key=lambda job: job[0])
-        self._unanswered = 0
-        await a_few_at_a_time(lambda job: job[1](), jobs, AT_ONCE)
-        return Applied(work.endings, work.again, work.refused)
+                jobs = raises if decision.action == "raise" else others
+                jobs.append(partial(self._change, judged, todo, done, may))
+                continue
+            self._memory.keep(judged.subject.hpa, decision.history)
+            if is_due(decision, todo.noted):
+                notes.append(partial(self._note, judged, todo, done, may))
+        returns = [partial(self._give_back, each, todo, done, may) for each in todo.returns]
+        await self._run((*raises, *returns, *others, *notes))
+        return done
 
     async def remember(self, todo: Todo, may: Callable[[], bool]) -> None:
         """Write down what the HPAs of *todo* that wait to be lowered wait for, because a restart would forget it."""
-        work = _Work(todo, self._memory, self._herald)
         pending = [each for each in todo.cycle.judged if each.decision.pending and not each.decision.dry_run]
-        self._unanswered = 0
-        await a_few_at_a_time(lambda each: self._job(work.remembering(each), may)(), pending, AT_ONCE)
+        await self._run(partial(self._note, each, todo, WritesDone(), may) for each in pending)
 
-    def _job(self, step: _Step, may: Callable[[], bool]) -> Callable[[], Awaitable[None]]:
+    async def _run(self, jobs: Iterable[_Job]) -> None:
+        self._unanswered = 0
+        await a_few_at_a_time(lambda job: job(), jobs, AT_ONCE)
+
+    async def _change(self, judged: Judged, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
+        """Set the bounds of a decision."""
+        memory, events = self._memory, self._events
+
+        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Judged | None]:
+            now = judged if hpa is judged.subject.hpa else judge_again(judged, hpa, todo, memory)
+            if now is None or not isinstance(now.subject.asked, Spec) or not now.decision.changes:
+                return PlannedPatch(None, now)
+            return PlannedPatch(change(now.decision, now.subject.asked, todo.rules, todo.now), now)
+
+        sent = await self._sent(judged.subject.hpa, make, may)
+        last, uid = sent.write.of, judged.decision.uid
+        done.endings[uid] = sent.ending
+        if sent.ending == "gone":
+            memory.forget(uid)
+            return
+        if last is None:
+            return  # opted out meanwhile: the next cycle gives it back
+        hpa, decision = last.subject.hpa, last.decision
+        if sent.again:
+            done.again[uid] = last
+        if sent.ending == "written" and not decision.dry_run and sent.write.patch is not None:
+            memory.keep(hpa, decision.written, sent.write.patch.state)
+        else:
+            # Where the answer was lost, the annotation will tell.
+            memory.keep(hpa, decision.history)
+        if sent.ending == "refused":
+            fix = "see what the text names, such as an admission policy"
+            done.refused[uid] = Refusal(Reason.WRITE_REFUSED, detail=sent.detail, fix=fix)
+            decision = _with(decision, done.refused[uid])
+        if sent.ending == "written":
+            events.changed(decision, dry=decision.dry_run)
+        elif sent.ending in ("refused", "unneeded"):
+            events.kept(decision)
+        if sent.ending in ("written", "refused", "unneeded"):
+            events.noted(decision)
+
+    async def _note(self, judged: Judged, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
+        """Write the history of an HPA, and nothing else."""
+        judged_hpa, asked, decision = judged.subject.hpa, judged.subject.asked, judged.decision
+
+        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[None]:
+            if hpa is not judged_hpa or not isinstance(asked, Spec):
+                return PlannedPatch(None, None)  # it has changed, and the next cycle looks at it
+            before = state_of(hpa, todo.rules.prefix)[0]
+            return PlannedPatch(remember(decision, asked, before, todo.rules, todo.now), None)
+
+        sent = await self._sent(judged_hpa, make, may)
+        done.endings[decision.uid] = sent.ending
+        if sent.ending == "written" and sent.write.patch is not None:
+            self._memory.keep(judged_hpa, decision.history, sent.write.patch.state)
+
+    async def _give_back(self, back: Return, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
+        """Restore the user's own bounds, and remove our annotation."""
+        memory = self._memory
+
+        def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Return]:
+            if hpa is back.hpa:
+                return PlannedPatch(back.given.patch, back)
+            history = memory.recall(hpa) or state_of(hpa, todo.rules.prefix)[0].history
+            opted_in = asked_of(hpa, todo.rules.prefix, todo.defaults) is not None
+            given = None if opted_in else restoration(hpa, history, todo.rules, todo.now)
+            return PlannedPatch(None if given is None else given.patch, Return(hpa, history, given or back.given))
+
+        sent = await self._sent(back.hpa, make, may)
+        last, uid = sent.write.of, back.hpa.uid
+        done.endings[uid] = sent.ending
+        if sent.ending in ("written", "gone"):
+            memory.forget(uid)
+        elif sent.ending == "unheard":
+            memory.doubt_return(last.hpa, last.history, last.given)
+        if sent.ending == "written":
+            self._events.given_back(last.hpa, last.given)
+        elif sent.ending == "refused":
+            self._events.not_given_back(last.hpa, Refusal(Reason.WRITE_REFUSED, detail=sent.detail))
+
+    async def _sent(
+        self,
+        hpa: HorizontalPodAutoscaler,
+        make: Callable[[HorizontalPodAutoscaler], PlannedPatch[T]],
+        may: Callable[[], bool],
+    ) -> Sent[T]:
         async def permitted() -> bool:
             if not may() or self._unanswered >= IN_A_ROW:
                 return False
             await self._bucket.take()
             return may()
 
-        async def job() -> None:
-            sent = await send(self._connection, step.hpa, step.make, permitted)
-            if sent.ending != "left":  # what was not sent tells nothing of the API server
-                self._unanswered = self._unanswered + 1 if sent.ending in ("failed", "unheard") else 0
-            self._metrics.wrote(sent.ending, again=sent.again)
-            step.ended(sent)
-
-        return job
+        sent = await send(self._connection, hpa, make, permitted)
+        if sent.ending != "left":  # what was not sent tells nothing of the API server
+            self._unanswered = self._unanswered + 1 if sent.ending in ("failed", "unheard") else 0
+        self._metrics.wrote(sent.ending, again=sent.again)
+        return sent
 
 
-class _Step:
-    """One HPA to write: what to send, and what is known afterwards."""
-
-    def __init__(self, work: _Work, hpa: HorizontalPodAutoscaler) -> None:
-        self.hpa = hpa
-        self.work = work
-
-    def make(self, hpa: HorizontalPodAutoscaler) -> Patch | None:
-        raise NotImplementedError
-
-    def ended(self, sent: Sent) -> None:
-        raise NotImplementedError
-
-
-class _Work:
-    """All steps of one cycle, and their results."""
-
-    def __init__(self, todo: Todo, memory: Memory, herald: Herald) -> None:
-        self.todo = todo
-        self.memory = memory
-        self.herald = herald
-        self.endings: dict[str, Ending] = {}
-        self.again: dict[str, Judged] = {}
-        self.refused: dict[str, Cause] = {}
-
-    def changing(self, judged: Judged) -> _Step:
-        return _Change(self, judged)
-
-    def remembering(self, judged: Judged) -> _Step:
-        return _Remember(self, judged)
-
-    def returning(self, each: Return) -> _Step:
-        return _GiveBack(self, each)
-
-
-class _Change(_Step):
-    """Sets the bounds of a decision."""
-
-    def __init__(self, work: _Work, judged: Judged) -> None:
-        super().__init__(work, judged.subject.hpa)
-        self._judged: Judged | None = judged
-        self._patch: Patch | None = None
-
-    def make(self, hpa: HorizontalPodAutoscaler) -> Patch | None:
-        todo, judged = self.work.todo, self._judged
-        if judged is not None and hpa is not judged.subject.hpa:
-            judged = self._judged = judge_again(judged, hpa, todo, self.work.memory)
-        if judged is None or not isinstance(judged.subject.asked, Spec) or not judged.decision.changes:
-            self._patch = None
-        else:
-            self._patch = change(judged.decision, judged.subject.asked, todo.rules, todo.now)
-        return self._patch
-
-    def ended(self, sent: Sent) -> None:
-        judged, memory, herald = self._judged, self.work.memory, self.work.herald
-        uid = self.hpa.uid
-        self.work.endings[uid] = sent.ending
-        if sent.ending == "gone":
-            memory.forget(uid)
-            return
-        if judged is None:
-            return  # opted out meanwhile: the next cycle gives it back
-        hpa, decision = judged.subject.hpa, judged.decision
-        if sent.again:
-            self.work.again[uid] = judged
-        if sent.ending == "written" and not decision.dry_run and self._patch is not None:
-            memory.keep(hpa, decision.written, self._patch.state)
-        else:
-            # Where the answer was lost, the annotation will tell.
-            memory.keep(hpa, decision.history)
-        if sent.ending == "refused":
-            cause = Cause(Reason.WRITE_REFUSED, sent.detail, "see what the text names, such as an admission policy")
-            self.work.refused[uid] = cause
-            decision = _with(decision, cause)
-        if sent.ending == "written":
-            herald.changed(decision, dry=decision.dry_run)
-        elif sent.ending in ("refused", "unneeded"):
-            herald.kept(decision)
-        if sent.ending in ("written", "refused", "unneeded"):
-            herald.noted(decision)
-
-
-class _Remember(_Step):
-    """Writes the history, and nothing else."""
-
-    def __init__(self, work: _Work, judged: Judged) -> None:
-        super().__init__(work, judged.subject.hpa)
-        self._judged = judged
-        self._patch: Patch | None = None
-
-    def make(self, hpa: HorizontalPodAutoscaler) -> Patch | None:
-        asked, todo = self._judged.subject.asked, self.work.todo
-        if hpa is not self.hpa or not isinstance(asked, Spec):
-            return None  # it has changed, and the next cycle looks at it
-        before = state_of(hpa, todo.rules.prefix)[0]
-        self._patch = remember(self._judged.decision, asked, before, todo.rules, todo.now)
-        return self._patch
-
-    def ended(self, sent: Sent) -> None:
-        self.work.endings[self.hpa.uid] = sent.ending
-        if sent.ending == "written" and self._patch is not None:
-            self.work.memory.keep(self.hpa, self._judged.decision.history, self._patch.state)
-
-
-class _GiveBack(_Step):
-    """Restores the user's own bounds, and removes our annotation."""
-
-    def __init__(self, work: _Work, back: Return) -> None:
-        super().__init__(work, back.hpa)
-        self._back = back
-        self._given: Restoration | None = back.given
-
-    def make(self, hpa: HorizontalPodAutoscaler) -> Patch | None:
-        todo, memory = self.work.todo, self.work.memory
-        if hpa is not self.hpa:
-            history = memory.recall(hpa) or state_of(hpa, todo.rules.prefix)[0].history
-            opted_in = asked_of(hpa, todo.rules.prefix, todo.defaults) is not None
-            self._given = None if opted_in else restoration(hpa, history, todo.rules, todo.now)
-            self._back = Return(hpa, history, self._given or self._back.given)
-        return None if self._given is None else self._given.patch
-
-    def ended(self, sent: Sent) -> None:
-        memory, back, uid = self.work.memory, self._back, self.hpa.uid
-        self.work.endings[uid] = sent.ending
-        if sent.ending in ("written", "gone"):
-            memory.forget(uid)
-        elif sent.ending == "unheard":
-            memory.doubt_return(back.hpa, back.history, back.given)
-        if sent.ending == "written":
-            self.work.herald.given_back(back.hpa, back.given)
-        elif sent.ending == "refused":
-            self.work.herald.not_given_back(back.hpa, Cause(Reason.WRITE_REFUSED, sent.detail))
-
-
-def _with(decision: Decision, cause: Cause) -> Decision:
+def _with(decision: FloorDecision, cause: Refusal) -> FloorDecision:
     return msgspec.structs.replace(decision, causes=(cause, *decision.causes))
-
-
-__all__ = ["Applied", "Applier", "Return", "Todo", "judge_again"]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
-from hpa_scaler.decide.policy import Decision
-from hpa_scaler.decide.writing import Restoration
-from hpa_scaler.spec.reasons import TROUBLE, Cause, Reason
+from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.decide.ownership import Restoration
 from tightship.app.observability.events import EventRecorder, ObjectRef
 from tightship.app.observability.logging import log
 from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler
+from tightship.core.reasons import HPA_TROUBLE, Reason, Refusal
 
 AGAIN = 600.0
 """Seconds before the same reason of one HPA is reported again, unless the floor moves."""
@@ -34,7 +34,6 @@ _NOTES = frozenset(
 """Reasons that are reported even if they are not the first."""
 
 _TOLD_ONCE = frozenset({Reason.CORRELATED_DROP})
-_VERSION = "autoscaling/v2"
 _ACTIONS = {"raise": "Raise", "lower": "Lower", "hold": "Hold", "skip": "Hold"}
 _DONE = {"raise": "raised", "lower": "lowered", "hold": "bounds changed", "skip": "skipped"}
 
@@ -47,7 +46,7 @@ class _Known(Struct):
     told: dict[Reason, float]
 
 
-class Herald:
+class FloorEvents:
     """Reports what becomes of HPAs; *own* is the object of an Event about all of them."""
 
     def __init__(
@@ -60,11 +59,9 @@ class Herald:
         self._known: dict[str, _Known] = {}
         self._drop = False
 
-    def changed(self, decision: Decision, *, dry: bool) -> None:
+    def changed(self, decision: FloorDecision, *, dry: bool) -> None:
         """Report that a change was written, or with *dry* that it would be."""
-        known = self._known.get(decision.uid)
-        told = {} if known is None else known.told
-        self._known[decision.uid] = _Known(decision.reason, decision.target, told)
+        known = self._note(decision)
         if dry and known is not None and known.target == decision.target:
             return
         log(
@@ -83,23 +80,23 @@ class Herald:
             move += f", maxReplicas {decision.maximum} -> {decision.target_maximum}"
         because = "; ".join(map(str, decision.causes[:3]))
         if dry:
-            self._record(_ref(decision), Cause(Reason.DRY_RUN, f"would set {move}: {because}"), "DryRun")
+            self._record(_ref(decision), Refusal(Reason.DRY_RUN, detail=f"would set {move}: {because}"), "DryRun")
         else:
-            self._record(_ref(decision), Cause(decision.reason, f"{move}: {because}"), _ACTIONS[decision.action])
+            self._record(
+                _ref(decision), Refusal(decision.reason, detail=f"{move}: {because}"), _ACTIONS[decision.action]
+            )
 
-    def kept(self, decision: Decision) -> None:
+    def kept(self, decision: FloorDecision) -> None:
         """Report why an HPA was not changed, if the reason differs from the last one. At first sight report only
         trouble.
         """
-        known, first = self._known.get(decision.uid), decision.reason
-        told = {} if known is None else known.told
-        self._known[decision.uid] = _Known(first, decision.target, told)
-        if (known is None and first not in TROUBLE) or (known is not None and known.reason is first):
+        known, first = self._note(decision), decision.reason
+        if (known is None and first not in HPA_TROUBLE) or (known is not None and known.reason is first):
             return
-        cause = decision.causes[0] if decision.causes else Cause(first)
+        cause = decision.causes[0] if decision.causes else Refusal(first)
         log(
             self._log,
-            logging.WARNING if first in TROUBLE else logging.INFO,
+            logging.WARNING if first in HPA_TROUBLE else logging.INFO,
             "skipped" if decision.action == "skip" else "held",
             hpa=decision.key,
             minimum=decision.minimum,
@@ -109,7 +106,7 @@ class Herald:
         )
         self._tell(decision, cause)
 
-    def noted(self, decision: Decision) -> None:
+    def noted(self, decision: FloorDecision) -> None:
         """Report what happened besides: who changed a bound, or a maximum that moved."""
         for cause in decision.causes[1:]:
             if cause.reason in _NOTES:
@@ -120,14 +117,14 @@ class Herald:
     def given_back(self, hpa: HorizontalPodAutoscaler, given: Restoration) -> None:
         """Report that an HPA has its user's own bounds again."""
         log(self._log, logging.INFO, "restored", hpa=hpa.key, detail=given.cause.detail)
-        self._record(_about(hpa), given.cause, "Restore")
+        self._record(_ref(hpa), given.cause, "Restore")
 
-    def not_given_back(self, hpa: HorizontalPodAutoscaler, cause: Cause) -> None:
+    def not_given_back(self, hpa: HorizontalPodAutoscaler, cause: Refusal) -> None:
         """Report that the API server refused to restore the user's own bounds."""
         log(self._log, logging.ERROR, "not restored", hpa=hpa.key, reason=cause.reason, detail=cause.detail)
-        self._record(_about(hpa), cause, "Restore")
+        self._record(_ref(hpa), cause, "Restore")
 
-    def drops(self, cause: Cause | None) -> None:
+    def drops(self, cause: Refusal | None) -> None:
         """Report when a correlated drop begins to hold all lowering, and when it ends."""
         if cause is not None and not self._drop:
             log(self._log, logging.WARNING, "nothing is lowered", reason=cause.reason, detail=cause.detail)
@@ -140,25 +137,24 @@ class Herald:
         """Forget all HPAs but those of *uids*."""
         self._known = {uid: known for uid, known in self._known.items() if uid in uids}
 
-    def _tell(self, decision: Decision, cause: Cause) -> None:
+    def _note(self, decision: FloorDecision) -> _Known | None:
+        """Note *decision*, and return what was known before."""
+        known = self._known.get(decision.uid)
+        self._known[decision.uid] = _Known(decision.reason, decision.target, {} if known is None else known.told)
+        return known
+
+    def _tell(self, decision: FloorDecision, cause: Refusal) -> None:
         now, told = self._clock(), self._known[decision.uid].told
         if cause.reason in _TOLD_ONCE or now - told.get(cause.reason, -AGAIN) < AGAIN:
             return
         told[cause.reason] = now
         self._record(_ref(decision), cause, "Hold")
 
-    def _record(self, regarding: ObjectRef, cause: Cause, action: str) -> None:
+    def _record(self, regarding: ObjectRef, cause: Refusal, action: str) -> None:
         note = f"{cause.detail}; {cause.fix}" if cause.fix else cause.detail
-        kind = "Warning" if cause.reason in TROUBLE else "Normal"
+        kind = "Warning" if cause.reason in HPA_TROUBLE else "Normal"
         self._events.record(regarding, kind, cause.reason.value, note or cause.reason.value, action)  # type: ignore[arg-type]
 
 
-def _about(hpa: HorizontalPodAutoscaler) -> ObjectRef:
-    return ObjectRef(AUTOSCALER, hpa.name, hpa.uid, hpa.namespace, _VERSION)
-
-
-def _ref(decision: Decision) -> ObjectRef:
-    return ObjectRef(AUTOSCALER, decision.name, decision.uid, decision.namespace, _VERSION)
-
-
-__all__ = ["AGAIN", "Herald"]
+def _ref(about: FloorDecision | HorizontalPodAutoscaler) -> ObjectRef:
+    return ObjectRef(AUTOSCALER, about.name, about.uid, about.namespace, "autoscaling/v2")

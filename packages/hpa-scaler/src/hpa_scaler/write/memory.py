@@ -1,32 +1,54 @@
-"""What the running controller knows of each HPA from cycle to cycle, by uid. Pure; not thread-safe.
+"""What the running controller knows of each HPA from cycle to cycle, by uid, and what of that to write down at once.
 
-After a change of leadership nothing is known: another replica may have written meanwhile, and its knowledge is in the
-HPA's state annotation. An annotation also counts if it is newer than the one last seen or written: then a write whose
-answer was lost did succeed, or a write of the previous leader came late. Otherwise our own bound would count as the
-user's from then on. An older annotation, for example from a manifest that somebody kept, does not count. The exception:
-nobody else owns a bound that the annotation says we set, and the HPA has exactly these bounds. Then etcd has restored
-what we wrote before.
+Pure; not thread-safe. After a change of leadership nothing is known: another replica may have written meanwhile, and
+its knowledge is in the HPA's state annotation. An annotation also counts if it is newer than the one last seen or
+written: then a write whose answer was lost did succeed, or a write of the previous leader came late. Otherwise our own
+bound would count as the user's from then on. An older annotation, for example from a manifest that somebody kept, does
+not count. The exception: nobody else owns a bound that the annotation says we set, and the HPA has exactly these
+bounds. Then etcd has restored what we wrote before.
+
+What a lowering waits for is written into the state annotation with the next change of the bounds, and on a clean
+shutdown. After a kill the next process waits from the start: that costs some pods for a while, but avoids a write for
+each wobble of each query. Only what would make a restart unsafe if forgotten is written at once: an incident, a gap in
+the answers, a correlated drop, a series that became several, a contest, or that a bound is the user's own again. If the
+user later set such a bound to the value that the annotation says we set, it would count as ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.history import History
-from hpa_scaler.decide.ownership import MANAGER
-from hpa_scaler.decide.state import StateError, decode_state
-from hpa_scaler.decide.writing import Restoration
+from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.decide.history import FloorHistory, StateError, decode_state
+from hpa_scaler.decide.ownership import MANAGER, Ending, Restoration
 from hpa_scaler.spec.annotations import STATE, name_of
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import Reason
+
+Noted: TypeAlias = Mapping[str, frozenset[Reason]]
+"""What is written down of each HPA, by uid: its part of :data:`UNSAFE`."""
+
+UNSAFE = frozenset(
+    {
+        Reason.INCIDENT_HOLD,
+        Reason.COLD_SOURCE,
+        Reason.CORRELATED_DROP,
+        Reason.SERIES_SPLIT,
+        Reason.CHANGED_BY_OTHERS,
+        Reason.CONTESTED,
+    }
+)
+"""What a new process can't see for itself; for a cold source, that there was a gap."""
 
 
-class _Entry(Struct, frozen=True):
+class _KnownHpa(Struct, frozen=True):
     """A history; the annotation *seen* or written with it; the bounds after a return that may have succeeded."""
 
-    history: History
+    history: FloorHistory
     seen: str | None
     returned: tuple[int, int] | None = None
 
@@ -41,12 +63,12 @@ class Memory:
     def __init__(self, prefix: str, *, writes: bool) -> None:
         self._name = name_of(prefix, STATE)
         self._writes = writes
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _KnownHpa] = {}
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._entries
 
-    def recall(self, hpa: HorizontalPodAutoscaler) -> History | None:
+    def recall(self, hpa: HorizontalPodAutoscaler) -> FloorHistory | None:
         """Return what is known of *hpa*, ``None`` if its annotation has to be read."""
         entry, state = self._entries.get(hpa.uid), hpa.annotations.get(self._name)
         if entry is None:
@@ -68,15 +90,15 @@ class Memory:
         history = entry.history
         return history.applied_min in (None, hpa.min_replicas) and history.applied_max in (None, hpa.max_replicas)
 
-    def keep(self, hpa: HorizontalPodAutoscaler, history: History, written: str | None = None) -> None:
+    def keep(self, hpa: HorizontalPodAutoscaler, history: FloorHistory, written: str | None = None) -> None:
         """Remember *history* of *hpa*, whose annotation is unchanged unless *written* has its new value."""
         seen = hpa.annotations.get(self._name) if written is None else written
-        self._entries[hpa.uid] = _Entry(history, seen)
+        self._entries[hpa.uid] = _KnownHpa(history, seen)
 
-    def doubt_return(self, hpa: HorizontalPodAutoscaler, history: History, given: Restoration) -> None:
+    def doubt_return(self, hpa: HorizontalPodAutoscaler, history: FloorHistory, given: Restoration) -> None:
         """Remember that it is unknown whether *hpa* was given back."""
         seen = hpa.annotations.get(self._name)
-        self._entries[hpa.uid] = _Entry(history, seen, (given.minimum, given.maximum))
+        self._entries[hpa.uid] = _KnownHpa(history, seen, (given.minimum, given.maximum))
 
     def forget(self, uid: str) -> None:
         """Forget one HPA."""
@@ -97,7 +119,7 @@ def _as_new(state: str, seen: str | None) -> bool:
     return made is not None and made >= (_made(seen) or 0.0)
 
 
-def _brought_back(hpa: HorizontalPodAutoscaler, history: History, state: str) -> History:
+def _brought_back(hpa: HorizontalPodAutoscaler, history: FloorHistory, state: str) -> FloorHistory:
     """Return *history*, with what *state* says of whose the bounds of *hpa* are if both are what we had written before.
 
     Taken for somebody's change our own floor would be the user's from then on, and the user's own be lost.
@@ -133,4 +155,33 @@ def _made(state: str | None) -> float | None:
         return None
 
 
-__all__ = ["Memory"]
+def is_due(decision: FloorDecision, noted: Noted) -> bool:
+    """Whether to write down now what a restart would forget of *decision*."""
+    if not decision.pending or decision.dry_run:
+        return False
+    return bool(_unsafe(decision) - noted.get(decision.uid, frozenset()))
+
+
+def noted_after(decisions: Iterable[FloorDecision], endings: Mapping[str, Ending], noted: Noted) -> Noted:
+    """Return what is noted after a cycle of *decisions* whose writes came to *endings*; *noted* is what was noted
+    before.
+
+    A note that was not written is due again. A note about something that is over is dropped.
+    """
+    found = {}
+    for decision in decisions:
+        ending = endings.get(decision.uid)
+        unsafe = _unsafe(decision)
+        if ending is None:
+            unsafe &= noted.get(decision.uid, frozenset())
+        elif not (ending == "written" or (ending == "unneeded" and decision.pending)):
+            continue
+        if unsafe:
+            found[decision.uid] = unsafe
+    return found
+
+
+def _unsafe(decision: FloorDecision) -> frozenset[Reason]:
+    found = UNSAFE & {cause.reason for cause in decision.causes} - {Reason.COLD_SOURCE}
+    # Without a gap that was seen the server says again how old its data are, or can't say it then either.
+    return found | {Reason.COLD_SOURCE} if decision.history.recovering else found

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections import Counter as Count
 from collections.abc import Iterable, Mapping
 
-from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from hpa_scaler.decide.cycle import Cycle, Judged
-from hpa_scaler.decide.policy import Action, Decision
-from hpa_scaler.prometheus.circuit import CircuitState
-from hpa_scaler.spec.reasons import FAILURES, Reason
-from hpa_scaler.write.sending import ENDINGS, Ending
+from hpa_scaler.decide.cycle import Cycle
+from hpa_scaler.decide.decision import Action, FloorDecision, Judged
+from hpa_scaler.decide.ownership import ENDINGS, Ending
+from hpa_scaler.prometheus.servers import CircuitState
 from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
+from tightship.core.reasons import QUERY_FAILURES, Reason
 
 OLD = "estafette_hpa_scaler_"
 BY_URL = "by-url"
@@ -35,91 +34,68 @@ _ACTIONS: tuple[Action, ...] = Action.__args__  # type: ignore[attr-defined]
 _STATES: tuple[CircuitState, ...] = CircuitState.__args__  # type: ignore[attr-defined]
 
 
-class Round(Struct, frozen=True):
-    """A cycle for the metrics.
-
-    *passed_over* counts HPAs that are not opted in, by namespace; *unreadable* those that could not be decoded. *each*
-    says whether HPAs have series of their own, *dry* that nothing at all is written.
-    """
-
-    cycle: Cycle
-    passed_over: Mapping[str, int]
-    unreadable: int
-    circuits: Mapping[str, CircuitState]
-    each: bool
-    dry: bool
-
-
 class ScalerMetrics:
     """The metrics that only the hpa-scaler has; create it once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._gauges: list[SnapshotGauge] = []
+
+        def gauge(name: str, text: str, *labels: str) -> SnapshotGauge:
+            self._gauges.append(SnapshotGauge(name, text, labels, registry=registry))
+            return self._gauges[-1]
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
         self._totals = NamedCounter(
             f"{OLD}totals",
             "HPAs looked at in each cycle, by what became of them.",
             ("namespace", "status", "initiator"),
             registry=registry,
         )
-        self._old = {
-            name: SnapshotGauge(OLD + name, text, _HPA, registry=registry) for name, text in _OLD_GAUGES.items()
-        }
-        self._would_be = SnapshotGauge(
+        self._old = {name: gauge(OLD + name, text, *_HPA) for name, text in _OLD_GAUGES.items()}
+        self._would_be = gauge(
             "tightship_hpa_would_be_min_replicas",
             "The minReplicas that an HPA in dry run would get, where that is another than it has.",
-            _HPA,
-            registry=registry,
+            *_HPA,
         )
-        self._max_raised = SnapshotGauge(
+        self._max_raised = gauge(
             "tightship_hpa_max_replicas_raised",
             "By how much maxReplicas is above its user's own, where it was raised with the floor.",
-            _HPA,
-            registry=registry,
+            *_HPA,
         )
-        self._actions = SnapshotGauge(
+        self._actions = gauge(
             "tightship_hpas",
             "HPAs by what the last cycle made of them: raise, lower, hold, skip; not-enabled are not opted in.",
-            ("action",),
-            registry=registry,
+            "action",
         )
-        self._reasons = SnapshotGauge(
+        self._reasons = gauge(
             "tightship_hpas_by_reason",
             "HPAs of the last cycle by reason; an HPA counts under each of its reasons.",
-            ("reason",),
-            registry=registry,
+            "reason",
         )
-        self._floor = SnapshotGauge(
+        self._floor = gauge(
             "tightship_hpa_floor_replicas",
             "The sum of minReplicas of all HPAs that are opted in: now, and where the last cycle wants it.",
-            ("which",),
-            registry=registry,
+            "which",
         )
-        self._decisions = Counter(
-            "tightship_hpa_decisions", "Decisions of all cycles, by action.", ("action",), registry=registry
+        self._decisions = counter("tightship_hpa_decisions", "Decisions of all cycles, by action.", "action")
+        self._writes = counter(
+            "tightship_hpa_writes", "Changes of HPAs sent to the API server, by how that ended.", "result"
         )
-        self._writes = Counter(
-            "tightship_hpa_writes",
-            "Changes of HPAs sent to the API server, by how that ended.",
-            ("result",),
-            registry=registry,
-        )
-        self._rejudged = Counter(
+        self._rejudged = counter(
             "tightship_hpa_rejudged",
             "Changes that met an HPA which had changed since it was judged, so that it was judged again.",
-            registry=registry,
         )
-        self._reactions = Counter(
-            "tightship_hpa_reactions",
-            "Floors raised again between two cycles, since somebody had set them back.",
-            registry=registry,
+        self._reactions = counter(
+            "tightship_hpa_reactions", "Floors raised again between two cycles, since somebody had set them back."
         )
-        self._contests = Counter(
-            "tightship_hpa_changed_by_others", "Bounds of ours that somebody else has changed.", registry=registry
-        )
-        self._queries = Counter(
+        self._contests = counter("tightship_hpa_changed_by_others", "Bounds of ours that somebody else has changed.")
+        self._queries = counter(
             "tightship_hpa_queries",
             "Queries, by server and outcome: answered, or the reason why there is no answer.",
-            ("server", "outcome"),
-            registry=registry,
+            "server",
+            "outcome",
         )
         self._seconds = Histogram(
             "tightship_hpa_query_duration_seconds",
@@ -128,22 +104,21 @@ class ScalerMetrics:
             buckets=QUERY_BUCKETS,
             registry=registry,
         )
-        self._circuits = SnapshotGauge(
+        self._circuits = gauge(
             "tightship_hpa_server_circuit",
             "The state of the circuit to each server asked in the last cycle: 1 for the one it is in.",
-            ("server", "state"),
-            registry=registry,
+            "server",
+            "state",
         )
         self._drop = Gauge(
             "tightship_hpa_correlated_drop",
             "Whether so many floors would drop at once that nothing is lowered (1): CorrelatedDrop.",
             registry=registry,
         )
-        self._dropping = SnapshotGauge(
+        self._dropping = gauge(
             "tightship_hpas_dropping",
             "HPAs with answered queries, those with the same as one: all (counted), those that drop (dropping).",
-            ("which",),
-            registry=registry,
+            "which",
         )
         self._named: frozenset[str] = frozenset()
         # A series that appears with its first count hides that count from rate().
@@ -173,9 +148,7 @@ class ScalerMetrics:
         self._reactions.inc()
 
     def counted(self, cycle: Cycle, passed_over: Mapping[str, int], endings: Mapping[str, Ending]) -> None:
-        """Count a finished cycle; *endings* are those of its writes, by uid; for the other arguments see
-        :class:`Round`.
-        """
+        """Count a finished cycle; *endings* are those of its writes, by uid; see :meth:`show` for *passed_over*."""
         totals: Count[tuple[str, str]] = Count()
         for judged in cycle.judged:
             decision = judged.decision
@@ -190,18 +163,31 @@ class ScalerMetrics:
         for (namespace, status), count in totals.items():
             self._totals.inc(namespace, status, "poller", by=count)
 
-    def show(self, seen: Round) -> None:
-        """Replace all series of one cycle."""
-        judged, count = seen.cycle.judged, seen.cycle.count
+    def show(
+        self,
+        cycle: Cycle,
+        *,
+        passed_over: Mapping[str, int],
+        unreadable: int,
+        circuits: Mapping[str, CircuitState],
+        each: bool,
+        dry: bool,
+    ) -> None:
+        """Replace all series of one cycle.
+
+        *passed_over* counts HPAs that are not opted in, by namespace; *unreadable* those that could not be decoded.
+        *each* says whether HPAs have series of their own, *dry* that nothing at all is written.
+        """
+        judged, count = cycle.judged, cycle.count
         actions = Count(each.decision.action for each in judged)
         self._actions.replace(
             {(action,): float(actions[action]) for action in _ACTIONS}
-            | {("not-enabled",): float(sum(seen.passed_over.values()))}
+            | {("not-enabled",): float(sum(passed_over.values()))}
         )
         met = (dict.fromkeys(cause.reason for cause in each.decision.causes) for each in judged)
         reasons = Count(reason.value for found in met for reason in found)
-        if seen.unreadable:
-            reasons[Reason.UNREADABLE.value] += seen.unreadable
+        if unreadable:
+            reasons[Reason.UNREADABLE.value] += unreadable
         self._reasons.replace({(reason,): float(number) for reason, number in reasons.items()})
         self._floor.replace(
             {
@@ -209,29 +195,20 @@ class ScalerMetrics:
                 ("wanted",): float(sum(each.decision.target for each in judged)),
             }
         )
-        self._drop.set(seen.cycle.verdict.cause is not None)
+        self._drop.set(cycle.verdict.cause is not None)
         self._dropping.replace({("counted",): float(count.counted), ("dropping",): float(count.dropping)})
         self._circuits.replace(
             {
                 (self._label(server), each): float(each == state)
-                for server, state in seen.circuits.items()
+                for server, state in circuits.items()
                 for each in _STATES
             }
         )
-        self._show_each(judged if seen.each else (), dry=seen.dry)
+        self._show_each(judged if each else (), dry=dry)
 
     def clear(self) -> None:
         """Export no series of any cycle: another replica does."""
-        for gauge in (
-            *self._old.values(),
-            self._would_be,
-            self._max_raised,
-            self._actions,
-            self._reasons,
-            self._floor,
-            self._dropping,
-            self._circuits,
-        ):
+        for gauge in self._gauges:
             gauge.replace({})
         self._drop.set(0)
         self._totals.keep(lambda _: False)
@@ -262,20 +239,17 @@ class ScalerMetrics:
         return server if server in self._named else BY_URL
 
 
-def _rate(decision: Decision) -> float | None:
+def _rate(decision: FloorDecision) -> float | None:
     """Return the value of the query that asks for the most, the first if none has a usable answer."""
     terms = () if decision.inputs is None else decision.inputs.terms
     usable = [term for term in terms if term.replicas is not None]
     return max(usable, key=lambda term: term.replicas or 0).value if usable else None
 
 
-def _status(decision: Decision, ending: Ending | None) -> str:
+def _status(decision: FloorDecision, ending: Ending | None) -> str:
     """Return the older controller's word for the result of an HPA."""
     if ending == "written":
         return "succeeded"
     if ending in ("refused", "failed", "unheard"):
         return "failed"
-    return "failed" if any(cause.reason in FAILURES for cause in decision.causes) else "skipped"
-
-
-__all__ = ["BY_URL", "OLD", "Round", "ScalerMetrics"]
+    return "failed" if any(cause.reason in QUERY_FAILURES for cause in decision.causes) else "skipped"

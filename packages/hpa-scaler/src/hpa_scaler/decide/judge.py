@@ -2,147 +2,86 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import msgspec
-from msgspec import Struct
 
-from hpa_scaler.decide.arithmetic import Inputs, Solution, solve
-from hpa_scaler.decide.explanations import bounds_moved, caps, follows, lowering_limits, raising_limits
-from hpa_scaler.decide.history import History, highest_floor, resumed, unwatched, with_floor, with_raise
-from hpa_scaler.decide.ownership import contested, ownership
-from hpa_scaler.decide.raising import (
+from hpa_scaler.decide.decision import Action, Asked, DropVerdict, FloorDecision, Judged, Subject
+from hpa_scaler.decide.floors import (
+    FloorInputs,
     Limit,
+    Solution,
+    bounds_moved,
+    caps,
+    follows,
+    lowering_limits,
+    raising_limits,
+    solve,
+)
+from hpa_scaler.decide.guards import (
     Wanted,
+    judge_rise,
     limits,
     longest_period,
-    look_at_rise,
     maximum_limit,
     time_to_know,
 )
-from hpa_scaler.decide.sources import Seen, lowering_window, read_sources
+from hpa_scaler.decide.history import FloorHistory, highest_floor, resumed, unwatched, with_floor, with_raise
+from hpa_scaler.decide.ownership import contested, ownership
+from hpa_scaler.decide.sources import lowering_window, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
-from hpa_scaler.spec.queries import Outcomes, Query, firing, hold_query, outcome_of, read, value_query
-from hpa_scaler.spec.reasons import Cause, Reason
-from hpa_scaler.spec.rollout import Rollout
-from hpa_scaler.spec.rules import Rules
-from hpa_scaler.spec.spec import Problems, Spec
+from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query
+from hpa_scaler.spec.spec import Problems, Rollout, Spec
 from tightship.core.durations import format_duration
 from tightship.core.objects import HorizontalPodAutoscaler
-
-Action = Literal["raise", "lower", "hold", "skip"]
-
-Asked: TypeAlias = Spec | Problems | None
-"""What an HPA's annotations ask for; ``None`` if it is not opted in."""
+from tightship.core.reasons import Reason, Refusal
 
 
-class Decision(Struct, frozen=True, kw_only=True):
-    """The decision for one HPA, and its reasons.
+def judge_one(subject: Subject, drops: DropVerdict = DropVerdict()) -> Judged:
+    """Return the judgement of one HPA: the floor to write if any, every reason, and what to remember.
 
-    *target* and *target_maximum* are the bounds after it; they equal the present ones if nothing changes. *inputs* and
-    *solution* are ``None`` for an HPA that is skipped. *causes* are all reasons, the most important first. *age* is for
-    how many seconds the data are known to be complete.
-
-    *history* is kept by default; *written* replaces it once the PATCH succeeds. *pending* says that a restart would
-    forget something: what a lower floor waits for, or that a bound is the user's own again.
-
-    *follows* are the HPA's queries. *answered* is the floor that they want together, ``None`` if one of them has no
-    answer; *earlier* is the highest floor that they wanted lately.
+    *drops* is the verdict on the cycle that the HPA is judged with. Equal arguments always get equal judgements. The
+    controller, ``plan``, ``explain``, ``replay`` and the reaction to somebody's change all judge here.
     """
-
-    namespace: str
-    name: str
-    uid: str
-    action: Action
-    minimum: int
-    maximum: int
-    target: int
-    target_maximum: int
-    inputs: Inputs | None = None
-    solution: Solution | None = None
-    causes: tuple[Cause, ...] = ()
-    age: float | None = None
-    dry_run: bool = False
-    history: History = History()
-    written: History = History()
-    pending: bool = False
-    follows: tuple[Query, ...] = ()
-    answered: int | None = None
-    earlier: int | None = None
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def changes(self) -> bool:
-        """Whether the decision sets anything."""
-        return (self.target, self.target_maximum) != (self.minimum, self.maximum)
-
-    @property
-    def reason(self) -> Reason:
-        """The most important reason."""
-        return self.causes[0].reason if self.causes else Reason.FOLLOWS_QUERY
-
-
-class Subject(Struct, frozen=True, kw_only=True):
-    """Everything that a judgement of one HPA depends on.
-
-    *rollout* matters only if the HPA asks for that check (``None``: unknown). *state_problem* says why the history
-    could not be read from the HPA, and is empty if it could. *now* is in seconds since 1970.
-    """
-
-    hpa: HorizontalPodAutoscaler
-    asked: Asked
-    outcomes: Outcomes = {}
-    rollout: Rollout | None = None
-    history: History = History()
-    state_problem: str = ""
-    rules: Rules = Rules()
-    now: float
-
-
-def decide(subject: Subject) -> Decision:
-    """Return the decision for one HPA. Equal subjects always get equal decisions."""
     try:
-        return _decided(subject)
+        alone = _alone(subject)
     except Exception as error:  # a defect met by one HPA must not cost all others their judgement
         why = f"judging this HPA failed: {type(error).__name__}: {' '.join(str(error).split())}"
-        return _skipped(subject.hpa, Cause(Reason.UNREADABLE, why, "report this bug"), subject.history)
+        alone = _skipped(subject.hpa, Refusal(Reason.UNREADABLE, detail=why, fix="report this bug"), subject.history)
+    return Judged(subject, alone, alone).under(drops)
 
 
-def _decided(subject: Subject) -> Decision:
+def _alone(subject: Subject) -> FloorDecision:
     refusal = _not_ours(subject.hpa, subject.asked, subject.now)
     if refusal is not None or not isinstance(subject.asked, Spec):
-        return _skipped(subject.hpa, refusal or Cause(Reason.NOT_ENABLED), subject.history)
+        return _skipped(subject.hpa, refusal or Refusal(Reason.NOT_ENABLED), subject.history)
     return _Judgement(subject, subject.asked).decision()
 
 
-def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Cause | None:
+def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal | None:
     """Return why *hpa* is left as it is, ``None`` if nothing forbids moving it."""
     if hpa.deletion is not None:
-        return Cause(Reason.HPA_TERMINATING, "the HPA is being deleted")
+        return Refusal(Reason.HPA_TERMINATING, detail="the HPA is being deleted")
     if asked is None:
-        return Cause(Reason.NOT_ENABLED, "no annotation opts the HPA in")
+        return Refusal(Reason.NOT_ENABLED, detail="no annotation opts the HPA in")
     if hpa.owner is not None:
         fix = f"set the bounds in {hpa.owner}, and remove the annotation"
-        return Cause(Reason.CONTROLLED_BY_OTHER, f"{hpa.owner} controls the HPA and would set the bounds back", fix)
+        return Refusal(
+            Reason.CONTROLLED_BY_OTHER, detail=f"{hpa.owner} controls the HPA and would set the bounds back", fix=fix
+        )
     if isinstance(asked, Problems):
-        return Cause(Reason.INVALID_ANNOTATION, "; ".join(asked.lines), "correct the annotation")
+        return Refusal(Reason.INVALID_ANNOTATION, detail="; ".join(asked.lines), fix="correct the annotation")
     if asked.paused.active(now):
-        return Cause(Reason.PAUSED, "paused" + _until(asked.paused.until, now))
+        return Refusal(Reason.PAUSED, detail="paused" + _until(asked.paused.until, now))
     active = hpa.condition("ScalingActive")
     if active is not None and active.status == "False" and active.reason == "ScalingDisabled":
-        return Cause(Reason.TARGET_AT_ZERO, f"{hpa.target} is scaled to 0, which switches the HPA off")
+        return Refusal(Reason.TARGET_AT_ZERO, detail=f"{hpa.target} is scaled to 0, which switches the HPA off")
     if hpa.min_replicas == 0 and asked.lowest is None:
         fix = "set the annotation minimum-replicas, to 0 or more, if the floor should be raised"
-        return Cause(Reason.SCALE_TO_ZERO, "minReplicas is 0: the HPA is meant to scale to zero", fix)
+        return Refusal(Reason.SCALE_TO_ZERO, detail="minReplicas is 0: the HPA is meant to scale to zero", fix=fix)
     return None
 
 
-def _skipped(hpa: HorizontalPodAutoscaler, cause: Cause, history: History) -> Decision:
-    return Decision(
+def _skipped(hpa: HorizontalPodAutoscaler, cause: Refusal, history: FloorHistory) -> FloorDecision:
+    return FloorDecision(
         namespace=hpa.namespace,
         name=hpa.name,
         uid=hpa.uid,
@@ -171,17 +110,24 @@ class _Judgement:
         self._window = lowering_window(spec, rules)
         known = resumed(subject.history, hpa.min_replicas, now, gap=rules.longest_gap, window=self._window)
         self._own = ownership(hpa, known, rules, now, window=self._window)
-        seen = Seen(hpa.min_replicas, self._replicas)
-        self._sources = read_sources(spec, subject.outcomes, self._own.history, rules=rules, seen=seen, now=now)
+        self._sources = read_sources(
+            spec,
+            subject.outcomes,
+            self._own.history,
+            rules=rules,
+            minimum=hpa.min_replicas,
+            replicas=self._replicas,
+            now=now,
+        )
         self._history = msgspec.structs.replace(self._sources.history, evaluated=now, seen=hpa.min_replicas)
-        self._incident = self._look_for_incident(subject.outcomes)
-        self._rolling = self._look_for_rollout(subject.rollout)
+        self._incident = self._check_incident(subject.outcomes)
+        self._rolling = self._check_rollout(subject.rollout)
 
-    def decision(self) -> Decision:
+    def decision(self) -> FloorDecision:
         inputs = self._inputs()
         wanted = solve(inputs).wanted
         holds = self._holds() if wanted < inputs.minimum else []
-        rise = self._look_at_rise(inputs)
+        rise = self._check_rise(inputs)
         steps = [*rise, *self._steps()] if wanted > inputs.minimum else []
         fight = contested(self._hpa, self._history, self._rules, self._now)
         self._note(inputs)
@@ -197,7 +143,7 @@ class _Judgement:
         changes = (solution.target, maximum) != (inputs.minimum, inputs.maximum)
         action = _action(inputs.minimum, solution.target)
         waits = action == "hold" and solution.wanted < inputs.minimum
-        return Decision(
+        return FloorDecision(
             namespace=self._hpa.namespace,
             name=self._hpa.name,
             uid=self._hpa.uid,
@@ -219,11 +165,11 @@ class _Judgement:
             earlier=earlier,
         )
 
-    def _inputs(self) -> Inputs:
+    def _inputs(self) -> FloorInputs:
         """Return the inputs of the floor that do not depend on where the floor would be."""
         spec, hpa = self._spec, self._hpa
         lower = self._rules.lower_bound if spec.lowest is None else spec.lowest
-        return Inputs(
+        return FloorInputs(
             minimum=hpa.min_replicas,
             maximum=hpa.max_replicas,
             own_maximum=self._own.maximum,
@@ -239,7 +185,7 @@ class _Judgement:
             band=spec.deadband.of(hpa.min_replicas),
         )
 
-    def _look_for_incident(self, outcomes: Outcomes) -> Cause | None:
+    def _check_incident(self, outcomes: Outcomes) -> Refusal | None:
         """Return why an incident holds the floor, and remember when there last was one."""
         hold, now = self._spec.hold, self._now
         if hold is None:
@@ -248,17 +194,17 @@ class _Judgement:
         fires = firing(outcome)
         if fires:
             self._history = msgspec.structs.replace(self._history, incident=now)
-            return Cause(Reason.INCIDENT_HOLD, "the hold query reports an incident")
+            return Refusal(Reason.INCIDENT_HOLD, detail="the hold query reports an incident")
         if fires is None:
             [failure] = read(outcome, "max", "the hold query").causes[:1]
-            return Cause(Reason.HOLD_QUERY_FAILED, f"{failure.reason}: {failure.detail}", failure.fix)
+            return Refusal(Reason.HOLD_QUERY_FAILED, detail=f"{failure.reason}: {failure.detail}", fix=failure.fix)
         last = self._history.incident
         if last is None or now - last >= hold.cool_down:
             return None
         ago, left = format_duration(now - last), format_duration(last + hold.cool_down - now)
-        return Cause(Reason.INCIDENT_HOLD, f"the incident ended {ago} ago; {left} of the cool-down left")
+        return Refusal(Reason.INCIDENT_HOLD, detail=f"the incident ended {ago} ago; {left} of the cool-down left")
 
-    def _look_for_rollout(self, rollout: Rollout | None) -> Cause | None:
+    def _check_rollout(self, rollout: Rollout | None) -> Refusal | None:
         """Return why a rollout holds the floor, and remember since when there is one."""
         if not self._spec.rollout_check or (rollout is not None and rollout.state == "steady"):
             self._history = msgspec.structs.replace(self._history, rolling=None)
@@ -267,12 +213,12 @@ class _Judgement:
         self._history = msgspec.structs.replace(self._history, rolling=since)
         detail = f"{self._hpa.target} was not looked at" if rollout is None else rollout.detail
         if self._now - since >= self._rules.rollout_limit:
-            limit = format_duration(self._rules.rollout_limit)
-            return Cause(Reason.ROLLOUT_EXPIRED, f"{detail}, for more than {limit}: this no longer holds the floor")
+            detail += f", for more than {format_duration(self._rules.rollout_limit)}: this no longer holds the floor"
+            return Refusal(Reason.ROLLOUT_EXPIRED, detail=detail)
         known = rollout is not None and rollout.state == "rolling"
-        return Cause(Reason.ROLLOUT_IN_PROGRESS if known else Reason.ROLLOUT_UNKNOWN, detail)
+        return Refusal(Reason.ROLLOUT_IN_PROGRESS if known else Reason.ROLLOUT_UNKNOWN, detail=detail)
 
-    def _holds(self) -> list[Cause]:
+    def _holds(self) -> list[Refusal]:
         """Return everything except missing data that keeps the floor from being lowered."""
         spec, now = self._spec, self._now
         found = [cause for cause in (*self._sources.holds, self._incident) if cause is not None]
@@ -280,9 +226,10 @@ class _Judgement:
             found.append(self._rolling)
         if self._replicas is None:
             detail = f"the HPA's status does not say how many replicas {self._hpa.target} has"
-            found.append(Cause(Reason.REPLICAS_UNKNOWN, detail))
+            found.append(Refusal(Reason.REPLICAS_UNKNOWN, detail=detail))
         if spec.paused_down.active(now):
-            found.append(Cause(Reason.PAUSED_SCALE_DOWN, "lowering is paused" + _until(spec.paused_down.until, now)))
+            detail = "lowering is paused" + _until(spec.paused_down.until, now)
+            found.append(Refusal(Reason.PAUSED_SCALE_DOWN, detail=detail))
         return found
 
     def _steps(self) -> list[Limit]:
@@ -291,11 +238,11 @@ class _Judgement:
         running = max(hpa.min_replicas, self._replicas or 0)
         found = limits(spec, hpa.scale_up, self._history.raises, running, self._now)
         if spec.paused_up.active(self._now):
-            word = Cause(Reason.PAUSED_SCALE_UP, "raising is paused" + _until(spec.paused_up.until, self._now))
+            word = Refusal(Reason.PAUSED_SCALE_UP, detail="raising is paused" + _until(spec.paused_up.until, self._now))
             found.append((hpa.min_replicas, word))
         return found
 
-    def _look_at_rise(self, inputs: Inputs) -> list[Limit]:
+    def _check_rise(self, inputs: FloorInputs) -> list[Limit]:
         """Return the limits that apply whatever the user asks for, and remember what the queries want."""
         wanted = Wanted(
             floor=solve(inputs).query if inputs.terms else None,
@@ -305,12 +252,12 @@ class _Judgement:
             running=self._replicas or 0,
         )
         wait = time_to_know(self._spec, self._rules)
-        rise = look_at_rise(wanted, self._history, self._rules, self._now, wait=wait)
+        rise = judge_rise(wanted, self._history, self._rules, self._now, wait=wait)
         self._history = rise.history
         top = maximum_limit(inputs.own_maximum, wanted, self._rules)
         return top if rise.limit is None else [rise.limit, *top]
 
-    def _note(self, inputs: Inputs) -> None:
+    def _note(self, inputs: FloorInputs) -> None:
         """Remember the wanted floor, or the present one if data are missing or may be low.
 
         The ratio is left out: it limits a step from what runs at present, and is no wish for a window to keep. With it,
@@ -322,7 +269,7 @@ class _Judgement:
         floors = with_floor(self._history.floors, floor, self._now, self._window)
         self._history = msgspec.structs.replace(self._history, floors=floors)
 
-    def _compare(self, inputs: Inputs) -> tuple[int | None, int | None]:
+    def _compare(self, inputs: FloorInputs) -> tuple[int | None, int | None]:
         """Return what the queries want together, and the highest that they wanted for long enough lately."""
         history, now, window = self._history, self._now, 2 * time_to_know(self._spec, self._rules)
         falling, hold = history.falling, self._rules.drop_hold
@@ -339,7 +286,7 @@ class _Judgement:
         self._history = msgspec.structs.replace(history, answers=answers, falling=None)
         return answered, earlier
 
-    def _written(self, target: int, maximum: int) -> History:
+    def _written(self, target: int, maximum: int) -> FloorHistory:
         """Return the history to keep once the bounds are set."""
         hpa, longest = self._hpa, longest_period(self._spec, self._hpa.scale_up)
         started = target - max(hpa.min_replicas, self._replicas or 0)
@@ -356,11 +303,11 @@ class _Judgement:
     def _causes(
         self,
         action: Action,
-        inputs: Inputs,
+        inputs: FloorInputs,
         solution: Solution,
-        found: tuple[list[Cause], list[Cause], list[Limit]],
+        found: tuple[list[Refusal], list[Refusal], list[Limit]],
         maximum: int,
-    ) -> tuple[Cause, ...]:
+    ) -> tuple[Refusal, ...]:
         fight, holds, steps = found
         why = [follows(inputs, solution, self._sources.causes)]
         stops = [
@@ -372,16 +319,12 @@ class _Judgement:
         notes = [] if self._own.changed is None else [self._own.changed]
         if self._state_problem:
             fix = f"the memory starts empty; remove the annotation {name_of(self._rules.prefix, STATE)}"
-            notes.append(Cause(Reason.STATE_UNREADABLE, self._state_problem, fix))
+            notes.append(Refusal(Reason.STATE_UNREADABLE, detail=self._state_problem, fix=fix))
         if self._rolling is not None and self._rolling.reason is Reason.ROLLOUT_EXPIRED:
             notes.append(self._rolling)
         if self._spec.dry_run and (solution.target, maximum) != (inputs.minimum, inputs.maximum):
-            notes.append(
-                Cause(
-                    Reason.DRY_RUN,
-                    f"the controller would set {solution.target}, were it not for the annotation dry-run",
-                )
-            )
+            detail = f"the controller would set {solution.target}, were it not for the annotation dry-run"
+            notes.append(Refusal(Reason.DRY_RUN, detail=detail))
         ordered = [*fight, *stops, *why] if action == "hold" else [*why, *stops]
         return (*ordered, *caps(inputs, solution), *bounds_moved(inputs, maximum), *notes)
 
@@ -402,6 +345,3 @@ def _action(minimum: int, target: int) -> Action:
 
 def _until(end: float | None, now: float) -> str:
     return "" if end is None else f" for another {format_duration(end - now)}"
-
-
-__all__ = ["Action", "Asked", "Decision", "Subject", "decide"]

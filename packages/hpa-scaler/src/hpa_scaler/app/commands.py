@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
 import hpa_scaler
-from hpa_scaler.app.configuration import read_settings, rules_of
-from hpa_scaler.app.describing import settings_view
+from hpa_scaler.app.configuration import allowed_of, limits_of, read_settings, rules_of, servers_of
+from hpa_scaler.app.fleet import (
+    LONGEST,
+    HpaFleet,
+    Say,
+    fleet_of_cluster,
+    fleet_of_file,
+    read_rollouts,
+    rollouts_of_file,
+)
 from hpa_scaler.app.options import selection_of
 from hpa_scaler.app.run_settings import PROGRAM, RunSettings
 from hpa_scaler.app.settings import ScalerSettings
-from hpa_scaler.app.sighting import (
-    Fleet,
-    Say,
-    asked_live,
-    fleet_of_cluster,
-    fleet_of_file,
-    recorded,
-    rollouts_of_file,
-)
-from hpa_scaler.app.targets import LONGEST, look_at
-from hpa_scaler.decide.correlated import DropState
+from hpa_scaler.app.status import settings_view
 from hpa_scaler.decide.cycle import asked_of, judge_cycle, questions, subject_of, wants_rollout
+from hpa_scaler.decide.decision import DropState
+from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.report import Sights
-from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.reasons import Cause, Reason
-from hpa_scaler.spec.rules import Rules
+from hpa_scaler.spec.queries import Outcome, Query, decode_outcomes
+from hpa_scaler.spec.spec import Rules
 from tightship.app.cli import CliError, UsageError
 from tightship.app.cli.arguments import given
 from tightship.app.cli.basics import near
@@ -37,11 +37,13 @@ from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import load_process
 from tightship.core.counting import counted
 from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import Reason, Refusal
 from tightship.kube.connection import Connection, connect
+from tightship.kube.object_file import FileError
 from tightship.report.document import Generator, Source
 
 
-class Configured(Struct, frozen=True):
+class CommandSettings(Struct, frozen=True):
     """The settings of a command; *config* is the file they came from, if any."""
 
     process: RunSettings
@@ -50,7 +52,7 @@ class Configured(Struct, frozen=True):
     config: str | None
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace, environment: Mapping[str, str]) -> Configured:
+    def of(cls, arguments: argparse.Namespace, environment: Mapping[str, str]) -> CommandSettings:
         """Return the settings of *arguments* over *environment*. Raises :class:`CliError` with all problems."""
         problems: list[str] = []
         process, settings = None, None
@@ -68,64 +70,61 @@ class Configured(Struct, frozen=True):
         return cls(process, settings, rules_of(settings, process), arguments.config)
 
 
-class Looked(Struct, frozen=True):
+class JudgedSelection(Struct, frozen=True):
     """The HPAs that were looked at, judged; *outcomes* are those of all their queries."""
 
     sights: Sights
     outcomes: Mapping[Query, Outcome]
 
 
-async def look(
-    arguments: argparse.Namespace, configured: Configured, now: float, names: Sequence[str] | None, say: Say
-) -> Looked:
+async def judge_selected(
+    arguments: argparse.Namespace, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
+) -> JudgedSelection:
     """Judge the HPAs that *arguments* select at *now*: all that are opted in, or those called *names*, opted in or not.
 
     Raises :class:`CliError`, :class:`~tightship.kube.object_file.FileError`,
-    :class:`~hpa_scaler.app.outcome_file.OutcomeFileError` and :class:`~tightship.core.api_errors.KubeError`.
+    :class:`~hpa_scaler.spec.queries.OutcomeFileError` and :class:`~tightship.core.api_errors.KubeError`.
     """
     settings = configured.settings
     selection = selection_of(arguments, settings.namespaces, settings.label_selector)
     path = file_of(arguments)
     if path is not None:
         say(reading(path))
-        there = _There(fleet_of_file(path, selection), file_source(path), None)
-        return await _judged(there, arguments.outcomes, configured, now, names, say=say)
+        there = _There(fleet_of_file(path, selection), file_source(path), arguments.outcomes)
+        return await _judged(there, configured, now, names, say)
     say("connecting")
     async with await connect(arguments.kubeconfig, arguments.context) as connection:
         fleet = await fleet_of_cluster(connection, selection, say)
-        there = _There(fleet, Source("cluster", connection.context), connection)
-        return await _judged(there, arguments.outcomes, configured, now, names, say=say)
+        there = _There(fleet, Source("cluster", connection.context), arguments.outcomes, connection)
+        return await _judged(there, configured, now, names, say)
 
 
 class _There(Struct, frozen=True):
-    fleet: Fleet
+    """What a command looks at; *outcomes* is the file of recorded ones, if there is one."""
+
+    fleet: HpaFleet
     source: Source
-    connection: Connection | None
+    outcomes: str | None
+    connection: Connection | None = None
 
 
 async def _judged(
-    there: _There,
-    outcome_file: str | None,
-    configured: Configured,
-    now: float,
-    names: Sequence[str] | None,
-    *,
-    say: Say,
-) -> Looked:
-    rules, fleet = configured.rules, there.fleet
+    there: _There, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
+) -> JudgedSelection:
+    fleet, rules = there.fleet, configured.rules
     asked = {hpa.key: asked_of(hpa, rules.prefix, configured.settings.defaults) for hpa in fleet.hpas}
     hpas = named(names, fleet.hpas) if names is not None else [hpa for hpa in fleet.hpas if asked[hpa.key] is not None]
     watched = [hpa for hpa in hpas if wants_rollout(asked[hpa.key])]
     if there.connection is None:
         rollouts = rollouts_of_file(fleet, watched)
     else:
-        rollouts = await look_at(there.connection, watched, LONGEST)
+        rollouts = await read_rollouts(there.connection, watched, LONGEST)
     queries = questions((asked[hpa.key] for hpa in hpas), rules)
-    if outcome_file is not None:
-        known = recorded(outcome_file)
+    if there.outcomes is not None:
+        known = _recorded(there.outcomes)
         outcomes = {query: known[query] for query in queries if query in known}
     else:
-        outcomes = await asked_live(queries, configured.settings, configured.process, say)
+        outcomes = await _asked(queries, configured, say)
     say(f"judging {counted(len(hpas), 'HPA')}")
     subjects = [
         subject_of(hpa, asked[hpa.key], outcomes=outcomes, rollout=rollouts.get(hpa.key), rules=rules, now=now)
@@ -134,14 +133,29 @@ async def _judged(
     sights = Sights(
         generator=Generator(PROGRAM, hpa_scaler.__version__),
         source=there.source,
-        settings=settings_view(configured.settings, configured.process, configured.config, outcome_file),
+        settings=settings_view(configured.settings, configured.process, configured.config, there.outcomes),
         cycle=judge_cycle(subjects, DropState(), rules, now),
         rules=rules,
         not_enabled=sum(1 for each in asked.values() if each is None),
         now=now,
-        warnings=tuple(str(Cause(Reason.UNREADABLE, problem)) for problem in fleet.problems),
+        warnings=tuple(str(Refusal(Reason.UNREADABLE, detail=problem)) for problem in fleet.problems),
     )
-    return Looked(sights, outcomes)
+    return JudgedSelection(sights, outcomes)
+
+
+def _recorded(path: str) -> dict[Query, Outcome]:
+    try:
+        return decode_outcomes(Path(path).read_bytes(), path)
+    except OSError as error:
+        raise FileError((f"{path}: {error.strerror or error}",)) from error
+
+
+async def _asked(queries: Collection[Query], configured: CommandSettings, say: Say) -> dict[Query, Outcome]:
+    settings = configured.settings
+    say(f"asking {counted(len(queries), 'query', 'queries')}")
+    servers, limits = servers_of(settings, configured.process), limits_of(settings)
+    async with PrometheusClient(servers, allowed_of(settings), limits=limits) as client:
+        return await client.ask(queries, settings.query_deadline)
 
 
 def named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> list[HorizontalPodAutoscaler]:
@@ -162,6 +176,3 @@ def named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> list
     if problems:
         raise CliError(*problems)
     return list(found.values())
-
-
-__all__ = ["PROGRAM", "Configured", "Looked", "look", "named"]

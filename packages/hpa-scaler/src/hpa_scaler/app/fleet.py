@@ -1,0 +1,223 @@
+"""The HPAs of a cluster or a file, and their targets: what there is to judge, and what to give back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.decide.cycle import asked_of, questions
+from hpa_scaler.decide.decision import Asked
+from hpa_scaler.decide.ownership import restoration, state_of
+from hpa_scaler.spec.annotations import STATE, enabled, name_of
+from hpa_scaler.spec.queries import Query
+from hpa_scaler.spec.spec import Rollout, Rules, rollout_of
+from hpa_scaler.write.applying import Return
+from hpa_scaler.write.memory import Memory
+from tightship.app.cli.selector import parse_selector
+from tightship.app.runtime.loop import a_few_at_a_time
+from tightship.core.api_errors import Forbidden, KubeError, NotFound, one_line
+from tightship.core.objects import (
+    AUTOSCALER,
+    SCALE_TARGET_KINDS,
+    HorizontalPodAutoscaler,
+    ObjectError,
+    ScaleTarget,
+    decode,
+    decode_scale_target,
+)
+from tightship.kube.connection import Connection
+from tightship.kube.listing import list_all
+from tightship.kube.object_file import FileError, read_bytes, read_objects
+from tightship.kube.resources import AUTOSCALERS
+
+KINDS = "hpa,deploy,sts"
+"""What a file should hold, as kubectl names it; the targets only matter where rollouts are looked at."""
+
+_GROUPS = {AUTOSCALER: "autoscaling", "Rollout": "argoproj.io"}
+
+Say = Callable[[str], None]
+
+TIMEOUT = 10.0
+"""Seconds for the read of one target."""
+
+AT_ONCE = 8
+"""Targets that are read at a time."""
+
+LONGEST = 30.0
+"""Seconds for the reads of all targets in one cycle."""
+
+_PLURALS = {kind: f"{kind.lower()}s" for kind in SCALE_TARGET_KINDS}
+
+
+class Selection(Struct, frozen=True):
+    """Which HPAs to look at: those of *namespaces* (none: all) whose labels match *selector*."""
+
+    namespaces: tuple[str, ...] = ()
+    selector: str = ""
+
+    def matches(self, hpa: HorizontalPodAutoscaler) -> bool:
+        """Whether *hpa* is selected."""
+        if self.namespaces and hpa.namespace not in self.namespaces:
+            return False
+        return parse_selector(self.selector).matches(hpa.labels)
+
+
+class HpaFleet(Struct, frozen=True):
+    """HPAs, and the targets in a file by kind, namespace and name; *problems* are unreadable HPAs."""
+
+    hpas: tuple[HorizontalPodAutoscaler, ...]
+    targets: Mapping[tuple[str, str, str], ScaleTarget] = {}
+    problems: tuple[str, ...] = ()
+
+
+def fleet_of_file(path: str, selection: Selection) -> HpaFleet:
+    """Return the HPAs in the file *path*, ``-`` for standard input.
+
+    Raises :class:`~tightship.kube.object_file.FileError` if the file has malformed content, or no HPA.
+    """
+    hpas: dict[str, HorizontalPodAutoscaler] = {}
+    targets: dict[tuple[str, str, str], ScaleTarget] = {}
+
+    def take(kind: str, raw: bytes | msgspec.Raw) -> None:
+        if kind == AUTOSCALER:
+            hpa = decode(kind, raw)
+            assert isinstance(hpa, HorizontalPodAutoscaler)
+            hpas[hpa.key] = hpa
+        else:
+            target = decode_scale_target(kind, raw)
+            targets[kind, target.namespace, target.name] = target
+
+    content, name = read_bytes(path)
+    held = read_objects(content, name, _known, take)
+    if not held.problems and not held.counts[AUTOSCALER]:
+        how = f"kubectl get {KINDS} -A -o json"
+        held.problems.append(f"{name}: holds no {AUTOSCALER} (only {held.described()}); write it by: {how}")
+    if held.problems:
+        raise FileError(tuple(held.problems))
+    return HpaFleet(tuple(hpa for hpa in hpas.values() if selection.matches(hpa)), targets)
+
+
+async def fleet_of_cluster(connection: Connection, selection: Selection, say: Say) -> HpaFleet:
+    """Return the HPAs of a cluster. Raises what the connection raises."""
+    hpas: list[HorizontalPodAutoscaler] = []
+    problems: list[str] = []
+    for namespace in selection.namespaces or ("",):
+        resource = AUTOSCALERS.within(namespace=namespace, label_selector=selection.selector)
+        listing = await list_all(connection, resource, progress=lambda _, count: say(f"reading HPAs: {count:,}"))
+        hpas += [thing for thing in listing.things if isinstance(thing, HorizontalPodAutoscaler)]
+        problems += [str(error) for error, _ in listing.problems]
+    return HpaFleet(tuple(hpas), {}, tuple(problems))
+
+
+def rollouts_of_file(fleet: HpaFleet, hpas: Iterable[HorizontalPodAutoscaler]) -> dict[str, Rollout]:
+    """Return whether the targets of *hpas* are rolling out, by the HPA's key, as far as the file shows."""
+    found = {}
+    for hpa in hpas:
+        target = fleet.targets.get((hpa.target.kind, hpa.namespace, hpa.target.name))
+        found[hpa.key] = unknown(hpa, "not in the file") if target is None else rollout_of(target)
+    return found
+
+
+def _known(kind: str, api_version: str) -> bool:
+    if kind != AUTOSCALER and kind not in SCALE_TARGET_KINDS:
+        return False
+    return not api_version or api_version.rpartition("/")[0] == _GROUPS.get(kind, "apps")
+
+
+class ListedHpas(Struct, frozen=True):
+    """The HPAs of a cycle: those opted in, with what they ask for (by uid), and others that may have to be given back.
+
+    *passed_over* counts those that are not opted in, by namespace. *problems* are unreadable HPAs. *queries* are all
+    queries, each once; *asks* are those of each HPA, by uid. *now* is when all of this was read.
+    """
+
+    asked: Mapping[str, Asked]
+    opted_in: tuple[HorizontalPodAutoscaler, ...]
+    others: tuple[HorizontalPodAutoscaler, ...]
+    passed_over: Mapping[str, int]
+    problems: tuple[str, ...]
+    asks: Mapping[str, tuple[Query, ...]]
+    queries: tuple[Query, ...]
+    now: float
+
+
+def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: float, memory: Memory) -> ListedHpas:
+    """Return the HPAs of *fleet* that matter; the others are not kept."""
+    prefix, state = rules.prefix, name_of(rules.prefix, STATE)
+    opted_in, others = [], []
+    passed_over: Counter[str] = Counter()
+    for hpa in fleet.hpas:
+        if enabled(hpa.annotations, prefix):
+            opted_in.append(hpa)
+            continue
+        passed_over[hpa.namespace] += 1
+        if hpa.uid in memory or state in hpa.annotations:
+            others.append(hpa)
+    asked = {hpa.uid: asked_of(hpa, prefix, defaults) for hpa in opted_in}
+    asks = {uid: questions([each], rules) for uid, each in asked.items()}
+    return ListedHpas(
+        asked=asked,
+        opted_in=tuple(opted_in),
+        others=tuple(others),
+        passed_over=passed_over,
+        problems=fleet.problems,
+        asks=asks,
+        queries=tuple(dict.fromkeys(query for each in asks.values() for query in each)),
+        now=now,
+    )
+
+
+def returns_of(seen: ListedHpas, rules: Rules, memory: Memory) -> tuple[Return, ...]:
+    """Return the HPAs to give back; an HPA with nothing of ours is forgotten."""
+    found = []
+    for hpa in seen.others:
+        history = memory.recall(hpa) or state_of(hpa, rules.prefix)[0].history
+        given = restoration(hpa, history, rules, seen.now)
+        if given is None:
+            memory.forget(hpa.uid)
+        else:
+            found.append(Return(hpa, history, given))
+    return tuple(found)
+
+
+def unknown(hpa: HorizontalPodAutoscaler, why: str) -> Rollout:
+    """Return that the rollout state of the target of *hpa* is unknown, because of *why*."""
+    return Rollout("unknown", f"{hpa.target}: {why}")
+
+
+async def read_rollout(connection: Connection, hpa: HorizontalPodAutoscaler) -> Rollout:
+    """Return whether the target of *hpa* is rolling out, by one read. Never raises errors of the API server."""
+    ref = hpa.target
+    if ref.kind not in SCALE_TARGET_KINDS:
+        return unknown(hpa, f"rollouts are known of {', '.join(sorted(SCALE_TARGET_KINDS))}")
+    path = f"/apis/{ref.api_version or 'apps/v1'}/namespaces/{hpa.namespace}/{_PLURALS[ref.kind]}/{ref.name}"
+    try:
+        raw = await connection.request("GET", path, timeout=TIMEOUT)
+        return rollout_of(decode_scale_target(ref.kind, raw))
+    except NotFound:
+        return unknown(hpa, "not found")
+    except Forbidden as error:
+        return unknown(hpa, f"may not be read: {error.message or 'forbidden'}")
+    except (KubeError, ObjectError) as error:
+        return unknown(hpa, one_line(error))
+
+
+async def read_rollouts(
+    connection: Connection, hpas: Iterable[HorizontalPodAutoscaler], seconds: float
+) -> dict[str, Rollout]:
+    """Return whether the targets of *hpas* are rolling out, by the HPA's key, as far as *seconds* allow."""
+    wanted = list(hpas)
+    found = {hpa.key: unknown(hpa, "not seen in time") for hpa in wanted}
+
+    async def one(hpa: HorizontalPodAutoscaler) -> None:
+        found[hpa.key] = await read_rollout(connection, hpa)
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await a_few_at_a_time(one, wanted, AT_ONCE)
+    return found

@@ -1,0 +1,216 @@
+"""What a judgement of one HPA takes and returns, and the breaker for correlated drops. Pure.
+
+If most queries fall together, the metrics have failed rather than the traffic. The breaker compares what the queries
+want with what they wanted lately, as far as they look back. It does not compare floors, which steps and holds keep
+higher, nor spikes: a fleet that gets quieter over hours, or has long been quieter than its floors, never trips it. A
+wish counts up to ``maxReplicas`` only: otherwise bad data that want more would make what follows look like a fall. HPAs
+with the same queries count as one, because one answer moves all of them.
+
+While many have fallen, the breaker keeps what they wanted before. Once the fall has lasted long enough to be believed,
+it compares with what they want then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.decide.floors import FloorInputs, Solution, solve
+from hpa_scaler.decide.history import Floor, FloorHistory
+from hpa_scaler.spec.queries import Outcomes, Query
+from hpa_scaler.spec.spec import Problems, Rollout, Rules, Spec
+from tightship.core.counting import counted
+from tightship.core.durations import format_duration
+from tightship.core.objects import HorizontalPodAutoscaler
+from tightship.core.reasons import Reason, Refusal
+
+Action = Literal["raise", "lower", "hold", "skip"]
+
+Asked: TypeAlias = Spec | Problems | None
+"""What an HPA's annotations ask for; ``None`` if it is not opted in."""
+
+
+class FloorDecision(Struct, frozen=True, kw_only=True):
+    """The decision for one HPA, and its reasons.
+
+    *target* and *target_maximum* are the bounds after it; they equal the present ones if nothing changes. *inputs* and
+    *solution* are ``None`` for an HPA that is skipped. *causes* are all reasons, the most important first. *age* is for
+    how many seconds the data are known to be complete.
+
+    *history* is kept by default; *written* replaces it once the PATCH succeeds. *pending* says that a restart would
+    forget something: what a lower floor waits for, or that a bound is the user's own again.
+
+    *follows* are the HPA's queries. *answered* is the floor that they want together, ``None`` if one of them has no
+    answer; *earlier* is the highest floor that they wanted lately.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    action: Action
+    minimum: int
+    maximum: int
+    target: int
+    target_maximum: int
+    inputs: FloorInputs | None = None
+    solution: Solution | None = None
+    causes: tuple[Refusal, ...] = ()
+    age: float | None = None
+    dry_run: bool = False
+    history: FloorHistory = FloorHistory()
+    written: FloorHistory = FloorHistory()
+    pending: bool = False
+    follows: tuple[Query, ...] = ()
+    answered: int | None = None
+    earlier: int | None = None
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def changes(self) -> bool:
+        """Whether the decision sets anything."""
+        return (self.target, self.target_maximum) != (self.minimum, self.maximum)
+
+    @property
+    def reason(self) -> Reason:
+        """The most important reason."""
+        return self.causes[0].reason if self.causes else Reason.FOLLOWS_QUERY
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """Everything that a judgement of one HPA depends on.
+
+    *rollout* matters only if the HPA asks for that check (``None``: unknown). *state_problem* says why the history
+    could not be read from the HPA, and is empty if it could. *now* is in seconds since 1970.
+    """
+
+    hpa: HorizontalPodAutoscaler
+    asked: Asked
+    outcomes: Outcomes = {}
+    rollout: Rollout | None = None
+    history: FloorHistory = FloorHistory()
+    state_problem: str = ""
+    rules: Rules = Rules()
+    now: float
+
+
+class DropState(Struct, frozen=True):
+    """Since when queries have been falling together, ``None`` while they are not."""
+
+    since: float | None = None
+
+
+class DropCount(Struct, frozen=True):
+    """*counted* HPAs whose queries all answered, those with the same queries as one; *dropping* of them want *lost* of
+    *floor* pods less than lately.
+    """
+
+    counted: int = 0
+    dropping: int = 0
+    floor: int = 0
+    lost: int = 0
+
+
+class DropVerdict(Struct, frozen=True):
+    """The breaker's verdict on a cycle: why nothing may be lowered (``None``: lowering is allowed), and the next
+    *state*.
+
+    *believed*: so many have fallen for so long that the traffic must have fallen.
+    """
+
+    cause: Refusal | None = None
+    state: DropState = DropState()
+    believed: bool = False
+
+
+class Judged(Struct, frozen=True):
+    """One HPA's judgement: *first* by itself, *decision* together with the others of the cycle."""
+
+    subject: Subject
+    first: FloorDecision
+    decision: FloorDecision
+
+    def under(self, drops: DropVerdict) -> Judged:
+        """Return the judgement with the verdict on the whole cycle applied; that happens nowhere else."""
+        return msgspec.structs.replace(self, decision=_settled(self.first, drops, self.subject.now))
+
+
+def count_drops(decisions: Iterable[FloorDecision], rules: Rules) -> DropCount:
+    """Return how many queries want far less than lately."""
+    groups: dict[tuple[Query, ...], tuple[int, int]] = {}
+    for decision in decisions:
+        if decision.answered is None:
+            continue
+        earlier, now = groups.get(decision.follows, (0, 0))
+        before = decision.answered if decision.earlier is None else decision.earlier
+        most = decision.maximum
+        groups[decision.follows] = (earlier + min(before, most), now + min(decision.answered, most))
+    dropping = [before - now for before, now in groups.values() if before - now > before * rules.drop_size]
+    floor = sum(before for before, _ in groups.values())
+    return DropCount(len(groups), len(dropping), floor, sum(dropping))
+
+
+def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) -> DropVerdict:
+    """Return whether a cycle with *count* may lower anything; *state* is that of the cycle before."""
+    many = count.dropping > count.counted * rules.drop_share
+    large = count.lost > count.floor * rules.drop_floor_share
+    if count.counted < rules.drop_count or not (many or large):
+        return DropVerdict(None, DropState())
+    since = now if state.since is None else state.since
+    if rules.drop_hold and now - since >= rules.drop_hold:
+        return DropVerdict(None, DropState(), believed=True)
+    left = f", for {format_duration(since + rules.drop_hold - now)} at most" if rules.drop_hold else ""
+    detail = (
+        f"{count.dropping} of {counted(count.counted, 'query', 'queries')} fell at once, "
+        f"by {count.lost} of {counted(count.floor, 'pod')}: "
+        f"nothing is lowered until they come back{left}"
+    )
+    return DropVerdict(
+        Refusal(Reason.CORRELATED_DROP, detail=detail, fix="look at Prometheus and its targets"), DropState(since)
+    )
+
+
+def _settled(decision: FloorDecision, verdict: DropVerdict, now: float) -> FloorDecision:
+    """Return *decision* as *verdict* changes it, and with it what is remembered of its queries."""
+    if verdict.cause is not None:
+        held = hold_lowering(decision, verdict.cause)
+        return held if decision.earlier is None else _remembering(held, decision.earlier, verdict.state.since, now)
+    if verdict.believed and decision.answered is not None:
+        return _remembering(decision, decision.answered, None, now)
+    return decision
+
+
+def _remembering(decision: FloorDecision, answered: int, falling: float | None, now: float) -> FloorDecision:
+    """Return *decision* with only *answered* as what its queries wanted."""
+    answers = (Floor(int(now), answered),)
+    return msgspec.structs.replace(
+        decision,
+        history=msgspec.structs.replace(decision.history, answers=answers, falling=falling),
+        written=msgspec.structs.replace(decision.written, answers=answers, falling=falling),
+    )
+
+
+def hold_lowering(decision: FloorDecision, cause: Refusal) -> FloorDecision:
+    """Return *decision* without its lowering, because of *cause*; a decision that lowers nothing is
+    returned unchanged.
+    """
+    if decision.action != "lower" or decision.inputs is None:
+        return decision
+    inputs = msgspec.structs.replace(decision.inputs, held=True)
+    return msgspec.structs.replace(
+        decision,
+        action="hold",
+        target=decision.minimum,
+        target_maximum=decision.maximum,
+        inputs=inputs,
+        solution=solve(inputs),
+        causes=(cause, *(each for each in decision.causes if each.reason is not Reason.MAX_TAKEN_BACK)),
+        written=decision.history,
+        pending=True,
+    )

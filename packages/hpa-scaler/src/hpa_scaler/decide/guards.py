@@ -1,0 +1,310 @@
+"""What keeps a floor from following its queries at once: gaps that a server knows of, and limits of one step up. Pure.
+
+A server has targets that it can't scrape, and samples that come late. Both make a query read low, and nothing in its
+answer says so. The controller asks each server once for all HPAs. The selectors of a query tell which targets it is
+about, as far as a target has their labels: a label that only the metric has tells nothing about targets.
+
+The API server accepts a ``minReplicas`` beyond the HPA's own ``behavior.scaleUp``, even with ``selectPolicy:
+Disabled``. So the hpa-scaler keeps the user's limits itself, as Kubernetes computes them, with its own raises as the
+scaling events. An HPA may also have limits for the floor alone. Raising a floor to the running replicas starts nothing,
+and is never limited.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.decide.floors import Limit
+from hpa_scaler.decide.history import DAY, Floor, FloorHistory, Raise, highest_floor, raised_within, with_known
+from hpa_scaler.spec.promql import Matcher, lookback
+from hpa_scaler.spec.queries import Outcome, Outcomes, Query, QueryAnswer, outcome_of, range_of
+from hpa_scaler.spec.spec import QuerySpec, Rules, Spec
+from tightship.core.counting import counted
+from tightship.core.durations import format_duration
+from tightship.core.objects.autoscaling import ScalingPolicy, ScalingRules
+from tightship.core.reasons import Reason, Refusal
+
+LATE = 1.5
+"""Scrape intervals after which the newest sample of all targets is late; normally its age is one at most."""
+
+_ANYWHERE = frozenset(
+    {"__name__", "cluster", "env", "environment", "prometheus", "prometheus_replica", "region", "replica"}
+)
+"""Labels that so many targets share that they don't identify a query's targets."""
+
+_LITERAL = re.compile(r"[A-Za-z0-9_:/ -]+", re.ASCII)
+_MOST = 20
+"""Targets of one HPA that are kept."""
+_SHOWN = 3
+_LONGEST_VALUE = 60
+
+_MEND = "repair the targets; after an hour, failed scrapes no longer hold the floor"
+
+DEFAULT_POLICIES = (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15))
+"""The policies that the API server fills into a ``behavior.scaleUp`` without any, or beside a ``scaleDown``."""
+
+LONGEST_LOOK = 3600.0
+"""Seconds: the longest that a rise waits until a query has forgotten an old sample."""
+
+
+def evidence_queries(spec: Spec, rules: Rules) -> Iterator[Query]:
+    """Yield the queries to send for *spec* in addition to its own queries and their ages."""
+    if not rules.cold_guard:
+        return
+    for query in spec.queries:
+        if rules.late_query:
+            yield _late_query(query, rules)
+        if rules.failed_query and _selects(query):
+            yield _failed_query(query, spec, rules)
+
+
+def doubts(spec: Spec, outcomes: Outcomes, rules: Rules) -> list[Refusal]:
+    """Return the servers' reasons not to lower anything by the answers to the queries of *spec*, each once."""
+    found: dict[Refusal, None] = {}
+    if not rules.cold_guard:
+        return []
+    for query in spec.queries:
+        for cause in (_late(query, outcomes, rules), _failed(query, spec, outcomes, rules)):
+            if cause is not None:
+                found[cause] = None
+    return list(found)
+
+
+def own(spec: Spec, query: Query, outcome: Outcome) -> Outcome:
+    """Return *outcome* with the targets of *spec* alone: a judgement and its record need no others.
+
+    If there are too many to keep, or the server did not list all of them, the outcome has no targets and counts for
+    all.
+    """
+    if not query.labels or not isinstance(outcome, QueryAnswer) or outcome.series > len(outcome.targets):
+        return outcome if not isinstance(outcome, QueryAnswer) else msgspec.structs.replace(outcome, targets=())
+    selectors = [each for asked in spec.queries for each in lookback(asked.text).selectors]
+    mine = tuple(target for target in outcome.targets if any(_concerns(target, each) for each in selectors))
+    return msgspec.structs.replace(outcome, series=len(mine), targets=mine if len(mine) <= _MOST else ())
+
+
+def _late_query(query: QuerySpec, rules: Rules) -> Query:
+    return Query(rules.late_query, query.server)
+
+
+def _failed_query(query: QuerySpec, spec: Spec, rules: Rules) -> Query:
+    seconds = math.ceil(max(1.0, range_of(query, spec, rules.longest_guard)))
+    return Query(rules.failed_query.replace("{range}", str(seconds)), query.server, labels=True)
+
+
+def _late(query: QuerySpec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
+    if not rules.late_query:
+        return None
+    told = outcome_of(_late_query(query, rules), outcomes)
+    if not isinstance(told, QueryAnswer) or told.highest is None or told.highest <= LATE:
+        return None
+    detail = f"the newest sample of server {query.server} is {told.highest:.1f} scrape intervals old"
+    return Refusal(Reason.LATE_SAMPLES, detail=detail, fix="see why the server scrapes late or receives samples late")
+
+
+def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
+    if not rules.failed_query or not _selects(query):
+        return None
+    asked = _failed_query(query, spec, rules)
+    told = outcome_of(asked, outcomes)
+    if not isinstance(told, QueryAnswer) or not told.series:
+        return None
+    seconds = format_duration(range_of(query, spec, rules.longest_guard))
+    if told.series > len(told.targets):
+        targets = counted(told.series, "target")
+        detail = f"{targets} of server {query.server} could not always be scraped within {seconds}"
+        return Refusal(Reason.FAILED_SCRAPES, detail=detail, fix=_MEND)
+    selectors = lookback(query.text).selectors
+    mine = [target for target in told.targets if any(_concerns(target, selector) for selector in selectors)]
+    if not mine:
+        return None
+    names = ", ".join(_shown(target) for target in mine[:_SHOWN])
+    more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
+    targets = counted(len(mine), "target")
+    detail = f"{targets} of the query could not always be scraped within {seconds}: {names}{more}"
+    return Refusal(Reason.FAILED_SCRAPES, detail=detail, fix=_MEND)
+
+
+def _selects(query: QuerySpec) -> bool:
+    """Whether the selectors of *query* may tell which targets it is about."""
+    return any(
+        operator in ("=", "=~") and label not in _ANYWHERE
+        for selector in lookback(query.text).selectors
+        for label, operator, _ in selector
+    )
+
+
+def _concerns(target: Mapping[str, str], selector: tuple[Matcher, ...]) -> bool:
+    """Whether *selector* is about *target*: one of the target's labels says so, and no other denies it."""
+    about = False
+    for label, operator, text in selector:
+        value = target.get(label)
+        if value is None or label == "__name__":
+            continue
+        same = _matches(text, value, pattern="~" in operator)
+        if same is None:
+            continue
+        if same is operator.startswith("!"):
+            return False
+        about |= not operator.startswith("!") and label not in _ANYWHERE
+    return about
+
+
+def _matches(text: str, value: str, *, pattern: bool) -> bool | None:
+    """Return whether a label's *value* matches the quoted *text*, ``None`` if that is unknown.
+
+    Users' patterns are never executed; only words, a prefix, and a choice of words are understood.
+    """
+    wanted = text[1:-1]
+    if "\\" in wanted and text[0] != "`":
+        return None
+    if not pattern:
+        return wanted == value
+    beginning = wanted.removesuffix(".*").removesuffix(".+")
+    if _LITERAL.fullmatch(wanted):
+        return wanted == value
+    if beginning != wanted and (not beginning or _LITERAL.fullmatch(beginning)):
+        return value.startswith(beginning) if beginning else None
+    words = wanted.removeprefix("(").removesuffix(")").split("|")
+    return value in words if all(_LITERAL.fullmatch(word) for word in words) else None
+
+
+def _shown(target: Mapping[str, str]) -> str:
+    named = target.get("instance") or next(iter(target.values()), "")
+    job = target.get("job", "")
+    return f"{job} {named}".strip()[:_LONGEST_VALUE]
+
+
+def limits(
+    spec: Spec, behavior: ScalingRules | None, raises: tuple[Raise, ...], running: int, now: float
+) -> list[Limit]:
+    """Return the limits of a step up from *running*, the larger of the floor and the present replicas."""
+    found: list[Limit] = []
+    if spec.up_pods is not None:
+        detail = f"scale-up-max-pods allows {spec.up_pods} more than {running}"
+        found.append((running + spec.up_pods, Refusal(Reason.STEP_LIMIT, detail=detail)))
+    if spec.up_ratio is not None:
+        step = max(1, math.floor(running * spec.up_ratio))
+        detail = f"scale-up-max-ratio {spec.up_ratio:g} allows {step} more than {running}"
+        found.append((running + step, Refusal(Reason.STEP_LIMIT, detail=detail)))
+    if behavior is not None and _counts(spec, behavior):
+        found.append(_by_behavior(behavior, raises, running, now))
+    return found
+
+
+class Rise(Struct, frozen=True):
+    """How far the queries may raise a floor: the *limit*, if any, and the *history* that records it."""
+
+    limit: Limit | None
+    history: FloorHistory
+
+
+class Wanted(Struct, frozen=True):
+    """What the queries want: *floor*, ``None`` if they say nothing; *whole* if each has a usable answer.
+
+    *granted* is the highest floor that somebody has set as a number, such as the user's own minimum; *minimum* is the
+    present one, and *running* the replicas.
+    """
+
+    floor: int | None
+    whole: bool
+    granted: int
+    minimum: int
+    running: int
+
+
+def judge_rise(wanted: Wanted, history: FloorHistory, rules: Rules, now: float, *, wait: float) -> Rise:
+    """Return how far a floor may go up if the queries want far more than the last day knew.
+
+    One bad sample stays in the answers for as long as a query looks back. So a wish becomes known only after *wait*
+    seconds, in at least two looks. Until then a floor goes up to :attr:`Rules.rise_factor` times what is known. What we
+    have set ourselves meanwhile does not count as known, so steps of bad data don't add up.
+    """
+    if highest_floor(history.known, now, DAY) is None:
+        history = with_known(history, max(wanted.minimum, wanted.running), now)
+    if wanted.floor is None:
+        return Rise(None, history)
+    known, ceiling = _ceiling(history, wanted, rules, now)
+    look = history.look
+    if wanted.whole or wanted.floor > ceiling:
+        if look is None or look.floor <= ceiling < wanted.floor:
+            look = Floor(math.ceil(now), wanted.floor)
+        look = Floor(look.at, min(look.floor, wanted.floor))
+        if now - look.at >= wait:
+            history = with_known(history, look.floor, now, 2 * wait)
+            look = Floor(math.ceil(now), wanted.floor)
+            known, ceiling = _ceiling(history, wanted, rules, now)
+        history = msgspec.structs.replace(history, look=look)
+    if look is None or wanted.floor <= ceiling or not rules.rise_factor:
+        return Rise(None, history)
+    detail = (
+        f"{wanted.floor} is wanted, and {known} was the most in the last day: {ceiling} at once, and the rest "
+        f"once it has been wanted for {format_duration(wait)}, in {format_duration(max(0.0, look.at + wait - now))}"
+    )
+    fix = "if the traffic is real, wait or raise minReplicas yourself; if not, look at the targets of Prometheus"
+    return Rise((max(ceiling, wanted.running), Refusal(Reason.SUDDEN_RISE, detail=detail, fix=fix)), history)
+
+
+def time_to_know(spec: Spec, rules: Rules) -> float:
+    """Return for how many seconds a rise has to be wanted: until no query sees a sample that was new at first."""
+    longest = max((range_of(query, spec, LONGEST_LOOK) for query in spec.queries), default=0.0)
+    return longest + rules.longest_gap / 2
+
+
+def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]:
+    """Return how far above the user's own maximum a floor may be, and with it the maximum."""
+    limit = max(math.floor(own_maximum * rules.maximum_factor), wanted.granted, wanted.running)
+    if not rules.maximum_factor or (wanted.floor or 0) <= limit:
+        return []
+    detail = f"no floor is set above {rules.maximum_factor:g} times maxReplicas {own_maximum}"
+    return [(limit, Refusal(Reason.AT_MAX_REPLICAS, detail=detail, fix="raise maxReplicas"))]
+
+
+def _ceiling(history: FloorHistory, wanted: Wanted, rules: Rules, now: float) -> tuple[int, int]:
+    """Return what is known, and the highest floor that follows."""
+    known = max(highest_floor(history.known, now, DAY) or 0, wanted.granted)
+    return known, max(rules.rise_pods, math.floor(known * rules.rise_factor), known)
+
+
+def longest_period(spec: Spec, behavior: ScalingRules | None) -> float:
+    """Return for how many seconds our own raises have to be remembered."""
+    if behavior is None or not _counts(spec, behavior):
+        return 0.0
+    return float(max((each.period_seconds for each in _policies(behavior)), default=0))
+
+
+def _counts(spec: Spec, behavior: ScalingRules) -> bool:
+    """Whether *behavior* limits the floor: not if the HPA opts out of that, nor if the API server filled it in.
+
+    Those defaults appear as soon as somebody writes a ``scaleDown``, and nobody asked for them: without any behavior
+    there is no limit either.
+    """
+    filled_in = behavior.select_policy in (None, "Max") and set(_policies(behavior)) == set(DEFAULT_POLICIES)
+    return spec.honour_behavior and not filled_in
+
+
+def _by_behavior(behavior: ScalingRules, raises: tuple[Raise, ...], running: int, now: float) -> Limit:
+    if behavior.select_policy == "Disabled":
+        return running, Refusal(Reason.BEHAVIOR_LIMIT, detail="behavior.scaleUp is Disabled")
+    allowed = {each: _by_policy(each, raises, running, now) for each in _policies(behavior)}
+    choose = min if behavior.select_policy == "Min" else max
+    policy = choose(allowed, key=lambda each: allowed[each])
+    value = f"{policy.value} %" if policy.type == "Percent" else counted(policy.value, "pod")
+    detail = f"behavior.scaleUp allows {value} in {policy.period_seconds} s"
+    return max(running, allowed[policy]), Refusal(Reason.BEHAVIOR_LIMIT, detail=detail)
+
+
+def _by_policy(policy: ScalingPolicy, raises: tuple[Raise, ...], running: int, now: float) -> int:
+    start = max(0, running - raised_within(raises, now, policy.period_seconds))
+    if policy.type == "Percent":
+        return math.ceil(start * (1 + policy.value / 100))
+    return start + policy.value
+
+
+def _policies(behavior: ScalingRules) -> tuple[ScalingPolicy, ...]:
+    return behavior.policies or DEFAULT_POLICIES
