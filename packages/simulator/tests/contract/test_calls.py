@@ -17,7 +17,6 @@ Site = tuple[str, str, str]
 """Module, verb, and the expression of the content type, empty where it is that of plain JSON."""
 
 CONTRACTS: dict[Site, tuple[str, ...]] = {
-    ("tightship/drain_io/drain_task.py", "GET", ""): ("test_pods_are_selected_by_node_and_phase_and_name",),
     ("tightship/drain_io/writing.py", "DELETE", ""): ("test_only_the_pod_of_the_uid_is_deleted",),
     ("tightship/drain_io/writing.py", "POST", ""): (
         "test_an_eviction_without_a_budget_is_granted_and_tells_why_on_the_pod",
@@ -30,7 +29,10 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_a_pod_that_is_gone_is_not_found",
         "test_in_a_namespace_that_is_going_nothing_is_evicted",
     ),
-    ("tightship/drain_io/writing.py", "GET", ""): ("test_of_several_that_race_one_wins",),
+    ("tightship/drain_io/writing.py", "GET", ""): (
+        "test_of_several_that_race_one_wins",
+        "test_pods_are_selected_by_node_and_phase_and_name",
+    ),
     ("tightship/drain_io/writing.py", "PATCH", "'application/merge-patch+json'"): (
         "test_a_claim_is_one_merge_patch_of_annotation_taint_and_cordon",
         "test_null_takes_away_annotation_taints_and_cordon",
@@ -51,12 +53,13 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_the_controllers_read_a_list_of_many_pages_whole",
         "test_a_token_that_is_too_old_is_gone",
     ),
-    ("tightship/kube/reflector.py", "WATCH", ""): (
+    ("tightship/kube/watching.py", "WATCH", ""): (
         "test_every_kind_that_the_controllers_read_is_served_and_readable",
         "test_a_watch_tells_what_happens_from_a_version_on",
         "test_a_watch_ends_in_time_with_a_bookmark_if_it_may",
         "test_a_watch_from_a_version_that_is_forgotten_is_told_so_in_its_stream",
         "test_a_pod_that_finishes_is_told_as_deleted_to_those_who_look_at_unfinished_ones",
+        "test_one_config_map_is_listed_and_watched_by_its_name",
     ),
     ("tightship/app/observability/events.py", "POST", ""): (
         "test_an_event_is_written_in_the_new_form_and_read_in_both",
@@ -66,7 +69,6 @@ CONTRACTS: dict[Site, tuple[str, ...]] = {
         "test_the_longest_words_and_oddest_names_of_the_recorder_are_accepted",
     ),
     ("tightship/app/settings/sources.py", "GET", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
-    ("tightship/app/settings/sources.py", "WATCH", ""): ("test_one_config_map_is_listed_and_watched_by_its_name",),
     ("hpa_scaler/app/running.py", "GET", ""): ("test_pages_are_of_one_version_whatever_happens_in_between",),
     ("hpa_scaler/write/applying.py", "GET", ""): (
         "test_a_json_patch_that_does_not_apply_is_invalid_and_changes_nothing",
