@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from node_refiner.configuration import configure, load_settings, parse_config_map
-from node_refiner.settings import KEYS, RefinerSettings
+from node_refiner.ordering import strategy_of
+from node_refiner.settings import KEYS, CandidateOrder, RefinerSettings
 from tightship.app.settings.fields import SWITCHABLE_RULES, Budget
 from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.app.settings.sections import DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys
@@ -119,6 +120,11 @@ def test_what_go_does_not_read_as_a_switch_is_refused(written: object) -> None:
 def test_a_list_is_written_with_commas(written: object) -> None:
     settings = load_settings({"disabled_rules": written})
     assert settings.disabled_rules == {Reason.LOCAL_STORAGE, Reason.NOT_REPLICATED}
+
+
+@pytest.mark.parametrize("order", get_args(CandidateOrder))
+def test_every_order_that_may_be_set_is_there(order: str) -> None:
+    assert strategy_of(load_settings({"candidate_order": order})).name == order
 
 
 def test_a_list_may_be_empty() -> None:
