@@ -27,7 +27,7 @@ from tightship.kube.connector import connector
 from tightship.kube.host import monotonic
 from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import RESOURCES, Client, Json, break_off, wait_for
-from tightship_testkit.fault_proxy import Record
+from tightship_testkit.faults import Record
 
 OURS = "tightship.dev/"
 ANNOTATION = "tightship.dev/drain"
