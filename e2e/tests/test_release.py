@@ -193,10 +193,13 @@ def test_an_uninstall_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live
 def test_what_an_uninstall_without_its_hooks_leaves_is_ended_by_a_release_that_is_switched_off(
     in_town: Live,
 ) -> None:
+    """Which is what the notes of the charts say to do first."""
+
     async def work(on: Town) -> None:
         await slow(on, LONG)
         kept = {"giveBack": {"enabled": False}}
-        await on.install(**{name: {**values, **kept} for name, values in PATIENT.items()})
+        said = await on.install(**{name: {**values, **kept} for name, values in PATIENT.items()})
+        assert said.count("Before you uninstall it") == len(CONTROLLERS)
         node = await under_way(on)
         await on.provider.uninstall(RELEASE, SYSTEM)
         left = await on.left_behind()
@@ -217,19 +220,6 @@ def test_what_an_uninstall_without_its_hooks_leaves_is_ended_by_a_release_that_i
 def test_what_is_done_after_an_uninstall_is_what_the_page_about_drains_says(command: tuple[str, ...]) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/drain.md").read_text()
     assert f"`{' '.join(command)}`" in page.partition("## Uninstalling")[2]
-
-
-def test_a_release_that_is_switched_off_first_leaves_nothing(in_town: Live) -> None:
-    """As the notes of the charts say it."""
-
-    async def work(on: Town) -> None:
-        await slow(on, 10)
-        assert (await on.install()).count("Before you uninstall it") == len(CONTROLLERS)
-        await under_way(on)
-        await on.switch_off()
-        await on.leave()
-
-    in_town(work, by_night=True)
 
 
 @pytest.mark.parametrize("controller", ["node-compactor", "node-refiner"])
