@@ -66,7 +66,7 @@ _COMMON: Values = {
     "interval": "1s",
     "dryRun": False,
     "nodeSelector": {POOL: "system"},
-    "leaderElection": {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "1s"},
+    "leaderElection": {"leaseDuration": "10s", "renewDeadline": "8s", "retryPeriod": "1s"},
     "requestTimeout": "5s",
     "log": {"level": "debug", "format": "json"},
 }
@@ -398,7 +398,8 @@ async def live_in(cluster: Watched, provider: Provider, charts: Path, work: Town
         try:
             await work(made)
         finally:
-            await provider.uninstall(RELEASE, SYSTEM)
+            # Those who give back wait for the Leases of those who have lost their rights.
+            await provider.uninstall(RELEASE, SYSTEM, hooks=False)
         assert await provider.ended() == {}, await provider.logs()
         await made.recorder.check()
 

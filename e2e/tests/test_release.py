@@ -17,7 +17,7 @@ from tightship_testkit.client import Json
 from tightship_testkit.floors import HPA, hpa_annotations
 from tightship_testkit.invariants import claims_made, drain, forbidden, node_writes
 
-pytestmark = pytest.mark.takes(25)
+pytestmark = pytest.mark.takes(20)
 
 ODD = "a\"b'c: {{ .Release.Name }} #\n\\ ü $(NOTHING) - null"
 """No YAML, no template, no shell, and no reference to a variable."""
@@ -86,6 +86,7 @@ def pod_of(record: Json) -> str:
     return str(record["holder"]).rpartition("_")[0]
 
 
+@pytest.mark.takes(25)
 def test_an_upgrade_in_the_middle_of_a_drain_goes_on_with_it(in_town: Live) -> None:
     async def work(on: Town) -> None:
         await slow(on, LONG)
@@ -144,6 +145,7 @@ async def given_back(on: Town, node: str) -> None:
     assert drain(now)["reason"].startswith("Released")
 
 
+@pytest.mark.takes(90)
 def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live) -> None:
     """By a rollback, whose revision knows nothing of a drain, and by a value; then by scaling to nothing."""
 
@@ -176,6 +178,7 @@ def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(in
     in_town(work, by_night=True)
 
 
+@pytest.mark.takes(40)
 def test_an_uninstall_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live) -> None:
     async def work(on: Town) -> None:
         await slow(on, LONG)
@@ -190,6 +193,7 @@ def test_an_uninstall_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live
     in_town(work, by_night=True)
 
 
+@pytest.mark.takes(50)
 def test_what_an_uninstall_without_its_hooks_leaves_is_ended_by_a_release_that_is_switched_off(
     in_town: Live,
 ) -> None:

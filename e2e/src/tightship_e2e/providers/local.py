@@ -113,9 +113,9 @@ class ControlPlaneProvider(Releases):
         await wait_for(taken_on, DEADLINE, f"kwok takes {name} on")
         await wait_for(started, DEADLINE, f"{name} has started")
 
-    async def uninstall(self, release: str, namespace: str) -> None:
+    async def uninstall(self, release: str, namespace: str, *, hooks: bool = True) -> None:
         """Uninstall a release, if it is there, and wait until its controllers have ended."""
-        await super().uninstall(release, namespace)
+        await super().uninstall(release, namespace, hooks=hooks)
         await self.pods.gone(namespace)
 
     async def tested(self, release: str, namespace: str) -> str:
