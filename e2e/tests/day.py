@@ -22,8 +22,9 @@ from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import RESOURCES, Json, wait_for
 from tightship_testkit.floors import HPA, STATE, hpa_annotations
 from tightship_testkit.grower import Grower
-from tightship_testkit.invariants import ANNOTATION, Recorder, Watched, drain, healthy
+from tightship_testkit.invariants import Recorder, Watched
 from tightship_testkit.manifests import POOL
+from tightship_testkit.marks import ANNOTATION, drain, healthy
 from tightship_testkit.remover import Remover
 from tightship_testkit.replica import QUICK, QUICK_REFINER
 

@@ -8,8 +8,9 @@ import pytest
 from drains import Run, Site
 
 from tightship_e2e import ControlPlane
+from tightship_testkit.audit_readings import evictions_by, forbidden, mutating
 from tightship_testkit.drains import all_ready, removing
-from tightship_testkit.invariants import drain, evictions_by, forbidden, mutating
+from tightship_testkit.marks import drain
 from tightship_testkit.off_peak import off_peak
 from tightship_testkit.replica import QUICK, USER
 

@@ -8,9 +8,9 @@ import pytest
 from floors import Open, Shop
 
 from tightship_e2e import ControlPlane
+from tightship_testkit.audit_readings import forbidden, mutating
 from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.floors import DEADLINE, SHOP, STATE
-from tightship_testkit.invariants import forbidden, mutating
 from tightship_testkit.replica import SCALER
 
 ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}

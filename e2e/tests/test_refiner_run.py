@@ -9,8 +9,9 @@ import pytest
 from drains import Run, Site
 
 from tightship_e2e import ControlPlane
+from tightship_testkit.audit_readings import evictions_by, forbidden, most_in_drain, mutating
 from tightship_testkit.drains import all_ready, removing
-from tightship_testkit.invariants import drain, evictions_by, forbidden, most_in_drain, mutating
+from tightship_testkit.marks import drain
 from tightship_testkit.refining import limit, quick
 from tightship_testkit.replica import REFINER
 

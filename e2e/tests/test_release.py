@@ -13,9 +13,10 @@ from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, NIGHT, RELEASE, SYSTEM, UNGUA
 from tightship_e2e.helm import HelmError
 from tightship_e2e.names import SHOP
 from tightship_e2e.providers import Values
+from tightship_testkit.audit_readings import claims_made, forbidden, node_writes
 from tightship_testkit.client import Json
 from tightship_testkit.floors import HPA, hpa_annotations
-from tightship_testkit.invariants import claims_made, drain, forbidden, node_writes
+from tightship_testkit.marks import drain
 
 pytestmark = pytest.mark.takes(20)
 

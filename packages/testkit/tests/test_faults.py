@@ -18,7 +18,7 @@ from tightship.kube.host import monotonic
 from tightship_simulator.virtual.simulation import Simulation
 from tightship_testkit.client import RESOURCES, Client, Json
 from tightship_testkit.client import ApiError as Refused
-from tightship_testkit.fault_proxy import WRITES, Proxy
+from tightship_testkit.fault_proxy import WRITES, Proxy, evicted_again, successful_evictions
 from tightship_testkit.faults import (
     RATES,
     Answer,
@@ -37,7 +37,8 @@ from tightship_testkit.faults import (
     Twice,
     WatchError,
 )
-from tightship_testkit.invariants import ANNOTATION, Recorder, evicted_again, successful_evictions
+from tightship_testkit.invariants import Recorder
+from tightship_testkit.marks import ANNOTATION
 from tightship_testkit.simulated import kubeconfig_to
 
 pytestmark = pytest.mark.virtual_time

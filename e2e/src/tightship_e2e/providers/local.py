@@ -20,8 +20,8 @@ from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import ApiError, Client, Json, wait_for
 from tightship_testkit.fault_proxy import FaultProxy
 from tightship_testkit.faults import Plan
-from tightship_testkit.invariants import STARTUP, taints
 from tightship_testkit.manifests import POOL
+from tightship_testkit.marks import STARTUP, taints
 
 DEADLINE = 120.0
 PATIENCE = 1

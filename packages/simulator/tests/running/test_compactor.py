@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tightship_testkit.audit_readings import evictions_by, mutating
 from tightship_testkit.client import ApiError, Json, wait_for
 from tightship_testkit.drains import SETTINGS, all_ready, small
 from tightship_testkit.embedded import Ground, ground
-from tightship_testkit.invariants import TAINT, drain, evictions_by, mutating, taints
+from tightship_testkit.marks import TAINT, drain, taints
 from tightship_testkit.off_peak import off_peak
 from tightship_testkit.refining import slow
 from tightship_testkit.remover import TO_BE_DELETED, mark_to_be_deleted

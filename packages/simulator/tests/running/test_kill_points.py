@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tightship_testkit.audit_readings import claims_made, evictions_by
 from tightship_testkit.client import Json
 from tightship_testkit.drains import SETTINGS, small
 from tightship_testkit.embedded import Ground, ground
 from tightship_testkit.faults import Call, Fault, Reset
-from tightship_testkit.invariants import claims_made, evictions_by
 from tightship_testkit.kill_points import named
 from tightship_testkit.refining import ALONE, one_to_spare, quick
 from tightship_testkit.replica import COMPACTOR, REFINER, Program, Replica, Settings

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tightship_testkit.audit_readings import claims_made, evictions_by, quarrels
 from tightship_testkit.drains import all_ready
 from tightship_testkit.embedded import ground
-from tightship_testkit.invariants import claims_made, evictions_by, quarrels
 from tightship_testkit.off_peak import off_peak
 from tightship_testkit.refining import quick
 from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, new_team

@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
@@ -291,3 +292,35 @@ class FaultProxy(Proxy):
         path.write_text(json.dumps(config))
         path.chmod(0o600)
         return path
+
+
+# What its log says.
+
+
+def successful_evictions(records: Iterable[Record]) -> dict[str, int]:
+    """Return how often each pod's eviction was granted, by the UID that was asked for, from the log of a proxy."""
+    return Counter(_evicted(record) for record in records if _granted(record))
+
+
+def evicted_again(records: Iterable[Record]) -> set[str]:
+    """Return the pods, by UID, whose eviction was granted once more to who had heard that it was, from a proxy's log.
+
+    An eviction whose answer was lost may be asked for again, and is granted again while the pod is on its way.
+    """
+    heard: set[str] = set()
+    again: set[str] = set()
+    for record in filter(_granted, records):
+        uid = _evicted(record)
+        if uid in heard:
+            again.add(uid)
+        if record.answered is not None:
+            heard.add(uid)
+    return again
+
+
+def _granted(record: Record) -> bool:
+    return record.call.path.endswith("/eviction") and record.status == 201
+
+
+def _evicted(record: Record) -> str:
+    return str(json.loads(record.call.body)["deleteOptions"]["preconditions"]["uid"])
