@@ -41,6 +41,7 @@ import signal
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -151,6 +152,10 @@ class Prometheus:
     def resume(self) -> None:
         """Let it go on (SIGCONT)."""
         self._processes.signal(NAME, signal.SIGCONT)
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Pause it for the body's time."""
+        return self._processes.paused(NAME)
 
     def close(self) -> None:
         """Kill it and remove its data, its log and its port."""
