@@ -1,4 +1,4 @@
-"""``node-compactor run`` as a process on a real control plane, dry and live."""
+"""``node-compactor run`` as a process on a real control plane."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import pytest
 from drains import Run, Site
 
 from tightship_e2e import ControlPlane
-from tightship_testkit.audit_readings import evictions_by, forbidden, mutating
+from tightship_testkit.audit_readings import evictions_by, forbidden
 from tightship_testkit.drains import all_ready, removing
-from tightship_testkit.marks import drain
 from tightship_testkit.off_peak import off_peak
 from tightship_testkit.replica import QUICK, USER
 
@@ -20,7 +19,6 @@ def test_off_peak_nodes_disappear_and_every_pod_is_ready_again(on_site: Run, con
     async def work(on: Site) -> None:
         control_plane.audit_events()
         before = len(await on.api.list("Node"))
-        await dry_run_writes_nothing(on, control_plane)
         began = time.monotonic()
         replica = on.start()
         async with removing(on.api) as remover:
@@ -41,16 +39,3 @@ def test_off_peak_nodes_disappear_and_every_pod_is_ready_again(on_site: Run, con
         )
 
     on_site(work, off_peak({"general": 5, "memory": 3}), settings=QUICK)
-
-
-async def dry_run_writes_nothing(on: Site, plane: ControlPlane) -> None:
-    """By the audit log, while it plans as it would live."""
-    replica = on.start(DRY_RUN="true")
-    await replica.ready()
-    await on.passes(replica, 4)
-    assert [each for each in (await replica.status())["plan"]["nodes"] if each["decision"] == "remove"]
-    replica.told_to_end()
-    assert await replica.ended() == 0
-    assert on.proxy.writes == []
-    assert mutating(plane.audit_events(), USER) == []
-    assert not [each for each in await on.api.list("Node") if drain(each)]
