@@ -257,6 +257,7 @@ async def test_a_pod_that_finishes_is_told_as_deleted_to_those_who_look_at_unfin
         assert told(event) == ("DELETED", "web-0")
 
 
+@pytest.mark.takes(30)
 async def test_a_watch_ends_in_time_with_a_bookmark_if_it_may(api: Api) -> None:
     since = (await listed(api))["metadata"]["resourceVersion"]
     params = {"resourceVersion": since, "allowWatchBookmarks": "true", "labelSelector": "ours=yes"}

@@ -24,7 +24,7 @@ from tightship_simulator.demo.recording import Recorder
 from tightship_simulator.demo.running import Options, Show
 from tightship_simulator.demo.sights import Gone, Moment, NodeSeen
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.takes(4)]
 
 ENDS_WITHIN = 90
 LINUX = pytest.mark.skipif(

@@ -87,6 +87,7 @@ def points(calls: list[Call], what: str) -> Iterator[tuple[Call, bool]]:
 
 
 @pytest.mark.slow
+@pytest.mark.takes(6)
 @pytest.mark.parametrize("what", ["read", "before a write", "after a write"])
 @DRAINS
 def test_killed_at_any_request_of_a_drain_the_next_one_ends_it(tmp_path: Path, drain: Drain, what: str) -> None:

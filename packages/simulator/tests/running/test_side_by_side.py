@@ -25,6 +25,7 @@ REST = 600.0
 """Seconds without a write of a node after which nothing more is expected."""
 
 
+@pytest.mark.takes(3)
 @pytest.mark.parametrize("seed", range(2))
 async def test_compactor_and_refiner_drain_one_cluster_together(tmp_path: Path, seed: int) -> None:
     """The compactor has one pool and begins, the refiner has the whole cluster, and pauses after each drain."""

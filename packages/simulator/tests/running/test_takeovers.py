@@ -17,7 +17,7 @@ from tightship_testkit.manifests import replicas
 from tightship_testkit.replica import COMPACTOR, configure
 from tightship_testkit.virtual import run_virtually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.takes(6)]
 
 INTERVAL = "1"
 """Seconds between two passes."""

@@ -19,7 +19,7 @@ from tightship_testkit.disasters.scenario import Scenario, decode, encode
 from tightship_testkit.disasters.world import World
 from tightship_testkit.isolation import outside, readings
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("runs")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("runs"), pytest.mark.takes(2)]
 
 SEEDS = (20, 13)
 """Nodes, and floors."""
