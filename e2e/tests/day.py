@@ -393,14 +393,19 @@ Live = Callable[..., None]
 """What the fixture ``in_town`` is: runs work in a town, at its peak or ``by_night``."""
 
 
-async def live_in(cluster: Watched, provider: Provider, charts: Path, work: TownWork, *, by_night: bool) -> None:
-    """Run *work* in a town; afterwards its release goes, and what was seen has to be right."""
+async def live_in(
+    cluster: Watched, provider: Provider, charts: Path, work: TownWork, *, by_night: bool, lasts: bool = True
+) -> None:
+    """Run *work* in a town; afterwards its release goes, and what was seen has to be right.
+
+    Where the cluster *lasts* it gets back what controllers hold; that waits for the Leases of those who have lost their
+    rights.
+    """
     async with town(cluster, provider, charts, by_night=by_night) as made:
         try:
             await work(made)
         finally:
-            # Those who give back wait for the Leases of those who have lost their rights.
-            await provider.uninstall(RELEASE, SYSTEM, hooks=False)
+            await provider.uninstall(RELEASE, SYSTEM, hooks=lasts)
         assert await provider.ended() == {}, await provider.logs()
         await made.recorder.check()
 

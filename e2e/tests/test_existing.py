@@ -141,6 +141,7 @@ def test_a_cluster_is_left_alone_with_everything_said_that_is_in_the_way(cluster
     cluster.run(work)
 
 
+@pytest.mark.takes(45)
 def test_a_scenario_on_somebodys_cluster(
     cluster: ControlPlane, charts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
