@@ -61,7 +61,7 @@ def in_town(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
     def run(work: TownWork, *, by_night: bool = False, upgrade: bool = False) -> None:
         async def main() -> None:
             async with chosen(request.config, plane, tmp_path, keep=upgrade) as (cluster, made):
-                await live_in(cluster, made, charts, work, by_night=by_night)
+                await live_in(cluster, made, charts, work, by_night=by_night, lasts=plane is None)
 
         with available(provider):
             asyncio.run(main())

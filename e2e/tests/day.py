@@ -22,8 +22,9 @@ from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import RESOURCES, Json, wait_for
 from tightship_testkit.floors import HPA, STATE, hpa_annotations
 from tightship_testkit.grower import Grower
-from tightship_testkit.invariants import ANNOTATION, Recorder, Watched, drain, healthy
+from tightship_testkit.invariants import Recorder, Watched
 from tightship_testkit.manifests import POOL
+from tightship_testkit.marks import ANNOTATION, drain, healthy
 from tightship_testkit.remover import Remover
 from tightship_testkit.replica import QUICK, QUICK_REFINER
 
@@ -66,7 +67,7 @@ _COMMON: Values = {
     "interval": "1s",
     "dryRun": False,
     "nodeSelector": {POOL: "system"},
-    "leaderElection": {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "1s"},
+    "leaderElection": {"leaseDuration": "10s", "renewDeadline": "8s", "retryPeriod": "1s"},
     "requestTimeout": "5s",
     "log": {"level": "debug", "format": "json"},
 }
@@ -392,13 +393,19 @@ Live = Callable[..., None]
 """What the fixture ``in_town`` is: runs work in a town, at its peak or ``by_night``."""
 
 
-async def live_in(cluster: Watched, provider: Provider, charts: Path, work: TownWork, *, by_night: bool) -> None:
-    """Run *work* in a town; afterwards its release goes, and what was seen has to be right."""
+async def live_in(
+    cluster: Watched, provider: Provider, charts: Path, work: TownWork, *, by_night: bool, lasts: bool = True
+) -> None:
+    """Run *work* in a town; afterwards its release goes, and what was seen has to be right.
+
+    Where the cluster *lasts* it gets back what controllers hold; that waits for the Leases of those who have lost their
+    rights.
+    """
     async with town(cluster, provider, charts, by_night=by_night) as made:
         try:
             await work(made)
         finally:
-            await provider.uninstall(RELEASE, SYSTEM)
+            await provider.uninstall(RELEASE, SYSTEM, hooks=lasts)
         assert await provider.ended() == {}, await provider.logs()
         await made.recorder.check()
 

@@ -11,8 +11,8 @@ from tightship_e2e import ControlPlane, load
 from tightship_e2e.source import Source
 from tightship_testkit.client import Client
 from tightship_testkit.drains import DEADLINE, SETTINGS, Place
-from tightship_testkit.fault_proxy import FaultProxy
-from tightship_testkit.invariants import Recorder, evicted_again
+from tightship_testkit.fault_proxy import FaultProxy, evicted_again
+from tightship_testkit.invariants import Recorder
 from tightship_testkit.replica import COMPACTOR, NAMESPACE, Program, Replica, Settings, permit
 
 PATIENT = {

@@ -16,33 +16,25 @@ def pod(**container: object) -> Json:
     return {"metadata": {"name": "tight-0", "namespace": "packed"}, "spec": {"containers": [main]}}
 
 
-def test_command_environment_and_grace_are_those_of_the_pod() -> None:
+def test_command_environment_and_grace_are_those_of_the_pod_with_paths_and_references_resolved() -> None:
+    """A path below a mount is in the volume's directory; references are expanded as Kubernetes does."""
     own = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     where = {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
-    made = pod(args=["run", "--odd"], env=[own, where, {"name": "ODD", "value": "a\n{{ b }}"}, {"name": "NONE"}])
-    made["spec"]["terminationGracePeriodSeconds"] = 45
-    environment = {"POD_NAME": "tight-0", "NAMESPACE": "packed", "ODD": "a\n{{ b }}", "NONE": ""}
-    assert command_of(made, {}) == Command(("hpa-scaler", "run", "--odd"), environment, 45.0)
-    assert command_of(pod(), {}).grace == 30.0
-
-
-def test_a_path_below_a_mount_is_in_the_volumes_directory() -> None:
-    paths = {"WHOLE": "/etc/tightship", "WITHIN": "/etc/tightship/a/b", "OTHER": "/etc/tightship-else"}
+    given = {
+        "ODD": "a\n{{ b }}", "WITHIN": "/etc/tightship/a/b", "OTHER": "/etc/tightship-else",
+        "A": "1", "B": "$(A)$(C)", "C": "$$(A) $(B) 5$$ $",
+    }  # fmt: skip
     made = pod(
-        args=["run", "--config", "/etc/tightship/a"],
-        env=[{"name": name, "value": value} for name, value in paths.items()],
+        args=["run", "--config", "/etc/tightship/a", "$(C)"],
+        env=[own, where, {"name": "NONE"}, *({"name": name, "value": value} for name, value in given.items())],
         volumeMounts=[{"name": "config", "mountPath": "/etc/tightship"}],
     )
-    found = command_of(made, {"config": Path("/tmp/v")})
-    assert found.environment == {"WHOLE": "/tmp/v", "WITHIN": "/tmp/v/a/b", "OTHER": "/etc/tightship-else"}
-    assert found.argv == ("hpa-scaler", "run", "--config", "/tmp/v/a")
-
-
-def test_references_are_expanded_as_kubernetes_does() -> None:
-    variables = {"A": "1", "B": "$(A)$(C)", "C": "$$(A) $(B) 5$$ $"}
-    made = pod(args=["$(C)"], env=[{"name": name, "value": value} for name, value in variables.items()])
-    assert command_of(made, {}).environment == {"A": "1", "B": "1$(C)", "C": "$(A) 1$(C) 5$ $"}
-    assert command_of(made, {}).argv[-1] == "$(A) 1$(C) 5$ $"
+    assert command_of(made, {"config": Path("/tmp/v")}).grace == 30.0
+    made["spec"]["terminationGracePeriodSeconds"] = 45
+    expanded = {**given, "WITHIN": "/tmp/v/a/b", "B": "1$(C)", "C": "$(A) 1$(C) 5$ $"}
+    environment = {"POD_NAME": "tight-0", "NAMESPACE": "packed", "NONE": "", **expanded}
+    argv = ("hpa-scaler", "run", "--config", "/tmp/v/a", "$(A) 1$(C) 5$ $")
+    assert command_of(made, {"config": Path("/tmp/v")}) == Command(argv, environment, 45.0)
 
 
 def test_volumes_are_named_with_what_fills_them() -> None:
@@ -56,35 +48,17 @@ def test_volumes_are_named_with_what_fills_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "volume",
+    ("spec", "container"),
     [
-        {"name": "v", "hostPath": {"path": "/"}},
-        {"name": "v", "configMap": {"name": "c", "items": [{"key": "a", "path": "b"}]}},
-        {"name": "v", "secret": {"secretName": "c", "items": []}},
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, {}),
+        ({"volumes": [{"name": "v", "configMap": {"name": "c", "items": [{"key": "a", "path": "b"}]}}]}, {}),
+        ({}, {"envFrom": [{"secretRef": {"name": "s"}}]}),
+        ({}, {"env": [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}),
+        ({"containers": [{"name": "hpa-scaler"}, {"name": "beside"}]}, {}),
     ],
 )
-def test_a_volume_that_cant_be_had_is_refused(volume: Json) -> None:
-    made = pod()
-    made["spec"]["volumes"] = [volume]
-    with pytest.raises(ContainerError, match="volume v "):
-        volumes_of(made)
-
-
-@pytest.mark.parametrize(
-    "container",
-    [
-        {"envFrom": [{"secretRef": {"name": "s"}}]},
-        {"env": [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
-        {"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]},
-    ],
-)
-def test_an_environment_that_cant_be_had_is_refused(container: Json) -> None:
+def test_what_cant_be_had_is_refused(spec: Json, container: Json) -> None:
+    made = pod(**container)
+    made["spec"] |= spec
     with pytest.raises(ContainerError):
-        command_of(pod(**container), {})
-
-
-def test_a_container_beside_the_controller_is_refused() -> None:
-    made = pod()
-    made["spec"]["containers"].append({"name": "beside"})
-    with pytest.raises(ContainerError, match="other containers"):
-        command_of(made, {})
+        (volumes_of if "volumes" in spec else lambda each: command_of(each, {}))(made)

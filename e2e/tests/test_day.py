@@ -11,10 +11,10 @@ from rights import granted, used
 from tightship.kube.reflector import Timing
 from tightship_e2e.names import SHOP
 from tightship_e2e.providers import ImpossibleError
+from tightship_testkit.audit_readings import claims_made, forbidden, most_in_drain, quarrels
 from tightship_testkit.client import Json
 from tightship_testkit.faults import Call, Fault
 from tightship_testkit.floors import HPA, hpa_annotations
-from tightship_testkit.invariants import claims_made, forbidden, most_in_drain, quarrels
 
 OF_BUFFERS = {("watch", "capacitybuffers"), ("list", "podtemplates"), ("watch", "podtemplates")}
 """Rights that are used only where CapacityBuffers are served: see test_run_permissions.py."""

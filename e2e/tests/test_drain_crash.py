@@ -16,10 +16,10 @@ import pytest
 from drains import Run, Site, site
 
 from tightship_e2e import ControlPlane
+from tightship_testkit.audit_readings import most_in_drain
 from tightship_testkit.client import Client, Json
 from tightship_testkit.drains import SETTINGS, all_ready, removing, small, spare
 from tightship_testkit.faults import Call, Fault, Reset
-from tightship_testkit.invariants import most_in_drain
 from tightship_testkit.manifests import replicas
 from tightship_testkit.replica import configure
 

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from day import AT_NIGHT, CONTROLLERS, SYSTEM, Town, live_in
-from dockerfile import ROOT
 from neighbours import NODES, SELECTOR, address, neighbours, node
 
-from tightship_e2e import ControlPlane, binaries, reset
-from tightship_e2e.names import NAMESPACES
+from tightship_e2e import ControlPlane, reset
 from tightship_e2e.plugin import require_binaries
 from tightship_e2e.providers import measures
 from tightship_e2e.providers.choice import available
 from tightship_e2e.providers.existing import Chosen, RefusedError, on_existing
 from tightship_e2e.providers.kubelets import Container
-from tightship_e2e.providers.remote import Images, RemoteProvider
+from tightship_e2e.providers.remote import Images
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.floors import autoscaler, hpa_annotations
 from tightship_testkit.ports import free_ports
@@ -96,26 +89,6 @@ async def as_it_was(api: Client, before: Json, *, but: str = "") -> None:
     assert after == before
 
 
-def pytest_run(*arguments: str) -> subprocess.Popen[str]:
-    """Start pytest on a scenario, with these options."""
-    # Where these tests run in the background SIGINT may be ignored, which a process would inherit.
-    words = ["env", "--default-signal=INT", sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    words += [*arguments, str(ROOT / "e2e/tests/test_release.py"), "-k", "of_the_hpa_scaler"]
-    out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return subprocess.Popen(words, cwd=ROOT, text=True, env=ours, **out)  # type: ignore[call-overload, no-any-return]
-
-
-def test_a_context_that_is_not_there_is_told_with_those_that_are(cluster: ControlPlane, tmp_path: Path) -> None:
-    async def work(_: Client) -> None:
-        with pytest.raises(RefusedError, match=f"^there is no context 'other'; there are: {CONTEXT}$"):
-            async with on_existing(replace(CHOSEN, context="other"), tmp_path, pytest.fail):
-                pytest.fail("it was used")
-
-    cluster.run(work)
-    assert [each for each in cluster.audit_events() if each.user_agent.startswith(("tightship-e2e", "Helm"))] == []
-
-
 def test_a_cluster_is_left_alone_with_everything_said_that_is_in_the_way(cluster: ControlPlane, tmp_path: Path) -> None:
     async def work(api: Client) -> None:
         foreign = node("foreign", "general")
@@ -168,6 +141,7 @@ def test_a_cluster_is_left_alone_with_everything_said_that_is_in_the_way(cluster
     cluster.run(work)
 
 
+@pytest.mark.takes(45)
 def test_a_scenario_on_somebodys_cluster(
     cluster: ControlPlane, charts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,49 +233,3 @@ def test_a_cluster_is_as_it_was_after_a_cancellation_in_the_middle(
         assert (await api.get("ConfigMap", "mine", "default"))["metadata"]["name"] == "mine"
 
     cluster.run(work)
-
-
-def test_a_run_that_is_told_to_end_leaves_nothing(cluster: ControlPlane) -> None:
-    """It waits for a pod that never answers when SIGTERM comes, which it takes as Ctrl-C: see test_choice.py."""
-    before = cluster.run(everything)
-    process = pytest_run(
-        "--provider=existing", f"--yes-use-this-cluster={CONTEXT}", f"--existing-nodes={SELECTOR}", "--timeout=300"
-    )
-
-    async def begun(api: Client) -> bool:
-        async def there() -> bool:
-            assert process.poll() is None, process.communicate()
-            return len(await api.list("APIService")) > len(before["APIService"])
-
-        return await wait_for(there, DEADLINE, "the run has begun")
-
-    try:
-        cluster.run(begun)
-        made = set(cluster.run(everything)["Namespace"]) - set(before["Namespace"])
-        assert len(made) == len(NAMESPACES)
-        assert not made & set(NAMESPACES)
-        process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=DEADLINE)
-    finally:
-        with process:
-            process.kill()
-    assert process.returncode == pytest.ExitCode.INTERRUPTED, out
-    assert f"On the cluster of context {CONTEXT}" in out
-    cluster.run(lambda api: as_it_was(api, before))
-
-
-def test_the_manifests_are_taken_strictly(cluster: ControlPlane) -> None:
-    made = measures.manifests(IMAGES.container("hpa-scaler"), "certificate", "key")
-    idle = RemoteProvider.container.fget(SimpleNamespace(images=IMAGES))  # type: ignore[attr-defined]
-    container = {**idle, "name": "main"}
-    made.append({"kind": "Pod", "metadata": {"name": "idle"}, "spec": {"containers": [container]}})
-    for each in made:
-        each["metadata"].pop("namespace", None)
-        each["apiVersion"] = {"APIService": "apiregistration.k8s.io/v1"}.get(each["kind"], "v1")
-        if each["kind"] == "Secret":
-            each["type"] = "Opaque"  # a key that is none is told apart
-    kubectl = str(binaries.find("kubectl")["kubectl"])
-    words = [kubectl, "create", "--dry-run=server", "--validate=strict", "-f", "-"]
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
-    answer = subprocess.run(words, input=text, text=True, capture_output=True, check=False)
-    assert (answer.returncode, answer.stdout.count("(server dry run)")) == (0, len(made)), answer.stderr

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rights import grant
+
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.core.reasons import NODE_REASONS, RUNNING_ONLY, Reason
@@ -23,7 +25,7 @@ from tightship.kube.resources import RESOURCES
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import evaluate
 from tightship.planning.plan import Plan
-from tightship_e2e import ControlPlane, load, settle
+from tightship_e2e import ControlPlane, load
 from tightship_e2e.source import clean_node, clean_pod
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.golden import REFINERS, refusals_of, removals_of
@@ -123,7 +125,7 @@ async def freeze(api: Client) -> None:
 
 async def reader_without_namespaces(api: Client) -> None:
     """An account that may read all but Namespaces: then what selects them by label can't be judged."""
-    root, name = "/apis/rbac.authorization.k8s.io/v1", "golden-reader"
+    name = "golden-reader"
     groups = sorted({each.group for each in RESOURCES})
     rules = [
         {
@@ -133,18 +135,9 @@ async def reader_without_namespaces(api: Client) -> None:
         }
         for group in groups
     ]
-    role = {"metadata": {"name": name}, "rules": rules}
-    binding = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
-    }
     await api.request("DELETE", f"/api/v1/namespaces/default/serviceaccounts/{name}")
     await api.create({"kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}})
-    for plural, body in (("clusterroles", role), ("clusterrolebindings", binding)):
-        await api.request("DELETE", f"{root}/{plural}/{name}")
-        await api.call("POST", f"{root}/{plural}", body=body)
-    await settle.rights_seen(api, f"system:serviceaccount:default:{name}", "default", rules)
+    await grant(api, {"kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}, name)
 
 
 def test_the_golden_cluster_gives_the_same_answers_live_and_from_the_apis_own_json(empty_plane: ControlPlane) -> None:

@@ -245,34 +245,25 @@ def test_an_apply_with_the_line_conflicts_and_forced_it_is_the_users_until_the_n
     with_git(work)
 
 
-def test_without_the_line_server_side_there_is_no_drift(with_git: Run) -> None:
+@pytest.mark.parametrize(
+    ("flags", "minimum"),
+    [(SERVER, None), (SERVER, 3), (CLIENT, None)],
+    ids=["server-side", "server-side, removed once the floor has moved", "client-side"],
+)
+def test_without_the_line_there_is_no_drift(with_git: Run, flags: tuple[str, ...], minimum: int | None) -> None:
     async def work(on: Shop, git: Git) -> None:
-        git.minimum = None
-        await git.applied(*SERVER)
-        assert await on.bounds("web") == (1, 20)
-        replica = on.start()
-        await on.until_bounds("web", 7, 20)
-        assert not await git.differs(*SERVER)
-        await git.applied(*SERVER)
-        await on.cycles(replica)
-        assert await on.bounds("web") == (7, 20)
-        assert said(on, "changed by others") == []
-
-    with_git(work)
-
-
-def test_a_line_that_is_removed_once_the_floor_has_moved_leaves_it_where_it_is(with_git: Run) -> None:
-    async def work(on: Shop, git: Git) -> None:
-        await git.applied(*SERVER)
+        git.minimum = minimum
+        await git.applied(*flags)
+        assert await on.bounds("web") == (minimum or 1, 20)
         replica = on.start()
         await on.until_bounds("web", 7, 20)
         git.minimum = None
-        assert not await git.differs(*SERVER)
-        await git.applied(*SERVER)
+        assert not await git.differs(*flags)
+        await git.applied(*flags)
         await on.cycles(replica)
         assert await on.bounds("web") == (7, 20)
         assert said(on, "changed by others") == []
-        assert (await on.state("web"))["originalMin"] == 3
+        assert (await on.state("web"))["originalMin"] == (minimum or 1)
 
     with_git(work)
 
@@ -297,51 +288,25 @@ def test_a_line_that_is_removed_while_the_floor_is_the_same_takes_the_floor_with
 # Client-side apply.
 
 
-def test_each_plain_apply_with_the_line_is_undone_in_the_next_cycle(with_git: Run) -> None:
+@pytest.mark.parametrize(("minimum", "least"), [(3, 3), (None, 1)], ids=["with the line", "the line is removed"])
+def test_a_plain_apply_that_changes_the_floor_is_undone_in_the_next_cycle(
+    with_git: Run, minimum: int | None, least: int
+) -> None:
+    """Each that has the line does; one that no longer has it does so once."""
+
     async def work(on: Shop, git: Git) -> None:
         await git.applied(*CLIENT)
         on.start()
         await on.until_bounds("web", 7, 20)
         assert await owned(on, OURS) == {MIN, NOTE}
+        git.minimum = minimum
         assert await git.differs(*CLIENT)
         log = Log(on)
         await git.applied(*CLIENT)
-        await log.until(3, 7)
-        await until_said(on, "changed by others", "kubectl-client-side-apply (Update) changed minReplicas from 7 to 3")
-
-    with_git(work)
-
-
-def test_without_the_line_a_plain_apply_changes_nothing(with_git: Run) -> None:
-    async def work(on: Shop, git: Git) -> None:
-        git.minimum = None
-        await git.applied(*CLIENT)
-        replica = on.start()
-        await on.until_bounds("web", 7, 20)
-        assert not await git.differs(*CLIENT)
-        assert "unchanged" in (await git.apply(*CLIENT)).text
-        await on.cycles(replica)
-        assert await on.bounds("web") == (7, 20)
-        assert said(on, "changed by others") == []
-
-    with_git(work)
-
-
-def test_a_line_that_is_removed_from_what_is_plainly_applied_takes_the_floor_with_it_once(with_git: Run) -> None:
-    async def work(on: Shop, git: Git) -> None:
-        await git.applied(*CLIENT)
-        replica = on.start()
-        await on.until_bounds("web", 7, 20)
-        git.minimum = None
-        assert await git.differs(*CLIENT)
-        log = Log(on)
-        await git.applied(*CLIENT)
-        await log.until(1, 7)
-        await until_said(on, "changed by others", "kubectl-client-side-apply (Update) changed minReplicas from 7 to 1")
-        assert not await git.differs(*CLIENT)
-        await git.applied(*CLIENT)
-        await on.cycles(replica)
-        assert await on.bounds("web") == (7, 20)
+        await log.until(least, 7)
+        told = f"kubectl-client-side-apply (Update) changed minReplicas from 7 to {least}"
+        await until_said(on, "changed by others", told)
+        assert await git.differs(*CLIENT) == (minimum is not None)
 
     with_git(work)
 

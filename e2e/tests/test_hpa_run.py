@@ -8,9 +8,9 @@ import pytest
 from floors import Open, Shop
 
 from tightship_e2e import ControlPlane
+from tightship_testkit.audit_readings import forbidden
 from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.floors import DEADLINE, SHOP, STATE
-from tightship_testkit.invariants import forbidden, mutating
 from tightship_testkit.replica import SCALER
 
 ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
@@ -23,7 +23,6 @@ def test_a_floor_follows_its_query_up_and_down(in_shop: Open, control_plane: Con
         await on.stock("web", 3, 20, **ASKS)
         on.prometheus.set("rate", 72)
         control_plane.audit_events()
-        await dry_run_writes_nothing(on, control_plane)
         replica = on.start()
         await on.until_bounds("web", 8, 20)
         state = await on.state("web")
@@ -53,18 +52,6 @@ def test_a_floor_follows_its_query_up_and_down(in_shop: Open, control_plane: Con
         assert forbidden(control_plane.audit_events(), SCALER.user) == []
 
     in_shop(work)
-
-
-async def dry_run_writes_nothing(on: Shop, plane: ControlPlane) -> None:
-    """By the audit log, while it shows what it would do."""
-    replica = on.start(DRY_RUN="true")
-    await on.cycles(replica, 4)
-    [shown] = (await replica.status())["plan"]["hpas"]
-    assert (shown["action"], shown["minimum"]) == ("raise", {"now": 3, "after": 8})
-    replica.told_to_end()
-    assert await replica.ended() == 0
-    assert mutating(plane.audit_events(), SCALER.user) == []
-    assert on.proxy.writes == []
 
 
 STEPS = [(72, (8, 20)), (41, (5, 20)), (250, (25, 26)), (250, (3, 20))]

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +25,7 @@ from tightship_e2e.providers import kind_cluster, measures, releases
 from tightship_e2e.providers.kind import KindProvider, Machines, on_kind
 from tightship_e2e.providers.pools import Pools
 from tightship_e2e.providers.protocol import UnavailableError
-from tightship_e2e.providers.remote import ENDS, Cluster, Images
+from tightship_e2e.providers.remote import Cluster, Images
 from tightship_testkit.client import Client, wait_for
 from tightship_testkit.manifests import POOL
 
@@ -97,7 +93,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
     return made
 
 
-def test_a_cluster_is_made_of_the_configuration_with_nodes_of_four_cpus(fakes: Fakes) -> None:
+def test_a_cluster_is_made_of_the_configuration_with_nodes_of_four_cpus_unless_it_is_there(fakes: Fakes) -> None:
     fakes.answer("docker", "info", said="12\n")
     assert kind_cluster.main(["create", "--node-image", "kindest/node:v1.37.0"]) == 0
     create = ["kind", "create", "cluster", "--name", "tightship", "--config", "-", "--wait", "5m"]
@@ -110,18 +106,29 @@ def test_a_cluster_is_made_of_the_configuration_with_nodes_of_four_cpus(fakes: F
     reserved = yaml.safe_load(given["kubeadmConfigPatches"].pop())
     assert reserved == {"kind": "KubeletConfiguration", "systemReserved": {"cpu": "8"}}
     assert given == yaml.safe_load(kind_cluster.CONFIG.read_text())
-
-
-def test_a_machine_with_too_few_cpus_is_told_so(fakes: Fakes, capsys: pytest.CaptureFixture[str]) -> None:
-    fakes.answer("docker", "info", said="2\n")
-    assert kind_cluster.main(["create"]) == 1
-    assert capsys.readouterr().err == "containers have 2 CPUs here, the nodes of the scenarios need 4\n"
-
-
-def test_a_cluster_that_is_there_is_left_as_it_is(fakes: Fakes) -> None:
     fakes.answer("kind", "get", "clusters", said="other\ntightship\n")
     assert kind_cluster.main(["create"]) == 0
-    assert fakes.calls == [["kind", "get", "clusters"]]
+    assert fakes.calls[3:] == [["kind", "get", "clusters"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer", "told"),
+    [
+        (["create"], (("docker", "info"), 0, "2\n"), "containers have 2 CPUs here, the nodes of the scenarios need 4"),
+        (["load"], (("kind", "load"), 3, ""), "kind load docker-image --name tightship"),
+    ],
+)
+def test_what_can_not_be_done_is_told(
+    fakes: Fakes,
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    answer: tuple[tuple[str, ...], int, str],
+    told: str,
+) -> None:
+    words, code, said = answer
+    fakes.answer(*words, code=code, said=said)
+    assert kind_cluster.main(arguments) == 1
+    assert told in capfd.readouterr().err
 
 
 def test_images_that_are_there_are_loaded_and_others_built_before(fakes: Fakes) -> None:
@@ -133,19 +140,6 @@ def test_images_that_are_there_are_loaded_and_others_built_before(fakes: Fakes) 
     fakes.answer("docker", "image", "inspect", names[1], code=1)
     assert kind_cluster.main(arguments) == 0
     assert fakes.calls[-2:] == [["make", "images", "REGISTRY=ghcr.io/somebody", "TAG=e2e"], load]
-
-
-def test_what_a_program_complains_of_is_told(fakes: Fakes, capfd: pytest.CaptureFixture[str]) -> None:
-    fakes.answer("kind", "load", code=3)
-    assert kind_cluster.main(["load"]) == 1
-    assert "kind load docker-image --name tightship" in capfd.readouterr().err
-
-
-async def test_without_a_cluster_scenarios_are_not_available(fakes: Fakes, tmp_path: Path) -> None:
-    fakes.answer("kind", "get", "kubeconfig", code=1)
-    with pytest.raises(UnavailableError, match=r"the kind cluster tightship, which `make kind-cluster` makes"):
-        async with on_kind(KIND_CLUSTER, IMAGES, tmp_path):
-            pytest.fail("there is none")
 
 
 class Api(Client):
@@ -202,32 +196,6 @@ def test_charts_get_the_images_that_were_loaded() -> None:
     assert both["hpa-scaler"] == {"dryRun": False, "image": image}
     assert both["node-refiner"]["image"] == {**image, "repository": "somebody/node-refiner"}
     assert Images("localhost", "1").values("hpa-scaler", {})["image"]["repository"] == "hpa-scaler"
-
-
-def test_a_container_that_does_nothing_takes_the_time_to_end_that_its_pod_says(tmp_path: Path) -> None:
-    sleeper = tmp_path / "sleep"
-    sleeper.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/slept\ntest "$1" = 3600 && exec /bin/sleep 60\nexit 0\n')
-    sleeper.chmod(0o700)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "EXIT_AFTER": "20s"}
-    slept = tmp_path / "slept"
-    with subprocess.Popen(["/bin/sh", "-c", ENDS], env=environment, start_new_session=True) as process:
-        try:
-            asyncio.run(wait_for(has(slept, "3600\n"), DEADLINE, "it does nothing"))
-            process.terminate()
-            assert process.wait(DEADLINE) == 0
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    assert slept.read_text() == "3600\n20s\n"
-
-
-def has(file: Path, text: str) -> Callable[[], Awaitable[bool]]:
-    """Ask whether a file holds this."""
-
-    def ask() -> bool:
-        return file.exists() and file.read_text() == text
-
-    return lambda: asyncio.to_thread(ask)
 
 
 # On a control plane in the place of the containers.
@@ -302,16 +270,6 @@ def test_a_scenario_finds_every_container_a_node_and_nothing_of_the_one_before(
     machines.run(work)
 
 
-def test_without_a_release_there_is_nothing_to_upgrade(machines: ControlPlane, fakes: Fakes, tmp_path: Path) -> None:
-    async def work(api: Client) -> None:
-        await api.create(node("tightship-worker3", "general"))
-        with pytest.raises(UnavailableError, match="an upgrade from the last release: none is installed"):
-            async with on_kind(KIND_CLUSTER, IMAGES, tmp_path, keep=True):
-                pytest.fail("nothing is installed")
-
-    machines.run(work)
-
-
 # What the cluster is made of.
 
 
@@ -342,17 +300,8 @@ def test_kind_itself_takes_the_configuration(tmp_path: Path) -> None:
     fakes.answer("docker", "run", "--name", "tightship-control-plane", code=1)
     fakes.answer("docker", "logs", said="Reached target Multi-User System.\n")
     fakes.answer("docker", "info", said="{}")
-    words = [
-        str(program),
-        "create",
-        "cluster",
-        "--config",
-        "-",
-        "--image",
-        "none",
-        "--kubeconfig",
-        str(tmp_path / "kc"),
-    ]
+    words = [str(program), "create", "cluster", "--config", "-", "--image", "none"]
+    words += ["--kubeconfig", str(tmp_path / "kc")]
     given = yaml.safe_dump(kind_cluster.configuration(16))
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}
     subprocess.run(words, input=given, text=True, cwd=ROOT, env=environment, capture_output=True, check=False)

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
-
-import pytest
-
 from tightship_e2e import ControlPlane, load, settle
 from tightship_e2e.owners import OWNER_LABEL
-from tightship_e2e.source import read
 from tightship_testkit.client import Client, Json, wait_for
 from tightship_testkit.manifests import as_list, budget, node, owner, pod, replicas
 
@@ -101,13 +94,3 @@ async def nodes_are_kept(api: Client) -> None:
         keys = {taint["key"] for taint in live["spec"].get("taints", [])}
         wanted = {"k"} if live["metadata"]["name"] == "n8" else set()
         assert keys - {"node.kubernetes.io/unschedulable"} == wanted
-
-
-@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".yaml"])
-def test_files_are_read(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"cluster{suffix}"
-    cluster = as_list(node("n0"), *replicas("web", ["n0"]))
-    text = json.dumps(cluster).encode()
-    path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
-    assert read(path) == read(cluster)
-    assert {kind: len(items) for kind, items in read(path).items()} == {"Node": 1, "Pod": 1}

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,39 +28,32 @@ for _ in range({THREADS}):
 """
 
 
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    made = Processes("the test's")
-    made.open()
-    yield made
-    made.close()
-
-
 def states(pid: int) -> list[str]:
     """The state of each thread, as the kernel calls it."""
     found = Path(f"/proc/{pid}/task").glob("*/stat")
     return [each.read_text().rpartition(")")[2].split()[0] for each in found]
 
 
-def test_what_is_paused_does_nothing_any_more(processes: Processes) -> None:
+def test_what_is_paused_does_nothing_any_more_and_what_has_ended_is_not_waited_for() -> None:
     """More threads than there are processors: each stops only when it has its turn."""
-    pid = processes.spawn("busy", [sys.executable, "-c", BUSY])
-    until = time.monotonic() + DEADLINE
-    processes.wait_until(lambda: len(states(pid)) == THREADS + 1, until, "all threads", watched=["busy"], shown="busy")
-    for _ in range(5):
+    processes = Processes("the test's")
+    processes.open()
+    try:
+        pid = processes.spawn("busy", [sys.executable, "-c", BUSY])
+        until = time.monotonic() + DEADLINE
+        processes.wait_until(
+            lambda: len(states(pid)) == THREADS + 1, until, "all threads", watched=["busy"], shown="busy"
+        )
+        for _ in range(3):
+            with processes.paused("busy", "busy"):
+                assert set(states(pid)) == {"T"}
+        processes.kill("busy")
         with processes.paused("busy"):
-            assert set(states(pid)) == {"T"}
-
-
-def test_what_is_paused_twice_is_paused_and_what_has_ended_is_not_waited_for(processes: Processes) -> None:
-    pid = processes.spawn("busy", [sys.executable, "-c", BUSY])
-    with processes.paused("busy", "busy"):
-        assert set(states(pid)) == {"T"}
-    processes.kill("busy")
-    with processes.paused("busy"):
-        assert processes.exits() == {"busy": -signal.SIGKILL}
-    with pytest.raises(ServerError, match="KeyError: 'nobody'"):
-        processes.signal("nobody", signal.SIGSTOP)
+            assert processes.exits() == {"busy": -signal.SIGKILL}
+        with pytest.raises(ServerError, match="KeyError: 'nobody'"):
+            processes.signal("nobody", signal.SIGSTOP)
+    finally:
+        processes.close()
 
 
 WORKING = """
@@ -69,20 +62,18 @@ from pathlib import Path
 import pytest
 from tightship_testkit.processes import Processes
 
-@pytest.fixture
-def processes():
+@pytest.mark.parametrize("number", [1, 2])
+def test_of_a_worker(number):
     made = Processes("the test's")
     made.open()
-    yield made
-    made.close()
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_of_a_worker(processes, number):
-    pid = processes.spawn("server", [sys.executable, "-c", "import time; time.sleep(600)"])
-    found = {"pids": [os.getpid(), processes.supervisor_pid, pid], "data": str(processes.data_dir)}
+    pid = made.spawn("server", [sys.executable, "-c", "import time; time.sleep(600)"])
+    found = {"pids": [os.getpid(), made.supervisor_pid, pid], "data": str(made.data_dir)}
     Path(f"begun-{number}.part").write_text(json.dumps(found))
     Path(f"begun-{number}.part").rename(f"begun-{number}")
-    time.sleep(600)
+    try:
+        time.sleep(600)
+    finally:
+        made.close()
 """
 
 

@@ -1,4 +1,4 @@
-"""``node-refiner run`` as a process on a real control plane, dry and live, on the documentation's example."""
+"""``node-refiner run`` as a process on a real control plane, on the documentation's example."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from drains import Run, Site
 
 from tightship_e2e import ControlPlane
+from tightship_testkit.audit_readings import evictions_by, forbidden, most_in_drain
 from tightship_testkit.drains import all_ready, removing
-from tightship_testkit.invariants import drain, evictions_by, forbidden, most_in_drain, mutating
+from tightship_testkit.marks import drain
 from tightship_testkit.refining import limit, quick
 from tightship_testkit.replica import REFINER
 
@@ -25,7 +26,6 @@ def test_the_excess_of_a_half_full_cluster_goes(on_site: Run, control_plane: Con
     async def work(on: Site) -> None:
         await limit(on, 7)
         control_plane.audit_events()
-        await dry_run_writes_nothing(on, control_plane)
         began = time.monotonic()
         replica = on.start()
         async with removing(on.api) as remover:
@@ -54,14 +54,3 @@ def test_the_excess_of_a_half_full_cluster_goes(on_site: Run, control_plane: Con
         )
 
     on_site(work, HALF_FULL, settings=quick(excess_nodes_threshold=1), program=REFINER)
-
-
-async def dry_run_writes_nothing(on: Site, plane: ControlPlane) -> None:
-    """By the audit log, while it plans as it would live."""
-    dry = on.start(DRY_RUN="true")
-    await on.passes(dry, 4)
-    assert [each for each in (await dry.status())["plan"]["nodes"] if each["order"] is not None]
-    dry.told_to_end()
-    assert await dry.ended() == 0
-    assert mutating(plane.audit_events(), REFINER.user) == []
-    assert on.proxy.writes == []

@@ -13,11 +13,12 @@ from day import AFTERWARDS, AT_NIGHT, CONTROLLERS, NIGHT, RELEASE, SYSTEM, UNGUA
 from tightship_e2e.helm import HelmError
 from tightship_e2e.names import SHOP
 from tightship_e2e.providers import Values
+from tightship_testkit.audit_readings import claims_made, forbidden, node_writes
 from tightship_testkit.client import Json
 from tightship_testkit.floors import HPA, hpa_annotations
-from tightship_testkit.invariants import claims_made, drain, forbidden, node_writes
+from tightship_testkit.marks import drain
 
-pytestmark = pytest.mark.takes(25)
+pytestmark = pytest.mark.takes(20)
 
 ODD = "a\"b'c: {{ .Release.Name }} #\n\\ ü $(NOTHING) - null"
 """No YAML, no template, no shell, and no reference to a variable."""
@@ -86,6 +87,7 @@ def pod_of(record: Json) -> str:
     return str(record["holder"]).rpartition("_")[0]
 
 
+@pytest.mark.takes(25)
 def test_an_upgrade_in_the_middle_of_a_drain_goes_on_with_it(in_town: Live) -> None:
     async def work(on: Town) -> None:
         await slow(on, LONG)
@@ -144,6 +146,7 @@ async def given_back(on: Town, node: str) -> None:
     assert drain(now)["reason"].startswith("Released")
 
 
+@pytest.mark.takes(90)
 def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live) -> None:
     """By a rollback, whose revision knows nothing of a drain, and by a value; then by scaling to nothing."""
 
@@ -176,6 +179,7 @@ def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(in
     in_town(work, by_night=True)
 
 
+@pytest.mark.takes(40)
 def test_an_uninstall_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live) -> None:
     async def work(on: Town) -> None:
         await slow(on, LONG)
@@ -190,13 +194,17 @@ def test_an_uninstall_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live
     in_town(work, by_night=True)
 
 
+@pytest.mark.takes(50)
 def test_what_an_uninstall_without_its_hooks_leaves_is_ended_by_a_release_that_is_switched_off(
     in_town: Live,
 ) -> None:
+    """Which is what the notes of the charts say to do first."""
+
     async def work(on: Town) -> None:
         await slow(on, LONG)
         kept = {"giveBack": {"enabled": False}}
-        await on.install(**{name: {**values, **kept} for name, values in PATIENT.items()})
+        said = await on.install(**{name: {**values, **kept} for name, values in PATIENT.items()})
+        assert said.count("Before you uninstall it") == len(CONTROLLERS)
         node = await under_way(on)
         await on.provider.uninstall(RELEASE, SYSTEM)
         left = await on.left_behind()
@@ -217,19 +225,6 @@ def test_what_an_uninstall_without_its_hooks_leaves_is_ended_by_a_release_that_i
 def test_what_is_done_after_an_uninstall_is_what_the_page_about_drains_says(command: tuple[str, ...]) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/drain.md").read_text()
     assert f"`{' '.join(command)}`" in page.partition("## Uninstalling")[2]
-
-
-def test_a_release_that_is_switched_off_first_leaves_nothing(in_town: Live) -> None:
-    """As the notes of the charts say it."""
-
-    async def work(on: Town) -> None:
-        await slow(on, 10)
-        assert (await on.install()).count("Before you uninstall it") == len(CONTROLLERS)
-        await under_way(on)
-        await on.switch_off()
-        await on.leave()
-
-    in_town(work, by_night=True)
 
 
 @pytest.mark.parametrize("controller", ["node-compactor", "node-refiner"])

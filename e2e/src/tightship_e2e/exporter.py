@@ -7,70 +7,45 @@ import math
 import socketserver
 import threading
 import time
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self
 
+from tightship_simulator.life.samples import Labels
+from tightship_simulator.life.scraping import Exporter as Series
 from tightship_testkit.ports import free_ports
-
-Value: TypeAlias = float | Callable[[], float]
-Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 POLL = 0.05  # seconds between two looks at a condition
 REBIND = 60.0  # seconds in which the port of a stopped exporter must be had again
 
 
-class Exporter:
+class Exporter(Series):
     """Serves `/metrics` on 127.0.0.1 from a thread of its own, so that a test may block as it likes.
 
     It keeps its port. Between `stop` and `start` connections are refused: the scrape fails, and Prometheus marks the
-    series stale at once. A sample with a time of its own (`at`) is not marked so and ages by the lookback.
+    series stale at once. A sample with a time of its own (`at`) is not marked so and ages by the lookback; one that is
+    older than what Prometheus has of the series is dropped, and so is one from before its head of some hours.
     """
 
     def __init__(self) -> None:
-        self.text = ""
-        """Lines of the exposition format that are served as they are, after the series that are set."""
-        self._series: dict[tuple[str, Labels], tuple[Value, float | None]] = {}
-        self._lock = threading.Lock()
+        super().__init__("")
         self._port = 0
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
-    @property
-    def target(self) -> str:
-        """Host and port, as a scrape configuration names them."""
-        return f"127.0.0.1:{self._port}"
-
-    def set(self, name: str, value: Value, /, *, at: float | None = None, **labels: str) -> None:
-        """Serve this value from now on; a function is asked at each scrape. `at` is in seconds since 1970.
-
-        NaN and both infinities are values like others. Prometheus drops a sample that is older than what it has of
-        the series, and one from before its head of some hours.
-        """
-        with self._lock:
-            self._series[name, tuple(sorted(labels.items()))] = (value, at)
-
-    def remove(self, name: str, /, **labels: str) -> None:
-        """Serve this series no more; KeyError when it is not there."""
-        with self._lock:
-            del self._series[name, tuple(sorted(labels.items()))]
-
     def exposition(self) -> str:
         """Return what a scrape gets."""
-        with self._lock:
-            lines = [_line(name, labels, value, at) for (name, labels), (value, at) in self._series.items()]
-            return "".join(lines) + self.text
+        return "".join(_line(labels, value, at) for labels, value, at in self.shown())
 
-    def start(self) -> Self:
+    def start(self) -> None:
         """Listen, on the same port as before."""
         if self._server:
             raise ValueError("the exporter listens already")
         self._port = self._port or free_ports("exporter")["exporter"]
+        self.target = f"127.0.0.1:{self._port}"
         self._server = self._bind()
         self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL,), daemon=True)
         self._thread.start()
-        return self
 
     def stop(self) -> None:
         """Refuse connections until the next `start`."""
@@ -81,7 +56,8 @@ class Exporter:
             self._thread.join()
 
     def __enter__(self) -> Self:
-        return self.start()
+        self.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -100,16 +76,11 @@ class Exporter:
             time.sleep(POLL)  # noqa: TID251 - between two tries with a deadline
 
 
-def growing(per_second: float, start: float = 0.0) -> Callable[[], float]:
-    """Return a counter for `Exporter.set` that grows evenly by the clock, whenever it is scraped."""
-    began = time.monotonic()
-    return lambda: start + per_second * (time.monotonic() - began)
-
-
-def _line(name: str, labels: Labels, value: Value, at: float | None) -> str:
-    inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-    number = float(value() if callable(value) else value)
-    shown = repr(number) if math.isfinite(number) else {math.inf: "+Inf", -math.inf: "-Inf"}.get(number, "NaN")
+def _line(labels: Labels, value: float, at: float | None) -> str:
+    named = dict(labels)
+    name = named.pop("__name__")
+    inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in named.items())
+    shown = repr(value) if math.isfinite(value) else {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
     when = "" if at is None else f" {round(at * 1000)}"
     return f"{name}{{{inside}}} {shown}{when}\n"
 

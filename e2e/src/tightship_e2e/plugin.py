@@ -14,13 +14,14 @@ from tightship_e2e import binaries, options
 from tightship_e2e.charts import built
 from tightship_e2e.components import COMPONENTS
 from tightship_e2e.draining import TALLY
-from tightship_e2e.exporter import Exporter, growing
+from tightship_e2e.exporter import Exporter
 from tightship_e2e.helm import Helm
 from tightship_e2e.plane import ControlPlane
 from tightship_e2e.prometheus import SLOW, Prometheus
 from tightship_e2e.real_cluster import RealCluster
 from tightship_e2e.renderings import Renderings
 from tightship_e2e.reset import reset
+from tightship_simulator.life.scraping import growing
 
 PLANES = frozenset({"control_plane", "somebodys", "in_town"})
 """Fixtures that start a control plane."""

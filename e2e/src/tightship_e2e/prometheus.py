@@ -45,11 +45,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from tightship_e2e import binaries
 from tightship_testkit.client import Json
-from tightship_testkit.faults import Verbatim
 from tightship_testkit.ports import free_ports
 from tightship_testkit.processes import Processes, ServerError
 
@@ -139,13 +138,6 @@ class Prometheus:
     def kill(self) -> None:
         """End it at once (SIGKILL), a paused one too; connections are refused."""
         self._processes.kill(NAME)
-
-    def restart(self, *, wipe: bool = False) -> None:
-        """Kill it and start it again, with its data or with none."""
-        self.kill()
-        if wipe:
-            self.wipe()
-        self.start()
 
     def wipe(self) -> None:
         """Remove its data; ServerError while it runs."""
@@ -276,21 +268,3 @@ def _same(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
     return one == other or (math.isnan(one) and math.isnan(other))
-
-
-# What a Prometheus answers, for a proxy to say in its place. The shapes are those the real one gave.
-
-
-def success(result: Sequence[Any], kind: str = "vector", warnings: Sequence[str] = ()) -> Verbatim:
-    """Return a result; a vector's items are ``{"metric": {}, "value": [time, "1.5"]}``."""
-    told = {"warnings": list(warnings)} if warnings else {}
-    return Verbatim(200, _compact({"status": "success", "data": {"resultType": kind, "result": list(result)}} | told))
-
-
-def failure(status: int, kind: str, error: str) -> Verbatim:
-    """Return an error; *kind* is its ``errorType``: ``bad_data`` goes with 400, ``execution`` 422, ``timeout`` 503."""
-    return Verbatim(status, _compact({"status": "error", "errorType": kind, "error": error}))
-
-
-def _compact(document: Json) -> str:
-    return json.dumps(document, separators=(",", ":"))

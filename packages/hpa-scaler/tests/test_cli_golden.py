@@ -16,10 +16,7 @@ import msgspec
 import pytest
 import yaml
 
-from hpa_scaler.report import EXPLANATION
-from hpa_scaler.report import PLAN
-from hpa_scaler.report import FloorExplanation
-from hpa_scaler.report import FloorPlan
+from hpa_scaler.report import EXPLANATION, PLAN, FloorExplanation, FloorPlan
 from tightship.report import Terminal
 from tightship.report.formats import formats_of
 

@@ -60,12 +60,9 @@ async def test_a_plan_of_a_served_cluster_is_that_of_its_file(fleet: Fleet, tmp_
     assert decided[0] == decided[1]
 
 
-@pytest.mark.parametrize("command", [("node-compactor", "explain"), ("node-refiner", "explain")])
-async def test_a_node_of_a_served_cluster_is_explained(fleet: Fleet, command: tuple[str, ...]) -> None:
+async def test_every_controller_plans_and_explains_on_it(fleet: Fleet) -> None:
     name = fleet.store.list("Node")[0]["metadata"]["name"]
-    assert name in await fleet.told(*command, name)
-
-
-@pytest.mark.parametrize("controller", ["node-refiner", "hpa-scaler"])
-async def test_the_other_controllers_plan_on_it(fleet: Fleet, controller: str) -> None:
-    assert await fleet.told(controller, "plan")
+    assert name in await fleet.told("node-compactor", "explain", name)
+    assert name in await fleet.told("node-refiner", "explain", name)
+    for controller in ("node-refiner", "hpa-scaler"):
+        assert await fleet.told(controller, "plan")

@@ -19,7 +19,7 @@ def test_an_off_peak_cluster_is_the_same_for_the_same_seed_and_moment() -> None:
     assert off_peak_cluster(3) != off_peak_cluster(3, now=NOW + timedelta(days=1))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_an_off_peak_cluster_holds_what_a_fleet_holds(seed: int) -> None:
     cluster = off_peak_cluster(seed)
     kinds = Counter(item["kind"] for item in cluster["items"])

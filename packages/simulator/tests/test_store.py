@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from tightship_simulator.api.errors import AlreadyExists, Conflict, Expired, Forbidden, Invalid, NotFound
+from tightship_simulator.api.errors import Expired, Forbidden
 from tightship_simulator.api.shelf import Change, key_of
 from tightship_simulator.api.store import AUTHOR, FIRST_NAMESPACES, Store
-from tightship_simulator.api.subresources import bind, evict
 from tightship_simulator.generate import off_peak_cluster
 
 Json = dict[str, Any]
@@ -58,10 +57,6 @@ def changes(store: Store, count: int) -> None:
         store.modify("ConfigMap", "busy", "default", lambda each, number=number: each.update(data={"n": str(number)}))
 
 
-def test_a_new_cluster_has_the_namespaces_that_every_cluster_has(store: Store) -> None:
-    assert [each["metadata"]["name"] for each in store.list("Namespace")] == sorted(FIRST_NAMESPACES)
-
-
 def test_times_are_those_of_the_clock_it_is_given(store: Store, clock: Clock) -> None:
     assert store.create("ConfigMap", config_map("a"))["metadata"]["creationTimestamp"] == "2026-03-01T12:00:00Z"
     clock.time += timedelta(hours=1)
@@ -82,13 +77,6 @@ def test_what_was_read_is_not_changed_by_what_is_written(store: Store) -> None:
     store.modify("ConfigMap", "a", "default", lambda each: each["data"].update(key="new"))
     assert before["data"] == {"key": "old"}
     assert store.get("ConfigMap", "a", "default")["data"] == {"key": "new"}
-
-
-def test_what_is_given_is_not_kept_by_reference(store: Store) -> None:
-    given = config_map("a", key="old")
-    store.create("ConfigMap", given)
-    given["data"]["key"] = "new"
-    assert store.get("ConfigMap", "a", "default")["data"] == {"key": "old"}
 
 
 def test_an_earlier_state_can_be_read_until_it_is_forgotten(store: Store) -> None:
@@ -143,42 +131,7 @@ async def test_what_happens_while_a_behaviour_is_busy_is_not_lost(store: Store) 
         assert key_of((await anext(follows)).object) == ("default", "b")
 
 
-async def test_a_behaviour_that_is_too_late_is_told(store: Store) -> None:
-    follows = store.watch("ConfigMap", since=store.version)
-    changes(store, 11)
-    with pytest.raises(Expired):
-        await anext(follows)
-
-
-def test_a_change_that_fails_leaves_everything_as_it_was(store: Store) -> None:
-    store.create("HorizontalPodAutoscaler", {"metadata": {"name": "web"}, "spec": {"minReplicas": 1, "maxReplicas": 3}})
-    version = store.version
-    with pytest.raises(Invalid):
-        store.modify("HorizontalPodAutoscaler", "web", "default", lambda each: each["spec"].update(minReplicas=9))
-    assert store.version == version
-    assert store.get("HorizontalPodAutoscaler", "web", "default")["spec"]["minReplicas"] == 1
-
-
-def test_preconditions_hold_for_behaviours_too(store: Store) -> None:
-    old = store.create("ConfigMap", config_map("a"))
-    store.modify("ConfigMap", "a", "default", lambda each: each.update(data={"x": "y"}))
-    with pytest.raises(Conflict):
-        store.update("ConfigMap", old)
-    with pytest.raises(Conflict):
-        store.delete("ConfigMap", "a", "default", uid="another")
-
-
 # Pods.
-
-
-def test_a_pod_on_a_node_is_there_until_its_kubelet_says_otherwise(store: Store, clock: Clock) -> None:
-    store.create("Pod", pod())
-    leaving = store.delete("Pod", "web-0", "default")
-    assert leaving["metadata"]["deletionTimestamp"] == "2026-03-01T12:00:30Z"
-    clock.time += timedelta(hours=1)
-    assert store.find("Pod", "web-0", "default")
-    store.delete("Pod", "web-0", "default", grace=0)
-    assert store.find("Pod", "web-0", "default") is None
 
 
 def test_a_grace_period_that_is_shortened_counts_from_its_beginning(store: Store, clock: Clock) -> None:
@@ -186,27 +139,6 @@ def test_a_grace_period_that_is_shortened_counts_from_its_beginning(store: Store
     store.delete("Pod", "web-0", "default")
     clock.time += timedelta(seconds=5)
     assert store.delete("Pod", "web-0", "default", grace=10)["metadata"]["deletionTimestamp"] == "2026-03-01T12:00:10Z"
-
-
-def test_a_pod_that_has_finished_goes_at_once(store: Store) -> None:
-    store.create("Pod", {**pod(), "status": {"phase": "Succeeded"}})
-    store.delete("Pod", "web-0", "default")
-    assert store.find("Pod", "web-0", "default") is None
-
-
-def test_a_pod_is_bound_once(store: Store) -> None:
-    store.create("Pod", pod(node=""))
-    assert bind(store, "web-0", "default", "n1")["spec"]["nodeName"] == "n1"
-    with pytest.raises(Conflict, match='already assigned to node "n1"'):
-        bind(store, "web-0", "default", "n2")
-
-
-def test_an_eviction_begins_to_delete(store: Store) -> None:
-    store.create("Pod", pod())
-    evict(store, "web-0", "default")
-    assert store.get("Pod", "web-0", "default")["metadata"]["deletionGracePeriodSeconds"] == 30
-    with pytest.raises(NotFound):
-        evict(store, "web-1", "default")
 
 
 def test_a_pod_has_the_priority_of_its_class(store: Store) -> None:
@@ -273,12 +205,6 @@ def turnips(count: int) -> Iterator[Json]:
         yield {"kind": "Turnip", "metadata": {"name": str(number), "namespace": "field"}}
 
 
-def test_what_is_in_a_file_twice_is_refused(store: Store) -> None:
-    node = {"kind": "Node", "metadata": {"name": "n1"}}
-    with pytest.raises(AlreadyExists, match='nodes "n1" already exists'):
-        store.load([node, node])
-
-
 def test_a_backup_brings_back_what_there_was_and_forgets_the_rest() -> None:
     store = Store(seed=1)
     store.create("Node", {"metadata": {"name": "kept"}})
@@ -297,22 +223,6 @@ def test_a_backup_brings_back_what_there_was_and_forgets_the_rest() -> None:
         store.changes("Node", last)
     again = store.modify("Node", "kept", change=lambda each: each["spec"].update(unschedulable=True))
     assert int(again["metadata"]["resourceVersion"]) > last
-
-
-async def test_who_watches_is_told_that_an_earlier_state_was_restored() -> None:
-    store = Store(seed=1)
-    backup = store.version
-    store.create("Node", {"metadata": {"name": "lost"}})
-
-    async def watch() -> None:
-        async for _ in store.watch("Node"):
-            pass
-
-    watching = asyncio.create_task(watch())
-    await asyncio.sleep(0)
-    store.restore(backup)
-    with pytest.raises(Expired):
-        await watching
 
 
 def test_a_listener_hears_of_each_change_and_its_author() -> None:

@@ -8,16 +8,10 @@ import msgspec
 import pytest
 
 from tightship_testkit.audit import AuditEvent, ObjectRef, ResponseStatus, User
+from tightship_testkit.audit_readings import most_in_drain, quarrels
 from tightship_testkit.client import Json
 from tightship_testkit.embedded_audit import changed_fields
-from tightship_testkit.invariants import (
-    ANNOTATION,
-    MAY_WRITE,
-    STEERING,
-    TAINT,
-    most_in_drain,
-    quarrels,
-)
+from tightship_testkit.marks import ANNOTATION, MAY_WRITE, STEERING, TAINT
 from tightship_testkit.replica import COMPACTOR, REFINER
 
 BOTH = {COMPACTOR.user: COMPACTOR.name, REFINER.user: REFINER.name}

@@ -41,6 +41,8 @@ LENGTH = 200_000
 SHORT = 10_000
 WORST = 2.5
 """By how much longer twice the text may take."""
+ROUNDS = 4
+"""How often it is measured before a text counts as worse."""
 NOISE = 0.02
 """Seconds below which a time tells nothing: all of it is less than a cycle notices."""
 
@@ -122,9 +124,9 @@ def texts(pumps: Iterable[str], starts: Iterable[str], end: str) -> Iterator[tup
             yield f"{start}{pump}{pump}...", make
 
 
-def slowest(read: Callable[[str], object], made: Iterable[tuple[str, Make]]) -> tuple[str, Make]:
+def slowest(read: Callable[[str], object], made: Iterable[tuple[str, Make]], length: int = SHORT) -> tuple[str, Make]:
     """Return the text that takes longest to read."""
-    return max(made, key=lambda each: took(read, each[1](SHORT)))
+    return max(made, key=lambda each: took(read, each[1](length)))
 
 
 def worse_by(read: Callable[[str], object], make: Make, length: int) -> float:
@@ -132,16 +134,22 @@ def worse_by(read: Callable[[str], object], make: Make, length: int) -> float:
     half, long = make(length // 2), make(length)
     if took(read, long) < NOISE:
         return 1.0
-    halves = sorted(took(read, half) for _ in range(5))
-    longs = sorted(took(read, long) for _ in range(5))
-    return longs[1] / max(NOISE / 10, halves[1])
+    found = float("inf")
+    for _ in range(ROUNDS):
+        # By turns: what else runs on this machine slows both.
+        halves, longs = zip(*[(took(read, half), took(read, long)) for _ in range(2)], strict=True)
+        found = min(found, sum(longs) / max(NOISE / 10, sum(halves)))
+        if found <= WORST:
+            break
+    return found
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_twice_the_text_takes_twice_as_long_at_most(name: str) -> None:
-    how, make = slowest(READERS[name], texts(PUMPS, STARTS, "!"))
     # What is much worse is found before it takes minutes. PyYAML takes seconds for the longest, a piece at a time.
-    for length in (SHORT,) if name == "settings" else (SHORT, LENGTH):
+    search, *lengths = (SHORT // 16, SHORT) if name == "settings" else (SHORT, SHORT, LENGTH)
+    how, make = slowest(READERS[name], texts(PUMPS, STARTS, "!"), search)
+    for length in lengths:
         assert worse_by(READERS[name], make, length) <= WORST, how
 
 

@@ -16,14 +16,12 @@ from tightship.planning.utilization import utilization
 from tightship_testkit.commands import call
 from tightship_testkit.off_peak import off_peak
 
-POOLS = {"general": 5, "memory": 4}
-
 
 def shares(snapshot: Snapshot) -> list[float]:
     return [utilization(view, time.time()).highest for view in snapshot.nodes.values()]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_only_the_higher_threshold_finds_nodes_to_spare(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], seed: int
 ) -> None:
@@ -41,8 +39,3 @@ def test_only_the_higher_threshold_finds_nodes_to_spare(
     assert all(0.5 < share < 0.7 for share in found)
     assert removed(0.5) == []
     assert len(removed(0.75)) >= 3
-
-
-def test_bounds_without_a_step_between_them_are_refused() -> None:
-    with pytest.raises(ValueError, match="no multiple of 50m"):
-        off_peak(POOLS, low=0.5, high=0.51)

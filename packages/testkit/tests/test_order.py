@@ -51,28 +51,19 @@ def test_waiting_briefly(): pass
 """
 
 
-@pytest.mark.parametrize(
-    ("workers", "expected"),
-    [
-        (0, ["plain", "long", "one", "waiting", "two", "waiting_briefly"]),
-        (1, ["waiting", "one", "two", "long", "waiting_briefly", "plain"]),
-    ],
-)
-def test_workers_get_groups_whole_and_the_longest_first(
-    pytester: pytest.Pytester, workers: int, expected: list[str]
-) -> None:
+def test_workers_get_groups_whole_and_the_longest_first(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
-    ran = pytester.runpytest_subprocess(*OPTIONS, f"-n{workers}")
+    ran = pytester.runpytest_subprocess(*OPTIONS, "-n1")
     ran.assert_outcomes(passed=6)
     passed = [line.partition("::test_")[2].split()[0] for line in ran.outlines if "PASSED" in line]
-    assert passed == expected
+    assert passed == ["waiting", "one", "two", "long", "waiting_briefly", "plain"]
 
 
 def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:
-    names = [f"test_{group}{number}" for number in range(8) for group in ("a", "b")]
     text = "import pytest\n"
-    for name in names:
-        text += f"@pytest.mark.xdist_group('{name[5]}')\ndef {name}(worker_id): print('ran', '{name[5]}', worker_id)\n"
+    for group, number in ((group, number) for number in range(8) for group in "ab"):
+        text += f"@pytest.mark.xdist_group('{group}')\n"
+        text += f"def test_{group}{number}(worker_id): print('ran', '{group}', worker_id)\n"
     pytester.makepyfile(text)
     ran = pytester.runpytest_subprocess(*OPTIONS, "-n2", "-rP")
     ran.assert_outcomes(passed=16)

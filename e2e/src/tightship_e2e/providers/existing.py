@@ -22,8 +22,8 @@ from tightship_e2e.providers.kubelets import LABEL
 from tightship_e2e.providers.pools import KEPT, Pools, is_ready
 from tightship_e2e.providers.remote import Cluster, Images, RemoteProvider, prepared
 from tightship_testkit.client import Client, Json
-from tightship_testkit.invariants import OURS, taints
 from tightship_testkit.manifests import POOL
+from tightship_testkit.marks import OURS, taints
 
 POOLS = ("system", "general", "memory")
 ROOM = (3800, 4000)

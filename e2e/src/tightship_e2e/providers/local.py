@@ -20,8 +20,8 @@ from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import ApiError, Client, Json, wait_for
 from tightship_testkit.fault_proxy import FaultProxy
 from tightship_testkit.faults import Plan
-from tightship_testkit.invariants import STARTUP, taints
 from tightship_testkit.manifests import POOL
+from tightship_testkit.marks import STARTUP, taints
 
 DEADLINE = 120.0
 PATIENCE = 1
@@ -113,9 +113,9 @@ class ControlPlaneProvider(Releases):
         await wait_for(taken_on, DEADLINE, f"kwok takes {name} on")
         await wait_for(started, DEADLINE, f"{name} has started")
 
-    async def uninstall(self, release: str, namespace: str) -> None:
+    async def uninstall(self, release: str, namespace: str, *, hooks: bool = True) -> None:
         """Uninstall a release, if it is there, and wait until its controllers have ended."""
-        await super().uninstall(release, namespace)
+        await super().uninstall(release, namespace, hooks=hooks)
         await self.pods.gone(namespace)
 
     async def tested(self, release: str, namespace: str) -> str:

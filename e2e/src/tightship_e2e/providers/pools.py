@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from tightship_e2e.providers.protocol import UnavailableError
 from tightship_testkit.client import ApiError, Client, Json, wait_for
-from tightship_testkit.invariants import LIFECYCLE, OURS, taints
 from tightship_testkit.manifests import POOL
+from tightship_testkit.marks import LIFECYCLE, OURS, taints
 
 KEPT = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 DEADLINE = 180.0

@@ -88,8 +88,11 @@ class Provider(Protocol):
     async def install(self, release: str, chart: Path, namespace: str, values: Values) -> str:
         """Install or upgrade a release, and return what Helm printed."""
 
-    async def uninstall(self, release: str, namespace: str) -> None:
-        """Uninstall a release, if it is there, and wait until its controllers have ended."""
+    async def uninstall(self, release: str, namespace: str, *, hooks: bool = True) -> None:
+        """Uninstall a release, if it is there, and wait until its controllers have ended.
+
+        Without *hooks* nobody gives back what controllers hold.
+        """
 
     async def roll_back(self, release: str, namespace: str, revision: int) -> None:
         """Have a release be what it was in an earlier revision."""

@@ -25,9 +25,9 @@ class Releases:
         where = ("--namespace", namespace, "--create-namespace")
         return await asyncio.to_thread(self._helm, "upgrade", "--install", release, chart, *where, values=values)
 
-    async def uninstall(self, release: str, namespace: str) -> None:
+    async def uninstall(self, release: str, namespace: str, *, hooks: bool = True) -> None:
         """Uninstall a release, if it is there; its pods may outlast that."""
-        where = ("--namespace", namespace, "--ignore-not-found")
+        where = ("--namespace", namespace, "--ignore-not-found", *(() if hooks else ("--no-hooks",)))
         await asyncio.to_thread(self._helm, "uninstall", release, *where)
 
     async def roll_back(self, release: str, namespace: str, revision: int) -> None:

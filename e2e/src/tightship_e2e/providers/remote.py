@@ -114,10 +114,10 @@ class RemoteProvider(Releases):
         """Install or upgrade a release with this provider's images, and return what Helm printed."""
         return await super().install(release, chart, namespace, self.images.values(chart.name, values))
 
-    async def uninstall(self, release: str, namespace: str) -> None:
+    async def uninstall(self, release: str, namespace: str, *, hooks: bool = True) -> None:
         """Uninstall a release, if it is there, and wait until its pods are gone."""
         await self.containers.keep_logs(namespace)
-        await super().uninstall(release, namespace)
+        await super().uninstall(release, namespace, hooks=hooks)
         await self.containers.gone(namespace)
 
     async def controllers(self, namespace: str) -> Sequence[Container]:

@@ -35,10 +35,11 @@ from tightship_simulator.small import replicas
 from tightship_simulator.virtual.simulation import Simulation
 from tightship_testkit.client import Client
 from tightship_testkit.drains import all_ready, spare
-from tightship_testkit.fault_proxy import WRITES, Proxy
+from tightship_testkit.fault_proxy import WRITES, Proxy, evicted_again, successful_evictions
 from tightship_testkit.faults import Rates, SeededFaults
-from tightship_testkit.invariants import TAINT, Recorder, evicted_again, successful_evictions
+from tightship_testkit.invariants import Recorder
 from tightship_testkit.manifests import POOL, budget
+from tightship_testkit.marks import TAINT
 from tightship_testkit.simulated import kubeconfig_to
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(3)]

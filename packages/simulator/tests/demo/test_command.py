@@ -53,14 +53,8 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"  --{option}" in told
 
 
-def test_the_process_says_so_too() -> None:
-    ended = subprocess.run([*COMMAND, "--seed", "x"], capture_output=True, text=True, timeout=DEADLINE, check=False)
-    assert ended.returncode == 64
-    assert ended.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_fast_night_is_lines_on_a_terminal_too_and_ends_when_told(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.takes(2)
+def test_a_fast_night_is_lines_on_a_terminal_too_and_ends_when_told(tmp_path: Path) -> None:
     terminal, inner = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "TMPDIR": str(tmp_path)}
     environment.pop("NO_COLOR", None)
@@ -72,7 +66,7 @@ def test_a_fast_night_is_lines_on_a_terminal_too_and_ends_when_told(number: sign
             os.close(inner)
             while b"nodes 38" not in shown:
                 shown += os.read(terminal, 65536)
-            process.send_signal(number)
+            process.send_signal(signal.SIGINT)
             try:
                 while True:
                     shown += os.read(terminal, 65536)
@@ -86,6 +80,7 @@ def test_a_fast_night_is_lines_on_a_terminal_too_and_ends_when_told(number: sign
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.takes(2)
 def test_whoever_reads_a_fast_night_may_have_had_enough() -> None:
     unread, written = os.pipe()
     os.close(unread)

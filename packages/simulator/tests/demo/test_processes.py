@@ -24,7 +24,7 @@ from tightship_simulator.demo.recording import Recorder
 from tightship_simulator.demo.running import Options, Show
 from tightship_simulator.demo.sights import Gone, Moment, NodeSeen
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.takes(4)]
 
 ENDS_WITHIN = 90
 LINUX = pytest.mark.skipif(
@@ -42,24 +42,6 @@ def test_a_record_is_shown_again(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert "One night: 2 nodes became 1" in ended.stdout
-
-
-def test_whoever_reads_may_have_had_enough(tmp_path: Path) -> None:
-    record = tmp_path / "short.jsonl"
-    with Recorder(record, Options(seconds=1)) as recorder:
-        recorder.take(Moment(0, 21, NodeSeen("a", "general", 4000, 8000)))
-        recorder.take(Moment(0.5, 26, Gone("node", "a")))
-        # Figures are printed now and then until somebody has had enough, however late that is.
-        recorder.take(Moment(3600, 27, Gone("node", "b")))
-    with subprocess.Popen(
-        [*COMMAND, "--replay", str(record)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.wait(DEADLINE) == 141
-        assert process.stderr.read() == ""
 
 
 def test_ctrl_c_while_it_is_loaded_just_ends_it(tmp_path: Path) -> None:
@@ -112,12 +94,11 @@ async def _none_is_left(folder: Path) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @LINUX
-async def test_told_to_end_it_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
+async def test_told_to_end_it_leaves_nothing_behind(tmp_path: Path) -> None:
     async with _begun(tmp_path) as (process, printed), asyncio.timeout(DEADLINE):
         assert os.listdir(tmp_path)  # noqa: PTH208
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         rest = (await printed.read()).decode()
         assert await process.wait() == 130, rest
     assert "nothing is left behind" in rest

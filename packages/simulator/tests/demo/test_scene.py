@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tightship_simulator.demo.scene import Scene
-from tightship_simulator.demo.sights import EventSeen, FloorSeen, Gone, Moment, NodeSeen, PodSeen, Sight, TrafficSeen
+from tightship_simulator.demo.sights import EventSeen, Gone, Moment, NodeSeen, PodSeen, Sight, TrafficSeen
 from tightship_simulator.demo.story import BEGIN
 
 
@@ -50,20 +50,13 @@ def test_pods_fill_their_node_and_leave_it_empty() -> None:
     assert (scene.used("a").cpu, scene.used("a").pods, scene.pods) == (0, 0, {})
 
 
-def test_pods_without_a_node_wait() -> None:
-    assert _scene((0, PodSeen("shop/p", "shop/web", 1000, 4000))).waiting == 1
-
-
 def test_drains_count_for_who_made_them_once() -> None:
     drained = _node("a", drain="Drained", by="node-refiner", cordoned=True)
     scene = _scene((0, _node("a")), (1, _node("a", drain="Evicting", by="node-refiner")), (2, drained), (3, drained))
     assert scene.drained == {"node-refiner": 1}
     assert scene.restored == 0
-
-
-def test_a_drain_that_ends_with_its_node_in_use_was_given_back() -> None:
-    scene = _scene((0, _node("a")), (1, _node("a", drain="Evicting", by="node-refiner")), (2, _node("a")))
-    assert scene.restored == 1
+    given_back = _scene((0, _node("a")), (1, _node("a", drain="Evicting", by="node-refiner")), (2, _node("a")))
+    assert given_back.restored == 1
 
 
 def test_floors_that_move_together_are_one_line() -> None:
@@ -78,15 +71,3 @@ def test_floors_that_are_held_for_one_reason_are_one_line() -> None:
     ]
     scene = _scene((0, _node("a")), (1, held[0]), (1.2, held[1]))
     assert [(line.what, line.text, line.tone) for line in scene.lines] == [("a, b", "TimedOut: late", "warn")]
-
-
-def test_evictions_are_counted_and_not_told() -> None:
-    evicted = EventSeen("node-compactor", "Pod", "shop/p", "Evicted", "evicted from node a")
-    scene = _scene((0, _node("a")), (1, evicted))
-    assert scene.evicted == {"node-compactor": 1}
-    assert not scene.lines
-
-
-def test_the_most_replicas_of_an_hpa_are_remembered() -> None:
-    scene = _scene((0, FloorSeen("shop/web", 2, 20, current=12)), (1, FloorSeen("shop/web", 2, 20, current=3)))
-    assert scene.highest == {"shop/web": 12}

@@ -4,43 +4,58 @@ from __future__ import annotations
 
 import json
 
-from lively import node, pod, workload
+import pytest
+from lively import Json, node, pod, workload
 
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
-from tightship_simulator.demo.sights import EventSeen, FloorSeen, NodeSeen, PodSeen, StatusSeen, seen, status_line
+from tightship_simulator.demo.sights import (
+    EventSeen,
+    FloorSeen,
+    NodeSeen,
+    PodSeen,
+    Sight,
+    StatusSeen,
+    seen,
+    status_line,
+)
 
 
-def test_a_node_in_drain_tells_whose_drain_it_is() -> None:
-    item = node("n1", unschedulable=True)
-    record = encode_record(DrainRecord(phase=Phase.EVICTING, controller="node-refiner", op="x"))
-    item["metadata"]["annotations"] = {DRAIN_ANNOTATION: record}
-    assert seen(item) == NodeSeen("n1", "a", 4000, 16384, cordoned=True, drain="Evicting", by="node-refiner")
+def drained(record: DrainRecord, **spec: object) -> Json:
+    """Return a node with a drain's record."""
+    item = node("n1", **spec)
+    item["metadata"]["annotations"] = {DRAIN_ANNOTATION: encode_record(record)}
+    return item
 
 
-def test_a_mark_is_no_drain() -> None:
-    item = node("n1")
-    record = encode_record(DrainRecord(phase=Phase.MARKED, controller="node-compactor"))
-    item["metadata"]["annotations"] = {DRAIN_ANNOTATION: record}
-    assert seen(item) == NodeSeen("n1", "a", 4000, 16384)
-
-
-def test_a_node_that_the_autoscaler_takes_is_told_by_its_taint() -> None:
-    found = seen(node("n1", taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]))
-    assert isinstance(found, NodeSeen)
-    assert found.taken
-
-
-def test_a_pod_tells_its_workload_and_what_it_requests() -> None:
-    owner = workload("DaemonSet", "agent")
-    assert seen(pod("p", "n1", "250m", owner=owner)) == PodSeen(
-        "shop/p", "shop/agent", 250, 0, node="n1", ready=True, daemon=True
-    )
-
-
-def test_a_finished_pod_is_not_seen() -> None:
-    item = pod("p", "n1")
+def finished(name: str) -> Json:
+    item = pod(name, "n1")
     item["status"]["phase"] = "Succeeded"
-    assert seen(item) is None
+    return item
+
+
+REFINED = DrainRecord(phase=Phase.EVICTING, controller="node-refiner", op="x")
+MARKED = DrainRecord(phase=Phase.MARKED, controller="node-compactor")
+GOING = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+DAEMON = pod("p", "n1", "250m", owner=workload("DaemonSet", "agent"))
+
+
+@pytest.mark.parametrize(
+    ("item", "sight"),
+    [
+        (
+            drained(REFINED, unschedulable=True),
+            NodeSeen("n1", "a", 4000, 16384, cordoned=True, drain="Evicting", by="node-refiner"),
+        ),
+        (drained(MARKED), NodeSeen("n1", "a", 4000, 16384)),
+        (node("n1", taints=[GOING]), NodeSeen("n1", "a", 4000, 16384, taken=True)),
+        (DAEMON, PodSeen("shop/p", "shop/agent", 250, 0, node="n1", ready=True, daemon=True)),
+        (finished("p"), None),
+        ({"kind": "Event", "metadata": {}}, None),
+    ],
+    ids=["in drain", "a mark is no drain", "taken by the autoscaler", "a pod", "a finished pod", "an Event of nobody"],
+)
+def test_what_is_seen(item: Json, sight: Sight | None) -> None:
+    assert seen(item) == sight
 
 
 def test_a_floor_tells_whether_it_holds() -> None:
@@ -54,7 +69,7 @@ def test_a_floor_tells_whether_it_holds() -> None:
     assert seen(item) == FloorSeen("shop/web", 4, 9, 5, 4, guarded=True, kept=True)
 
 
-def test_events_of_both_forms_are_read_and_those_of_nobody_are_not() -> None:
+def test_events_of_both_forms_are_read() -> None:
     new = {
         "kind": "Event",
         "metadata": {},
@@ -69,7 +84,6 @@ def test_events_of_both_forms_are_read_and_those_of_nobody_are_not() -> None:
     old = {**new, "involvedObject": new["regarding"], "message": new["note"]}
     del old["regarding"], old["note"]
     assert seen(old) == expected
-    assert seen({"kind": "Event", "metadata": {}}) is None
 
 
 def test_a_status_is_one_line_with_the_most_frequent_reasons() -> None:

@@ -14,7 +14,6 @@ from tightship_simulator.demo.story import (
     RISEN,
     Night,
     Passing,
-    clock,
     delivered,
     demand,
     fails,
@@ -37,11 +36,6 @@ def test_while_the_gateway_fails_a_tenth_arrives_of_what_is_demanded() -> None:
     assert delivered(FAILURE[1]) == demand(FAILURE[1])
 
 
-def test_a_night_takes_its_seconds_and_then_stays_at_its_end() -> None:
-    night = Night(50)
-    assert (night.hour(0), night.hour(25), night.hour(50), night.hour(99)) == (BEGIN, (BEGIN + END) / 2, END, END)
-
-
 def test_a_night_passes_while_it_is_looked_at_and_a_machine_that_stood_still_missed_nothing() -> None:
     night = Passing(Night(100))
     assert [night.hour(at) for at in (7.0, 7.25, 7.5, 8.0)] == [Night(100).hour(at) for at in (0, 0.25, 0.5, 1.0)]
@@ -57,7 +51,3 @@ def test_a_night_can_be_held_and_goes_on_from_there() -> None:
     assert night.hour(0.5) == night.hour(99.0) == held
     night.standing = False
     assert night.hour(99.25) == Night(100).hour(0.5)
-
-
-def test_the_clock_goes_on_after_midnight() -> None:
-    assert [clock(hour) for hour in (21.0, 23.75, 24.0, 31.5)] == ["21:00", "23:45", "00:00", "07:30"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tightship_simulator.demo import words
 from tightship_simulator.demo.scene import Line, Scene
 from tightship_simulator.demo.sights import EventSeen, FloorSeen, Gone, Moment, NodeSeen, PodSeen, Sight
@@ -30,23 +32,26 @@ def _told(*events: EventSeen) -> list[str]:
     return [words.line(each) for each in _scene(*((1.0, event) for event in events)).lines]
 
 
-def test_one_floor_that_moves_is_told_with_its_formula() -> None:
-    assert _told(_moved("web", 2, 4)) == ["22:00 hpa-scaler raises web 2→4: FollowsQuery: ceil(1) = 4"]
-    assert _told(_moved("web", 4, 2)) == ["22:00 hpa-scaler lowers web 4→2: FollowsQuery: ceil(1) = 2"]
+HELD = [_event(each, "TimedOut", "late") for each in ("web", "api")]
+OTHERWISE = [_event("web", "FollowsRatio", "ends at 8"), _event("api", "FollowsRatio", "ends at 16")]
 
 
-def test_several_floors_are_told_once_each_with_their_reasons() -> None:
-    rise = [_moved("web", 2, 4), _moved("api", 3, 5), _moved("web", 4, 6)]
-    assert _told(*rise) == ["22:00 hpa-scaler raises web 2→6, api 3→5: FollowsQuery"]
-    both = [_moved("web", 2, 4), _moved("api", 5, 3, "FollowsRatio")]
-    assert _told(*both) == ["22:00 hpa-scaler moves web 2→4, api 5→3: FollowsQuery, FollowsRatio"]
-
-
-def test_floors_that_are_held_are_told_with_what_is_true_of_all_of_them() -> None:
-    alike = [_event(each, "TimedOut", "late") for each in ("web", "api")]
-    assert _told(*alike) == ["22:00 hpa-scaler holds web, api: TimedOut: late"]
-    other = [_event("web", "FollowsRatio", "ends at 8"), _event("api", "FollowsRatio", "ends at 16")]
-    assert _told(*other) == ["22:00 hpa-scaler holds web, api: FollowsRatio"]
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ([_moved("web", 2, 4)], "raises web 2→4: FollowsQuery: ceil(1) = 4"),
+        ([_moved("web", 4, 2)], "lowers web 4→2: FollowsQuery: ceil(1) = 2"),
+        ([_moved("web", 2, 4), _moved("api", 3, 5), _moved("web", 4, 6)], "raises web 2→6, api 3→5: FollowsQuery"),
+        (
+            [_moved("web", 2, 4), _moved("api", 5, 3, "FollowsRatio")],
+            "moves web 2→4, api 5→3: FollowsQuery, FollowsRatio",
+        ),
+        (HELD, "holds web, api: TimedOut: late"),
+        (OTHERWISE, "holds web, api: FollowsRatio"),
+    ],
+)
+def test_floors_that_move_or_are_held_together_are_one_line(events: list[EventSeen], told: str) -> None:
+    assert _told(*events) == [f"22:00 hpa-scaler {told}"]
 
 
 def test_what_is_done_from_outside_and_to_nodes_is_told() -> None:

@@ -61,13 +61,6 @@ def test_up_goes_at_once_and_down_after_the_window() -> None:
     assert loop.step(331) == 4
 
 
-def test_its_own_window_counts() -> None:
-    loop = _Loop(_hpa(behavior={"scaleDown": {"stabilizationWindowSeconds": 0}}), 8)
-    loop.ratio = 0.5
-    assert loop.step(0) == 8
-    assert loop.step(1) == 4
-
-
 def test_bounds_are_kept_and_told() -> None:
     loop = _Loop(_hpa(least=3, most=6, behavior={"scaleDown": {"stabilizationWindowSeconds": 0}}), 5)
     loop.ratio = 9.0
@@ -78,15 +71,6 @@ def test_bounds_are_kept_and_told() -> None:
     assert loop.limited() == "TooFewReplicas"
     assert loop.hpa["status"]["desiredReplicas"] == 3
     assert loop.hpa["status"]["lastScaleTime"] == AT
-
-
-def test_without_a_metric_nothing_changes_but_a_raised_floor() -> None:
-    loop = _Loop(_hpa(least=2), 5)
-    loop.ratio = None
-    assert loop.step(0) == 5
-    assert condition(loop.hpa, "ScalingActive")["status"] == "False"
-    loop.hpa["spec"]["minReplicas"] = 7
-    assert loop.step(15) == 7
 
 
 def test_what_was_desired_stays_when_metrics_fail() -> None:

@@ -49,16 +49,10 @@ def _deployment(replicas: int, cpu: str) -> Json:
     return found
 
 
-def test_a_deployment_comes_to_run_and_brings_the_nodes_that_it_needs() -> None:
+def test_a_deployment_brings_the_nodes_that_it_needs_and_leaves_them_when_it_is_scaled_down() -> None:
     town = _Town(node("n1"), _deployment(5, "2"))
     town.until(lambda: town.all_ready(5))
     assert len(town.store.list("Node")) == 3
-    assert all(ready(each) for each in town.store.list("Node"))
-
-
-def test_what_is_scaled_down_leaves_nodes_that_go() -> None:
-    town = _Town(node("n1"), _deployment(5, "2"))
-    town.until(lambda: town.all_ready(5))
     town.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=1))
     town.until(lambda: town.all_ready(1) and len(town.store.list("Node")) == 1)
     assert town.pods()[0]["spec"]["nodeName"] == town.store.list("Node")[0]["metadata"]["name"]

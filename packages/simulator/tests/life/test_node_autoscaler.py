@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
 from lively import Json, node, pod, snapshot, unschedulable, workload
 
 from tightship_simulator.life.changes import Change, Create, Delete, Evict, Patch
@@ -25,6 +28,12 @@ def _step(autoscaler: NodeAutoscaler, now: float, *items: Json) -> list[Change]:
     return autoscaler.step(snapshot(OWNER, DAEMONS, *items), nodes, pods, now)
 
 
+def _steps(group: NodeGroup, items: Sequence[Json], *times: float) -> list[Change]:
+    """Return what is done at the last of *times*."""
+    autoscaler = NodeAutoscaler([group], RULES)
+    return [_step(autoscaler, now, *items) for now in times][-1]
+
+
 def _added(changes: list[Change]) -> list[str]:
     return [
         each.item["metadata"]["labels"]["cloud.google.com/gke-nodepool"] for each in changes if isinstance(each, Create)
@@ -35,42 +44,41 @@ def _tainted(changes: list[Change]) -> list[str]:
     return [each.item["metadata"]["name"] for each in changes if isinstance(each, Patch)]
 
 
-def test_pods_that_wait_get_as_many_nodes_as_they_fill() -> None:
-    waiting = [unschedulable(f"p{number}", "2") for number in range(3)]
-    changes = _step(NodeAutoscaler([_group()], RULES), 0, node("n1"), pod("old", "n1", "4"), *waiting)
-    assert _added(changes) == ["a", "a"]
-    [first, second] = [each.item for each in changes if isinstance(each, Create)]
-    assert first["metadata"]["name"] != second["metadata"]["name"]
-    assert first["status"]["conditions"][0]["status"] == "False"
-    assert BOOTING in first["metadata"]["labels"]
-    assert first["spec"]["taints"][0]["key"] == "node.kubernetes.io/not-ready"
+def _coming() -> Json:
+    found = node("n2", ready=False, taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])
+    found["metadata"]["labels"][BOOTING] = "true"
+    return found
 
 
-def test_nodes_on_their_way_count() -> None:
-    coming = node("n2", ready=False, taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])
-    coming["metadata"]["labels"][BOOTING] = "true"
-    items = (node("n1"), pod("old", "n1", "4"), coming, unschedulable("p", "4"))
-    assert _step(NodeAutoscaler([_group()], RULES), 0, *items) == []
+FULL = (node("n1"), pod("old", "n1", "4"))
+FOUR = [unschedulable(f"p{number}", "4") for number in range(4)]
+PICKY = unschedulable("picky", "1", nodeSelector={"cloud.google.com/gke-nodepool": "b"})
 
 
-def test_the_pool_is_one_whose_shape_takes_the_pod() -> None:
-    groups = [_group("a"), _group("b", cpu="16")]
-    assert _added(_step(NodeAutoscaler(groups, RULES), 0, node("n1"), unschedulable("big", "10"))) == ["b"]
-
-
-def test_the_pool_is_one_that_the_pod_selects() -> None:
-    groups = [_group("a"), _group("b")]
-    picky = unschedulable("picky", "1", nodeSelector={"cloud.google.com/gke-nodepool": "b"})
-    assert _added(_step(NodeAutoscaler(groups, RULES), 0, node("n1"), picky)) == ["b"]
-
-
-def test_a_pool_does_not_grow_beyond_its_maximum() -> None:
-    items = (node("n1"), pod("old", "n1", "4"), *(unschedulable(f"p{number}", "4") for number in range(4)))
-    assert _added(_step(NodeAutoscaler([_group(most=3)], RULES), 0, *items)) == ["a", "a"]
-
-
-def test_no_node_comes_for_a_pod_that_none_could_take() -> None:
-    assert _step(NodeAutoscaler([_group()], RULES), 0, node("n1"), unschedulable("huge", "100")) == []
+@pytest.mark.parametrize(
+    ("groups", "items", "added"),
+    [
+        ([_group()], [*FULL, *(unschedulable(f"p{number}", "2") for number in range(3))], ["a", "a"]),
+        ([_group()], [*FULL, _coming(), unschedulable("p", "4")], []),
+        ([_group("a"), _group("b", cpu="16")], [node("n1"), unschedulable("big", "10")], ["b"]),
+        ([_group("a"), _group("b")], [node("n1"), PICKY], ["b"]),
+        ([_group(most=3)], [*FULL, *FOUR], ["a", "a"]),
+        ([_group()], [node("n1"), unschedulable("huge", "100")], []),
+    ],
+    ids=[
+        "as many as pods fill", "those on their way count", "a shape that takes the pod", "the pool that it selects",
+        "not beyond the maximum", "none where none could take it",
+    ],
+)  # fmt: skip
+def test_pods_that_wait_get_nodes(groups: list[NodeGroup], items: list[Json], added: list[str]) -> None:
+    changes = _step(NodeAutoscaler(groups, RULES), 0, *items)
+    assert _added(changes) == added
+    made = [each.item for each in changes if isinstance(each, Create)]
+    assert len({each["metadata"]["name"] for each in made}) == len(added)
+    for each in made:
+        assert each["status"]["conditions"][0]["status"] == "False"
+        assert BOOTING in each["metadata"]["labels"]
+        assert each["spec"]["taints"][0]["key"] == "node.kubernetes.io/not-ready"
 
 
 def test_an_empty_node_goes_after_it_was_unneeded_for_long_enough_the_taint_first() -> None:
@@ -99,72 +107,51 @@ def test_a_node_that_is_needed_in_between_waits_all_over_again() -> None:
     assert _tainted(_step(autoscaler, 220, *busy, empty)) == ["n2"]
 
 
-def test_nothing_goes_while_pods_wait() -> None:
-    autoscaler = NodeAutoscaler([_group(most=2)], RULES)
-    items = (node("n1"), pod("old", "n1", "3"), node("n2"), unschedulable("huge", "100"))
-    assert [_step(autoscaler, now, *items) for now in (0, 100, 200, 300)] == [[], [], [], []]
+def _busy(cpu: str = "3") -> tuple[Json, Json]:
+    return node("n1"), pod("old", "n1", cpu, owner=OWNER)
 
 
-def test_a_pool_keeps_its_minimum() -> None:
-    autoscaler = NodeAutoscaler([_group(least=2)], RULES)
-    items = (node("n1"), node("n2"), node("n3"))
-    _step(autoscaler, 0, *items)
-    assert len(_tainted(_step(autoscaler, 100, *items))) == 1
+def _noted(name: str) -> Json:
+    found = node(name)
+    found["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+    return found
 
 
-def test_a_node_of_no_pool_stays() -> None:
-    autoscaler = NodeAutoscaler([_group()], RULES)
-    items = (node("n1"), pod("old", "n1", "3"), node("other", pool="b"))
-    _step(autoscaler, 0, *items)
-    assert _step(autoscaler, 200, *items) == []
+LIGHT = pod("light", "n2", "1", owner=OWNER)
 
 
-def test_a_node_that_says_no_stays() -> None:
-    autoscaler = NodeAutoscaler([_group()], RULES)
-    kept = node("n2")
-    kept["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
-    items = (node("n1"), pod("old", "n1", "3"), kept)
-    _step(autoscaler, 0, *items)
-    assert _step(autoscaler, 200, *items) == []
+@pytest.mark.parametrize(
+    ("group", "items", "tainted"),
+    [
+        (_group(most=2), [*_busy(), node("n2"), unschedulable("huge", "100")], []),
+        (_group(least=2), [node("n1"), node("n2"), node("n3")], ["n1"]),
+        (_group(), [*_busy(), node("n2", pool="b")], []),
+        (_group(), [*_busy(), _noted("n2")], []),
+        (_group(), [*_busy(), node("n2"), LIGHT], ["n2"]),
+        (_group(), [*_busy("4"), node("n2"), LIGHT], []),
+        (_group(), [*_busy("2"), node("n2"), pod("bare", "n2", "1")], []),
+    ],
+    ids=[
+        "while pods wait", "a pool keeps its minimum", "of no pool", "a node says no", "a light one",
+        "no place for its pods", "its pod may not be moved",
+    ],
+)  # fmt: skip
+def test_what_goes_and_what_stays(group: NodeGroup, items: list[Json], tainted: list[str]) -> None:
+    assert len(_tainted(_steps(group, items, 0, 100))) == len(tainted)
+    if tainted == ["n2"]:
+        assert _steps(group, items, 0, 100, 105) == [Evict(LIGHT)]
 
 
 def test_a_cordoned_node_that_is_empty_goes_too() -> None:
-    autoscaler = NodeAutoscaler([_group()], RULES)
     taint = {"key": "tightship.dev/draining", "value": "op", "effect": "NoSchedule"}
-    items = (node("n1"), pod("old", "n1", "3"), node("n2", unschedulable=True, taints=[taint]))
-    _step(autoscaler, 0, *items)
-    [patch] = _step(autoscaler, 100, *items)
+    [patch] = _steps(_group(), [*_busy(), node("n2", unschedulable=True, taints=[taint])], 0, 100)
     assert isinstance(patch, Patch)
     assert [each["key"] for each in patch.merge["spec"]["taints"]] == ["tightship.dev/draining", TO_BE_DELETED]
 
 
-def test_a_light_node_is_emptied_by_evictions_where_its_pods_have_a_place() -> None:
-    autoscaler = NodeAutoscaler([_group()], RULES)
-    light = pod("light", "n2", "1", owner=OWNER)
-    items = (node("n1"), pod("old", "n1", "3", owner=OWNER), node("n2"), light)
-    _step(autoscaler, 0, *items)
-    assert _tainted(_step(autoscaler, 100, *items)) == ["n2"]
-    assert _step(autoscaler, 105, *items) == [Evict(light)]
-
-
-def test_a_light_node_stays_where_its_pods_have_no_place() -> None:
-    autoscaler = NodeAutoscaler([_group()], RULES)
-    items = (node("n1"), pod("old", "n1", "4", owner=OWNER), node("n2"), pod("light", "n2", "1", owner=OWNER))
-    _step(autoscaler, 0, *items)
-    assert _step(autoscaler, 200, *items) == []
-
-
-def test_a_light_node_stays_whose_pod_may_not_be_moved() -> None:
-    autoscaler = NodeAutoscaler([_group()], RULES)
-    bare = pod("bare", "n2", "1")
-    items = (node("n1"), pod("old", "n1", "2", owner=OWNER), node("n2"), bare)
-    _step(autoscaler, 0, *items)
-    assert _step(autoscaler, 200, *items) == []
-
-
 def test_a_removal_that_takes_too_long_is_given_back() -> None:
     autoscaler = NodeAutoscaler([_group()], RULES)
-    items = [node("n1"), pod("old", "n1", "3", owner=OWNER), node("n2"), pod("light", "n2", "1", owner=OWNER)]
+    items = [*_busy(), node("n2"), LIGHT]
     _step(autoscaler, 0, *items)
     [taint] = _step(autoscaler, 100, *items)
     assert isinstance(taint, Patch)

@@ -48,9 +48,6 @@ def test_only_nodes_that_are_cordoned_tainted_and_empty_go() -> None:
     assert removed(drained(), pod("web", "n1")) == []
     assert removed(drained(unschedulable=False)) == []
     assert removed(drained(taints=[])) == []
-
-
-def test_nothing_goes_while_a_pod_is_unschedulable() -> None:
     assert removed(drained(), unschedulable("web")) == []
 
 

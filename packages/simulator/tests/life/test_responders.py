@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from functools import partial
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
 from tightship.kube.connector import connector
-from tightship_simulator.life.prometheus import Outage, Prometheus, body, says, serving
+from tightship_simulator.life.prometheus import Prometheus, body, says, serving
 from tightship_simulator.life.responders import cut, cut_off, fails, late, redirects
-from tightship_simulator.life.scraping import Exporter, Past, Places
+from tightship_simulator.life.scraping import Places
 from tightship_testkit.virtual import on_virtual_network
 
 pytestmark = pytest.mark.virtual_time
@@ -57,12 +56,6 @@ async def test_it_sends_elsewhere(prometheus: Prometheus) -> None:
     assert await ask(prometheus) == (307, "")
 
 
-async def test_what_it_demands_must_be_shown(prometheus: Prometheus) -> None:
-    prometheus.demands = {"Authorization": "Bearer first"}
-    assert await ask(prometheus) == (401, "Unauthorized\n")
-    assert [each.query for each in prometheus.seen] == ["up"]
-
-
 async def test_queries_wait_for_a_place_in_their_order(prometheus: Prometheus) -> None:
     prometheus.takes["heavy"] = 4.0
     began = now()
@@ -77,40 +70,3 @@ async def test_queries_wait_for_a_place_in_their_order(prometheus: Prometheus) -
     assert [code for code, _ in answers] == [200, 200, 200, 200, 503, 200]
     assert ended == [4, 4, 8, 8, 8, 10]
     assert prometheus.on_the_way == 0
-
-
-async def test_a_query_may_take_no_longer_than_it_says_itself(prometheus: Prometheus) -> None:
-    prometheus.takes["heavy"] = 4.0
-    began = now()
-    code, text = await ask(prometheus, "heavy", timeout="1500ms")
-    assert (code, now() - began) == (503, 1.5)
-    assert "timed out" in text
-
-
-async def test_it_scrapes_while_it_runs_and_is_not_held_up() -> None:
-    with on_virtual_network():
-        exporter = Exporter()
-        seen: list[float] = []
-        exporter.set("scrapes", lambda: seen.append(now()) or float(len(seen)))  # type: ignore[func-returns-value]
-        async with serving(Prometheus(past=Past([exporter], 10))) as prometheus:
-            await asyncio.sleep(25)
-            assert len(seen) in (2, 3)
-            assert seen[1] - seen[0] == pytest.approx(10)
-
-            async def hold_up(outage: Outage) -> None:
-                prometheus.outage = outage
-
-            ways = (
-                (prometheus.kill, prometheus.start),
-                (partial(hold_up, Outage.SILENT), partial(hold_up, Outage.NONE)),
-            )
-            for stop, start in ways:
-                await stop()
-                before = len(seen)
-                await asyncio.sleep(100)
-                assert len(seen) == before
-                await start()
-                await asyncio.sleep(10)
-                assert len(seen) == before + 1
-        await asyncio.sleep(100)
-        assert len(seen) == before + 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from lively import AT, Json, node, pod, snapshot, unschedulable
 
-from tightship_simulator.life.changes import Bind, Patch, condition
+from tightship_simulator.life.changes import Bind, Patch
 from tightship_simulator.life.scheduler import schedule
+
+TAINT = {"key": "tightship.dev/draining", "value": "x", "effect": "NoSchedule"}
 
 
 def _scheduled(*items: Json) -> list[Bind | Patch]:
@@ -15,51 +18,37 @@ def _scheduled(*items: Json) -> list[Bind | Patch]:
     return changes  # type: ignore[return-value]
 
 
-def test_a_pod_goes_to_the_least_allocated_node() -> None:
-    [bound] = _scheduled(node("n1"), node("n2"), pod("old", "n1"), pod("new"))
-    assert bound == Bind(bound.item, "n2")
-    assert bound.item["metadata"]["name"] == "new"
+def _unreadable(name: str) -> Json:
+    found = pod(name)
+    found["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "much"
+    return found
 
 
-def test_pods_of_one_look_take_their_room_from_each_other() -> None:
-    changes = _scheduled(node("n1", "2"), pod("a"), pod("b"), pod("c"))
-    assert [type(each) for each in changes] == [Bind, Bind, Patch]
+@pytest.mark.parametrize(
+    ("items", "outcome"),
+    [
+        ([node("n1"), node("n2"), pod("old", "n1"), pod("new")], {"new": "n2"}),
+        ([node("n1", "2"), pod("a"), pod("b"), pod("c")], {"a": "n1", "b": "n1", "c": ""}),
+        ([node("n1"), unschedulable("late")], {"late": "n1"}),
+        ([node("n1", unschedulable=True), node("n2", taints=[TAINT]), node("n3", ready=False), pod("p")], {"p": ""}),
+        ([node("n1"), _unreadable("bad"), pod("new")], {"new": "n1"}),
+        ([node("n1", "1"), pod("low"), pod("high", priority=10)], {"high": "n1", "low": ""}),
+        ([node("n1"), pod("other", schedulerName="mine")], {}),
+    ],
+    ids=[
+        "the least allocated node", "pods of one look take their room", "there is room again", "no node takes any",
+        "what can't be read stops nobody", "the higher priority first", "another scheduler's",
+    ],
+)  # fmt: skip
+def test_pods_get_nodes(items: list[Json], outcome: dict[str, str]) -> None:
+    changes = _scheduled(*items)
+    assert {each.item["metadata"]["name"]: each.node if isinstance(each, Bind) else "" for each in changes} == outcome
 
 
-def test_a_pod_that_fits_nowhere_is_unschedulable_and_told_so_once() -> None:
+def test_a_pod_that_fits_nowhere_is_told_so_once() -> None:
     [change] = _scheduled(node("n1", "2"), pod("big", cpu="3"))
     assert isinstance(change, Patch)
     assert change.status
     [told] = change.merge["status"]["conditions"]
     assert (told["type"], told["status"], told["reason"]) == ("PodScheduled", "False", "Unschedulable")
-    again = {**change.item, "status": change.merge["status"]}
-    assert condition(again, "PodScheduled")["reason"] == "Unschedulable"
-    assert _scheduled(node("n1", "2"), again) == []
-
-
-def test_a_pod_told_unschedulable_is_bound_when_there_is_room() -> None:
-    [change] = _scheduled(node("n1"), unschedulable("late"))
-    assert isinstance(change, Bind)
-
-
-def test_cordoned_and_tainted_nodes_and_those_that_are_not_ready_get_nothing() -> None:
-    taint = {"key": "tightship.dev/draining", "value": "x", "effect": "NoSchedule"}
-    nodes = (node("cordoned", unschedulable=True), node("tainted", taints=[taint]), node("starting", ready=False))
-    [change] = _scheduled(*nodes, pod("new"))
-    assert isinstance(change, Patch)
-
-
-def test_an_object_that_cannot_be_read_stops_nobody() -> None:
-    bad = pod("bad")
-    bad["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "much"
-    [change] = _scheduled(node("n1"), bad, pod("new"))
-    assert change.item["metadata"]["name"] == "new"
-
-
-def test_the_higher_priority_comes_first() -> None:
-    changes = _scheduled(node("n1", "1"), pod("low"), pod("high", priority=10))
-    assert [each.item["metadata"]["name"] for each in changes if isinstance(each, Bind)] == ["high"]
-
-
-def test_a_pod_of_another_scheduler_is_left_alone() -> None:
-    assert _scheduled(node("n1"), pod("other", schedulerName="mine")) == []
+    assert _scheduled(node("n1", "2"), {**change.item, "status": change.merge["status"]}) == []

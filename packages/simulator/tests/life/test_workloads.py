@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from lively import AT, Json, node, pod, workload
 
 from tightship_simulator.life.changes import Change, Create, Delete, Patch
@@ -23,21 +24,17 @@ def _deleted(changes: list[Change]) -> list[str]:
     return [each.item["metadata"]["name"] for each in changes if isinstance(each, Delete)]
 
 
-def test_a_replica_set_replaces_pods_that_are_gone_or_going() -> None:
+def test_a_replica_set_replaces_pods_that_are_gone_or_going_or_finished() -> None:
     owner = workload("ReplicaSet", "web", 3)
     going = pod("going", "n1", owner=owner)
     going["metadata"]["deletionTimestamp"] = AT
-    made = _made(_workloads().replicate(owner, [pod("here", "n1", owner=owner), going]))
-    assert len(made) == 2
-    assert {each["metadata"]["ownerReferences"][0]["uid"] for each in made} == {owner["metadata"]["uid"]}
-    assert made[0]["metadata"]["name"] != made[1]["metadata"]["name"]
-
-
-def test_a_finished_pod_is_replaced() -> None:
-    owner = workload("ReplicaSet", "web", 1)
     done = pod("done", "n1", owner=owner)
     done["status"]["phase"] = "Failed"
-    assert len(_made(_workloads().replicate(owner, [done]))) == 1
+    owner["spec"]["template"]["metadata"]["finalizers"] = ["example.com/held"]
+    made = _made(_workloads().replicate(owner, [pod("here", "n1", owner=owner), going, done]))
+    assert [each["metadata"]["finalizers"] for each in made] == [["example.com/held"]] * 2
+    assert {each["metadata"]["ownerReferences"][0]["uid"] for each in made} == {owner["metadata"]["uid"]}
+    assert made[0]["metadata"]["name"] != made[1]["metadata"]["name"]
 
 
 def test_scaling_down_takes_pending_pods_first_then_crowded_ones() -> None:
@@ -90,12 +87,6 @@ def _replicas(changes: list[Change]) -> dict[str, int]:
     }
 
 
-def test_a_deployment_scales_its_replica_set() -> None:
-    deployment = workload("Deployment", "web", 5)
-    current = _set_of(deployment, "new", hash_of(deployment["spec"]["template"]), 3, 3)
-    assert _replicas(deploy(deployment, [current])) == {"new": 5}
-
-
 def test_a_rollout_keeps_as_many_pods_ready_as_are_wanted() -> None:
     deployment = workload("Deployment", "web", 4)
     digest = hash_of(deployment["spec"]["template"])
@@ -105,11 +96,6 @@ def test_a_rollout_keeps_as_many_pods_ready_as_are_wanted() -> None:
     assert _replicas(deploy(deployment, [old, new])) == {"old": 3}
     old["spec"]["replicas"] = 3
     assert _replicas(deploy(deployment, [old, new])) == {"new": 2}
-
-
-def test_the_replica_set_of_an_older_template_goes_when_it_is_empty() -> None:
-    deployment = workload("Deployment", "web", 2)
-    new = _set_of(deployment, "new", hash_of(deployment["spec"]["template"]), 2, 2)
     assert _deleted(deploy(deployment, [_set_of(deployment, "old", "other", 0, 0), new])) == ["old"]
 
 
@@ -129,52 +115,38 @@ def test_what_belonged_to_a_workload_that_is_gone_is_collected() -> None:
     assert [each["metadata"]["name"] for each in orphans(index)] == ["a", "mine"]
 
 
-def test_pods_belong_to_the_owner_of_their_reference_and_to_no_other() -> None:
-    mine, other = workload("ReplicaSet", "mine", 1), workload("ReplicaSet", "other", 1)
-    changes = _workloads().step(Index([mine, other, pod("a", "n1", owner=mine)]))
-    assert [each["metadata"]["ownerReferences"][0]["name"] for each in _made(changes)] == ["other"]
-
-
-def _stateful(replicas: int, **spec: str) -> Json:
-    return workload("StatefulSet", "db", replicas, **spec)
-
-
-def _unready(name: str, owner: Json) -> Json:
-    found = pod(name, "n1", owner=owner)
-    found["status"]["conditions"][0]["status"] = "False"
+def _part(number: int, owner: Json, *, ready: bool = True, going: bool = False) -> Json:
+    """Return a pod of a StatefulSet."""
+    found = pod(f"db-{number}", "n1", owner=owner)
+    found["status"]["conditions"][0]["status"] = str(ready)
+    if going:
+        found["metadata"]["deletionTimestamp"] = AT
     return found
 
 
-def test_a_stateful_set_makes_its_pods_one_after_the_other() -> None:
-    owner = _stateful(3)
-    assert [each["metadata"]["name"] for each in _made(_workloads().ordered(owner, []))] == ["db-0"]
-    assert _made(_workloads().ordered(owner, [_unready("db-0", owner)])) == []
-    made = _made(_workloads().ordered(owner, [pod("db-0", "n1", owner=owner)]))
-    assert [each["metadata"]["name"] for each in made] == ["db-1"]
-    assert made[0]["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "db-1"
+ORDERED, AT_ONCE = workload("StatefulSet", "db", 3), workload("StatefulSet", "db", 3, podManagementPolicy="Parallel")
+ONE = workload("StatefulSet", "db", 1)
 
 
-def test_a_parallel_stateful_set_makes_all_its_pods_at_once() -> None:
-    made = _made(_workloads().ordered(_stateful(3, podManagementPolicy="Parallel"), []))
-    assert [each["metadata"]["name"] for each in made] == ["db-0", "db-1", "db-2"]
-
-
-def test_a_name_of_a_stateful_set_comes_back_only_when_it_is_free() -> None:
-    owner = _stateful(1)
-    going = pod("db-0", "n1", owner=owner)
-    going["metadata"]["deletionTimestamp"] = AT
-    assert _made(_workloads().ordered(owner, [going])) == []
-    assert len(_made(_workloads().ordered(owner, []))) == 1
-
-
-def test_a_stateful_set_is_scaled_down_from_the_last_on() -> None:
-    owner = _stateful(1)
-    pods = [pod(f"db-{number}", "n1", owner=owner) for number in range(3)]
-    assert _deleted(_workloads().ordered(owner, pods)) == ["db-2"]
-
-
-def test_finalizers_of_the_template_are_on_the_pods() -> None:
-    owner = workload("ReplicaSet", "web", 1)
-    owner["spec"]["template"]["metadata"]["finalizers"] = ["example.com/held"]
-    [made] = _made(_workloads().replicate(owner, []))
-    assert made["metadata"]["finalizers"] == ["example.com/held"]
+@pytest.mark.parametrize(
+    ("owner", "there", "made", "deleted"),
+    [
+        (ORDERED, [], ["db-0"], []),
+        (ORDERED, [_part(0, ORDERED, ready=False)], [], []),
+        (ORDERED, [_part(0, ORDERED)], ["db-1"], []),
+        (AT_ONCE, [], ["db-0", "db-1", "db-2"], []),
+        (ONE, [_part(0, ONE, going=True)], [], []),
+        (ONE, [_part(number, ONE) for number in range(3)], [], ["db-2"]),
+    ],
+    ids=["the first", "which is not ready", "then the next", "all in parallel", "its name is taken", "the last goes"],
+)
+def test_a_stateful_set_has_its_pods_in_order(
+    owner: Json, there: list[Json], made: list[str], deleted: list[str]
+) -> None:
+    changes = _workloads().ordered(owner, there)
+    assert [each["metadata"]["name"] for each in _made(changes)] == made
+    assert all(
+        each["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == each["metadata"]["name"]
+        for each in _made(changes)
+    )
+    assert _deleted(changes) == deleted

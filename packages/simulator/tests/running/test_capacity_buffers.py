@@ -6,7 +6,7 @@ import pytest
 
 from tightship_testkit.autoscaled import constant, live_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.takes(4)]
 
 HOURS = 5
 CPUS = 4

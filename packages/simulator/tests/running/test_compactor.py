@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tightship_testkit.audit_readings import evictions_by, mutating
 from tightship_testkit.client import ApiError, Json, wait_for
 from tightship_testkit.drains import SETTINGS, all_ready, small
 from tightship_testkit.embedded import Ground, ground
-from tightship_testkit.invariants import TAINT, drain, evictions_by, mutating, taints
-from tightship_testkit.off_peak import off_peak
+from tightship_testkit.marks import TAINT, drain, taints
 from tightship_testkit.refining import slow
 from tightship_testkit.remover import TO_BE_DELETED, mark_to_be_deleted
-from tightship_testkit.replica import NAMESPACE, QUICK, USER, configure, lease
+from tightship_testkit.replica import NAMESPACE, USER, configure, lease
 
 pytestmark = pytest.mark.virtual_time
 
@@ -30,23 +30,6 @@ def lasting(ends_in: str = "8s") -> Json:
 def evictions(on: Ground) -> list[str]:
     """Return the pods whose eviction was asked for, whatever was answered."""
     return [each.object_ref.name for each in on.events if each.object_ref.subresource == "eviction"]
-
-
-async def test_off_peak_nodes_disappear_and_every_pod_is_ready_again(tmp_path: Path) -> None:
-    cluster = off_peak({"general": 6, "memory": 4}, low=0.5, high=0.6)
-    async with ground(tmp_path, cluster, QUICK) as on:
-        replica = on.start()
-        with on.removing() as remover:
-            await on.seen(lambda: len(remover.removed) >= 3, "three nodes are removed")
-            await on.passes(replica, 10)
-        await all_ready(on.api)
-        replica.told_to_end()
-        assert await replica.ended() == 0
-        assert len(remover.removed) == 3
-        assert len(await on.api.list("Node")) == 7
-        assert set(evictions_by(on.events, USER).values()) == {1}
-        assert on.recorder.most_in_drain == 1
-        assert min(on.recorder.least_spare.values()) >= 0
 
 
 async def test_nothing_is_left_of_a_drain_that_was_handed_over(tmp_path: Path) -> None:

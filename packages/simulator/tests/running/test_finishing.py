@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tightship.core.drain_record import DRAIN_ANNOTATION
+from tightship_testkit.audit_readings import mutating
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import SETTINGS, small
 from tightship_testkit.embedded import SHORT, Ground, ground
-from tightship_testkit.invariants import TAINT, drain, mutating, taints
+from tightship_testkit.marks import TAINT, drain, taints
 from tightship_testkit.refining import slow
 from tightship_testkit.remover import mark_to_be_deleted
 from tightship_testkit.replica import COMPACTOR, NAMESPACE, QUICK_REFINER, REFINER, USER, Replica

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tightship_testkit.audit_readings import claims_made, evictions_by
 from tightship_testkit.client import Json
 from tightship_testkit.drains import SETTINGS, small
 from tightship_testkit.embedded import Ground, ground
 from tightship_testkit.faults import Call, Fault, Reset
-from tightship_testkit.invariants import claims_made, evictions_by
 from tightship_testkit.kill_points import named
 from tightship_testkit.refining import ALONE, one_to_spare, quick
 from tightship_testkit.replica import COMPACTOR, REFINER, Program, Replica, Settings
@@ -87,6 +87,7 @@ def points(calls: list[Call], what: str) -> Iterator[tuple[Call, bool]]:
 
 
 @pytest.mark.slow
+@pytest.mark.takes(6)
 @pytest.mark.parametrize("what", ["read", "before a write", "after a write"])
 @DRAINS
 def test_killed_at_any_request_of_a_drain_the_next_one_ends_it(tmp_path: Path, drain: Drain, what: str) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tightship_testkit.audit_readings import NodeWrite, claims_made, evictions_by, node_writes
 from tightship_testkit.drains import all_ready
 from tightship_testkit.embedded import Ground, ground
-from tightship_testkit.invariants import NodeWrite, claims_made, evictions_by, node_writes
 from tightship_testkit.refining import ALONE, HOUR, entered, given_back, quick, refuse, relent, two_to_spare
 from tightship_testkit.replica import REFINER, Replica
 

@@ -9,20 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from tightship_testkit.audit_readings import claims_made, evictions_by, mutating, node_writes
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import all_ready
 from tightship_testkit.embedded import Ground, ground
 from tightship_testkit.faults import Call, Fault
-from tightship_testkit.invariants import (
-    STEERING,
-    claims_made,
-    drain,
-    evictions_by,
-    mutating,
-    node_writes,
-    taints,
-)
 from tightship_testkit.manifests import node, replicas
+from tightship_testkit.marks import STEERING, drain, taints
 from tightship_testkit.refining import (
     ALONE,
     HOUR,

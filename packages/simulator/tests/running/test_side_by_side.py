@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tightship_testkit.audit_readings import claims_made, evictions_by, quarrels
 from tightship_testkit.drains import all_ready
 from tightship_testkit.embedded import ground
-from tightship_testkit.invariants import claims_made, evictions_by, quarrels
 from tightship_testkit.off_peak import off_peak
 from tightship_testkit.refining import quick
 from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, new_team
@@ -25,6 +25,7 @@ REST = 600.0
 """Seconds without a write of a node after which nothing more is expected."""
 
 
+@pytest.mark.takes(3)
 @pytest.mark.parametrize("seed", range(2))
 async def test_compactor_and_refiner_drain_one_cluster_together(tmp_path: Path, seed: int) -> None:
     """The compactor has one pool and begins, the refiner has the whole cluster, and pauses after each drain."""

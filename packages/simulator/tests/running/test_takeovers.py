@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tightship_testkit.audit_readings import evictions_by
 from tightship_testkit.client import Json
 from tightship_testkit.drains import SETTINGS, small, spare
 from tightship_testkit.embedded import Ground, ground
 from tightship_testkit.faults import Fault
-from tightship_testkit.invariants import evictions_by
 from tightship_testkit.kill_points import AtWrite, named
 from tightship_testkit.manifests import replicas
 from tightship_testkit.replica import COMPACTOR, configure
 from tightship_testkit.virtual import run_virtually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.takes(6)]
 
 INTERVAL = "1"
 """Seconds between two passes."""

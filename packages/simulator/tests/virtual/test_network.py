@@ -71,23 +71,6 @@ async def pair(network: Network) -> tuple[Peer, Peer]:
     return client, made[0]
 
 
-def test_what_is_written_arrives_and_an_end_follows_it(run: Run) -> None:
-    async def work(network: Network) -> None:
-        client, server = await pair(network)
-        client.transport.write(b"one ")
-        client.transport.writelines([b"two", b" three"])
-        client.transport.close()
-        client.transport.write(b"never")
-        await asyncio.sleep(1)
-        assert server.data == b"one two three"
-        assert server.words == ["made", "data", "data", "eof", "lost"]
-        assert client.words[-1] == "lost"
-        assert client.transport.is_closing()
-        assert server.transport.is_closing()
-
-    run(work)
-
-
 def test_bytes_keep_their_order_whatever_the_delays(run: Run) -> None:
     async def work(network: Network) -> None:
         client, server = await pair(network)
@@ -108,22 +91,6 @@ def test_bytes_keep_their_order_whatever_the_delays(run: Run) -> None:
     run(work)
 
 
-def test_a_delay_is_what_bytes_and_connections_take(run: Run) -> None:
-    async def work(network: Network) -> None:
-        loop = asyncio.get_running_loop()
-        network.delay = lambda: 0.25
-        began = loop.time()
-        client, server = await pair(network)
-        assert loop.time() - began == pytest.approx(0.25)
-        client.transport.write(b"late")
-        await asyncio.sleep(0.2)
-        assert not server.data
-        await asyncio.sleep(0.1)
-        assert server.data == b"late"
-
-    run(work)
-
-
 def test_who_pauses_reading_gets_nothing_until_it_resumes_and_then_all(run: Run) -> None:
     async def work(network: Network) -> None:
         client, server = await pair(network)
@@ -139,28 +106,6 @@ def test_who_pauses_reading_gets_nothing_until_it_resumes_and_then_all(run: Run)
         await asyncio.sleep(0)
         assert server.data == b"abc"
         assert server.words[-2:] == ["eof", "lost"]
-
-    run(work)
-
-
-def test_a_protocol_that_pauses_in_the_middle_gets_no_more(run: Run) -> None:
-    class Slow(Peer):
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self.transport.pause_reading()
-
-    async def work(network: Network) -> None:
-        made: list[Peer] = []
-        network.listen(lambda: Slow(made), PORT)
-        _, client = await network.connect(Peer, "x", PORT)
-        assert isinstance(client, Peer)
-        for part in (b"a", b"b"):
-            client.transport.write(part)
-        await asyncio.sleep(1)
-        assert made[0].data == b"a"
-        made[0].transport.resume_reading()
-        await asyncio.sleep(1)
-        assert made[0].data == b"ab"
 
     run(work)
 
@@ -258,69 +203,6 @@ def test_cut_resets_the_connections_of_a_process_or_those_to_one_port(run: Run) 
     run(work)
 
 
-def test_nobody_listens_or_the_way_is_refused(run: Run) -> None:
-    async def work(network: Network) -> None:
-        with pytest.raises(ConnectionRefusedError):
-            await network.connect(Peer, "x", PORT)
-        network.listen(Peer, PORT)
-        asked: list[tuple[str, int]] = []
-        network.refuses = lambda name, port: bool(asked.append((name, port))) or True
-        with pytest.raises(ConnectionRefusedError):
-            await network.connect(Peer, "x", PORT)
-        assert asked == [("", PORT)]
-
-    run(work)
-
-
-def test_ports_are_taken_freed_and_given_out(run: Run) -> None:
-    async def work(network: Network) -> None:
-        first = network.listen(Peer, PORT)
-        with pytest.raises(OSError, match="port 80 of the world is taken"):
-            network.listen(Peer, PORT)
-        first.close()
-        network.listen(Peer, PORT)
-        given = [network.listen(Peer, 0).sockets[0].getsockname()[1] for _ in range(3)]  # type: ignore[attr-defined]
-        assert len(set(given)) == 3
-        process = Process(network.loop, "other", Host())
-
-        async def same() -> None:
-            network.listen(Peer, PORT)
-
-        await process.run(same())
-
-    run(work)
-
-
-def test_a_name_is_that_of_a_process_and_any_other_the_worlds(run: Run) -> None:
-    async def work(network: Network) -> None:
-        worlds, own = list[Peer](), list[Peer]()
-        network.listen(lambda: Peer(worlds), PORT)
-        process = Process(network.loop, "inner", Host())
-
-        async def serve() -> None:
-            network.listen(lambda: Peer(own), PORT)
-
-        await process.run(serve())
-        for name in ("inner", "127.0.0.1"):
-            await network.connect(Peer, name, PORT)
-            await asyncio.sleep(0)
-        assert (len(own), len(worlds)) == (1, 1)
-
-    run(work)
-
-
-def test_the_tap_hears_all_that_is_written(run: Run) -> None:
-    async def work(network: Network) -> None:
-        heard: list[tuple[str, str, bytes]] = []
-        network.tap = lambda *told: heard.append(told)
-        client, server = await pair(network)
-        client.transport.write(b"ask")
-        server.transport.write(b"answer")
-        assert heard == [("", "", b"ask"), ("", "", b"answer")]
-
-    run(work)
-
-
 def test_an_http_client_and_server_talk_over_it_and_an_idle_connection_is_used_again(run: Run) -> None:
     async def work(network: Network) -> None:
         peers: list[object] = []
@@ -346,19 +228,5 @@ def test_an_http_client_and_server_talk_over_it_and_an_idle_connection_is_used_a
         assert peers[0] is peers[1]
         await asyncio.sleep(1)
         assert not list(network._ends)
-
-    run(work)
-
-
-def test_a_connection_that_takes_too_long_is_a_timeout(run: Run) -> None:
-    async def work(network: Network) -> None:
-        network.listen(Peer, PORT)
-        network.delay = lambda: 60.0
-        timeout = aiohttp.ClientTimeout(sock_connect=10)
-        began = asyncio.get_running_loop().time()
-        async with aiohttp.ClientSession(connector=network.connector(), timeout=timeout) as session:
-            with pytest.raises(TimeoutError):
-                await session.get("http://anybody/")
-        assert asyncio.get_running_loop().time() - began == pytest.approx(10)
 
     run(work)

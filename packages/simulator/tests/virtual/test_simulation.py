@@ -7,16 +7,15 @@ import io
 import logging
 import random
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from tightship.kube.host import HOST, wall
 from tightship_simulator.demo.settings import config_maps
 from tightship_simulator.demo.town import objects
-from tightship_simulator.virtual.loop import StuckError
-from tightship_simulator.virtual.programs import COMPACTOR, PROGRAMS, SCALER
-from tightship_simulator.virtual.simulation import BEGIN, NAMESPACE, Replica, Simulation, VirtualTime, simulate
+from tightship_simulator.virtual.programs import COMPACTOR, PROGRAMS
+from tightship_simulator.virtual.simulation import NAMESPACE, Replica, Simulation, VirtualTime, simulate
 
 
 def _settled(simulation: Simulation, *, on: bool = True) -> None:
@@ -31,15 +30,6 @@ def _start(simulation: Simulation, **variables: str) -> list[Replica]:
 def _holder(simulation: Simulation, lease: str) -> str:
     found = simulation.store.find("Lease", lease, NAMESPACE)
     return "" if found is None else str(found["spec"].get("holderIdentity") or "")
-
-
-def test_it_begins_on_a_monday_morning_and_counts_from_there() -> None:
-    async def work(simulation: Simulation) -> list[datetime]:
-        moments = [simulation.now()]
-        await simulation.sleep(86_400)
-        return [*moments, simulation.now()]
-
-    assert simulate(work) == [BEGIN, BEGIN + timedelta(days=1)]
 
 
 def test_the_process_has_its_own_chance_back_afterwards() -> None:
@@ -60,53 +50,6 @@ def test_the_process_has_its_own_chance_back_afterwards() -> None:
         simulate(fail)
     assert random.getstate() == before
     assert HOST.get().own_process
-
-
-def test_all_three_controllers_run_lead_and_end_in_order() -> None:
-    async def work(simulation: Simulation) -> None:
-        _settled(simulation, on=False)
-        replicas = _start(simulation)
-        await simulation.until(lambda: bool(_holder(simulation, "hpa-scaler")), 60, "the scaler leads")
-        await asyncio.gather(*(each.stopped() for each in replicas))
-        assert all(each.ended and not each.crashed for each in replicas)
-        assert not _holder(simulation, "hpa-scaler")
-
-    simulate(work)
-
-
-def test_a_leader_that_is_killed_is_followed_by_the_other_when_its_lease_is_over() -> None:
-    async def work(simulation: Simulation) -> float:
-        _settled(simulation)
-        first, second = (simulation.start(SCALER, CONFIG_MAP_NAME=SCALER.name) for _ in range(2))
-        await simulation.until(lambda: bool(_holder(simulation, "hpa-scaler")), 60, "one leads")
-        leader, other = (first, second) if _holder(simulation, "hpa-scaler").startswith(first.name) else (second, first)
-        await simulation.sleep(60)
-        leader.process.kill()
-        assert leader.ended
-        killed = simulation.loop.time()
-        await simulation.until(lambda: _holder(simulation, "hpa-scaler").startswith(other.name), 60, "the other leads")
-        return simulation.loop.time() - killed
-
-    assert 10 < simulate(work, seed=4) < 20
-
-
-def test_a_leader_that_stood_still_finds_its_lease_gone() -> None:
-    async def work(simulation: Simulation) -> None:
-        _settled(simulation)
-        first = simulation.start(SCALER, CONFIG_MAP_NAME=SCALER.name)
-        await simulation.until(lambda: bool(_holder(simulation, "hpa-scaler")), 60, "the first leads")
-        second = simulation.start(SCALER, CONFIG_MAP_NAME=SCALER.name)
-        await simulation.sleep(30)
-        first.process.freeze()
-        await simulation.until(
-            lambda: _holder(simulation, "hpa-scaler").startswith(second.name), 60, "the second leads"
-        )
-        first.process.thaw()
-        await simulation.sleep(300)
-        assert _holder(simulation, "hpa-scaler").startswith(second.name)
-        assert not first.ended
-
-    simulate(work)
 
 
 def test_the_clocks_of_replicas_may_be_skewed_and_no_other_is() -> None:
@@ -135,28 +78,6 @@ def test_a_replica_that_can_t_begin_has_crashed_and_says_why() -> None:
     assert "HTTP_PORTS" in str(replica.error)
 
 
-def test_replicas_that_are_told_nothing_are_ended_with_the_simulation() -> None:
-    async def work(simulation: Simulation) -> list[Replica]:
-        _settled(simulation)
-        replicas = _start(simulation)
-        await simulation.sleep(45)
-        return replicas
-
-    assert all(each.ended for each in simulate(work))
-
-
-def test_a_replica_that_is_killed_while_it_stops_has_stopped() -> None:
-    async def work(simulation: Simulation) -> None:
-        _settled(simulation)
-        replica = simulation.start(COMPACTOR, CONFIG_MAP_NAME=COMPACTOR.name)
-        await simulation.sleep(60)
-        replica.process.stop_at = replica.process.steps + 3
-        await replica.stopped()
-        assert not replica.process.alive
-
-    simulate(work)
-
-
 def test_what_each_serves_is_found_under_its_name() -> None:
     async def work(simulation: Simulation) -> None:
         _settled(simulation)
@@ -176,24 +97,6 @@ def test_what_each_serves_is_found_under_its_name() -> None:
                 assert answer.headers["Date"] == "Mon, 05 Jan 2026 08:00:30 GMT"
 
     simulate(work)
-
-
-def test_what_a_condition_waits_for_is_named_when_it_does_not_come() -> None:
-    async def work(simulation: Simulation) -> None:
-        await simulation.until(lambda: False, 3600, "the impossible")
-
-    with pytest.raises(AssertionError, match="not within 3600 s: the impossible"):
-        simulate(work)
-
-
-def test_a_simulation_that_is_stuck_says_so_and_ends() -> None:
-    async def work(simulation: Simulation) -> None:
-        simulation.start(COMPACTOR, CONFIG_MAP_NAME=COMPACTOR.name)
-        while True:  # noqa: ASYNC110 - that is the point
-            await asyncio.sleep(0)
-
-    with pytest.raises(StuckError, match="and no end"):
-        simulate(work)
 
 
 def test_an_error_of_what_lives_in_the_cluster_is_raised() -> None:

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tightship_testkit.client import Client, Items, Json, wait_for, wait_while
-from tightship_testkit.invariants import Recorder, healthy
+from tightship_testkit.invariants import Recorder
 from tightship_testkit.manifests import POOL, as_list, budget, node, replicas
+from tightship_testkit.marks import healthy
 from tightship_testkit.remover import Remover
 from tightship_testkit.replica import COMPACTOR, QUICK, Host, Program, Replica, Settings, claims, configure, new_team
 

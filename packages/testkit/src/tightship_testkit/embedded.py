@@ -20,8 +20,9 @@ from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import Client, wait_for
 from tightship_testkit.drains import DEADLINE, Place, all_ready, spare
 from tightship_testkit.embedded_audit import EmbeddedAudit
-from tightship_testkit.invariants import TAINT, Recorder
+from tightship_testkit.invariants import Recorder
 from tightship_testkit.manifests import POOL, as_list, budget
+from tightship_testkit.marks import TAINT
 from tightship_testkit.replica import COMPACTOR, Program, Replica, Settings
 from tightship_testkit.virtual import Machine
 

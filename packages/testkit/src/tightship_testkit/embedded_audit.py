@@ -23,7 +23,7 @@ from tightship_testkit.audit import AuditEvent, ObjectRef, ResponseStatus, User
 from tightship_testkit.client import Json, break_off
 from tightship_testkit.fault_proxy import WRITES
 from tightship_testkit.faults import Call, Plan, Reset
-from tightship_testkit.invariants import MAY_WRITE
+from tightship_testkit.marks import MAY_WRITE
 
 T = TypeVar("T")
 

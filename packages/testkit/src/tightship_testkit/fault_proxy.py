@@ -1,10 +1,7 @@
 """A proxy between a controller and a server that disturbs chosen calls.
 
-    async with FaultProxy(plane, at_write(3, Reset(done=True, after=kill))) as proxy:
+    async with FaultProxy(plane, AtWrite(3, Reset(done=True, after=kill))) as proxy:
         kubeconfig = proxy.kubeconfig(path, base=plane.service_account_kubeconfig("ns", "name"))
-
-    async with Proxy(prometheus.url, demanding({"X-Scope-OrgID": "shop"})) as proxy:
-        ...  # proxy.url is what the controller asks
 
 It runs in the test's own event loop: what blocks the loop blocks the proxy, so wait for processes in threads.
 """
@@ -15,9 +12,9 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
@@ -28,21 +25,19 @@ from aiohttp import web
 from yarl import URL
 
 from tightship.kube.connector import connector
-from tightship_testkit.client import Json, break_off, wait_for
+from tightship_testkit.client import break_off, wait_for
+from tightship_testkit.fault_answers import HOPS, begun, broken, dated_by_the_server, hang, pass_on, tell
 from tightship_testkit.faults import (
     Answer,
     Call,
     Fault,
     Hang,
-    HeldWatch,
     Late,
     Plan,
+    Record,
     Reset,
-    ResetMidAnswer,
-    SilentWatch,
     Slow,
     Twice,
-    Verbatim,
     WatchError,
 )
 
@@ -50,19 +45,7 @@ T = TypeVar("T")
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 LARGEST_BODY = 64 << 20  # bytes of a request
-HOPS = {"connection", "host", "keep-alive", "transfer-encoding", "upgrade"}  # headers of one connection
-_FORWARDED = web.ResponseKey("forwarded", bool)
 REBIND = 60.0  # seconds in which the port of an outage must be had again
-
-
-@dataclass
-class Record:
-    """What became of a call. `status` is the server's (None: it was not asked), `answered` what the client got."""
-
-    call: Call
-    fault: Fault | None = None
-    status: int | None = None
-    answered: int | None = None  # None: no whole answer
 
 
 class Proxy:
@@ -94,7 +77,7 @@ class Proxy:
         self._failure: Exception | None = None
         app = web.Application(client_max_size=LARGEST_BODY)
         app.router.add_route("*", "/{anything:.*}", self._handle)
-        app.on_response_prepare.append(_dated_by_the_server)
+        app.on_response_prepare.append(dated_by_the_server)
         # A watch whose client is gone must not stay open at the API server.
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         self._listener: asyncio.Server | None = None
@@ -109,11 +92,6 @@ class Proxy:
     def writes(self) -> list[Record]:
         """The mutating calls so far."""
         return [record for record in self.log if record.call.write_number]
-
-    @property
-    def tasks(self) -> frozenset[asyncio.Task[web.StreamResponse]]:
-        """The calls under way."""
-        return frozenset(self._tasks)
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
@@ -199,10 +177,10 @@ class Proxy:
             return await self._carry_out(request, record, record.fault or Fault())
         except (aiohttp.ClientError, ConnectionError):
             # Either side broke off; what the other would have seen without a proxy is the same.
-            return _broken(request)
+            return broken(request)
         except Exception as error:
             self._failure = self._failure or error
-            return _broken(request)
+            return broken(request)
 
     async def _told(self, said: Awaitable[T]) -> T:
         """Await the test's own code; its errors, of whatever type, are not those of a connection."""
@@ -217,24 +195,21 @@ class Proxy:
             await self._told(fault.before())
         match fault:
             case WatchError():
-                return await _tell(
-                    request, record, _json(200, {"type": "ERROR", "object": fault.body()}, fault.headers)
-                )
+                error = {"type": "ERROR", "object": fault.body()}
+                return await tell(request, record, 200, error, fault.headers)
             case Answer():
                 retry = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
-                return await _tell(request, record, _json(fault.status, fault.body(), {**fault.headers, **retry}))
-            case Verbatim():
-                return await _tell(request, record, fault)
+                return await tell(request, record, fault.status, fault.body(), {**fault.headers, **retry})
             case Slow(done=False):
                 await asyncio.sleep(fault.seconds)
             case Hang(done=False):
-                await _hang(fault)
-                return _broken(request)
+                await hang(fault)
+                return broken(request)
             case Reset(done=False):
-                return _broken(request)
+                return broken(request)
             case Late():
                 self._keep(asyncio.create_task(self._forget(request, record, fault.seconds)))
-                return await _begun(request)
+                return await begun(request)
             case Twice():
                 await self._forget(request, record)
         async with self._forwarded(request, record) as answer:
@@ -278,11 +253,11 @@ class Proxy:
             case Slow(done=True):
                 await asyncio.sleep(fault.seconds)
             case Hang(done=True):
-                await _hang(fault)
-                return _broken(request)
+                await hang(fault)
+                return broken(request)
             case Reset():
-                return _broken(request)
-        return await _pass_on(request, record, fault, answer, data)
+                return broken(request)
+        return await pass_on(request, record, fault, answer, data)
 
 
 class ApiServer(Protocol):
@@ -319,97 +294,33 @@ class FaultProxy(Proxy):
         return path
 
 
-async def _dated_by_the_server(_: web.Request, response: web.StreamResponse) -> None:
-    """What the proxy says by itself has no date: the machine's clock is none that a test goes by."""
-    if _FORWARDED not in response:
-        response.headers.pop("Date", None)
+# What its log says.
 
 
-def _json(status: int, body: Json, headers: Mapping[str, str]) -> Verbatim:
-    return Verbatim(status, json.dumps(body) + "\n", headers=headers)
+def successful_evictions(records: Iterable[Record]) -> dict[str, int]:
+    """Return how often each pod's eviction was granted, by the UID that was asked for, from the log of a proxy."""
+    return Counter(_evicted(record) for record in records if _granted(record))
 
 
-async def _tell(request: web.Request, record: Record, fault: Verbatim) -> web.StreamResponse:
-    response = web.Response(
-        status=fault.status, text=fault.body, content_type=fault.content_type, headers=fault.headers
-    )
-    await response.prepare(request)
-    await response.write_eof()
-    record.answered = fault.status
-    return response
+def evicted_again(records: Iterable[Record]) -> set[str]:
+    """Return the pods, by UID, whose eviction was granted once more to who had heard that it was, from a proxy's log.
+
+    An eviction whose answer was lost may be asked for again, and is granted again while the pod is on its way.
+    """
+    heard: set[str] = set()
+    again: set[str] = set()
+    for record in filter(_granted, records):
+        uid = _evicted(record)
+        if uid in heard:
+            again.add(uid)
+        if record.answered is not None:
+            heard.add(uid)
+    return again
 
 
-async def _pass_on(
-    request: web.Request, record: Record, fault: Fault, answer: aiohttp.ClientResponse, data: bytes | None
-) -> web.StreamResponse:
-    """Hand the server's answer to the client, up to the point where the fault stops it."""
-    kept = [(name, value) for name, value in answer.headers.items() if name.lower() not in HOPS]
-    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=kept)
-    response[_FORWARDED] = True
-    await response.prepare(request)
-    if isinstance(fault, SilentWatch):
-        for _ in range(fault.events):
-            await response.write(await answer.content.readline())
-        await asyncio.Event().wait()  # until the client or the proxy ends it
-    if isinstance(fault, ResetMidAnswer):
-        async for part in _beginning(fault.size, record.call, answer, data):
-            await response.write(part)
-        await _flushed(request.transport)
-        return _broken(request, response)
-    async for chunk in answer.content.iter_any() if data is None else _one(data):
-        if isinstance(fault, HeldWatch):
-            await fault.open.wait()
-        await response.write(chunk)
-    await response.write_eof()
-    record.answered = answer.status
-    return response
+def _granted(record: Record) -> bool:
+    return record.call.path.endswith("/eviction") and record.status == 201
 
 
-async def _beginning(size: int, call: Call, answer: aiohttp.ClientResponse, data: bytes | None) -> AsyncIterator[bytes]:
-    """Yield the first bytes of an answer: of a watch as they come, else less than the whole."""
-    if not call.is_watch:
-        yield (data if data is not None else await answer.read())[:-1][:size]
-        return
-    async for chunk in answer.content.iter_any():
-        yield chunk[:size]
-        size -= len(chunk)
-        if size <= 0:
-            return
-
-
-async def _flushed(transport: asyncio.BaseTransport | None) -> None:
-    # A connection that is aborted drops what it still holds back.
-    def held_back() -> bool:
-        if not isinstance(transport, asyncio.Transport) or transport.is_closing():
-            return False
-        return transport.get_write_buffer_size() > 0
-
-    while held_back():  # noqa: ASYNC110 - a transport tells nobody when it is empty
-        await asyncio.sleep(0.001)
-
-
-async def _one(data: bytes) -> AsyncIterator[bytes]:
-    yield data
-
-
-async def _hang(fault: Hang) -> None:
-    release = fault.release or asyncio.Event()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(fault.seconds):
-            await release.wait()
-
-
-async def _begun(request: web.Request) -> web.StreamResponse:
-    """Begin an answer and break it off."""
-    response = web.StreamResponse()
-    response.content_length = 2
-    await response.prepare(request)
-    await response.write(b"{")
-    await _flushed(request.transport)
-    return _broken(request, response)
-
-
-def _broken(request: web.Request, response: web.StreamResponse | None = None) -> web.StreamResponse:
-    """Break the client's connection; what is returned is only what the server's interface asks for."""
-    break_off(request.transport)
-    return response or web.Response()
+def _evicted(record: Record) -> str:
+    return str(json.loads(record.call.body)["deleteOptions"]["preconditions"]["uid"])

@@ -78,16 +78,6 @@ class ResetMidAnswer(Fault):
 
 
 @dataclass(frozen=True)
-class Verbatim(Fault):
-    """An answer in the server's place, whatever it be: an error, a page, half a document, a redirection."""
-
-    status: int
-    body: str = ""
-    content_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Answer(Fault):
     """An answer in the API server's place: a Status with this code. Nothing is forwarded."""
 
@@ -145,39 +135,17 @@ class HeldWatch(Fault):
     open: asyncio.Event
 
 
+@dataclass
+class Record:
+    """What became of a call. `status` is the server's (None: it was not asked), `answered` what the client got."""
+
+    call: Call
+    fault: Fault | None = None
+    status: int | None = None
+    answered: int | None = None  # None: no whole answer
+
+
 Plan: TypeAlias = Callable[[Call], Awaitable[Fault | None]]
-
-
-def always(fault: Fault) -> Plan:
-    """Return a plan in which every call meets *fault*."""
-
-    async def plan(_: Call) -> Fault | None:
-        return fault
-
-    return plan
-
-
-UNAUTHORIZED = Verbatim(401, "Unauthorized\n", "text/plain", {"WWW-Authenticate": "Bearer"})
-
-
-def demanding(headers: Mapping[str, str], plan: Plan | None = None, *, refusal: Fault = UNAUTHORIZED) -> Plan:
-    """Return a plan in which a call without exactly these *headers* meets *refusal*; the others are left to *plan*."""
-
-    async def demand(call: Call) -> Fault | None:
-        if any(call.headers.get(name) != value for name, value in headers.items()):
-            return refusal
-        return await plan(call) if plan else None
-
-    return demand
-
-
-def at_write(number: int, fault: Fault) -> Plan:
-    """Return a plan that disturbs just the mutating call with this number."""
-
-    async def plan(call: Call) -> Fault | None:
-        return fault if call.write_number == number else None
-
-    return plan
 
 
 @dataclass(frozen=True, kw_only=True)

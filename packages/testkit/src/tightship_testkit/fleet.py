@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from hpa_scaler.spec.spec import AGE_QUERY
 from tightship_testkit.client import Items, Json
-from tightship_testkit.fault_proxy import Record
+from tightship_testkit.faults import Record
 from tightship_testkit.floors import SHOP, Market, autoscaler, cli, deployment, hpa_annotations
 from tightship_testkit.replica import SCALER, Replica, Settings
 

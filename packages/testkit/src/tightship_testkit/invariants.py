@@ -13,11 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
-from itertools import accumulate
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -25,22 +22,9 @@ import aiohttp
 
 from tightship.kube.connector import connector
 from tightship.kube.host import monotonic
-from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import RESOURCES, Client, Json, break_off, wait_for
-from tightship_testkit.fault_proxy import Record
+from tightship_testkit.marks import LIFECYCLE, MANAGER, MAY_WRITE, OURS, OWNING, TAINT, drain, healthy, taints
 
-OURS = "tightship.dev/"
-ANNOTATION = "tightship.dev/drain"
-TAINT = "tightship.dev/draining"
-STEERING = "tightship.dev/candidate"
-OWNING = frozenset({"Claimed", "Evicting", "Drained", "Restoring", "Yielded"})
-MANAGER = "tightship"
-"""The manager of the fields that our controllers write: their user agent up to the slash."""
-MAY_WRITE = frozenset({"metadata/annotations/" + ANNOTATION, "spec/taints", "spec/unschedulable"})
-STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/"
-"""What keys of taints begin with that a node has until it has started."""
-LIFECYCLE = ("node.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", STARTUP)
-"""Taints that come and go by the controller-manager's hand and by the autoscaler's."""
 PENDING = 30.0
 """Seconds that a pod may be without a node."""
 DEADLINE = 90.0
@@ -305,198 +289,6 @@ class Recorder:
     def story(self) -> str:
         """Return what became of the nodes, for a failed test."""
         return "\n".join(f"{each.at:7.2f} s  {each.node:12} {each.phase:10} {each.reason}" for each in self.moments)
-
-
-def drain(node: Json) -> Json:
-    """Return a node's drain annotation, empty where there is none."""
-    text = (node["metadata"].get("annotations") or {}).get(ANNOTATION)
-    try:
-        found: Json = json.loads(text) if text else {}
-    except ValueError:
-        return {"phase": "unreadable"}
-    return found
-
-
-def taints(node: Json) -> list[Json]:
-    """Return a node's taints."""
-    return list(node["spec"].get("taints") or [])
-
-
-def healthy(pod: Json) -> bool:
-    """Return whether a budget counts a pod."""
-    if pod["metadata"].get("deletionTimestamp"):
-        return False
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
-def successful_evictions(records: Iterable[Record]) -> dict[str, int]:
-    """Return how often each pod's eviction was granted, by the UID that was asked for, from the log of a proxy."""
-    return Counter(_evicted(record) for record in records if _granted(record))
-
-
-def evicted_again(records: Iterable[Record]) -> set[str]:
-    """Return the pods, by UID, whose eviction was granted once more to who had heard that it was, from a proxy's log.
-
-    An eviction whose answer was lost may be asked for again, and is granted again while the pod is on its way.
-    """
-    heard: set[str] = set()
-    again: set[str] = set()
-    for record in filter(_granted, records):
-        uid = _evicted(record)
-        if uid in heard:
-            again.add(uid)
-        if record.answered is not None:
-            heard.add(uid)
-    return again
-
-
-def _granted(record: Record) -> bool:
-    return record.call.path.endswith("/eviction") and record.status == 201
-
-
-def _evicted(record: Record) -> str:
-    return str(json.loads(record.call.body)["deleteOptions"]["preconditions"]["uid"])
-
-
-def evictions_by(events: Iterable[AuditEvent], user: str) -> dict[str, int]:
-    """Return how often each pod's eviction was granted to *user*, by namespace and name, from the audit log."""
-    found: dict[str, int] = defaultdict(int)
-    for event in events:
-        ref = event.object_ref
-        if event.user.username == user and ref.subresource == "eviction" and event.code == 201:
-            found[f"{ref.namespace}/{ref.name}"] += 1
-    return dict(found)
-
-
-@dataclass(frozen=True)
-class NodeWrite:
-    """A write of a node as the API server answered it: when, by whom, and the node after it, None when deleted."""
-
-    at: str
-    user: str
-    name: str
-    node: Json | None
-    received: str = ""
-
-    @property
-    def seconds(self) -> float:
-        """The time in seconds since 1970."""
-        return datetime.fromisoformat(self.at).timestamp()
-
-    @property
-    def asked(self) -> float:
-        """When it was asked for, in seconds since 1970: what a pause counts from is a moment before."""
-        return datetime.fromisoformat(self.received).timestamp()
-
-    @property
-    def drain(self) -> Json:
-        """The drain annotation after it."""
-        return drain(self.node) if self.node is not None else {}
-
-
-def node_writes(events: Iterable[AuditEvent]) -> list[NodeWrite]:
-    """Return the writes of nodes that succeeded, but for those of their status, in the order in which they were stored.
-
-    The log has their answers, any of which may be held up. A deletion comes after what was stored before it was asked
-    for.
-    """
-    stored: list[NodeWrite] = []
-    deleted: list[NodeWrite] = []
-    for event in events:
-        ref = event.object_ref
-        if ref.resource != "nodes" or ref.subresource or event.code not in (200, 201):
-            continue
-        if event.verb == "delete":
-            deleted.append(NodeWrite(event.request_received_timestamp, event.user.username, ref.name, None))
-        elif event.verb in ("patch", "update"):
-            node = json.loads(bytes(event.response_object))
-            received = event.request_received_timestamp
-            stored.append(NodeWrite(event.stage_timestamp, event.user.username, ref.name, node, received))
-    stored.sort(key=_version)
-    # None was stored later than the answer to one of a later version.
-    times = [*accumulate((each.at for each in reversed(stored)), min)][::-1]
-    placed = [*zip(times, stored, strict=True), *((each.at, each) for each in deleted)]
-    return [write for _, write in sorted(placed, key=lambda each: each[0])]
-
-
-def most_in_drain(events: Iterable[AuditEvent]) -> int:
-    """Return how many nodes were in drain at once at most, from what the API server says it has stored."""
-    in_drain: set[str] = set()
-    last: dict[str, str] = {}
-    gone: set[str] = set()
-    most = 0
-    for each in node_writes(events):
-        if each.node is None:
-            gone |= {last[each.name]} if each.name in last else set()
-        else:
-            last[each.name] = uid = each.node["metadata"].get("uid", "")
-            if uid in gone:
-                continue  # answered after its deletion was asked for, and so carried out before it
-        (in_drain.add if each.drain.get("phase") in OWNING else in_drain.discard)(each.name)
-        most = max(most, len(in_drain))
-    return most
-
-
-def claims_made(events: Iterable[AuditEvent]) -> list[NodeWrite]:
-    """Return the writes that began a drain."""
-    begun: dict[str, NodeWrite] = {}
-    for each in node_writes(events):
-        if each.drain.get("phase") == "Claimed":
-            begun.setdefault(each.drain["op"], each)
-    return list(begun.values())
-
-
-def quarrels(events: Iterable[AuditEvent], controllers: Mapping[str, str]) -> list[str]:
-    """Return what one of *controllers* (names by user) has done to what is another's, from the audit log.
-
-    A node in drain and its cordon are that controller's who drains it. A mark goes with its node's drain, whoever
-    drains it, and else with who wrote it; a soft taint goes with who put it there.
-    """
-    wrong: list[str] = []
-    last: dict[str, Json] = {}
-    for each in node_writes(events):
-        before, own = last.get(each.name), controllers.get(each.user)
-        if each.node is not None:
-            last[each.name] = each.node
-        if before is None or each.node is None or own is None:
-            continue
-        record, after = drain(before), drain(each.node)
-        theirs = record.get("controller") not in (None, "", own)
-        if theirs and record.get("phase") in OWNING and (_held(before) != _held(each.node)):
-            wrong.append(f"{own} wrote {after} and cordon and taint of {each.name} over {record}")
-        if theirs and record.get("phase") == "Marked" and after != record and after.get("phase") != "Claimed":
-            wrong.append(f"{own} wrote {after} over the mark {record} of {each.name}")
-        lost = _soft(before) - _soft(each.node) - {own}
-        if lost:
-            wrong.append(f"{own} took the soft taint of {', '.join(lost)} off {each.name}")
-    return wrong
-
-
-def _version(write: NodeWrite) -> int:
-    return int(write.node["metadata"]["resourceVersion"]) if write.node is not None else 0
-
-
-def _held(node: Json) -> tuple[Json, bool, list[Json]]:
-    held = [each for each in taints(node) if each["key"] == TAINT]
-    return drain(node), bool(node["spec"].get("unschedulable")), held
-
-
-def _soft(node: Json) -> set[str]:
-    return {each.get("value", "") for each in taints(node) if each["key"] == STEERING}
-
-
-def forbidden(events: Iterable[AuditEvent], user: str) -> list[str]:
-    """Return what *user* asked for and was not allowed, from the audit log."""
-    return sorted(
-        {f"{each.verb} {each.request_uri}" for each in events if each.user.username == user and each.code == 403}
-    )
-
-
-def mutating(events: Iterable[AuditEvent], user: str) -> list[str]:
-    """Return what *user* wrote or tried to, from the audit log."""
-    reads = {"get", "list", "watch"}
-    return [f"{e.verb} {e.request_uri}: {e.code}" for e in events if e.user.username == user and e.verb not in reads]
 
 
 def _key(item: Json) -> str:

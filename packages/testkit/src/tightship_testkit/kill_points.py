@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tightship_testkit.faults import Call, Fault
-from tightship_testkit.invariants import OWNING
+from tightship_testkit.marks import OWNING
 
 _PHASES = (*sorted(OWNING), "Backoff", "Marked")
 

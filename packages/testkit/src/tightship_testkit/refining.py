@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tightship_testkit.audit_readings import NodeWrite
 from tightship_testkit.client import Json
 from tightship_testkit.drains import Place, small, spare
-from tightship_testkit.invariants import TAINT, NodeWrite, drain, taints
 from tightship_testkit.manifests import replicas
+from tightship_testkit.marks import TAINT, drain, taints
 from tightship_testkit.replica import QUICK_REFINER, Settings
 
 ALONE = {"LEADER_ELECT": "false"}

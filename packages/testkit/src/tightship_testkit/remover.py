@@ -12,8 +12,8 @@ from __future__ import annotations
 import time
 
 from tightship_testkit.client import ApiError, Client, Json
-from tightship_testkit.invariants import TAINT, taints
 from tightship_testkit.looking import Looker
+from tightship_testkit.marks import TAINT, taints
 
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 LOOK = 0.1  # seconds between two looks

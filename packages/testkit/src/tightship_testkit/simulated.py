@@ -23,8 +23,8 @@ from tightship_simulator.life.kubelet import Pace
 from tightship_simulator.life.living import Speeds
 from tightship_simulator.virtual.process import Process
 from tightship_simulator.virtual.simulation import Simulation
-from tightship_testkit.fault_proxy import WRITES, Proxy, Record
-from tightship_testkit.faults import Answer, Call, Fault, HeldWatch, Reset
+from tightship_testkit.fault_proxy import WRITES, Proxy
+from tightship_testkit.faults import Answer, Call, Fault, HeldWatch, Record, Reset
 
 Json = dict[str, Any]
 

@@ -9,11 +9,11 @@ import pytest
 
 from tightship_simulator.life.evaluation import evaluate
 from tightship_simulator.life.promql import parse
-from tightship_testkit.disasters.floors.market import HPA, SHOP, autoscaler
+from tightship_testkit.disasters.floors.market import HPA, autoscaler
 from tightship_testkit.disasters.floors.scraping import Scraper, Target
 from tightship_testkit.disasters.floors.serving import Cycles
-from tightship_testkit.disasters.floors.spec import KINDS, PREFIX, App, Autoscaler, Floors, Source, query_of, text_of
-from tightship_testkit.disasters.floors.traffic import Traffic, factor_at
+from tightship_testkit.disasters.floors.spec import KINDS, App, Autoscaler, Floors, Source, query_of, text_of
+from tightship_testkit.disasters.floors.traffic import Traffic
 from tightship_testkit.disasters.floors.wishes import wish_of
 from tightship_testkit.disasters.making import make
 from tightship_testkit.disasters.run import run
@@ -35,20 +35,6 @@ def _value(scraper: Scraper, kind: str, at: float) -> list[float]:
     return [float(each["value"][1]) for each in found["data"]["result"]]
 
 
-def test_a_factor_lies_on_straight_lines_between_its_points() -> None:
-    points = [(10.0, 1.0), (20.0, 3.0)]
-    assert [factor_at(points, at) for at in (0.0, 10.0, 15.0, 20.0, 99.0)] == [1.0, 1.0, 2.0, 3.0, 3.0]
-    assert factor_at([], 7.0) == 1.0
-
-
-def test_a_counter_is_the_sum_of_its_rate() -> None:
-    traffic = Traffic(App(name="a", requests=10.0, points=[(0.0, 1.0), (100.0, 5.0)]), 200.0)
-    assert traffic.count(50.5) - traffic.count(20.0) == pytest.approx(
-        sum(traffic.rate(at) for at in range(20, 50)) + 0.5 * traffic.rate(50.0)
-    )
-    assert traffic.least(20.0, 50.0) == traffic.rate(20.0) < traffic.most(20.0, 50.0) == traffic.rate(50.0)
-
-
 def test_a_new_term_begins_a_cycle_however_soon_after_the_last_one() -> None:
     led: dict[str, float] = {}
     cycles = Cycles(lambda by: led.get(by, -math.inf))
@@ -66,10 +52,6 @@ def test_every_kind_of_query_tells_the_traffic(kind: str) -> None:
     query = query_of(text_of(kind, "shop", 30))
     assert query is not None
     assert (query.kind, query.app) == (kind, "shop")
-
-
-def test_a_query_that_is_none_of_ours_means_nothing() -> None:
-    assert query_of("sum(up)") is None
 
 
 def test_targets_that_are_away_are_missing_in_the_sum() -> None:
@@ -163,21 +145,6 @@ def test_annotations_that_can_t_be_read_ask_for_nothing(notes: dict[str, str]) -
     assert wish_of(autoscaler(Autoscaler(name="h", app="a", notes={**good, **notes})), 10.0) is None
 
 
-def test_one_that_is_not_opted_in_asks_for_nothing() -> None:
-    assert wish_of(autoscaler(Autoscaler(name="h", app="a", enabled=False)), 10.0) is None
-
-
-def test_floors_of_a_seed_are_the_same_run_each_time() -> None:
-    assert run(make(6)).digest == run(make(6)).digest
-
-
-@pytest.mark.parametrize("seed", [each for each in range(120) if each % 10 in {3, 6, 9}])
-def test_a_story_file_says_all_of_floors(seed: int) -> None:
-    scenario = make(seed)
-    assert scenario.floors is not None
-    assert decode(encode(scenario)) == scenario
-
-
 def test_a_story_of_floors_that_names_what_is_not_there_is_refused() -> None:
     scenario = Scenario(seed=1, floors=Floors(autoscalers=[Autoscaler(name="h", app="b")], apps=[App(name="a")]))
     with pytest.raises(StoryError, match=r"HPA 'h' is of app 'b'; allowed are a$"):
@@ -250,13 +217,3 @@ def test_a_story_of_floors_shrinks_to_what_breaks_its_promise() -> None:
 def _following(name: str, app: str, kind: str, **notes: str) -> Autoscaler:
     query = {"prometheus-query": text_of(kind, app), "requests-per-replica": "10"}
     return Autoscaler(name=name, app=app, at=10, notes={**query, **notes})
-
-
-def test_hpas_are_made_as_a_person_would() -> None:
-    made = autoscaler(Autoscaler(name="h", app="a", least=3, most=9, at=5, notes={"delta": "1"}))
-    assert made["metadata"] == {
-        "name": "h",
-        "namespace": SHOP,
-        "annotations": {f"{PREFIX}-delta": "1", PREFIX: "true"},
-    }
-    assert (made["spec"]["minReplicas"], made["spec"]["maxReplicas"]) == (5, 9)

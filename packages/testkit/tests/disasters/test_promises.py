@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tightship.kube.host import HOST
-from tightship_simulator.virtual.process import Process
 from tightship_testkit.disasters.known import finding
+from tightship_testkit.disasters.liars import Liar, Lie, Step, play
 from tightship_testkit.disasters.observer import Observer
 from tightship_testkit.disasters.registry import PROMISES
 from tightship_testkit.disasters.run import run
@@ -21,85 +20,116 @@ from tightship_testkit.disasters.world import DRAIN, Json, World, writing_as
 
 NAME = "node-compactor-0"
 DRAINING = {"key": "tightship.dev/draining", "value": "op1", "effect": "NoSchedule"}
+GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
+SOFT = {"key": "tightship.dev/candidate", "value": "node-compactor", "effect": "PreferNoSchedule"}
+LEADS_AT = 8.0
 
 
-class Liar:
-    """A process that looks like a replica, and asks the API server for what it likes."""
+class Drainer(Liar):
+    """A liar about nodes. *pod* is one to evict, and *home* its node."""
 
-    def __init__(self, world: World, name: str = NAME) -> None:
-        self.world = world
-        self.name = name
-        self.ended = self.crashed = False
-        self.error: BaseException | None = None
-        self.process = Process(world.simulation.loop, name, HOST.get())
-        world.simulation.replicas.append(self)  # type: ignore[arg-type]
-        team = world.teams[name.rpartition("-")[0]]
-        team.replicas.append(self)  # type: ignore[arg-type]
+    pod: Json
+    home: str
 
-    def stop(self) -> None:
-        self.ended = True
-
-    async def stopped(self) -> None:
-        self.ended = True
-
-    async def ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
-        """Send a request, in the process."""
-
-        async def send() -> tuple[int, Json]:
-            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-            async with (
-                self.world.simulation.session() as session,
-                session.request(
-                    method,
-                    self.world.simulation.url + path,
-                    data=json.dumps(body) if body is not None else None,
-                    headers={"Content-Type": kind},
-                ) as answer,
-            ):
-                return answer.status, json.loads(await answer.read())
-
-        return await self.process.run(send())
+    async def ask(self, method: str, path: str, body: Json | None = None) -> int:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        url, data = self.world.simulation.url + path, json.dumps(body) if body is not None else None
+        return await self.send(method, url, data=data, headers={"Content-Type": kind})
 
     async def node(self, name: str, spec: Json | None = None, record: Json | None = None, **meta: Any) -> None:
         notes = {"annotations": {DRAIN: json.dumps(record)}} if record is not None else {}
-        code, _ = await self.ask("PATCH", f"/api/v1/nodes/{name}", {"metadata": {**notes, **meta}, "spec": spec or {}})
-        assert code == 200
-
-    async def claim(self, name: str, op: str = "op1", phase: str = "Claimed") -> None:
-        taint = {**DRAINING, "value": op}
-        await self.node(name, {"unschedulable": True, "taints": [taint]}, self.record(op, phase))
+        body = {"metadata": {**notes, **meta}, "spec": spec or {}}
+        assert await self.ask("PATCH", f"/api/v1/nodes/{name or self.home}", body) == 200
 
     def record(self, op: str = "op1", phase: str = "Claimed", holder: str = "") -> Json:
-        program = self.name.rpartition("-")[0]
-        return {"v": 1, "phase": phase, "controller": program, "op": op, "holder": f"{holder or self.name}_1"}
+        return {"v": 1, "phase": phase, "controller": self.program, "op": op, "holder": f"{holder or self.name}_1"}
 
-    async def evict(self, pod: Json, **preconditions: str) -> int:
-        meta = pod["metadata"]
+    async def evict(self) -> None:
+        meta = self.pod["metadata"]
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": meta["name"], "namespace": "shop"},
-            "deleteOptions": {"preconditions": preconditions},
+            "deleteOptions": {"preconditions": {"uid": meta["uid"]}},
         }
-        return (await self.ask("POST", f"/api/v1/namespaces/shop/pods/{meta['name']}/eviction", body))[0]
+        await self.ask("POST", f"/api/v1/namespaces/shop/pods/{meta['name']}/eviction", body)
 
     async def lead(self) -> None:
         """Take the Lease of the own name."""
-        program = self.name.rpartition("-")[0]
         path = "/apis/coordination.k8s.io/v1/namespaces/tightship/leases"
-        lease = self.world.store.find("Lease", program, "tightship")
+        lease = self.world.store.find("Lease", self.program, "tightship")
         spec = {"holderIdentity": f"{self.name}_1", "leaseDurationSeconds": 15}
         if lease is None:
-            await self.ask("POST", path, {"metadata": {"name": program}, "spec": spec})
+            await self.ask("POST", path, {"metadata": {"name": self.program}, "spec": spec})
         else:
-            await self.ask("PUT", f"{path}/{program}", {**lease, "spec": spec})
+            await self.ask("PUT", f"{path}/{self.program}", {**lease, "spec": spec})
+
+    def looks(self) -> None:
+        """Choose a pod."""
+        self.pod = self.world.store.list("Pod", "shop")[0]
+        self.home = self.pod["spec"]["nodeName"]
 
 
-Script = Callable[[World], Awaitable[None]]
-SCRIPTS: dict[str, tuple[Script, Scenario]] = {}
+# What liars do. A node without a name is that of the pod.
+
+Act = Callable[[Drainer], object]
 
 
-def _scenario(**changes: Any) -> Scenario:
+def claim(name: str = "", op: str = "op1", phase: str = "Claimed") -> Act:
+    spec = {"unschedulable": True, "taints": [{**DRAINING, "value": op}]}
+    return lambda on: on.node(name, spec, on.record(op, phase))
+
+
+def writes(name: str, spec: Json | None = None, record: Json | None = None, **meta: Any) -> Act:
+    return lambda on: on.node(name, spec, record, **meta)
+
+
+def marks(name: str) -> Act:
+    return writes(name, record={"v": 1, "phase": "Marked"})
+
+
+def asks(method: str, path: str) -> Act:
+    return lambda on: on.ask(method, path.format(pod=on.pod["metadata"]["name"]))
+
+
+def edited(by: str, kind: str, name: str, change: Callable[[Json], object]) -> Act:
+    """Have somebody else write an object."""
+
+    def edit(on: Drainer) -> None:
+        with writing_as(by):
+            on.world.store.modify(kind, name or on.home, "" if kind == "Node" else "shop", change)
+
+    return edit
+
+
+def scaled(replicas: int) -> Act:
+    return edited("person", "Deployment", "web", lambda each: each["spec"].update(replicas=replicas))
+
+
+def cordoned(name: str, yes: bool) -> Act:
+    return edited("person", "Node", name, lambda each: each["spec"].update(unschedulable=yes))
+
+
+def made_anew(name: str) -> Act:
+    def make(on: Drainer) -> None:
+        node = on.world.store.get("Node", name)
+        on.world.store.delete("Node", name)
+        made = {"metadata": {"name": name, "labels": node["metadata"]["labels"]}, "spec": {}, "status": node["status"]}
+        on.world.store.create("Node", made)
+
+    return make
+
+
+def beside(name: str, *steps: Step[Drainer]) -> Act:
+    """Have another liar lead, and do something."""
+    return lambda on: play(Drainer(on.world, name), [Drainer.lead, *steps])
+
+
+def crash(on: Drainer) -> None:
+    on.crashed = True
+
+
+def scenario(**changes: Any) -> Scenario:
     made: dict[str, Any] = {
         "seed": 1,
         "story": 30.0,
@@ -113,338 +143,130 @@ def _scenario(**changes: Any) -> Scenario:
     return Scenario(**made)
 
 
-def lies(promise: str, **changes: Any) -> Callable[[Script], Script]:
-    """Register a script that breaks *promise*."""
-
-    def register(script: Script) -> Script:
-        SCRIPTS[promise] = script, _scenario(**changes)
-        return script
-
-    return register
+def idle(*steps: Step[Drainer], by: str = NAME, **changes: Any) -> Lie[Drainer]:
+    """Return the lie of one who does not lead."""
+    return Lie(lambda world: Drainer(world, by), steps, scenario(**changes))
 
 
-def _pod(world: World, number: int = 0) -> Json:
-    return world.store.list("Pod", "shop")[number]
+def leader(*steps: Step[Drainer], **changes: Any) -> Lie[Drainer]:
+    return idle(LEADS_AT, Drainer.lead, Drainer.looks, *steps, **changes)
 
 
-async def _leading(world: World, name: str = NAME) -> Liar:
-    liar = Liar(world, name)
-    await asyncio.sleep(8)
-    await liar.lead()
-    return liar
+def told(program: str = "node-compactor", **settings: object) -> dict[str, list[Controller]]:
+    return {"controllers": [Controller(program=program, skews=[], settings=settings)]}
 
 
-@lies("within-pod-budgets", budgets=[Budget(name="b", workload="web", spec={"minAvailable": 3})])
-async def _deletes_past_a_budget(world: World) -> None:
-    liar = await _leading(world)
-    await liar.ask("DELETE", f"/api/v1/namespaces/shop/pods/{_pod(world)['metadata']['name']}")
-
-
-@lies("not-evicted-twice", workloads=[Workload(name="web", annotations={"tightship-simulator/stops-after": "30"})])
-async def _evicts_again(world: World) -> None:
-    liar = await _leading(world)
-    pod = _pod(world)
-    assert await liar.evict(pod, uid=pod["metadata"]["uid"]) == 201
-    await asyncio.sleep(5)
-    assert await liar.evict(pod, uid=pod["metadata"]["uid"]) == 201
-
-
-@lies("opt-outs-respected")
-async def _evicts_from_a_node_that_opts_out(world: World) -> None:
-    liar = await _leading(world)
-    pod = _pod(world)
-    await liar.claim(pod["spec"]["nodeName"], phase="Evicting")
-    with writing_as("person"):
-        note = {"karpenter.sh/do-not-disrupt": "true"}
-        world.store.modify(
-            "Node", pod["spec"]["nodeName"], change=lambda each: each["metadata"]["annotations"].update(note)
-        )
-    await asyncio.sleep(4)
-    await liar.evict(pod, uid=pod["metadata"]["uid"])
-
-
-@lies("only-from-nodes-in-drain")
-async def _evicts_without_a_record(world: World) -> None:
-    liar = await _leading(world)
-    await liar.evict(_pod(world), uid=_pod(world)["metadata"]["uid"])
-
-
-@lies("somewhere-to-go", nodes=[Node(name="n1", pool="a")], pools=[Pool(name="a", most=1)])
-async def _evicts_from_the_only_node(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1", phase="Evicting")
-    await asyncio.sleep(21)
-    await liar.evict(_pod(world), uid=_pod(world)["metadata"]["uid"])
-
-
-@lies("no-eviction-loop", workloads=[Workload(name="web", kind="ReplicaSet", spec={"nodeName": "n1"})])
-async def _evicts_what_comes_back(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1", phase="Evicting")
-    for _ in range(2):
-        await liar.evict(_pod(world), uid=_pod(world)["metadata"]["uid"])
-        await asyncio.sleep(6)
-
-
-@lies("cordon-has-owner", story=70.0)
-async def _cordons_in_the_name_of_the_dead(world: World) -> None:
-    liar = await _leading(world)
-    await liar.node("n1", {"unschedulable": True, "taints": [DRAINING]}, liar.record(holder="node-compactor-7"))
-
-
-@lies("persons-cordon-stays")
-async def _lifts_a_persons_cordon(world: World) -> None:
-    liar = await _leading(world)
-    with writing_as("person"):
-        world.store.modify("Node", "n1", change=lambda each: each["spec"].update(unschedulable=True))
-    await liar.node("n1", {"unschedulable": None})
-
-
-@lies("persons-uncordon-stays")
-async def _cordons_again(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1")
-    with writing_as("person"):
-        world.store.modify("Node", "n1", change=lambda each: each["spec"].update(unschedulable=False))
-    await asyncio.sleep(1)
-    await liar.node("n1", {"unschedulable": True})
-
-
-@lies("left-to-autoscaler")
-async def _uncordons_under_the_autoscaler(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1")
-    taint = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
-    with writing_as("autoscaler"):
-        world.store.modify("Node", "n1", change=lambda each: each["spec"]["taints"].append(taint))
-    await liar.node("n1", {"unschedulable": None})
-
-
-@lies("within-drain-budget")
-async def _claims_two(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1")
-    await liar.claim("n2", "op2")
-
-
-@lies("minimums-kept", controllers=[Controller(program="node-refiner", skews=[], settings={"minimum_nodes": 3})])
-async def _goes_below_the_minimum(world: World) -> None:
-    liar = await _leading(world, "node-refiner-0")
-    await liar.claim("n1")
-
-
-@lies(
-    "waits-until-well",
-    story=120.0,
-    nodes=[Node(name="n1", pool="a"), Node(name="n2", pool="a")],
-    pools=[Pool(name="a", most=2)],
-    workloads=[Workload(name="web", replicas=2, cpu="3")],
-    controllers=[Controller(program="node-compactor", skews=[], settings={"pendingAfterDrainTimeout": 5})],
+ALONE: Json = {"nodes": [Node(name="n1", pool="a")], "pools": [Pool(name="a", most=1)]}
+OPTS_OUT = edited(
+    "person", "Node", "", lambda each: each["metadata"]["annotations"].update({"karpenter.sh/do-not-disrupt": "true"})
 )
-async def _claims_while_pods_wait(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1")
-    await liar.node("n1", {"unschedulable": None, "taints": None}, {"v": 1, "phase": "Backoff"})
-    await asyncio.sleep(10)
-    with writing_as("person"):
-        world.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=3))
-    await asyncio.sleep(60)
-    await liar.claim("n2", "op2")
+LIES = {
+    "within-pod-budgets": leader(
+        asks("DELETE", "/api/v1/namespaces/shop/pods/{pod}"),
+        budgets=[Budget(name="b", workload="web", spec={"minAvailable": 3})],
+    ),
+    "not-evicted-twice": leader(
+        Drainer.evict, 5, Drainer.evict,
+        workloads=[Workload(name="web", annotations={"tightship-simulator/stops-after": "30"})],
+    ),
+    "opt-outs-respected": leader(claim(phase="Evicting"), OPTS_OUT, 4, Drainer.evict),
+    "only-from-nodes-in-drain": leader(Drainer.evict),
+    "somewhere-to-go": leader(claim("n1", phase="Evicting"), 21, Drainer.evict, **ALONE),
+    "no-eviction-loop": leader(
+        claim("n1", phase="Evicting"), Drainer.evict, 6, Drainer.looks, Drainer.evict, 6,
+        workloads=[Workload(name="web", kind="ReplicaSet", spec={"nodeName": "n1"})],
+    ),
+    "cordon-has-owner": leader(
+        lambda on: on.node(
+            "n1", {"unschedulable": True, "taints": [DRAINING]}, on.record(holder="node-compactor-7")
+        ),
+        story=70.0,
+    ),
+    "persons-cordon-stays": leader(cordoned("n1", True), writes("n1", {"unschedulable": None})),
+    "persons-uncordon-stays": leader(
+        claim("n1"), cordoned("n1", False), 1, writes("n1", {"unschedulable": True})
+    ),
+    "left-to-autoscaler": leader(
+        claim("n1"),
+        edited("autoscaler", "Node", "n1", lambda each: each["spec"]["taints"].append(GOING)),
+        writes("n1", {"unschedulable": None}),
+    ),
+    "within-drain-budget": leader(claim("n1"), claim("n2", "op2")),
+    "minimums-kept": leader(claim("n1"), by="node-refiner-0", **told("node-refiner", minimum_nodes=3)),
+    "waits-until-well": leader(
+        claim("n1"),
+        writes("n1", {"unschedulable": None, "taints": None}, {"v": 1, "phase": "Backoff"}),
+        10, scaled(3), 60, claim("n2", "op2"),
+        story=120.0,
+        nodes=[Node(name="n1", pool="a"), Node(name="n2", pool="a")],
+        pools=[Pool(name="a", most=2)],
+        workloads=[Workload(name="web", replicas=2, cpu="3")],
+        **told(pendingAfterDrainTimeout=5),
+    ),
+    "written-before-done": leader(writes("n1", {"unschedulable": True})),
+    "settles": leader(claim(phase="Evicting"), Drainer.evict, **told(settleTime=6)),
+    "not-ready-left-alone": leader(
+        claim(phase="Evicting"), lambda on: set_ready(on.world, on.home, False), 4, Drainer.evict
+    ),
+    "drained-is-empty": leader(claim(phase="Drained")),
+    "pauses-kept": leader(
+        writes("n1", record={"v": 1, "phase": "Backoff", "nextTry": "2026-01-05T09:00:00.000Z"}), claim("n1")
+    ),
+    "pending-gets-its-node": leader(claim("n1", phase="Drained"), 4, scaled(5), story=120.0, **ALONE),
+    "no-churn": leader(
+        claim("n1", phase="Drained"), made_anew("n1"), 31, claim("n1", "op2"),
+        story=60.0, pools=[Pool(name="a", least=0, most=3)],
+    ),
+    "one-writer": leader(marks("n1"), beside("node-compactor-1", marks("n2")), 1, marks("n3")),
+    "live-drain-left-alone": leader(
+        claim("n1"), beside("node-refiner-0", lambda on: on.node("n1", record=on.record(phase="Restoring")))
+    ),
+    "dry-runs-write-nothing": leader(
+        claim("n1"), lambda on: on.world.teams["node-compactor"].dry.add(NAME), claim("n2")
+    ),
+    "only-documented-rights": leader(asks("GET", "/api/v1/secrets")),
+    "switched-off-begins-nothing": leader(45, claim("n1"), story=70.0),
+    "nothing-left": leader(writes("n1", {"taints": [SOFT]})),
+    "no-crash": idle(crash),
+    "leaders-lead": idle(story=60.0),
+    "drains-end": leader(
+        claim("n1"),
+        story=10.0, quiet=80.0,
+        **told(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0),
+    ),
+    "nothing-of-others-changed": leader(writes("n1", labels={"example.com/mine": "now"})),
+}  # fmt: skip
 
 
-@lies("written-before-done")
-async def _cordons_before_it_says_so(world: World) -> None:
-    liar = await _leading(world)
-    await liar.node("n1", {"unschedulable": True})
-
-
-@lies("settles", controllers=[Controller(program="node-compactor", skews=[], settings={"settleTime": 6})])
-async def _evicts_at_once(world: World) -> None:
-    liar = await _leading(world)
-    pod = _pod(world)
-    await liar.claim(pod["spec"]["nodeName"], phase="Evicting")
-    await liar.evict(pod, uid=pod["metadata"]["uid"])
-
-
-@lies("not-ready-left-alone")
-async def _evicts_from_a_node_that_is_not_ready(world: World) -> None:
-    liar = await _leading(world)
-    pod = _pod(world)
-    await liar.claim(pod["spec"]["nodeName"], phase="Evicting")
-    set_ready(world, pod["spec"]["nodeName"], False)
-    await asyncio.sleep(4)
-    await liar.evict(pod, uid=pod["metadata"]["uid"])
-
-
-@lies("drained-is-empty")
-async def _calls_a_full_node_drained(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim(_pod(world)["spec"]["nodeName"], phase="Drained")
-
-
-@lies("pauses-kept")
-async def _tries_too_soon(world: World) -> None:
-    liar = await _leading(world)
-    await liar.node("n1", record={"v": 1, "phase": "Backoff", "nextTry": "2026-01-05T09:00:00.000Z"})
-    await liar.claim("n1")
-
-
-@lies("pending-gets-its-node", story=120.0, nodes=[Node(name="n1", pool="a")], pools=[Pool(name="a", most=1)])
-async def _keeps_a_node_from_pods(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1", phase="Drained")
-    await asyncio.sleep(4)
-    with writing_as("person"):
-        world.store.modify("Deployment", "web", "shop", lambda each: each["spec"].update(replicas=5))
-
-
-@lies("no-churn", story=60.0, pools=[Pool(name="a", least=0, most=3)])
-async def _drains_what_comes_back(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1", "op1", "Drained")
-    node = world.store.get("Node", "n1")
-    world.store.delete("Node", "n1")
-    made = {"metadata": {"name": "n1", "labels": node["metadata"]["labels"]}, "spec": {}, "status": node["status"]}
-    world.store.create("Node", made)
-    await asyncio.sleep(31)
-    await liar.claim("n1", "op2")
-
-
-@lies("one-writer")
-async def _writes_after_it_was_succeeded(world: World) -> None:
-    liar = await _leading(world)
-    await liar.node("n1", record={"v": 1, "phase": "Marked"})
-    successor = Liar(world, "node-compactor-1")
-    await successor.lead()
-    await successor.node("n2", record={"v": 1, "phase": "Marked"})
-    await asyncio.sleep(1)
-    await liar.node("n3", record={"v": 1, "phase": "Marked"})
-
-
-@lies("live-drain-left-alone")
-async def _takes_anothers_drain(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1")
-    other = Liar(world, "node-refiner-0")
-    await other.lead()
-    await other.node("n1", record=other.record(phase="Restoring"))
-
-
-@lies("dry-runs-write-nothing")
-async def _claims_in_a_dry_run_that_has_a_node_to_give_back(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1")
-    world.teams["node-compactor"].dry.add(NAME)
-    await liar.claim("n2")
-
-
-@lies("only-documented-rights")
-async def _reads_secrets(world: World) -> None:
-    liar = await _leading(world)
-    await liar.ask("GET", "/api/v1/secrets")
-
-
-@lies("switched-off-begins-nothing", story=70.0)
-async def _claims_switched_off(world: World) -> None:
-    liar = await _leading(world)
-    await asyncio.sleep(45)
-    await liar.claim("n1")
-
-
-@lies("nothing-left")
-async def _leaves_a_soft_taint(world: World) -> None:
-    liar = await _leading(world)
-    await liar.node(
-        "n1", {"taints": [{"key": "tightship.dev/candidate", "value": "node-compactor", "effect": "PreferNoSchedule"}]}
-    )
-
-
-@lies("no-crash")
-async def _crashes(world: World) -> None:
-    Liar(world).crashed = True
-
-
-@lies("leaders-lead", story=60.0)
-async def _lets_its_lease_run_out(world: World) -> None:
-    Liar(world)
-
-
-@lies(
-    "drains-end",
-    story=10.0,
-    quiet=80.0,
-    controllers=[
-        Controller(
-            program="node-compactor",
-            skews=[],
-            settings={"nodeDrainTimeout": 2, "settleTime": 1, "handOverTimeout": 1, "awaitCompletionFor": 0},
-        )
-    ],
-)
-async def _drains_for_ever(world: World) -> None:
-    liar = await _leading(world)
-    await liar.claim("n1")
-
-
-@lies("nothing-of-others-changed")
-async def _writes_a_label(world: World) -> None:
-    liar = await _leading(world)
-    await liar.node("n1", labels={"example.com/mine": "now"})
-
-
-def _played(script: Script, scenario: Scenario) -> list[Any]:
-    tasks: list[asyncio.Task[None]] = []
-
-    def ready(world: World, _: Observer) -> None:
-        async def play() -> None:
-            await script(world)
-
-        tasks.append(asyncio.create_task(play()))
-
-    result = run(scenario, ready)
-    [task] = tasks
-    assert task.done(), "the liar was not done in time"
-    task.result()
-    return result.violations
-
-
-@pytest.mark.parametrize("promise", sorted(SCRIPTS))
+@pytest.mark.parametrize("promise", LIES)
 def test_a_liar_is_found_and_is_no_known_finding(promise: str) -> None:
-    found = [each for each in _played(*SCRIPTS[promise]) if each.promise == promise]
+    found = [each for each in LIES[promise].violations() if each.promise == promise]
     assert any(finding(each) is None for each in found)
 
 
 def test_each_promise_has_a_liar() -> None:
-    assert set(SCRIPTS) == {name for name, each in PROMISES.items() if each.about == "nodes"}
+    assert set(LIES) == {name for name, each in PROMISES.items() if each.about == "nodes"}
 
 
 def test_where_nobody_lies_nothing_is_broken() -> None:
-    async def nothing(_: World) -> None:
-        await asyncio.sleep(0)
-
-    assert _played(nothing, _scenario()) == []
+    assert run(scenario()).violations == []
 
 
 def test_a_pause_that_the_record_itself_makes_too_short_is_seen() -> None:
-    async def hurry(world: World) -> None:
-        liar = await _leading(world)
-        await liar.claim("n1")
-        await liar.node("n1", record={"v": 1, "phase": "Backoff", "nextTry": "2026-01-05T08:00:00.000Z"})
-        await liar.claim("n1", "op2")
-
-    settings = {"backoff": 10}
-    controllers = [Controller(program="node-compactor", skews=[], settings=settings)]
-    found = [each.what for each in _played(hurry, _scenario(controllers=controllers)) if each.promise == "pauses-kept"]
+    hurried = leader(
+        claim("n1"),
+        writes("n1", record={"v": 1, "phase": "Backoff", "nextTry": "2026-01-05T08:00:00.000Z"}),
+        claim("n1", "op2"),
+        **told(backoff=10),
+    )
+    found = [each.what for each in hurried.violations() if each.promise == "pauses-kept"]
     assert found == ["node-compactor-0 claimed it 0.0 s after its last drain was given up, 10 s must pass"]
 
 
 @pytest.mark.parametrize(("after", "seen"), [(22, True), (0, False)])
 def test_a_lease_that_is_left_behind_is_seen_while_it_keeps_others_waiting(after: float, seen: bool) -> None:
-    async def leave(world: World) -> None:
-        await asyncio.sleep(after)
-        await _leading(world)
-
-    left = [each.what for each in _played(leave, _scenario()) if each.promise == "nothing-left"]
+    late = Lie(lambda world: Drainer(world, NAME), [after + LEADS_AT, Drainer.lead], scenario())
+    left = [each.what for each in late.violations() if each.promise == "nothing-left"]
     assert left == (["is held by node-compactor-0_1, which has ended"] if seen else [])
 
 
@@ -454,7 +276,7 @@ def test_who_turns_without_end_is_found() -> None:
             await asyncio.sleep(0)
 
     def ready(world: World, _: Observer) -> None:
-        Liar(world).process.run(spin())
+        Drainer(world, NAME).process.run(spin())
 
-    [found] = [each for each in run(_scenario(), ready).violations if each.promise == "no-crash"]
+    [found] = [each for each in run(scenario(), ready).violations if each.promise == "no-crash"]
     assert "turns without end" in found.what

@@ -13,6 +13,7 @@ STORIES = sorted((Path(__file__).parent / "stories").glob("*.json"))
 
 
 @pytest.mark.slow
+@pytest.mark.takes(3)
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
 def test_a_story_that_showed_a_bug_breaks_no_promise_any_more(story: Path) -> None:
     assert [str(each) for each in run(read(story)).new] == []

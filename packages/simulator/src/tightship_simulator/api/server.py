@@ -12,12 +12,12 @@ from email.utils import format_datetime
 from functools import partial
 from typing import Any
 
-import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from tightship_simulator.api import subresources
 from tightship_simulator.api.answers import Form, encode, form_of
+from tightship_simulator.api.bodies import body_of, check_about, deletion_of, is_dry, named
 from tightship_simulator.api.discovery import discovered
 from tightship_simulator.api.errors import (
     BadRequest,
@@ -25,12 +25,9 @@ from tightship_simulator.api.errors import (
     MethodNotAllowed,
     Refused,
     UnknownPath,
-    UnsupportedMediaType,
     details,
-    invalid,
 )
 from tightship_simulator.api.events import as_kept, as_new
-from tightship_simulator.api.events import problems as event_problems
 from tightship_simulator.api.kinds import NEW_EVENTS, Kind
 from tightship_simulator.api.patches import patched
 from tightship_simulator.api.requests import (
@@ -47,7 +44,6 @@ from tightship_simulator.api.requests import (
 from tightship_simulator.api.rights import Allows, check
 from tightship_simulator.api.shelf import key_of
 from tightship_simulator.api.store import AUTHOR, MANAGER, Part, Store
-from tightship_simulator.api.validity import malformed
 from tightship_simulator.api.watching import BOOKMARKS, stream, watch_of
 
 Json = dict[str, Any]
@@ -194,19 +190,19 @@ class ApiServer:
         raise MethodNotAllowed
 
     async def _create(self, target: Target, request: web.Request) -> Json:
-        thing = self._named(target, await _body(request))
+        thing = named(target, await body_of(request))
         if target.kind.status and target.kind.name not in _STATUS_AT_CREATION:
             thing.pop("status", None)
-        made = self._store.create(target.kind.name, thing, dry_run=_dry(request))
+        made = self._store.create(target.kind.name, thing, dry_run=is_dry(request))
         return self._form(target, request).one(made)
 
     async def _update(self, target: Target, request: web.Request, part: Part) -> Json:
-        thing = self._named(target, await _body(request))
-        written = self._store.update(target.kind.name, thing, part=part, dry_run=_dry(request))
+        thing = named(target, await body_of(request))
+        written = self._store.update(target.kind.name, thing, part=part, dry_run=is_dry(request))
         return self._form(target, request).one(written)
 
     async def _patch(self, target: Target, request: web.Request, part: Part) -> Json:
-        patch, content_type = await _body(request, any_form=True), request.content_type
+        patch, content_type = await body_of(request, any_form=True), request.content_type
         newer = target.kind is NEW_EVENTS
 
         def change(thing: Json) -> Json:
@@ -214,36 +210,11 @@ class ApiServer:
             return as_kept(after) if newer else after
 
         name, namespace = target.name, target.namespace
-        written = self._store.modify(target.kind.name, name, namespace, change, part=part, dry_run=_dry(request))
+        written = self._store.modify(target.kind.name, name, namespace, change, part=part, dry_run=is_dry(request))
         return self._form(target, request).one(written)
 
-    def _named(self, target: Target, thing: Json) -> Json:
-        """Return the body of a write in the form that is kept. Raises for one that is not about *target*."""
-        kind = target.kind
-        told = thing.get("kind", kind.name), thing.get("apiVersion", kind.group_version)
-        if told != (kind.name, kind.group_version):
-            raise BadRequest(f'{told[0]} in version "{told[1]}" cannot be handled as a {kind.name}')
-        if wrong := malformed(thing):
-            raise BadRequest(f"{kind.name} cannot be read: {wrong}")
-        meta = dict(thing.get("metadata") or {})
-        if kind.namespaced:
-            given = meta.setdefault("namespace", target.namespace or "default")
-            if target.namespace and given != target.namespace:
-                raise BadRequest(
-                    "the namespace of the provided object does not match the namespace sent on the request"
-                )
-        if target.name and meta.setdefault("name", target.name) != target.name:
-            named = f"the name of the object ({meta['name']})"
-            raise BadRequest(f"{named} does not match the name on the URL ({target.name})")
-        thing = {**thing, "metadata": meta}
-        if kind is NEW_EVENTS:
-            if wrong_with := event_problems(thing):
-                raise invalid(kind, str(meta.get("name", "")), wrong_with)
-            thing = as_kept(thing)
-        return thing
-
     async def _delete(self, target: Target, request: web.Request) -> Json:
-        options = await _deletion(request)
+        options = await deletion_of(request)
         kind, name = target.kind, target.name
         wanted = options.get("preconditions") or {}
         last = self._store.delete(
@@ -253,7 +224,7 @@ class ApiServer:
             grace=options.get("gracePeriodSeconds"),
             uid=wanted.get("uid"),
             version=wanted.get("resourceVersion"),
-            dry_run=_dry(request) or "All" in (options.get("dryRun") or []),
+            dry_run=is_dry(request) or "All" in (options.get("dryRun") or []),
         )
         if self._store.find(kind.name, name, target.namespace) is not None:
             return self._form(target, request).one(last)
@@ -263,12 +234,12 @@ class ApiServer:
     async def _delete_all(self, target: Target, request: web.Request) -> Json:
         if target.kind.namespaced and not target.namespace:
             raise MethodNotAllowed
-        options, selected = await _deletion(request), selection(target, request.query)
+        options, selected = await deletion_of(request), selection(target, request.query)
         things = [each for each in self._store.list(target.kind.name, target.namespace) if selected.takes(each)]
         for each in things:
             meta, grace = each["metadata"], options.get("gracePeriodSeconds")
             name, namespace = meta["name"], meta.get("namespace", "")
-            self._store.delete(target.kind.name, name, namespace, grace=grace, dry_run=_dry(request))
+            self._store.delete(target.kind.name, name, namespace, grace=grace, dry_run=is_dry(request))
         return self._form(target, request).many(things, {"resourceVersion": str(self._store.version)})
 
     # Subresources.
@@ -281,20 +252,20 @@ class ApiServer:
             case "scale", _ if kind.scale:
                 return 200, await self._scale(target, request)
             case "eviction", "Pod" if method == "POST":
-                eviction = await _body(request)
-                _about(eviction, "Eviction", name)
-                subresources.evict(self._store, name, namespace, eviction.get("deleteOptions"), dry_run=_dry(request))
+                eviction = await body_of(request)
+                check_about(eviction, "Eviction", name)
+                subresources.evict(self._store, name, namespace, eviction.get("deleteOptions"), dry_run=is_dry(request))
                 return 201, _success(201)
             case "binding", "Pod" if method == "POST":
-                binding = await _body(request)
-                _about(binding, "Binding", name)
+                binding = await body_of(request)
+                check_about(binding, "Binding", name)
                 node = (binding.get("target") or {}).get("name")
                 if not node:
                     raise BadRequest("target.name: Required value")
-                subresources.bind(self._store, name, namespace, node, dry_run=_dry(request))
+                subresources.bind(self._store, name, namespace, node, dry_run=is_dry(request))
                 return 201, _success(201)
             case "token", "ServiceAccount" if method == "POST":
-                return 201, subresources.token(self._store, name, namespace, await _body(request))
+                return 201, subresources.token(self._store, name, namespace, await body_of(request))
             case "finalize", "Namespace" if method == "PUT":
                 return 200, await self._update(target, request, "main")
         raise UnknownPath
@@ -315,7 +286,7 @@ class ApiServer:
             return subresources.scale_of(self._store.get(kind, name, namespace))
         if request.method not in {"PUT", "PATCH"}:
             raise MethodNotAllowed
-        body = await _body(request, any_form=True)
+        body = await body_of(request, any_form=True)
 
         def change(thing: Json) -> Json:
             given = body
@@ -323,44 +294,8 @@ class ApiServer:
                 given = patched(subresources.scale_of(thing), body, request.content_type)
             return subresources.rescaled(thing, given)
 
-        written = self._store.modify(kind, name, namespace, change, part="main", dry_run=_dry(request))
+        written = self._store.modify(kind, name, namespace, change, part="main", dry_run=is_dry(request))
         return subresources.scale_of(written)
-
-
-async def _body(request: web.Request, *, any_form: bool = False) -> Any:
-    """Return the decoded body, an object unless *any_form*. Raises ``BadRequest`` and ``UnsupportedMediaType``."""
-    if "json" not in request.content_type:
-        told = "the body of the request was in an unknown format - accepted media types include: application/json"
-        raise UnsupportedMediaType(told)
-    try:
-        body = msgspec.json.decode(await request.read())
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the object provided is unrecognized: {error}") from error
-    if not any_form and not isinstance(body, dict):
-        raise BadRequest("the object provided is unrecognized: it must be an object")
-    return body
-
-
-async def _deletion(request: web.Request) -> Json:
-    """Return the options of a deletion: its body, and the parameters that may stand for it."""
-    options: Json = await _body(request) if request.can_read_body else {}
-    grace = number(request.query, "gracePeriodSeconds")
-    return options if grace is None else {"gracePeriodSeconds": grace, **options}
-
-
-def _dry(request: web.Request) -> bool:
-    asked = request.query.get("dryRun", "")
-    if asked not in {"", "All"}:
-        raise BadRequest(f'Invalid value: "{asked}": dryRun: Unsupported value: supported values: "All"')
-    return asked == "All"
-
-
-def _about(thing: Json, kind: str, name: str) -> None:
-    """Raise ``BadRequest`` where *thing* is of another kind, or about another object than the path says."""
-    if thing.get("kind", kind) != kind:
-        raise BadRequest(f"{thing['kind']} cannot be handled as a {kind}")
-    if (thing.get("metadata") or {}).get("name", name) != name:
-        raise BadRequest(f"name in URL does not match name in {kind} object")
 
 
 def _success(code: int) -> Json:

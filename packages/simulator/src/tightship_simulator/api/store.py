@@ -17,11 +17,10 @@ the API server: subclasses of :class:`~tightship_simulator.api.errors.Refused`.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import random
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -29,12 +28,12 @@ from typing import Any, Literal
 from tightship_simulator.api.errors import (
     BadRequest,
     Forbidden,
-    TooLarge,
     already_exists,
     conflict,
     invalid,
     not_found,
 )
+from tightship_simulator.api.kept import AUTHOR, HISTORY, Changes, Items, Kept, Listener
 from tightship_simulator.api.kinds import BY_NAME, KINDS, Kind
 from tightship_simulator.api.objects import (
     attributed,
@@ -46,34 +45,22 @@ from tightship_simulator.api.objects import (
     timestamp,
     uid_differs,
 )
-from tightship_simulator.api.shelf import Change, Happening, Shelf, key_of
+from tightship_simulator.api.shelf import Change, key_of
 from tightship_simulator.api.validity import malformed, problems
 
 Json = dict[str, Any]
 Part = Literal["all", "main", "status"]
 """What a write may change: the object without its status (``main``), the ``status`` alone, or both."""
 
-Items = list[Json]
-Changes = list[Change]
-Listener = Callable[[Change, str], None]
-"""Is told of a change right after it was made, and of its author."""
-AUTHOR: ContextVar[str] = ContextVar("author", default="")
-"""Who writes: the name that the API server knows a client by; empty for what lives in the cluster's own process."""
 MANAGER: ContextVar[str] = ContextVar("manager", default="")
 """The field manager of who writes: what a client says of itself; empty for what goes by its author."""
-HISTORY = 10_000
-"""Changes of each kind that are remembered for watches and pages."""
-
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
-_EVERY = tuple(kind.name for kind in KINDS)
-_BUMP = 1_000
-"""By how much the version jumps when an earlier state is restored."""
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _KEPT = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-class Store:
+class Store(Kept):
     """The objects of a cluster, of one event loop. *history* changes of each kind are remembered.
 
     *now* is the cluster's clock (an aware time), for timestamps and what is counted from them. *seed* makes uids and
@@ -87,88 +74,11 @@ class Store:
         history: int = HISTORY,
         seed: int | None = None,
     ) -> None:
+        super().__init__(history)
         self.now = now
-        self.version = 1
-        self.listeners: list[Listener] = []
         self._random = random.Random(seed)  # noqa: S311 - names, not secrets
-        self._shelves = {kind.name: Shelf(history) for kind in KINDS}
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {name: {} for name in self._shelves}
         for name in FIRST_NAMESPACES:
             self.create("Namespace", {"metadata": {"name": name}})
-
-    # Reading.
-
-    def find(self, kind: str, name: str, namespace: str = "") -> Json | None:
-        """Return an object, ``None`` where there is none."""
-        return self._shelves[kind].objects.get((namespace, name))
-
-    def get(self, kind: str, name: str, namespace: str = "") -> Json:
-        """Return an object. Raises :class:`~tightship_simulator.api.errors.NotFound`."""
-        found = self.find(kind, name, namespace)
-        if found is None:
-            raise not_found(BY_NAME[kind], name)
-        return found
-
-    def list(self, kind: str, namespace: str = "", *, at: int | None = None) -> Items:
-        """Return the objects of a kind, of all namespaces or of one, by namespace and name.
-
-        With *at* those there were at that version. Raises :class:`~tightship_simulator.api.errors.Expired` where that
-        is forgotten.
-        """
-        shelf = self._shelves[kind]
-        if at is None or at >= shelf.version:
-            return shelf.sorted(namespace)
-        objects = shelf.at(at)
-        return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
-
-    def changed(self, kinds: Iterable[str]) -> int:
-        """Return the version of the last change of any of *kinds*, 0 where there was none."""
-        return max(self._shelves[kind].version for kind in kinds)
-
-    # Watching.
-
-    def changes(self, kind: str, since: int) -> Changes:
-        """Return what happened to a kind after version *since*.
-
-        Raises :class:`~tightship_simulator.api.errors.Expired` where that is forgotten.
-        """
-        return self._shelves[kind].since(since)
-
-    async def watch(self, kind: str, since: int | None = None) -> AsyncIterator[Change]:
-        """Yield what happens to a kind after version *since* (from now on unless given), for ever.
-
-        Raises :class:`~tightship_simulator.api.errors.Expired` where the reader is so late that changes are forgotten.
-        """
-        at = self.version if since is None else since
-        while True:
-            # What happens while the reader is busy has a version above this one.
-            known, found = max(at, self.version), self.changes(kind, at)
-            for change in found:
-                yield change
-            at = known
-            await self.wait(at, (kind,))
-
-    async def wait(self, since: int, kinds: Collection[str] = ()) -> int:
-        """Wait until the version is above *since*, that of the last change of *kinds* if they are named, and return it.
-
-        Who names kinds sleeps through the changes of all others.
-        """
-        names = tuple(kinds) or _EVERY
-        while (version := self.changed(names)) <= since:
-            touched = asyncio.get_running_loop().create_future()
-            for name in names:
-                self._waiting[name][touched] = None
-            try:
-                await touched
-            finally:
-                for name in names:
-                    self._waiting[name].pop(touched, None)
-        return version
-
-    def reached(self, version: int) -> None:
-        """Raise :class:`~tightship_simulator.api.errors.TooLarge` for a version that lies in the future."""
-        if version > self.version:
-            raise TooLarge(f"Too large resource version: {version}, current: {self.version}", retry_after=1)
 
     # Writing.
 
@@ -294,32 +204,6 @@ class Store:
         meta["deletionGracePeriodSeconds"] = seconds
         return self._replaced(about, old, {**old, "metadata": meta}, dry_run=dry_run)
 
-    def restore(self, version: int) -> None:
-        """Go back to what there was at *version*, as etcd does from a backup.
-
-        As with ``etcdutl snapshot restore --bump-revision --mark-compacted``: objects have the versions that they had
-        then, new ones have greater ones than were ever given, and whoever watches or pages must list anew. Listeners
-        are told what differs, by the author ``etcd``. Raises :class:`~tightship_simulator.api.errors.Expired` where
-        that is forgotten.
-        """
-        found = {name: dict(shelf.at(version)) for name, shelf in self._shelves.items()}
-        self.version += _BUMP
-        told: Changes = []
-        for name, objects in found.items():
-            shelf = self._shelves[name]
-            before = shelf.objects
-            for key in sorted(before.keys() | objects.keys()):
-                old, new = before.get(key), objects.get(key)
-                if new is None and old is not None:
-                    told.append(Change("DELETED", self.version, old, old))
-                elif new is not None and new is not old:
-                    told.append(Change("MODIFIED" if old is not None else "ADDED", self.version, new, old))
-            shelf.reset(objects, self.version)
-        for change in told:
-            self._tell(change, "etcd")
-        for waiting in self._waiting.values():
-            _wake(waiting)
-
     # What writing is made of.
 
     def _origin(self, kind: Kind) -> Json:
@@ -416,18 +300,6 @@ class Store:
                 self._namespace_emptied(last["metadata"]["namespace"])
         return last
 
-    def _commit(self, kind: Kind, type_: Happening, new: Json, old: Json | None) -> None:
-        self.version += 1
-        new["metadata"]["resourceVersion"] = str(self.version)
-        change = Change(type_, self.version, new, old)
-        self._shelves[kind.name].put(change)
-        _wake(self._waiting[kind.name])
-        self._tell(change, AUTHOR.get())
-
-    def _tell(self, change: Change, author: str) -> None:
-        for listener in self.listeners:
-            listener(change, author)
-
     # Namespaces take what is in them along.
 
     def _namespace_ends(self, kind: Kind, old: Json, *, dry_run: bool) -> Json:
@@ -448,12 +320,6 @@ class Store:
             return
         if not any(self.list(each.name, name) for each in KINDS if each.namespaced):
             self._removed(BY_NAME["Namespace"], space, dry_run=False)
-
-
-def _wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    for touched in waiting:
-        if not touched.done():
-            touched.set_result(None)
 
 
 __all__ = [

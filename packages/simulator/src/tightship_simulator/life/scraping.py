@@ -44,9 +44,8 @@ class Exporter:
 
     def shown(self) -> list[tuple[Labels, float, float | None]]:
         """Return what a scrape gets: labels, value, and the sample's own time if it has one."""
-        return [
-            (labels, float(value() if callable(value) else value), at) for labels, (value, at) in self._series.items()
-        ]
+        series = list(self._series.items())  # others may set some meanwhile, in another thread
+        return [(labels, float(value() if callable(value) else value), at) for labels, (value, at) in series]
 
 
 class Past:

@@ -23,7 +23,7 @@ from tightship_testkit.disasters.scenario import (
 from tightship_testkit.disasters.steps.people import NODE_OPT_OUTS, POD_OPT_OUTS
 from tightship_testkit.disasters.steps.replicas import any_skew
 from tightship_testkit.disasters.steps.workloads import any_budget
-from tightship_testkit.disasters.world import INTERVALS
+from tightship_testkit.disasters.team import INTERVALS
 
 assert faults
 assert steps

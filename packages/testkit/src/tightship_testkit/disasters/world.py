@@ -19,22 +19,12 @@ from tightship_simulator.virtual.programs import PROGRAMS
 from tightship_simulator.virtual.simulation import API_PORT, Replica, Simulation
 from tightship_testkit.disasters.floors.market import Market
 from tightship_testkit.disasters.registry import STEPS
-from tightship_testkit.disasters.scenario import Controller, Scenario, Step
+from tightship_testkit.disasters.scenario import Scenario, Step
+from tightship_testkit.disasters.team import CONFIG_MAPS, Json, Team
 
-Json = dict[str, Any]
 Rule = Callable[[Any], Refused | None]
 """Says whether a request is forbidden, by rights or by an admission webhook."""
 
-CONFIG_MAPS = {
-    "node-compactor": "estafette-k8s-node-compactor-config",
-    "node-refiner": "node-refiner-cm",
-    "hpa-scaler": "hpa-scaler-config",
-}
-INTERVALS = {
-    "node-compactor": "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
-    "node-refiner": "CALCULATION_LOOP_FREQUENCY_SECONDS",
-    "hpa-scaler": "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
-}
 DRAIN = "tightship.dev/drain"
 SENT: ContextVar[float] = ContextVar("sent")
 """When the request arrived that is being carried out, in seconds from the beginning of the scenario."""
@@ -44,44 +34,9 @@ RECOVERY = 35.0
 _LETS_GO = 5.0
 """Seconds between two looks of the controller of finalizers."""
 _LOOK = 0.5
+"""Seconds between two looks of a step that waits for something."""
 _REMEMBERED = 64
 """Records of a node that are remembered."""
-"""Seconds between two looks of a step that waits for something."""
-
-
-class Team:
-    """The replicas of one controller, the present ones and those before; *settings* are those last written."""
-
-    def __init__(self, controller: Controller) -> None:
-        self.controller = controller
-        self.program = controller.program
-        self.settings: Json = dict(controller.settings)
-        self.dry_run = controller.variables.get("DRY_RUN") == "true"
-        self.dry: set[str] = set()
-        """Names of the replicas that were started as dry runs."""
-        self.spoilt = False
-        """Whether the ConfigMap holds what can't be used."""
-        self.replicas: list[Replica] = []
-        self._history: list[tuple[float, Json]] = [(0.0, self.settings)]
-
-    @property
-    def alive(self) -> list[Replica]:
-        """The replicas that run, frozen ones too."""
-        return [each for each in self.replicas if not each.ended]
-
-    def configured(self, settings: Json, now: float) -> None:
-        """Take note of new settings."""
-        self.settings, self.spoilt = settings, False
-        self._history.append((now, settings))
-
-    def recent(self, now: float, within: float = 45.0) -> list[Json]:
-        """Return the settings that may be in force at *now*: the last ones, and those replaced a while ago."""
-        found = []
-        for number, (_, settings) in enumerate(self._history):
-            replaced = self._history[number + 1][0] if number + 1 < len(self._history) else now
-            if replaced >= now - within:
-                found.append(settings)
-        return found
 
 
 class World:
@@ -286,12 +241,7 @@ class World:
 
     def configure(self, team: Team, settings: Mapping[str, Any] | str) -> None:
         """Write the controller's ConfigMap; a text as it is."""
-        if isinstance(settings, str):
-            data = {"config.yaml": settings}
-        elif team.program == "node-refiner":
-            data = {key: str(value) for key, value in settings.items()}
-        else:
-            data = {"config.yaml": json.dumps(settings)}
+        data = team.data(settings)
         if not isinstance(settings, str):
             team.configured(dict(settings), self.now)
         name, namespace = CONFIG_MAPS[team.program], team.controller.namespace
@@ -353,4 +303,4 @@ def writing_as(author: str) -> Iterator[None]:
         AUTHOR.reset(token)
 
 
-__all__ = ["CONFIG_MAPS", "DRAIN", "INTERVALS", "SENT", "Json", "Rule", "Team", "World", "drain_of", "writing_as"]
+__all__ = ["DRAIN", "SENT", "Json", "Rule", "Team", "World", "drain_of", "writing_as"]

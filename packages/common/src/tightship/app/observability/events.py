@@ -47,7 +47,7 @@ QUEUE_FULL, FAILED, INVALID, CLOSED = "queue-full", "failed", "invalid", "closed
 _LONGEST_STEM = 220
 _REMEMBERED = 8192
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9.-]+")
-_QUALIFIED = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_QUALIFIED = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 class ObjectRef(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -16,7 +16,8 @@ from tightship_testkit.disasters.floors.serving import Answered
 from tightship_testkit.disasters.floors.wishes import Part, Wish, wish_of
 from tightship_testkit.disasters.promises.base import Asked, Promise, ours
 from tightship_testkit.disasters.registry import promise
-from tightship_testkit.disasters.world import INTERVALS, World
+from tightship_testkit.disasters.team import INTERVALS
+from tightship_testkit.disasters.world import World
 
 SAMPLED = 0.9
 """The part of the traffic that a query of it shows at least: ``rate()`` reads a few percent low or high."""

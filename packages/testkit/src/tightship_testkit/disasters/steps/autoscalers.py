@@ -10,7 +10,8 @@ from tightship_testkit.disasters.floors.market import HPA, SHOP, Scale
 from tightship_testkit.disasters.floors.spec import PREFIX, STATE, text_of
 from tightship_testkit.disasters.registry import Args, step
 from tightship_testkit.disasters.scenario import Scenario
-from tightship_testkit.disasters.world import CONFIG_MAPS, World
+from tightship_testkit.disasters.team import CONFIG_MAPS
+from tightship_testkit.disasters.world import World
 from tightship_testkit.virtual import Machine
 
 Json = dict[str, Any]

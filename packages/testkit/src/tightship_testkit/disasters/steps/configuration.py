@@ -6,7 +6,8 @@ from random import Random
 
 from tightship_testkit.disasters.registry import Args, step
 from tightship_testkit.disasters.scenario import Scenario
-from tightship_testkit.disasters.world import CONFIG_MAPS, World
+from tightship_testkit.disasters.team import CONFIG_MAPS
+from tightship_testkit.disasters.world import World
 
 
 def _edited(rng: Random, scenario: Scenario) -> Args | None:

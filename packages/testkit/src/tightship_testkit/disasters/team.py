@@ -1,0 +1,66 @@
+"""The replicas of one controller in a disaster, and what they are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tightship_simulator.virtual.simulation import Replica
+from tightship_testkit.disasters.scenario import Controller
+
+Json = dict[str, Any]
+
+CONFIG_MAPS = {
+    "node-compactor": "estafette-k8s-node-compactor-config",
+    "node-refiner": "node-refiner-cm",
+    "hpa-scaler": "hpa-scaler-config",
+}
+INTERVALS = {
+    "node-compactor": "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
+    "node-refiner": "CALCULATION_LOOP_FREQUENCY_SECONDS",
+    "hpa-scaler": "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
+}
+
+
+class Team:
+    """The replicas of one controller, the present ones and those before; *settings* are those last written."""
+
+    def __init__(self, controller: Controller) -> None:
+        self.controller = controller
+        self.program = controller.program
+        self.settings: Json = dict(controller.settings)
+        self.dry_run = controller.variables.get("DRY_RUN") == "true"
+        self.dry: set[str] = set()
+        """Names of the replicas that were started as dry runs."""
+        self.spoilt = False
+        """Whether the ConfigMap holds what can't be used."""
+        self.replicas: list[Replica] = []
+        self._history: list[tuple[float, Json]] = [(0.0, self.settings)]
+
+    @property
+    def alive(self) -> list[Replica]:
+        """The replicas that run, frozen ones too."""
+        return [each for each in self.replicas if not each.ended]
+
+    def data(self, settings: Mapping[str, Any] | str) -> dict[str, str]:
+        """Return the data of a ConfigMap with *settings*; a text as it is."""
+        if isinstance(settings, str):
+            return {"config.yaml": settings}
+        if self.program == "node-refiner":
+            return {key: str(value) for key, value in settings.items()}
+        return {"config.yaml": json.dumps(settings)}
+
+    def configured(self, settings: Json, now: float) -> None:
+        """Take note of new settings."""
+        self.settings, self.spoilt = settings, False
+        self._history.append((now, settings))
+
+    def recent(self, now: float, within: float = 45.0) -> list[Json]:
+        """Return the settings that may be in force at *now*: the last ones, and those replaced a while ago."""
+        found = []
+        for number, (_, settings) in enumerate(self._history):
+            replaced = self._history[number + 1][0] if number + 1 < len(self._history) else now
+            if replaced >= now - within:
+                found.append(settings)
+        return found
