@@ -49,75 +49,75 @@ class ScalerMetrics:
 
         self._totals = NamedCounter(
             f"{OLD}totals",
-            "HPAs looked at in each cycle, by what became of them.",
+            "HPAs seen in each cycle, by outcome.",
             ("namespace", "status", "initiator"),
             registry=registry,
         )
         self._old = {name: gauge(OLD + name, text, *_HPA) for name, text in _OLD_GAUGES.items()}
         self._would_be = gauge(
             "tightship_hpa_would_be_min_replicas",
-            "The minReplicas that an HPA in dry run would get, where that is another than it has.",
+            "The minReplicas that an HPA in dry run would get, if different from its own.",
             *_HPA,
         )
         self._max_raised = gauge(
             "tightship_hpa_max_replicas_raised",
-            "By how much maxReplicas is above its user's own, where it was raised with the floor.",
+            "By how much maxReplicas, raised with the floor, is above the user's own value.",
             *_HPA,
         )
         self._actions = gauge(
             "tightship_hpas",
-            "HPAs by what the last cycle made of them: raise, lower, hold, skip; not-enabled are not opted in.",
+            "HPAs by action of the last cycle: raise, lower, hold or skip; not-enabled HPAs are not opted in.",
             "action",
         )
         self._reasons = gauge(
             "tightship_hpas_by_reason",
-            "HPAs of the last cycle by reason; an HPA counts under each of its reasons.",
+            "HPAs of the last cycle, by reason; an HPA counts once for each of its reasons.",
             "reason",
         )
         self._floor = gauge(
             "tightship_hpa_floor_replicas",
-            "The sum of minReplicas of all HPAs that are opted in: now, and where the last cycle wants it.",
+            "The sum of minReplicas of all opted-in HPAs: now, and as the last cycle decided.",
             "which",
         )
         self._decisions = counter("tightship_hpa_decisions", "Decisions of all cycles, by action.", "action")
-        self._writes = counter(
-            "tightship_hpa_writes", "Changes of HPAs sent to the API server, by how that ended.", "result"
-        )
+        self._writes = counter("tightship_hpa_writes", "Changes of HPAs sent to the API server, by result.", "result")
         self._rejudged = counter(
             "tightship_hpa_rejudged",
-            "Changes that met an HPA which had changed since it was judged, so that it was judged again.",
+            "Changes that were judged again because the HPA had changed since the decision.",
         )
         self._reactions = counter(
-            "tightship_hpa_reactions", "Floors raised again between two cycles, since somebody had set them back."
+            "tightship_hpa_reactions", "Floors raised again between two cycles because somebody had lowered them."
         )
-        self._contests = counter("tightship_hpa_changed_by_others", "Bounds of ours that somebody else has changed.")
+        self._contests = counter(
+            "tightship_hpa_changed_by_others", "Bounds set by hpa-scaler that somebody else has changed."
+        )
         self._queries = counter(
             "tightship_hpa_queries",
-            "Queries, by server and outcome: answered, or the reason why there is no answer.",
+            "Queries, by server and outcome: answered, or the reason without an answer.",
             "server",
             "outcome",
         )
         self._seconds = Histogram(
             "tightship_hpa_query_duration_seconds",
-            "How long queries took, failed ones included.",
+            "The duration of queries, including failed ones.",
             ("server",),
             buckets=QUERY_BUCKETS,
             registry=registry,
         )
         self._circuits = gauge(
             "tightship_hpa_server_circuit",
-            "The state of the circuit to each server asked in the last cycle: 1 for the one it is in.",
+            "The circuit breaker of each server queried in the last cycle: 1 for its present state.",
             "server",
             "state",
         )
         self._drop = Gauge(
             "tightship_hpa_correlated_drop",
-            "Whether so many floors would drop at once that nothing is lowered (1): CorrelatedDrop.",
+            "1 while so many floors would drop at once that none is lowered (CorrelatedDrop).",
             registry=registry,
         )
         self._dropping = gauge(
             "tightship_hpas_dropping",
-            "HPAs with answered queries, those with the same as one: all (counted), those that drop (dropping).",
+            "HPAs with answered queries (counted), and those that would drop (dropping); equal queries count once.",
             "which",
         )
         self._named: frozenset[str] = frozenset()
