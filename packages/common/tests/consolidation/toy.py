@@ -28,7 +28,6 @@ from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.placement.scoring import best_fit
 from tightship.planning.plan import Candidate, Gates, Placement, Planner, Removal, Strategy
-from tightship.planning.plan.strategies import NewPlanner, Outcome
 from tightship.report import Generator, SettingsView
 from tightship.report.presentation import Fact
 from tightship_testkit.simulated import Controller, Simulated, until
@@ -71,20 +70,17 @@ class ToyGates:
         return ()
 
 
-class ToyStrategy:
+class ToyStrategy(Strategy):
     """Plans these nodes, whatever is on them."""
 
     name = "toy"
+    choose = staticmethod(best_fit)
 
     def __init__(self, goes: Sequence[str]) -> None:
         self._goes = goes
 
-    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
-        planner = new_planner(best_fit)
-        planner.removals.extend(Removal(name, 1, ()) for name in self._goes)
-        return Outcome(planner, {})
-
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
+        planner.removals.extend(Removal(name, 1, ()) for name in self._goes)
         return {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -32,17 +33,23 @@ NewPlanner = Callable[[Choice], Planner]
 """Makes a planner over the same snapshot, candidates and ledger, with nothing planned yet."""
 
 
-class Strategy(Protocol):
-    """A way to choose which candidates go."""
+class Strategy(ABC):
+    """A way to choose which candidates go, and in what order. *name* is the word that users configure.
 
-    @property
-    def name(self) -> str:
-        """The word users configure."""
-        ...
+    *choose* picks a place for each evicted pod where the plan may choose places (placement ``possible``).
+    """
+
+    name: str
+    choose: Choice
+
+    @abstractmethod
+    def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
+        """Plan *candidates* on top of what *planner* has planned; return the refusals of those that stay."""
 
     def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
-        """Plan one round."""
-        ...
+        """Plan one round over all candidates."""
+        planner = new_planner(self.choose)
+        return Outcome(planner, self.extend(planner, gates, tuple(planner.candidates.values())))
 
 
 Key = Callable[[Planner, Candidate], tuple[float | str, ...]]
@@ -50,7 +57,7 @@ Key = Callable[[Planner, Candidate], tuple[float | str, ...]]
 what is moved to the candidate's node, and never lowers one."""
 
 
-class Ordered:
+class Ordered(Strategy):
     """The candidates with the lowest keys first, the keys as they stand when their turn comes."""
 
     choose: Choice = staticmethod(best_fit)
@@ -59,13 +66,8 @@ class Ordered:
         self.name = name
         self._key = key
 
-    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
-        """See :meth:`Strategy.run`."""
-        planner = new_planner(self.choose)
-        return Outcome(planner, self.extend(planner, gates, tuple(planner.candidates.values())))
-
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
-        """Plan *candidates* on top of what *planner* has planned; return the refusals of those that stay."""
+        """See :meth:`Strategy.extend`."""
         heap = [(self._key(planner, candidate), candidate.name) for candidate in candidates]
         heapq.heapify(heap)
         planned = dict.fromkeys((candidate.name for candidate in candidates), len(planner.removals))
@@ -86,7 +88,7 @@ LEAST_UTILIZED = Ordered("least-utilized", lambda planner, candidate: (planner.r
 """The least utilized first, as the older controllers do; the utilization counts what was moved there meanwhile."""
 
 
-class FewestNodes:
+class FewestNodes(Strategy):
     """As few nodes as can be: the smallest first, since big nodes hold what many small ones held.
 
     Size is the node's share of the cluster's capacity, summed over resources, so that a node with something scarce
@@ -96,13 +98,8 @@ class FewestNodes:
     name = "fewest-nodes"
     choose: Choice = staticmethod(aligned)
 
-    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
-        """See :meth:`Strategy.run`."""
-        planner = new_planner(self.choose)
-        return Outcome(planner, self.extend(planner, gates, tuple(planner.candidates.values())))
-
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
-        """Plan *candidates* on top of what *planner* has planned; return the refusals of those that stay."""
+        """See :meth:`Strategy.extend`."""
         size = planner.space.sizes()
         order = sorted(candidates, key=lambda each: (size[planner.space.index[each.name]], each.ratio, each.name))
         stays: dict[str, list[Refusal]] = {}
@@ -124,7 +121,7 @@ STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in _ALL}
 """The strategies by name, the controllers' default first."""
 
 
-class PerPool:
+class PerPool(Strategy):
     """Every pool by a strategy of its own: *pools* names it by pool, *default* for the rest.
 
     The strategies take their turns in the order of :data:`STRATEGIES`, each with the candidates of its pools, on one
@@ -132,21 +129,17 @@ class PerPool:
     """
 
     name = "per-pool"
+    choose: Choice = staticmethod(_ALL[0].choose)
 
     def __init__(self, pools: Mapping[str, str], default: str) -> None:
         self._pools = pools
         self._default = default
 
-    def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
-        """See :meth:`Strategy.run`."""
-        planner = new_planner(_ALL[0].choose)
+    def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
+        """See :meth:`Strategy.extend`."""
         stays: dict[str, list[Refusal]] = {}
         for strategy in _ALL:
-            own = [
-                candidate
-                for candidate in planner.candidates.values()
-                if self._pools.get(candidate.pool, self._default) == strategy.name
-            ]
+            own = [each for each in candidates if self._pools.get(each.pool, self._default) == strategy.name]
             planner.choose_by(strategy.choose)
             stays |= strategy.extend(planner, gates, own)
-        return Outcome(planner, stays)
+        return stays
