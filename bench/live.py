@@ -35,7 +35,7 @@ from typing import Any
 from node_compactor.configuration import parse_config_map
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings
-from tightship.kube.files import read_file
+from tightship.files.snapshot_file import read_file
 from tightship.planning.evaluate import evaluate
 from tightship_e2e import ControlPlane, load
 from tightship_testkit import remover as stand_in

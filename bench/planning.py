@@ -29,7 +29,7 @@ from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.core.objects import KINDS, decode
 from tightship.core.reasons import Refusal
-from tightship.kube.files import read_file
+from tightship.files.snapshot_file import read_file
 from tightship.planning.cluster import ClusterState, Snapshot
 from tightship.planning.evaluate import evaluate
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, forecast, make_plan

@@ -18,9 +18,9 @@ from rights import grant
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.core.reasons import NODE_REASONS, RUNNING_ONLY, Reason
+from tightship.files.snapshot_file import parse, read_file
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
-from tightship.kube.files import parse, read_file
 from tightship.kube.resources import RESOURCES
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import evaluate

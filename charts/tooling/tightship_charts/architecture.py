@@ -22,6 +22,7 @@ _ORDER = (
     ("tightship.nodes", "what both node controllers share"),
     ("tightship.app", "settings, processes, command line"),
     ("tightship.drain_io", "drains, carried out"),
+    ("tightship.files", "clusters from files"),
     ("tightship.kube", "connection, watch cache, Leases"),
     ("tightship.report", "documents and their formats"),
     ("tightship.drain", "the state machine of a drain"),

@@ -11,8 +11,8 @@ from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from tightship.core.reasons import NODE_REASONS, RUNNING_ONLY, Reason
-from tightship.kube.files import read_file
-from tightship.kube.object_file import FileError
+from tightship.files.object_file import FileError
+from tightship.files.snapshot_file import read_file
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate

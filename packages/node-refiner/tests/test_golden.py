@@ -11,7 +11,7 @@ from node_refiner.configuration import parse_config_map
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
 from tightship.core.reasons import NODE_REASONS, RUNNING_ONLY, Reason
-from tightship.kube.files import read_file
+from tightship.files.snapshot_file import read_file
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.plan import Plan

@@ -34,7 +34,7 @@ from tightship.core import quantity
 from tightship.core.durations import parse_duration
 from tightship.core.selectors import Requirement
 from tightship.core.times import parse_rfc3339
-from tightship.kube.documents import DocumentError, documents, unpack
+from tightship.files.documents import DocumentError, documents, unpack
 
 LENGTH = 200_000
 """Characters: what fits into the annotations of one object."""

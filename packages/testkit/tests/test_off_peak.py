@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from node_compactor.cli import COMMAND
-from tightship.kube.files import parse
+from tightship.files.snapshot_file import parse
 from tightship.planning.cluster import Snapshot
 from tightship.planning.utilization import utilization
 from tightship_testkit.commands import call

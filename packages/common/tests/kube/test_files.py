@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from tightship.core.objects import KINDS
-from tightship.kube.files import load_file, parse, read_file
-from tightship.kube.object_file import FileError
+from tightship.files.object_file import FileError
+from tightship.files.snapshot_file import load_file, parse, read_file
 
 from .conftest import Json, bad_pod, node, pod
 
@@ -206,7 +206,8 @@ def test_an_absent_file_and_a_directory(tmp_path: Path) -> None:
 
 
 def test_reading_a_file_imports_no_client() -> None:
-    code = "import sys, tightship.kube.files; sys.exit(bool({'kubernetes', 'aiohttp', 'asyncio'} & set(sys.modules)))"
+    clients = "{'kubernetes', 'aiohttp', 'asyncio'}"
+    code = f"import sys, tightship.files.snapshot_file; sys.exit(bool({clients} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

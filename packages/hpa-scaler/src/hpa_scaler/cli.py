@@ -23,9 +23,9 @@ from tightship.app.cli.arguments import add_logging_arguments, add_output_argume
 from tightship.app.cli.basics import no_command, print_version, write_rendered
 from tightship.app.cli.output import write_document
 from tightship.app.cli.run_command import add_run
+from tightship.files.documents import DocumentError, unpack
+from tightship.files.object_file import read_bytes
 from tightship.kube import host
-from tightship.kube.documents import DocumentError, unpack
-from tightship.kube.object_file import read_bytes
 from tightship.report.formats import formats_of
 from tightship.report.html.page import render_page
 

@@ -38,8 +38,8 @@ from tightship.app.settings.process import load_process
 from tightship.core.counting import counted
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason, Refusal
+from tightship.files.object_file import FileError
 from tightship.kube.connection import Connection, connect
-from tightship.kube.object_file import FileError
 from tightship.report.document import Generator, Source
 
 
@@ -82,7 +82,7 @@ async def judge_selected(
 ) -> JudgedSelection:
     """Judge the HPAs that *arguments* select at *now*: all that are opted in, or those called *names*, opted in or not.
 
-    Raises :class:`CliError`, :class:`~tightship.kube.object_file.FileError`,
+    Raises :class:`CliError`, :class:`~tightship.files.object_file.FileError`,
     :class:`~hpa_scaler.spec.queries.OutcomeFileError` and :class:`~tightship.core.api_errors.KubeError`.
     """
     settings = configured.settings

@@ -30,9 +30,9 @@ from tightship.core.objects import (
     decode,
     decode_scale_target,
 )
+from tightship.files.object_file import FileError, read_bytes, read_objects
 from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
-from tightship.kube.object_file import FileError, read_bytes, read_objects
 from tightship.kube.resources import AUTOSCALERS
 
 KINDS = "hpa,deploy,sts"
@@ -78,7 +78,7 @@ class HpaFleet(Struct, frozen=True):
 def fleet_of_file(path: str, selection: Selection) -> HpaFleet:
     """Return the HPAs in the file *path*, ``-`` for standard input.
 
-    Raises :class:`~tightship.kube.object_file.FileError` if the file has malformed content, or no HPA.
+    Raises :class:`~tightship.files.object_file.FileError` if the file has malformed content, or no HPA.
     """
     hpas: dict[str, HorizontalPodAutoscaler] = {}
     targets: dict[tuple[str, str, str], ScaleTarget] = {}

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tightship.core.api_errors import KubeError
-from tightship.kube.object_file import FileError
+from tightship.files.object_file import FileError
 
 EXIT_ERROR = 1
 EXIT_WOULD_CHANGE = 2

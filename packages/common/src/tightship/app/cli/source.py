@@ -19,12 +19,12 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahea
 
     An API server is asked only for the demand without pods of which *ahead* speaks.
 
-    Raises :class:`UsageError`, :class:`~tightship.kube.object_file.FileError` or a
+    Raises :class:`UsageError`, :class:`~tightship.files.object_file.FileError` or a
     :class:`~tightship.core.api_errors.KubeError`.
     """
     path = file_of(arguments)
     if path is not None:
-        from tightship.kube.files import read_file
+        from tightship.files.snapshot_file import read_file
 
         progress.say(reading(path))
         return read_file(path), file_source(path)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects import ObjectError
-from tightship.kube.documents import DocumentError, documents, unpack
+from tightship.files.documents import DocumentError, documents, unpack
 
 Known: TypeAlias = Callable[[str, str], bool]
 """Whether to take objects of a kind and ``apiVersion`` (perhaps empty); others are ignored."""

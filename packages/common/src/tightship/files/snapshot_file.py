@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.core.objects import decode
-from tightship.kube.object_file import FileError, read_bytes, read_objects
+from tightship.files.object_file import FileError, read_bytes, read_objects
 from tightship.kube.resources import BY_KIND, RESOURCES
 from tightship.planning.cluster import NOT_IN_FILE, ClusterState, Snapshot
 

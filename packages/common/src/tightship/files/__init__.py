@@ -1,0 +1,1 @@
+"""Clusters from files: what kubectl prints, JSON or YAML, plain or packed."""
