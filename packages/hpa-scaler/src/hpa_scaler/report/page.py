@@ -108,7 +108,7 @@ def _sections(plan: FloorPlan) -> Iterator[Section]:
     rows = tuple((Cell(each.reason, anchor=each.reason), Cell(f"{each.hpas:,}")) for each in plan.summary.reasons)
     yield Section(
         "Reasons",
-        note="How many HPAs have each. docs/hpa-reasons.md has a heading for each reason, with what to do about it.",
+        note="How many HPAs have each. docs/reasons.md has a heading for each reason, with what to do about it.",
         table=Table(("Reason", "HPAs"), rows, filters=True, compact=True),
     )
 
