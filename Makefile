@@ -111,6 +111,12 @@ format: install ## Format the code and apply automatic fixes.
 charts: install ## Regenerate values, schemas, READMEs, alerts and dashboards of the charts, the settings reference and the pictures.
 	@PYTHONPATH=charts/tooling $(BIN)/python -m tightship_charts
 
+.PHONY: golden
+golden: install ## Write the golden clusters anew, and the outputs and examples that tests compare to the letter; look at the diff.
+	@$(BIN)/python packages/node-compactor/tests/golden_cluster.py
+	@$(BIN)/python packages/node-refiner/tests/golden_cluster.py
+	@TIGHTSHIP_UPDATE_GOLDEN=1 $(BIN)/pytest -q -n 0 packages/*/tests/test_cli_golden.py
+
 .PHONY: charts-test
 charts-test: install ## Render the charts with many values and test the manifests (needs Helm: make controlplane).
 	@$(PYTEST) charts/tests $(ARGS)

@@ -1,4 +1,4 @@
-"""The example of ``docs/how-it-decides.md`` is what the command prints."""
+"""``docs/how-it-decides.md`` lists every strategy, and its examples are what the command prints."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tightship.planning.plan import STRATEGIES
+
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-it-decides.md"
 BLOCKS = re.findall(r"```console\n\$ node-compactor (.+)\n([\s\S]*?)```", PAGE.read_text())
@@ -18,6 +20,11 @@ BLOCKS = re.findall(r"```console\n\$ node-compactor (.+)\n([\s\S]*?)```", PAGE.r
 
 def test_the_page_has_its_examples() -> None:
     assert len(BLOCKS) == 2
+
+
+def test_the_page_lists_the_strategies_in_their_order() -> None:
+    _, _, section = PAGE.read_text().partition("\n## Strategies\n")
+    assert re.findall(r"^\* `(.+?)`", section.partition("\n## ")[0], flags=re.MULTILINE) == list(STRATEGIES)
 
 
 @pytest.mark.parametrize(("arguments", "shown"), BLOCKS, ids=["one round", "until stable"])

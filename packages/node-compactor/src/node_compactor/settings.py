@@ -112,7 +112,7 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
         StrategyName,
         Flag(
             "--strategy NAME",
-            f"which nodes go first: {' or '.join(STRATEGIES)} (default: {next(iter(STRATEGIES))})",
+            f"which nodes go first: {', '.join(STRATEGIES)} (default: {next(iter(STRATEGIES))})",
             "plan",
         ),
     ] = "least-utilized"

@@ -8,6 +8,7 @@ is expected is declared node by node, never taken from a run.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,20 @@ from tightship.planning.cluster import ClusterState, Snapshot
 from tightship.planning.plan import Plan
 from tightship_testkit.golden_builder import NEVER, NOW, Golden, Json, ago, owner
 
-COMPACTORS = frozenset(
-    {
-        Reason.POOL_NOT_CONFIGURED,
-        Reason.POOL_DISABLED,
-        Reason.NOT_UNDERUTILIZED,
-        Reason.TOO_YOUNG,
-        Reason.NOT_MARKED_LONG_ENOUGH,
-        Reason.REQUIRED_COUNT_NOT_REACHED,
-        Reason.POOL_MIN_SIZE,
-    }
-)
+_PACKAGES = Path(__file__).parents[3]
+
+
+def _named_in(package: str) -> frozenset[Reason]:
+    """Return the reasons that the source of *package* names, beside the enum itself."""
+    modules = (each for each in sorted((_PACKAGES / package / "src").rglob("*.py")) if each.name != "reasons.py")
+    found = (re.findall(r"\bReason\.([A-Z_]+)\b", each.read_text(encoding="utf-8")) for each in modules)
+    return frozenset(Reason[name] for names in found for name in names)
+
+
+COMPACTORS = _named_in("node-compactor") - _named_in("common") - _named_in("node-refiner")
 """Reasons that only node-compactor's plans give."""
 
-REFINERS = frozenset({Reason.TAINTED, Reason.EXCESS_BELOW_THRESHOLD, Reason.MIN_NODES})
+REFINERS = _named_in("node-refiner") - _named_in("common") - _named_in("node-compactor")
 """Reasons that only node-refiner's plans give."""
 
 ELSEWHERE = frozenset({Reason.NOT_SELECTED, Reason.BUFFER_NEEDS_NODE})
