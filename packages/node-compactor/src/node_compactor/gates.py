@@ -177,8 +177,6 @@ class CompactorGates:
 
 
 class _Progress:
-    """The removals of one planner so far."""
-
     def __init__(self, planner: Planner | None, gates: CompactorGates) -> None:
         self.planner = planner
         self.removed: Counter[str] = Counter()

@@ -1,8 +1,8 @@
 """How many nodes a cluster could do without, by CPU and memory requests. Pure.
 
 The figure is SAP node-refiner's: the free resources of all counted nodes, in nodes of the present candidate's size; the
-smaller of CPU and memory counts. Requests are kube-scheduler's (the older controller read ``spec.containers``). Tainted
-nodes do not count, as before, because nobody knows their purpose.
+smaller of CPU and memory counts. Requests are kube-scheduler's (the older controller read ``spec.containers``). As in
+the older controller, tainted nodes do not count, because nobody knows their purpose.
 """
 
 from __future__ import annotations

@@ -72,7 +72,6 @@ class RefinerGates:
         return remark("order", f"{score}; candidate {places[name]} of {len(places)} by {settings.candidate_order}")
 
     def _order_of_candidates(self) -> dict[str, int]:
-        """Return the places of the candidates before anything is planned."""
         if self._places is None:
             snapshot, keys = self._ground, Keys(self._settings)
             planner = Planner(snapshot, DisruptionLedger(snapshot), candidates_of(self._facts), "likely")

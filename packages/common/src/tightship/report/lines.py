@@ -159,7 +159,6 @@ def _cut(column: Column, width: int, terminal: Terminal) -> Column:
 
 
 def _width(column: Column, *, headers: bool) -> int:
-    """Return the width of the widest cell in columns of the terminal."""
     widest = max(map(length, column.cells), default=0)
     return max(widest, length(column.title)) if headers else widest
 

@@ -86,7 +86,6 @@ def _details(node: NodeEntry) -> str:
 
 
 def _summary(plan: NodePlan) -> Iterator[TextLine]:
-    """Return the plan in numbers, the reasons that keep the rest, and warnings."""
     summary = plan.summary
     nodes = summary.nodes
     share = f" ({percent(nodes.removed / nodes.before)})" if nodes.before else ""

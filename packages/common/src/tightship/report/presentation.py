@@ -59,7 +59,7 @@ class Column(Struct, frozen=True):
 
 
 class GridShape(Struct, frozen=True):
-    """What a grid shows at some width: every column except *without*, bars of this width, and *amounts* or not.
+    """The contents of a grid at some width: every column except *without*, bars of this width, and *amounts* or not.
 
     The first column, which has the names, is cut to *names* columns of the terminal; or as far as needed, but never
     below *shortest*.
