@@ -29,8 +29,7 @@ class ClaimJudge(Judge[G_co], Protocol[G_co]):
     """A judge that every claim consults too."""
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
-        """Return why *node* may not be claimed beside *claimed*, the claimed nodes of the whole cluster; ``None`` if it
-        may.
+        """Return why *node* may not be claimed beside *claimed*, all claimed nodes of the cluster; ``None`` if it may.
 
         *facts* belong to the latest snapshot. The method must be free of side effects: each attempt to write the claim
         calls it again.

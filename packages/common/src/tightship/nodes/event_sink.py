@@ -28,7 +28,7 @@ class Herald:
         self._events = events
 
     def __call__(self, news: DrainEvent) -> None:
-        """Send Events and a log line for *news*."""
+        """Report *news*."""
         match news.kind:
             case EventKind.CLAIMED:
                 self._node(news, "NodeClaimed", "cordoned and tainted the node, which will be drained")

@@ -113,8 +113,7 @@ class PodCounts(Struct, frozen=True, rename="camel"):
 
 
 class NodeEntry(Struct, frozen=True, rename="camel"):
-    """One node: its utilization, and either its place in the plan (*order* and *round*, from 1) or the reasons that
-    keep it.
+    """One node: its utilization, and its place in the plan (*order* and *round*, from 1) or the reasons that keep it.
 
     *reasons* are the distinct words of *refusals*, the most important first.
     """
@@ -180,8 +179,7 @@ class ExcessSummary(Struct, frozen=True, rename="camel"):
 
     *nodes* is the smaller of *cpu* and *memory*, *resource* names the smaller one, and all three refer to *candidate*.
     A figure is ``null`` if the candidate has none of the resource; all are ``null`` if no node is counted. *could_go*
-    is the number of nodes that could really go, pod by pod. *cpu_milli* and *memory_bytes* sum up *counted_nodes*
-    nodes.
+    nodes could really go, pod by pod. *cpu_milli* and *memory_bytes* are the sums of *counted_nodes* nodes.
     """
 
     nodes: float | None
@@ -230,8 +228,7 @@ Fate = Literal["evict", "stays", "leaving"]
 
 
 class GateCheck(Struct, frozen=True, rename="camel"):
-    """One gate of the controller with its numbers. *reason* is the word of its refusal, *fix* the change that would
-    open it.
+    """One gate of the controller with its numbers. *reason* is its refusal's word, *fix* the change that opens it.
 
     In a document *fix* is empty if the gate is open.
     """
@@ -257,8 +254,8 @@ class BudgetEntry(Struct, frozen=True, rename="camel"):
 class PodEntry(Struct, frozen=True, rename="camel"):
     """One pod of the node.
 
-    *target* is the pod's next node in the plan, or its next node if only this node were drained; ``null`` if the pod
-    stays or has no place. *refusals* concern this pod.
+    *target* is the pod's new node in the plan, or its new node if only this one were drained; ``null`` if the pod stays
+    or has no place. *refusals* concern this pod.
     """
 
     name: str

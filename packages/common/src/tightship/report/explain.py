@@ -206,7 +206,7 @@ class Alone(Struct, frozen=True):
 
 
 class DrainAlone:
-    """Drains only one node, now, whatever the gates say, so that its blockers elsewhere appear as well.
+    """Simulates draining one node alone, whatever the gates say, so that its blockers elsewhere appear as well.
 
     Answers for the nodes of one snapshot. Ignores PodDisruptionBudgets, which the judgement has already covered.
     """
