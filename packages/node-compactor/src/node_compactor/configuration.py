@@ -1,4 +1,4 @@
-"""Where settings come from, and the flags of ``plan`` and ``explain``."""
+"""The sources of settings, and the flags of ``plan`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tightship.app.settings.loading import (
 )
 
 CONFIG_MAP_KEYS = ("estafette-k8s-node-compactor-config.yaml", "config.yaml", "config.json")
-"""Keys of a ConfigMap's data under which a configuration is looked for, in this order."""
+"""Keys of a ConfigMap's data that may hold a configuration; the first that exists counts."""
 
 EVERY_POOL: Mapping[str, object] = {
     EVERY_OTHER_POOL: {
@@ -29,18 +29,18 @@ EVERY_POOL: Mapping[str, object] = {
         "scaleDownRequiredUnderutilizedNodeCount": 1,
     }
 }
-"""What planning assumes without a configuration: every pool enabled, with the values of the older one's example."""
+"""Planning defaults without a configuration: every pool enabled, with the older controller's example values."""
 
 PLANNING_DEFAULTS: Mapping[str, object] = {"marked_for": 0, "minimum_age": 0}
-"""While only planning nothing marks nodes, and a look at a young cluster is what was asked for."""
+"""A plan alone marks no nodes, and may be about a young cluster."""
 
 
 def configure(
     config: str | None, environment: Mapping[str, str], flags: Mapping[str, object] = {}
 ) -> CompactorSettings:
-    """Return the settings for planning: *flags* over *environment* over the file *config* over what planning assumes.
+    """Return the settings for planning: *flags* over *environment* over the file *config* over the planning defaults.
 
-    *flags* are by field; those of pools hold for every pool. Raises
+    *flags* are by field; flags of pools apply to every pool. Raises
     :class:`~tightship.app.settings.loading.SettingsError` with all problems at once.
     """
     found = {"nodePools": EVERY_POOL} if config is None else read_config(config, CONFIG_MAP_KEYS)
@@ -57,8 +57,8 @@ def configure(
 def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) -> CompactorSettings:
     """Return the settings of a running controller: *environment* over a ConfigMap's *data* over defaults.
 
-    The texts are those of a mounted file or folder as well; a single one may have any name. Without any, no pool is
-    configured, and nothing is removed. Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems
+    *data* may also come from a mounted file or folder; a single text may have any name. Without any text, no pool is
+    configured and no node is removed. Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems
     at once.
     """
     key, found = config_in(data, CONFIG_MAP_KEYS)
@@ -67,7 +67,7 @@ def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) ->
 
 
 def _for_pools(flags: Mapping[str, object], config: ConfigSource) -> FlagSource:
-    """Return *flags* as a source: those of pools are at every pool of *config* that is a mapping."""
+    """Return *flags* as a source that sets flags of pools for every pool of *config* that is a mapping."""
     keys, of_pools = wire_keys(PoolSettings), flags_of(PoolSettings)
     inside: dict[Location, object] = {}
     pools = config.values.get("pools")
@@ -75,13 +75,13 @@ def _for_pools(flags: Mapping[str, object], config: ConfigSource) -> FlagSource:
         if isinstance(pool, dict):
             inside |= {("pools", name, keys[field]): flags[field] for field in of_pools.keys() & flags.keys()}
             if "strategy" in flags:
-                # A strategy given as a flag is meant for all pools: one of a pool's own, from the file, comes after it.
+                # A strategy given as a flag applies to all pools, so it overrides a pool's own from the file.
                 pool.pop("strategy", None)
     return FlagSource(CompactorSettings, {field: flags[field] for field in flags.keys() - of_pools.keys()}, inside)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for what may go, the gates, the plan and the rules, by topic."""
+    """Add the flags for nodes that may go, gates, plan and rules, by topic."""
     add_plan_flags(
         parser,
         PoolSettings,
@@ -93,5 +93,5 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def flags_given(arguments: argparse.Namespace) -> dict[str, object]:
-    """Return the settings that were given as flags, by field."""
+    """Return the settings given as flags, by field."""
     return given(arguments, PoolSettings, CompactorSettings)

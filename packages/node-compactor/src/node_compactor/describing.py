@@ -1,4 +1,4 @@
-"""Settings as others see them: all values by the keys of the configuration file, and one line for people."""
+"""Settings for display: all values by the keys of the configuration file, and one line for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tightship.core.durations import format_duration
 from tightship.report.document import Plain, Setting
 
 POOLS_NAMED = 4
-"""Pools a summary names before it only counts them."""
+"""Most pools that a summary names before it only counts them."""
 
 
 def wire(settings: CompactorSettings) -> dict[str, Setting]:
@@ -31,7 +31,7 @@ def _pool(pool: PoolSettings) -> dict[str, Plain]:
 
 
 def summarize(settings: CompactorSettings, config: str | None) -> str:
-    """Return the settings that shape a plan, in one line; *config* is the file they came from."""
+    """Return one line with the settings that shape a plan; *config* is the name of their file."""
     parts = [_pools(settings, config)]
     if settings.cluster_budget is not None:
         parts.append(f"at most {settings.cluster_budget} of all nodes at once")

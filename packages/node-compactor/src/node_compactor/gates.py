@@ -1,4 +1,4 @@
-"""The compactor's gates: each is one function that returns a check, asked before a plan and while one grows. Pure."""
+"""The compactor's gates: functions that return a check, before a plan and while it grows. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tightship.planning.pools import shown
 
 
 def pool_checks(pool: str, settings: PoolSettings | None) -> tuple[Check, ...]:
-    """Return whether nodes of *pool*, whose settings are these, are drained at all."""
+    """Return whether nodes of *pool*, which has *settings*, are drained at all."""
     name = shown(pool)
     if settings is None:
         detail = f'pool {name} is not in the configuration, and there is no "*" entry'
@@ -33,7 +33,7 @@ def pool_checks(pool: str, settings: PoolSettings | None) -> tuple[Check, ...]:
 def utilization_check(pool: str, ratio: float, settings: PoolSettings, *, received: bool = False) -> Check:
     """Return whether a node with this *ratio* of CPU requests is underutilized.
 
-    *received* says that the ratio counts pods of nodes planned before.
+    *received* says that the ratio includes pods of nodes planned before.
     """
     limit = settings.limit
     have = "with the pods of nodes planned before, CPU requests are" if received else "CPU requests are"
@@ -60,7 +60,7 @@ def age_check(fact: NodeFacts, settings: CompactorSettings, now: float) -> Check
 
 
 def mark_check(fact: NodeFacts, settings: CompactorSettings, now: float) -> Check | None:
-    """Return whether the node has been marked for long enough at *now*; ``None`` where no mark is asked for."""
+    """Return whether the node has been marked for long enough at *now*; ``None`` if no mark is required."""
     wanted = settings.marked_for
     if not wanted:
         return None
@@ -89,7 +89,7 @@ def size_check(pool: str, left: int, settings: PoolSettings) -> Check:
 
 
 def plan_size_check(planned: int, settings: CompactorSettings) -> Check | None:
-    """Return whether a plan with *planned* removals may grow; ``None`` where plans have no limit."""
+    """Return whether a plan with *planned* removals may grow; ``None`` if plans have no limit."""
     allowed = settings.max_nodes
     if allowed is None:
         return None
@@ -98,7 +98,7 @@ def plan_size_check(planned: int, settings: CompactorSettings) -> Check | None:
 
 
 def underutilized(fact: NodeFacts, settings: CompactorSettings, now: float) -> bool:
-    """Whether the node counts as underutilized: the older controller's rule, enabled, old enough, under the limit."""
+    """Whether the node is underutilized by the older controller's rule: enabled, old enough, under the limit."""
     pool = settings.pool(fact.pool)
     return (
         pool is not None
@@ -112,7 +112,7 @@ def underutilized(fact: NodeFacts, settings: CompactorSettings, now: float) -> b
 class CompactorGates:
     """The gates over one set of facts; see :class:`tightship.planning.evaluate.ExplainedGates`.
 
-    *underutilized* are the nodes that count as such before a plan.
+    *underutilized* holds the underutilized nodes before a plan.
     """
 
     def __init__(self, settings: CompactorSettings, facts: Facts, now: float) -> None:
@@ -125,7 +125,7 @@ class CompactorGates:
         self._progress = _Progress(None, self)
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
-        """Return what the pool's gates and the plan's size say to removing *candidate* next."""
+        """Return the refusals of the pool's gates and the plan's size against removing *candidate* next."""
         settings = self._settings.pool(candidate.pool)
         if settings is None:
             return []
@@ -137,7 +137,7 @@ class CompactorGates:
         return refusals((utilization_check(candidate.pool, ratio, settings, received=True), *checks), candidate.name)
 
     def checks(self, name: str) -> tuple[Check, ...]:
-        """Return the gates as they stand before a plan; those of a pool that is not drained end with that."""
+        """Return the gates as they stand before a plan; for a pool that is not drained, only its own and the age."""
         fact, settings = self._facts[name], self._settings
         pool = settings.pool(fact.pool)
         first, age = pool_checks(fact.pool, pool), age_check(fact, settings, self._now)
@@ -157,7 +157,7 @@ class CompactorGates:
         yield plan_size_check(progress.removed.total(), self._settings)
 
     def _budgets(self, pool: str, settings: PoolSettings) -> Iterator[Check]:
-        """Yield how many more may go at once: no plan is shorter for it."""
+        """Yield the checks of the budgets. Budgets limit the pace, so they never shorten a plan."""
         out = Counter(self._facts[name].pool for name in nodes_out(self._facts))
         if settings.budget is not None:
             what = f"pool {shown(pool)}"
@@ -167,18 +167,16 @@ class CompactorGates:
             yield budget_check(budget, "the cluster", nodes=every, out=out.total(), flag=flag)
 
     def limit_of(self, pool: str) -> float:
-        """Return the limit of *pool*, 0 where it has none."""
+        """Return the limit of *pool*, 0 if it has none."""
         settings = self._settings.pool(pool)
         return 0.0 if settings is None else settings.limit
 
     def fact(self, name: str) -> NodeFacts:
-        """Return what is known of node *name*."""
+        """Return the facts of node *name*."""
         return self._facts[name]
 
 
 class _Progress:
-    """What one planner has taken, kept up removal by removal."""
-
     def __init__(self, planner: Planner | None, gates: CompactorGates) -> None:
         self.planner = planner
         self.removed: Counter[str] = Counter()
@@ -189,7 +187,7 @@ class _Progress:
             self.underutilized.setdefault(gates.fact(name).pool, set()).add(name)
 
     def catch_up(self) -> None:
-        """Take in the removals planned since the last call; a node that was filled up is underutilized no more."""
+        """Add the removals since the last call. A node that receives too many pods is no longer underutilized."""
         planner, gates = self.planner, self._gates
         if planner is None:
             return

@@ -40,7 +40,7 @@ class CompactorJudge:
         )
 
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
-        """Return what pool, age, limit and mark say against one node, whatever a plan does."""
+        """Return the refusals of pool, age, limit and mark against one node, whatever a plan does."""
         settings = self.settings.pool(fact.pool)
         checks: list[Check | None] = [*pool_checks(fact.pool, settings), age_check(fact, self.settings, now)]
         if settings is not None and settings.enabled:
@@ -54,7 +54,7 @@ class CompactorJudge:
         return CompactorGates(self.settings, facts, now)
 
     def strategy(self, facts: Facts) -> Strategy:
-        """Return the strategy of all enabled pools, or, where they differ, one that plans each pool by its own."""
+        """Return the strategy of all enabled pools, or a strategy that plans each pool by its own if they differ."""
         chosen: dict[str, str] = {}
         for name in sorted({fact.pool for fact in facts.values()}):
             pool = self.settings.pool(name)
@@ -68,14 +68,13 @@ class CompactorJudge:
     def pauses(
         self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
     ) -> Callable[[str], Refusal | None]:
-        """Return why a pool pauses at *now*: its cool-downs."""
+        """Return the function from a pool to its cool-down at *now*."""
         return cooling(snapshot, facts, finished, self.settings, now).of
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
         """Return why *node* may not be claimed beside the nodes *claimed*, ``None`` if it may.
 
-        *facts* are of the latest snapshot. A plan's own gates count what it takes; what a sibling has claimed since is
-        counted here.
+        *facts* belong to the latest snapshot. Unlike a plan's gates, this method counts the siblings' later claims.
         """
         refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed)
         pool = facts[node].pool
@@ -88,18 +87,18 @@ class CompactorJudge:
             budget = budget_check(own.budget, f"pool {shown(pool)}", nodes=len(mates), out=len(out))
             if not budget.open:
                 return budget.refusal(node)
-        # Whoever takes a node away may be slow: it holds no place in the budget for ever, but it is none that stays.
+        # Whoever deletes a node may be slow. Such a node leaves the budget after a while, but never counts as staying.
         taken = sum(name not in out and owner_elsewhere(fact.view.node) is not None for name, fact in mates.items())
         return size_check(pool, len(mates) - len(out) - taken - 1, own).refusal(node)
 
     def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
-        """Return what keeps *node* of *snapshot* as a whole, and may begin to while it is drained."""
+        """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
         pool = pool_of(node, self.settings.pool_labels)
         own = self.settings.pool(pool)
         checks = list(pool_checks(pool, own))
         if own is not None and own.minimum_nodes:
             rest = left_without(snapshot, node.name)
             mates = (each for each in rest if each.ready and pool_of(each, self.settings.pool_labels) == pool)
-            # Asked at every look: enough are enough.
+            # A drain asks at every look, so stop counting at the minimum.
             checks.append(size_check(pool, sum(1 for _ in islice(mates, own.minimum_nodes)), own))
         return [*opt_outs(node, self.rules.nodes), *refusals(checks, node.name)]

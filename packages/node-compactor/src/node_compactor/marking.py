@@ -1,10 +1,10 @@
-"""Since when nodes have been underutilized: the marks on them, and which to write. Pure.
+"""Marks that say since when nodes have been underutilized, and the writes of marks. Pure.
 
 Marks are on the nodes, so that "underutilized since" outlives a restart; a mark ends when load returns.
 
 A mark is the time of ``Marked`` in the annotation ``tightship.dev/drain`` of a node that nobody drains: alone, with the
-phase ``Marked``, or beside the note of a drain that failed (phase ``Backoff``), which it must not displace. There is no
-hysteresis: like the older controller, a single pass above the limit ends a mark.
+phase ``Marked``, or beside the note of a failed drain (phase ``Backoff``), which a mark must not replace. There is no
+hysteresis: as with the older controller, a single pass above the limit ends a mark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOT_TOUCHED = frozenset(
         Reason.DRAIN_IN_PROGRESS,
     }
 )
-"""Somebody has taken the node, a person's cordon included: nothing is written on it."""
+"""Reasons why somebody else owns the node, a person's cordon included. Nothing is written on such a node."""
 
 NEVER_OURS = frozenset(
     {
@@ -46,16 +46,16 @@ NEVER_OURS = frozenset(
         Reason.KARPENTER_MANAGED,
     }
 )
-"""No drain may come of a mark on such a node, so it gets none; one it had before is taken away."""
+"""Reasons why a mark could never lead to a drain. Such a node gets no mark, and loses an earlier one."""
 
 STALE_MARK = 24 * 3600.0
-"""Seconds after which another controller's mark counts as left behind, and ours takes its place."""
+"""Seconds after which another controller's mark counts as abandoned, and ours replaces it."""
 
 
 class MarkWrite(Struct, frozen=True):
-    """What to write on *node*: *record*, or nothing any more (``None``: the annotation goes).
+    """The record to write on *node*; ``None`` removes the annotation.
 
-    *forget_legacy* takes the older controller's mark away with it: ours has taken its place, or load has returned.
+    *forget_legacy* also removes the older controller's mark: ours has replaced it, or load has returned.
     """
 
     node: str
@@ -64,7 +64,7 @@ class MarkWrite(Struct, frozen=True):
 
     @property
     def patch(self) -> NodePatch:
-        """Return the write; it must be made against the version of the node that was judged."""
+        """Return the patch, which is valid only against the judged version of the node."""
         notes: dict[str, str | None] = {DRAIN_ANNOTATION: encode_record(self.record) if self.record else None}
         if self.forget_legacy:
             notes[LEGACY_STATE] = None
@@ -72,10 +72,10 @@ class MarkWrite(Struct, frozen=True):
 
 
 def marked_since(node: Node) -> float | None:
-    """Return since when (seconds since 1970) *node* has been marked underutilized, ``None`` where it is not.
+    """Return since when (seconds since 1970) *node* has been marked underutilized, ``None`` without a mark.
 
-    Our own mark counts, and, where there is none, the older controller's. A mark that another controller wrote as such
-    is by that one's rule, and none of ours. Beside a back-off it is ours, whoever's drain failed: only we add it there.
+    Our own mark counts, else the older controller's. A sibling's record in the phase ``Marked`` follows its own rule
+    and does not count. A mark beside a back-off is ours, whoever's drain failed: only the compactor adds one there.
     """
     record = drain_record(node)
     if record is not None and record.phase is Phase.MARKED and record.controller != CONTROLLER:
@@ -87,7 +87,7 @@ def marked_since(node: Node) -> float | None:
 def mark_writes(
     facts: Facts, underutilized: Collection[str], settings: CompactorSettings, now: float
 ) -> tuple[MarkWrite, ...]:
-    """Return what to write so that exactly the nodes *underutilized* carry a mark, ordered by node."""
+    """Return the writes after which exactly the nodes *underutilized* carry a mark, ordered by node."""
 
     def write(name: str, fact: NodeFacts) -> MarkWrite | None:
         pool = settings.pool(fact.pool)
@@ -104,7 +104,7 @@ def _write(fact: NodeFacts, underutilized: bool, pool_is_ours: bool, now: float)
         return None
     record = drain_record(node)
     if record is not None and record.phase is Phase.MARKED and record.controller != CONTROLLER:
-        # Its time is by the sibling's rule. Writing over it each time would never end: it would write again.
+        # The sibling's mark follows its own rule. If ours replaced it, the sibling would write it again, endlessly.
         if now < (record.entered(Phase.MARKED) or 0.0) + STALE_MARK:
             return None
         record = None
@@ -115,7 +115,7 @@ def _write(fact: NodeFacts, underutilized: bool, pool_is_ours: bool, now: float)
         marked = _marked(record or DrainRecord(phase=Phase.MARKED, controller=CONTROLLER), legacy, now)
         return MarkWrite(node.name, marked, legacy is not None)
     kept = _unmarked(record, now)
-    # In a pool that is not ours (yet), the older controller may still be at work: its mark is its business.
+    # In a pool that is not ours (yet), the older controller may still be active and manage its own mark.
     forget = legacy is not None and pool_is_ours
     return MarkWrite(node.name, kept, forget) if kept != drain_record(node) or forget else None
 
@@ -132,10 +132,10 @@ def _marked(record: DrainRecord, legacy: float | None, now: float) -> DrainRecor
 
 
 def _unmarked(record: DrainRecord | None, now: float) -> DrainRecord | None:
-    """Return what is left of *record* when load has returned: the note of a failure whose pause is not over."""
+    """Return the rest of *record* after load has returned: the note of a failure whose pause is not over."""
     if record is None or record.phase is not Phase.BACKOFF:
         return None
     if record.controller == CONTROLLER and (record.next_try is None or record.next_try <= now):
-        return None  # no failure in a row any more
+        return None  # the series of failures has ended
     since = {phase: time for phase, time in record.since.items() if phase != Phase.MARKED}
     return msgspec.structs.replace(record, since=since)

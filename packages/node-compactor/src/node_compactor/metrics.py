@@ -1,8 +1,8 @@
-"""What Prometheus is told of nodes and pools under the older controller's names, as they were.
+"""The metrics of nodes and pools under the older controller's names.
 
-Its units are kept: CPU in milli-CPU, memory in MiB, ratios between 0 and 1. Memory keeps its fraction, where the older
-one rounded down (and read some quantities as 0). The series are those of the last pass: what is gone from the cluster
-is gone from here. The metrics of plans and drains are :mod:`tightship.nodes.metrics`.
+They keep its units: CPU in milli-CPU, memory in MiB, ratios between 0 and 1. Memory keeps its fraction; the older
+controller rounded down (and read some quantities as 0). The series are from the last pass, so objects that are gone
+from the cluster leave the metrics. :mod:`tightship.nodes.metrics` has the metrics of plans and drains.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _NODE_GAUGES = {
 
 
 class CompactorMetrics:
-    """The metrics that only the compactor has; made once for a *registry*. To be told of by one thread at a time."""
+    """The metrics that only the compactor has. Create them once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._pools = _gauges(_POOL_GAUGES, ("nodepool",), registry)
         self._nodes = _gauges(_NODE_GAUGES, ("node", "nodepool"), registry)
 
     def update(self, evaluation: Evaluation[CompactorGates]) -> None:
-        """Replace everything by what the last pass has found."""
+        """Replace everything by the results of the last pass."""
         self._tell_pools(evaluation.facts, evaluation.gates)
         self._tell_nodes(evaluation.facts)
 
     def news(self, news: DrainEvent) -> None:
-        """Tell nothing: the older controller had no metrics of drains."""
+        """Do nothing: the older controller had no metrics of drains."""
 
     def _tell_pools(self, facts: Facts, gates: CompactorGates) -> None:
         counts: dict[str, Count[str]] = {name: Count() for name in _POOL_GAUGES}

@@ -1,7 +1,7 @@
-"""When to pause: cool-downs after what has happened to the nodes. Pure.
+"""Cool-downs after changes to nodes. Pure.
 
-What a pause is judged by outlives a restart: when nodes were created is on the nodes, how drains ended in the history
-that all controllers share. A drain of a sibling counts like one of ours.
+The evidence outlives a restart: nodes carry their creation times, and the history that all controllers share has the
+endings of drains. A sibling's drain counts like one of ours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tightship.planning.evaluate import Facts
 from tightship.planning.pools import shown
 
 EVERY_POOL = "every pool"
-"""What a pause of the whole cluster is about."""
+"""The subject of a pause of the whole cluster."""
 
 _REMOVED = frozenset({Ending.HANDED_OVER.value, Ending.NODE_GONE.value})
 _NO_FAILURES = frozenset({Reason.RELEASED})
@@ -34,7 +34,7 @@ class PoolPause(Struct, frozen=True):
     everywhere: bool
 
     def refusal(self, pool: str, now: float) -> Refusal:
-        """Return the pause as it stands at *now* in the words of *pool*."""
+        """Return the pause at *now* as a refusal for *pool*."""
         who = EVERY_POOL if self.everywhere else f"pool {shown(pool)}"
         ago, left = format_duration(now - (self.until - self.length)), format_duration(self.until - now)
         detail = f"{self.what} {ago} ago: {who} pauses for {format_duration(self.length)}, {left} left"
@@ -42,20 +42,20 @@ class PoolPause(Struct, frozen=True):
 
 
 class Cooling(Struct, frozen=True):
-    """The pauses in effect at *now*: of single *pools*, and of *everywhere*, each the one that lasts longest."""
+    """The pauses in effect at *now*: the longest for each of *pools*, and the longest *everywhere*."""
 
     now: float
     pools: Mapping[str, PoolPause] = {}
     everywhere: PoolPause | None = None
 
     def of(self, pool: str) -> Refusal | None:
-        """Return why nothing in *pool* is drained, ``None`` where nothing pauses it; of two the longer one."""
+        """Return the longest pause of *pool*, ``None`` if nothing pauses it."""
         pauses = [each for each in (self.pools.get(pool), self.everywhere) if each is not None]
         return max(pauses, key=lambda each: each.until).refusal(pool, self.now) if pauses else None
 
 
 class _Event(Struct, frozen=True):
-    """Something that happened at *at* in *pool*, and for how long the pool, or all, pause after it."""
+    """An event at *at* in *pool*, with the lengths of the pauses of its pool and of all pools after it."""
 
     at: float
     pool: str
@@ -73,13 +73,13 @@ def cooling(
 ) -> Cooling:
     """Return the pauses in effect at *now*.
 
-    Only the newest node of a pool counts, as evidence that a scale-up has happened. A drain that was given up because
-    its controller stopped is no failure.
+    Only the newest node of a pool counts, as evidence of a scale-up. A drain that was given up because its controller
+    stopped is no failure.
     """
     pools: dict[str, PoolPause] = {}
     everywhere: PoolPause | None = None
     for event in (*_added(snapshot, facts, settings), *_ended(finished, settings)):
-        # A node's clock may be ahead of ours: what has not happened yet happens now.
+        # A node's clock may be ahead of ours: a future event counts as happening now.
         at = min(event.at, now)
         own = PoolPause(at + event.pool_pause, event.what, event.pool_pause, everywhere=False)
         if own.until > now and own.until > _until(pools.get(event.pool)):

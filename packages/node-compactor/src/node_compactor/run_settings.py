@@ -1,6 +1,6 @@
-"""What the process ``node-compactor run`` is told: what all controllers are, under the older controller's names.
+"""The settings of the process ``node-compactor run``: every controller's, under the older controller's names.
 
-What may change (pools, gates, drains) comes from the ConfigMap: :mod:`node_compactor.configuration`.
+Settings that may change (pools, gates, drains) come from the ConfigMap: :mod:`node_compactor.configuration`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class RunSettings(NodeProcessSettings):
     log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default=FORMATS[0])
     log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
     config_map: Name = variable("CONFIG_MAP_NAME", default="estafette-k8s-node-compactor-config")
-    """By default the one that the older controller's README names."""
+    """The name in the older controller's README."""
     ports: Ports = variable("HTTP_PORTS", default=(9101,))
-    """Where the older controller had its metrics; its probe was where the probes are by default."""
+    """The older controller's port for metrics; its probe used the default port for probes."""
     lease_name: Name = variable("LEASE_NAME", default="node-compactor")
 
 

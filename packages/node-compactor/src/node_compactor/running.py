@@ -1,4 +1,4 @@
-"""``node-compactor run``: the compactor's judge, marks and metrics in the process that controllers of nodes share."""
+"""``node-compactor run``: the compactor's judge, marks and metrics in the process of every node controller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tightship.report import Generator, SettingsView
 
 
 def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSettings, CompactorGates]:
-    """Return the compactor; *environment* overrules some keys of its ConfigMap."""
+    """Return the compactor; *environment* overrides some keys of its ConfigMap."""
     return NodeController(
         program=Generator(CONTROLLER, node_compactor.__version__),
         kind="CompactorStatus",
@@ -40,7 +40,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
 
 
 def drains_of(settings: CompactorSettings) -> DrainSettings:
-    """Return how drains go about it under *settings*: by the same rules as the plan before them."""
+    """Return the settings of drains under *settings*: drains share the rules of the plan before them."""
     return drain_settings(settings, CompactorJudge(settings).keeps)
 
 

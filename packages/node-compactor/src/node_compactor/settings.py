@@ -1,8 +1,8 @@
-"""What a user can set: the gates of each pool, and the rules of the judgement.
+"""The user's settings: the gates of each pool, and the rules of the judgement.
 
-The pool configuration is the older controller's JSON, read as it is: ``{"nodePools": {NAME: {...}}}`` with the keys
-``enabled``, ``scaleDownCPURequestRatioLimit`` and ``scaleDownRequiredUnderutilizedNodeCount``. New keys take the same
-style, and the name ``"*"`` stands for every pool that is not named.
+The pool configuration is the older controller's JSON, unchanged: ``{"nodePools": {NAME: {...}}}`` with the keys
+``enabled``, ``scaleDownCPURequestRatioLimit`` and ``scaleDownRequiredUnderutilizedNodeCount``. New keys have the same
+style, and the name ``"*"`` stands for every pool without a name of its own here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ else:
 
 
 class PoolSettings(BaseModel):
-    """The gates of one pool. Names on the wire are the older controller's, or in its style."""
+    """The gates of one pool. The configuration has the older controller's keys, or keys in its style."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -49,7 +49,7 @@ class PoolSettings(BaseModel):
     required_count: Annotated[
         int, Flag("--required-count N", "underutilized nodes a pool must have before one may go (without --config: 1)")
     ] = Field(default=0, ge=0, alias="scaleDownRequiredUnderutilizedNodeCount")
-    """Underutilized nodes the pool must have, besides those in drain, before one is removed."""
+    """Underutilized nodes that the pool must have, besides nodes in drain, before one is removed."""
     minimum_nodes: Annotated[int, Flag("--min-nodes N", "nodes every pool keeps (default: 0)")] = Field(
         default=0, ge=0, alias="minimumNodeCount"
     )
@@ -62,47 +62,47 @@ class PoolSettings(BaseModel):
         ),
     ] = Field(default=None, alias="maximumNodesInDrain")
     strategy: StrategyName | None = None
-    """Which nodes of the pool go first; without it, as for all pools."""
+    """Which nodes of the pool go first; ``None``: as for all pools."""
     after_added: Seconds | None = Field(default=None, alias="coolDownAfterNodeAdded")
-    """Pause of the pool when it got a node; without it, and so with the other two, as for all pools."""
+    """Pause of the pool after it got a node; ``None``, here and in the next two: as for all pools."""
     after_deleted: Seconds | None = Field(default=None, alias="coolDownAfterNodeDeleted")
-    """Pause of the pool when a drain has removed one of its nodes."""
+    """Pause of the pool after a drain has removed one of its nodes."""
     after_failure: Seconds | None = Field(default=None, alias="coolDownAfterFailure")
-    """Pause of the pool when a drain in it was given up."""
+    """Pause of the pool after a drain in it was given up."""
 
 
 class CoolDownKeys(Layered):
-    """When to pause: after what has happened to a pool, or to any pool.
+    """Cool-downs after events in a pool, or in any pool.
 
-    The defaults are what users of Cluster Autoscaler and of node-refiner expect, each pause where it does its work:
+    Each default is what users of Cluster Autoscaler and of node-refiner expect, for the pools where the pause helps:
 
-    * *Node added*, 10 minutes for its pool, none for the others. A new node is evidence of load that is still finding
-      its place. Cluster Autoscaler waits as long (``--scale-down-delay-after-add``), by default for all groups at once,
-      node-refiner an hour for the whole cluster; but in a cluster of many pools some node is always new, and nothing
-      would ever be removed, which is why ``--scale-down-delay-type-local`` exists. Who wants it global sets it.
+    * *Node added*, 10 minutes for its pool, none for the others. A new node is evidence of load that has not settled.
+      Cluster Autoscaler waits as long (``--scale-down-delay-after-add``), by default for all groups at once;
+      node-refiner waits an hour for the whole cluster. But a cluster of many pools always has some new node, so a
+      global pause would prevent every removal (hence ``--scale-down-delay-type-local``). Users may set a global one.
     * *Node deleted*, none, as in Cluster Autoscaler and the older controller: one node goes at a time, and the next is
-      judged on the cluster as it is then.
-    * *Drain failed*, 10 minutes for its pool (node-refiner's), whose nodes run the same workloads, so that the next
-      drain would likely fail as well and only move pods about; 3 minutes for all
+      judged on the resulting cluster.
+    * *Drain failed*, 10 minutes for its pool (node-refiner's): the pool's nodes run the same workloads, so the next
+      drain would likely fail as well and only move pods about. 3 minutes for all pools
       (``--scale-down-delay-after-failure``). The node itself has its own, growing ``backoff``.
     """
 
     after_added: Seconds = Field(default=600.0, alias="coolDownAfterNodeAdded")
-    """Pause of a pool that got a node. A pool may have its own."""
+    """Pause of a pool after it got a node. A pool may have its own."""
     after_deleted: Seconds = Field(default=0.0, alias="coolDownAfterNodeDeleted")
-    """Pause of a pool whose node a drain has removed. A pool may have its own."""
+    """Pause of a pool after a drain has removed one of its nodes. A pool may have its own."""
     after_failure: Seconds = Field(default=600.0, alias="coolDownAfterFailure")
-    """Pause of a pool in which a drain was given up. A pool may have its own."""
+    """Pause of a pool after a drain in it was given up. A pool may have its own."""
     all_after_added: Seconds = Field(default=0.0, alias="clusterCoolDownAfterNodeAdded")
-    """Pause of all pools when any got a node."""
+    """Pause of all pools after any of them got a node."""
     all_after_deleted: Seconds = Field(default=0.0, alias="clusterCoolDownAfterNodeDeleted")
-    """Pause of all pools when a drain has removed a node."""
+    """Pause of all pools after a drain has removed a node."""
     all_after_failure: Seconds = Field(default=180.0, alias="clusterCoolDownAfterFailure")
-    """Pause of all pools when a drain was given up."""
+    """Pause of all pools after a drain was given up."""
 
 
 class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, SteeringKeys):
-    """Everything the compactor depends on besides the cluster and the time. Durations are in seconds.
+    """The compactor's settings: its only input besides the cluster and the time. Durations are in seconds.
 
     The reference and documents list the keys in the order of these fields, then of the sections from the last on.
     """
@@ -124,7 +124,7 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
             "age below which a node stays: 90s, 10m, 1h30m, or a plain number of seconds (default: 0 while planning)",
         ),
     ] = Field(default=1200.0, validation_alias=AliasChoices("minimumNodeAge", "MINIMUM_NODE_AGE_SECONDS"))
-    """Age below which a node is left alone (the older controller's default)."""
+    """Age below which a node stays (the older controller's default)."""
     marked_for: Annotated[
         Seconds,
         Flag(
@@ -151,7 +151,7 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
 
     @classmethod
     def read(cls, field: str, value: object) -> object:
-        """Return *value* as the validation takes it: what pools hold by its keys, as flags are put there."""
+        """Return *value* for the validation: the settings inside pools by key, because flags are merged by key."""
         if field != "pools" or not isinstance(value, Mapping):
             return value
         keys = wire_keys(PoolSettings)
@@ -161,10 +161,10 @@ class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUp
         }
 
     def pool(self, name: str) -> PoolSettings | None:
-        """Return the settings of pool *name*, those of ``"*"`` where it is not named, ``None`` where neither is."""
+        """Return the settings of pool *name*, else of ``"*"``, else ``None``."""
         return self.pools.get(name) or self.pools.get(EVERY_OTHER_POOL)
 
 
 def load_settings(values: Mapping[str, object]) -> CompactorSettings:
-    """Return settings from plain values, by their keys; see :func:`tightship.app.settings.loading.load`."""
+    """Return settings from plain values by their keys; see :func:`tightship.app.settings.loading.load`."""
     return load(CompactorSettings, values)

@@ -1,7 +1,7 @@
-"""Where settings come from, and the flags of ``plan`` and ``explain``.
+"""The sources of settings, and the flags of ``plan`` and ``explain``.
 
-The configuration is the older controller's ConfigMap, ``node-refiner-cm``: one key of its data for each setting, every
-value a text.
+The configuration is the older controller's ConfigMap, ``node-refiner-cm``: its data has one key for each setting, and
+every value is a text.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def configure(config: str | None, environment: Mapping[str, str], flags: Mapping
 def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) -> RefinerSettings:
     """Return the settings of a running controller: *environment* over a ConfigMap's *data* over defaults.
 
-    The texts are those of a mounted folder as well, one file a key. A lone mounted file may have any name and hold what
-    ``--config`` takes. Raises :class:`SettingsError` with all problems at once.
+    *data* may also come from a mounted folder, one file for each key. A single mounted file may have any name and the
+    contents of a ``--config`` file. Raises :class:`SettingsError` with all problems at once.
     """
     values: Mapping[str, object] = data
     place = ""
@@ -50,7 +50,7 @@ def parse_config_map(data: Mapping[str, str], environment: Mapping[str, str]) ->
 
 
 def load_settings(values: Mapping[str, object]) -> RefinerSettings:
-    """Return settings from values by their keys on the wire. Raises :class:`SettingsError` with all problems."""
+    """Return settings from values by the configuration's keys. Raises :class:`SettingsError` with all problems."""
     return _resolved(ConfigSource(RefinerSettings, values), {}, {})
 
 
@@ -65,7 +65,7 @@ def _resolved(config: ConfigSource, environment: Mapping[str, str], flags: Mappi
 
 
 class _Backoff(Source):
-    """The pause of a node whose drain failed, where none is set: the gap, as far as the longest such pause."""
+    """The default pause of a node whose drain failed: the gap, but at most the longest such pause."""
 
     def __call__(self) -> dict[str, Any]:
         return {"backoff": min(self._seconds("time_gap"), self._seconds("backoff_limit"))}
@@ -75,16 +75,16 @@ class _Backoff(Source):
         try:
             return parse_duration(str(self.current_state[field]), "m") if field in self.current_state else default
         except DurationError:
-            return default  # the validation names it
+            return default  # the validation reports the field
 
 
 def _is_file(name: str, text: str) -> bool:
-    """Whether a lone entry is a file that holds settings, and not a setting that nobody knows."""
+    """Whether a single entry is a file of settings rather than an unknown setting."""
     return name.endswith((".yaml", ".yml", ".json")) or "\n" in text.strip()
 
 
 def _unwrapped(found: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """Return the data of a ConfigMap manifest; what is none is the settings themselves."""
+    """Return the data of a ConfigMap manifest, or *found* itself if it is not a manifest."""
     if found.get("kind") != "ConfigMap":
         return found
     data = found.get("data")
@@ -96,7 +96,7 @@ def _unwrapped(found: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for what may go, threshold and minimums, the plan and the rules, by topic."""
+    """Add the flags for nodes that may go, threshold and minimums, plan and rules, by topic."""
     add_plan_flags(
         parser,
         RefinerSettings,
@@ -107,7 +107,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def flags_given(arguments: argparse.Namespace) -> dict[str, object]:
-    """Return the settings that were given as flags, by field."""
+    """Return the settings given as flags, by field."""
     return given(arguments, RefinerSettings)
 
 

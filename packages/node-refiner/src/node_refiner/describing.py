@@ -1,4 +1,4 @@
-"""Settings and figures as others see them: all values by the keys of the configuration, and one line for people."""
+"""Settings and figures for display: all values by the keys of the configuration, and one line for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def wire(settings: RefinerSettings) -> dict[str, Setting]:
 
 
 def _setting(name: str, value: object) -> Setting:
-    # A plain number would be minutes: durations are shown with their unit.
+    # A plain number would mean minutes, so a duration has its unit.
     if name in DURATIONS and isinstance(value, float):
         minutes = value / 60
         return f"{minutes:g}m" if minutes.is_integer() and value else f"{value:g}s"
@@ -27,7 +27,7 @@ def _setting(name: str, value: object) -> Setting:
 
 
 def summarize(settings: RefinerSettings, config: str | None) -> str:
-    """Return the settings that shape a plan, in one line; *config* is the file they came from."""
+    """Return one line with the settings that shape a plan; *config* is the name of their file."""
     origin = "no configuration given" if config is None else f"from {config}"
     minimums = f"{counted(settings.minimum_nodes, 'node')} and {settings.minimum_non_tainted_nodes} untainted"
     parts = [f"threshold {settings.excess_nodes_threshold:g}, minimum {minimums} ({origin})"]

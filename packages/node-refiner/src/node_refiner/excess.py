@@ -1,8 +1,8 @@
 """How many nodes a cluster could do without, by CPU and memory requests. Pure.
 
-The figure is SAP node-refiner's: what all counted nodes have left, in nodes of the size of the candidate at hand; of
-CPU and memory the smaller counts. Requests are kube-scheduler's, where the older controller read ``spec.containers``.
-Tainted nodes are left out, as by the older controller: what they are kept for is not known.
+The figure is SAP node-refiner's: the free resources of all counted nodes, in nodes of the present candidate's size; the
+smaller of CPU and memory counts. Requests are kube-scheduler's (the older controller read ``spec.containers``). As in
+the older controller, tainted nodes do not count, because nobody knows their purpose.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tightship.planning.facts import NodeFacts
 from tightship.planning.nodes import KARPENTER_DISRUPTED, TO_BE_DELETED, draining, owner_elsewhere
 
 SOFT = "PreferNoSchedule"
-"""The effect of a taint that keeps no pod away, and so no node out of the count."""
+"""The effect of a taint that keeps no pod away, and so leaves the node in the count."""
 
 
 _TOLD_ALREADY: Mapping[str, frozenset[Reason]] = {
@@ -33,13 +33,13 @@ _TOLD_ALREADY: Mapping[str, frozenset[Reason]] = {
     "node.kubernetes.io/not-ready": frozenset({Reason.NOT_READY}),
     "node.kubernetes.io/unreachable": frozenset({Reason.NOT_READY}),
 }
-"""Taints that come with a state which has a reason of its own."""
+"""Taints that accompany a state with a reason of its own."""
 
 
 class Excess(Struct, frozen=True):
-    """How many nodes like *node* could be done without: by CPU, by memory, and by both (*nodes*).
+    """How many nodes like *node* the cluster could do without: by CPU, by memory, and by both (*nodes*).
 
-    A resource of which the node has nothing to allocate says nothing: infinity.
+    If the node has nothing to allocate of a resource, that resource's figure is infinite.
     """
 
     node: str
@@ -48,17 +48,17 @@ class Excess(Struct, frozen=True):
 
     @property
     def nodes(self) -> float:
-        """The smaller of the two."""
+        """The smaller of both figures."""
         return min(self.cpu, self.memory)
 
     @property
     def scarcer(self) -> str:
-        """The resource with the smaller figure, for people; CPU where both are the same."""
+        """The resource with the smaller figure, for people; CPU if both are the same."""
         return "CPU" if self.cpu <= self.memory else "memory"
 
 
 class Counted(Struct, frozen=True):
-    """The counted nodes together: how *many*, and their milli-CPU and bytes of memory, requested and allocatable."""
+    """The sums of the counted nodes: how *many*, and their milli-CPU and bytes of memory, requested and allocatable."""
 
     many: int = 0
     cpu_requested: int = 0
@@ -67,7 +67,7 @@ class Counted(Struct, frozen=True):
     memory_allocatable: int = 0
 
     def excess(self, node: Node) -> Excess:
-        """Return how many nodes like *node* these could do without."""
+        """Return how many nodes like *node* the counted nodes could do without."""
         allocatable = node.allocatable
         return Excess(
             node.name,
@@ -76,9 +76,9 @@ class Counted(Struct, frozen=True):
         )
 
     def without(self, fact: NodeFacts) -> Counted:
-        """Return the rest when the counted node of *fact* has been drained and deleted.
+        """Return the sums after the counted node of *fact* has been drained and deleted.
 
-        What its pods request moves to the rest, but for DaemonSet and mirror pods, which go with the node.
+        The requests of its pods move to the other nodes, except DaemonSet and mirror pods, which go with the node.
         """
         node, usage = fact.view.node, fact.view.usage
         leaves: dict[str, int] = {}
@@ -94,9 +94,9 @@ class Counted(Struct, frozen=True):
 
 
 def count(facts: Iterable[NodeFacts], starting_on: Mapping[str, Resources] = {}) -> Counted:
-    """Return the sums over those of *facts* whose nodes are counted.
+    """Return the sums over those of *facts* whose nodes count.
 
-    What replicas about to start will request of a node (*starting_on*) is requested already.
+    The future requests of replicas about to start (*starting_on*, by node) count as requested already.
     """
     requested: dict[str, int] = {}
     allocatable: dict[str, int] = {}
@@ -122,32 +122,31 @@ def hard_taints(node: Node) -> list[Taint]:
 
 
 def remains(node: Node) -> bool:
-    """Whether *node* is one that the cluster keeps: Ready, with CPU to allocate, not cordoned, not in drain, not being
-    taken away.
+    """Whether the cluster keeps *node*: Ready, with CPU to allocate, not cordoned, not in drain, not being deleted.
 
-    The older controller counts every node there is, so that its minimum was one lower with each node on its way out.
+    The older controller counted every node, so each node on its way out lowered its minimum by one.
     """
     usable = node.ready and node.allocatable.get("cpu", 0) > 0
     return usable and not node.unschedulable and not draining(node) and owner_elsewhere(node) is None
 
 
 def is_counted(node: Node) -> bool:
-    """Whether *node* is one of those whose room and load make up the excess: it remains, and no taint keeps pods away.
+    """Whether the room and load of *node* are part of the excess: it remains, and no taint keeps pods away.
 
-    The older controller's rule, "no taint and not unschedulable", but that a soft taint forbids nothing: Cluster
-    Autoscaler puts one on nodes that it may remove, and so does node-compactor on its next. A node that is not Ready
-    has a taint of the node lifecycle controller within seconds anyway.
+    The older controller's rule was "no taint and not unschedulable". Here a soft taint forbids nothing: Cluster
+    Autoscaler puts one on nodes that it may remove, and so does node-compactor on its next nodes. A NotReady node gets
+    a taint of the node lifecycle controller within seconds anyway.
     """
     return remains(node) and not hard_taints(node)
 
 
 def taint_of_others(node: Node) -> Refusal | None:
-    """Return the refusal of a node that somebody has tainted for reasons of their own."""
+    """Return the refusal of a node that somebody has tainted for their own reasons."""
     return tainted(node, frozenset[Reason]().union(*_TOLD_ALREADY.values()))
 
 
 def tainted(node: Node, told: Collection[Reason]) -> Refusal | None:
-    """Return the refusal of a node with hard taints, but for those that come with a reason *told* already."""
+    """Return the refusal of a node with hard taints, except taints whose reason has been *told* already."""
     taints = [each for each in hard_taints(node) if not _TOLD_ALREADY.get(each.key, frozenset()).intersection(told)]
     if not taints:
         return None

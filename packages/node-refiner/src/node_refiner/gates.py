@@ -1,4 +1,4 @@
-"""The refiner's gates: they end a plan where the outlook says, and tell of one node what they ask. Pure."""
+"""The refiner's gates: they end a plan where the outlook does, and explain themselves for a single node. Pure."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class RefinerGates:
         self._places: dict[str, int] | None = None
 
     def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
-        """Return what ends the plan before the turn of *candidate*, and what else keeps it; nothing where none does.
+        """Return the refusals that end the plan before the turn of *candidate*, and the candidate's other refusals.
 
-        One that could not go has met a plan that will not be: when the real one has ended, it is asked once more, on
-        what that leaves.
+        The free plan refused a candidate without a turn in a state that the real plan may never reach. So once the real
+        plan has ended, such a candidate gets another attempt on the resulting cluster.
         """
         ahead, turn = self.outlook, self.outlook.turns.get(candidate.name)
         if not ahead.ends or (len(planner.removals) if turn is None else turn.number) < ahead.goes:
@@ -50,7 +50,7 @@ class RefinerGates:
         return sorted(found)
 
     def checks(self, name: str) -> tuple[Check, ...]:
-        """Return the gates as they stand at the node's turn, or, for one that could not go, before the plan."""
+        """Return the gates as they stand at the node's turn, or before the plan if the node has no turn."""
         gates = (self._excess(name), self._minimums(name), plan_size_check(self._before(name), self._settings))
         return (
             self._order(name),
@@ -72,7 +72,6 @@ class RefinerGates:
         return remark("order", f"{score}; candidate {places[name]} of {len(places)} by {settings.candidate_order}")
 
     def _order_of_candidates(self) -> dict[str, int]:
-        """The places of the candidates before anything is planned."""
         if self._places is None:
             snapshot, keys = self._ground, Keys(self._settings)
             planner = Planner(snapshot, DisruptionLedger(snapshot), candidates_of(self._facts), "likely")
@@ -91,7 +90,7 @@ class RefinerGates:
         return minimums_check(name, nodes, untainted, self._settings)
 
     def _as_ended(self, check: Check, name: str) -> Check:
-        """Of a node that could go the outlook says whether the gate is closed: it may be so since an earlier turn."""
+        """Close the gate of a node that could go if its reason ends the plan at the same or an earlier turn."""
         turn = self.outlook.turns.get(name)
         if turn is None:
             return check
@@ -99,7 +98,7 @@ class RefinerGates:
         return Check(check.gate, check.reason, is_open, check.detail)
 
     def _before(self, name: str) -> int:
-        """Return how many nodes could go before node *name*, 0 where it could not itself."""
+        """Return how many nodes could go before node *name*, 0 if *name* could not go."""
         turn = self.outlook.turns.get(name)
         return 0 if turn is None else turn.number
 
@@ -112,7 +111,7 @@ class RefinerGates:
 
 
 def _marks(node: Node) -> tuple[Check, ...]:
-    """What a sibling has written on *node*, which keeps nobody from it."""
+    """Return a sibling's notes on *node*, which are no obstacle."""
     found: list[Check] = []
     record = drain_record(node)
     since = record.entered(Phase.MARKED) if record is not None and not record.owns_node else None

@@ -1,8 +1,7 @@
 """The refiner's judge: its settings as the rules of an evaluation, of a claim, and of a drain. Pure.
 
-A plan is made twice. The *free* one, which neither threshold nor minimums hold back, tells how many nodes could really
-go, pod by pod. The real one is as much of its beginning as they allow: it ends with the first candidate at hand that
-one of them refuses, as the older controller's loop would.
+The judge plans twice. The *free* plan ignores threshold and minimums, and tells how many nodes could really go, pod by
+pod. The real plan ends at its first candidate that threshold or minimums refuse, as the older controller's loop would.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ class RefinerJudge:
         )
 
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
-        """Return the taints of others that keep a node, unless the state behind them is a refusal already."""
+        """Return the taints of others that keep a node, unless their state is a refusal already."""
         del now
         found = tainted(fact.view.node, {refusal.reason for refusal in fact.refusals})
         return [] if found is None else [found]
 
     def gates(self, ground: Snapshot, facts: Facts, now: float) -> RefinerGates:
-        """Return the threshold, the minimums and the plan's size, with the outlook that they go by."""
+        """Return the threshold, the minimums and the plan's size, with their outlook."""
         return RefinerGates(self.settings, ground, facts, self._outlook(ground, facts), now)
 
     def strategy(self, facts: Facts) -> Strategy:
@@ -62,7 +61,7 @@ class RefinerJudge:
     def pauses(
         self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
     ) -> Callable[[str], Refusal | None]:
-        """Return why all pools pause at *now*: a cool-down of the refiner is one of the whole cluster."""
+        """Return why all pools pause at *now*: the refiner's cool-downs apply to the whole cluster."""
         del facts
         pause = cooling(snapshot, self.settings, now, finished)
         return lambda _: pause
@@ -70,7 +69,7 @@ class RefinerJudge:
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
         """Return why *node* may not be claimed beside the nodes *claimed*, ``None`` if it may.
 
-        The minimums are asked for once more: what a sibling has claimed since the plan is no node that remains.
+        The claim checks the minimums again: nodes that siblings have claimed since the plan do not remain.
         """
         refusal = cluster_room(node, facts, self.settings.cluster_budget, claimed)
         if refusal is not None:
@@ -80,7 +79,7 @@ class RefinerJudge:
         return minimums_check(node, remaining, untainted, self.settings).refusal(node)
 
     def keeps(self, snapshot: Snapshot, node: Node) -> list[Refusal]:
-        """Return what keeps *node* of *snapshot* as a whole, and may begin to while it is drained."""
+        """Return the refusals that keep *node* of *snapshot* as a whole; they may also appear during its drain."""
         found = opt_outs(node, self.rules.nodes)
         tainted_by_others = taint_of_others(node)
         if tainted_by_others is not None:
@@ -90,15 +89,16 @@ class RefinerJudge:
             left += remains(each)
             untainted += is_counted(each)
             if left >= self.settings.minimum_nodes and untainted >= self.settings.minimum_non_tainted_nodes:
-                return found  # asked at every look: enough are enough
+                return found  # a drain asks at every look, so stop counting at the minimums
         below = minimums_check(node.name, left, untainted, self.settings).refusal(node.name)
         return found if below is None else [*found, below]
 
     def _outlook(self, ground: Snapshot, facts: Facts) -> Outlook:
-        """Make the free plan from *facts*, and say how much of it threshold and minimums allow.
+        """Make the free plan from *facts*, and return how much of it threshold and minimums allow.
 
-        It goes on with what PodDisruptionBudgets allow when the moved pods are Ready again: the refiner drains one node
-        after the other, and a budget over the pods of many nodes makes none of them one that could not go.
+        The free plan continues with the evictions that PodDisruptionBudgets allow once the moved pods are Ready again:
+        the refiner drains one node after another, so a budget over the pods of many nodes does not prevent their
+        removal.
         """
         candidates, strategy = candidates_of(facts), strategy_of(self.settings)
 

@@ -1,8 +1,7 @@
-"""What Prometheus is told of the cluster and of drains under the older controller's names, as they were.
+"""The metrics of the cluster and of drains under the older controller's names.
 
-Utilization is in percent of what the counted nodes can allocate. The three counters count what was done, where the
-older controller counted what it was about to try. What is told of plans and drains besides is
-:mod:`tightship.nodes.metrics`'s.
+Utilization is in percent of the counted nodes' allocatable amounts. The three counters count completed actions; the
+older controller counted its attempts. :mod:`tightship.nodes.metrics` has the other metrics of plans and drains.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ _COUNTERS = {
 
 
 class RefinerMetrics:
-    """The metrics that only the refiner has; made once for a *registry*. To be told of by one thread at a time."""
+    """The metrics that only the refiner has. Create them once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._gauges = {name: Gauge(OLD + name, text, registry=registry) for name, text in _GAUGES.items()}
         self._counters = {name: NamedCounter(OLD + name, text, registry=registry) for name, text in _COUNTERS.items()}
 
     def update(self, evaluation: Evaluation[RefinerGates]) -> None:
-        """Replace everything by what the last pass has found."""
+        """Replace everything by the results of the last pass."""
         outlook, views = evaluation.gates.outlook, evaluation.snapshot.nodes.values()
         counted = outlook.counted
         excess = outlook.excess.nodes if outlook.excess is not None else 0.0
@@ -62,7 +61,7 @@ class RefinerMetrics:
             self._gauges[name].set(value)
 
     def news(self, news: DrainEvent) -> None:
-        """Count what a drain tells."""
+        """Count what a drain reports."""
         if news.kind is EventKind.CLAIMED:
             self._counters["nodes_cordoned"].inc()
         elif news.kind is EventKind.PHASE and news.record is not None:

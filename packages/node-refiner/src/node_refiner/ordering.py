@@ -1,9 +1,9 @@
-"""Which candidate goes first. Pure.
+"""The order of candidates. Pure.
 
-Each order has keys of its own. Among candidates equal by them, scores rounded to whole percent, those come last whose
-drain would be felt most: pods whose PodDisruptionBudget would have nothing left or makes them wait, and pods that are
-the only Ready ones of their controller. After that the exact score decides, then the name. All keys count what the
-plan has moved to the node before.
+Each order has its own keys, followed by the score rounded to whole percent. Of equal candidates the most disruptive
+come last: a PodDisruptionBudget of their pods would have nothing left or makes them wait, or a pod is the only Ready
+one of its controller. Then the exact score decides, then the name. All keys count the pods that the plan has moved to
+the node before.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _Owner = tuple[str, str, str]
 _Keys = tuple[float, ...]
 
 EMPTY = -(2**31) - 1
-"""Below the lowest priority a pod can have: a node without pods disturbs nobody."""
+"""Below the lowest priority of any pod: draining a node without pods disturbs nobody."""
 
 MOST = 10_000.0
-"""Ratios above this are as good as endless (a node that allocates nothing and holds pods all the same)."""
+"""Ratios above this count as infinite (a node without allocatable resources that holds pods all the same)."""
 
 
 class Scoring:
-    """What a node's load counts: its CPU and memory ratios by their weights, the older controller's measure."""
+    """The score of a node's load: its CPU and memory ratios by their weights, as in the older controller."""
 
     def __init__(self, settings: RefinerSettings) -> None:
         self._cpu, self._memory = settings.cpu_weight, settings.memory_weight
 
     def of(self, cpu: float, memory: float) -> float:
-        """Return the score of ratios, which is one itself where the weights add up to 1."""
+        """Return the score of two ratios. The score is a ratio too if the weights add up to 1."""
         return self._cpu * min(cpu, MOST) + self._memory * min(memory, MOST)
 
 
 class _Pods(Struct, frozen=True):
-    """What *count* pods of a node come to: keys, the allowances they need, whether one is the only one of its kind."""
+    """The *count* pods of a node: their keys, the allowances they need, and whether one is the only one of its kind."""
 
     count: int
     first: _Keys
@@ -52,12 +52,12 @@ _NONE = _Pods(0, (), {}, only_ones=False)
 
 
 def strategy_of(settings: RefinerSettings) -> Ordered:
-    """Return the strategy that tries candidates in the order of *settings*, by whose word it is named."""
+    """Return the strategy that tries candidates in the order of *settings*, named after that order."""
     return Ordered(settings.candidate_order, Keys(settings).of)
 
 
 class Keys:
-    """The keys of candidates by one order; see :data:`tightship.planning.plan.Key`."""
+    """The keys of candidates in one order; see :data:`tightship.planning.plan.Key`."""
 
     def __init__(self, settings: RefinerSettings) -> None:
         self._scoring = Scoring(settings)
@@ -66,7 +66,7 @@ class Keys:
         self._told: tuple[Planner | None, dict[str, _Pods]] = (None, {})
 
     def of(self, planner: Planner, candidate: Candidate) -> tuple[float, ...]:
-        """Return the key of *candidate* after what *planner* has planned."""
+        """Return the key of *candidate* after the removals that *planner* has planned."""
         score = self._scoring.of(planner.ratio(candidate.name), planner.memory_ratio(candidate.name))
         told = self._of_pods(planner, candidate)
         left = planner.ledger.left
@@ -74,13 +74,13 @@ class Keys:
         return (*told.first, float(round(score * 100)), float(felt), score)
 
     def _of_pods(self, planner: Planner, candidate: Candidate) -> _Pods:
-        """Return what follows from the candidate's pods: all but what others leave of their budgets."""
+        """Return the facts about the candidate's pods, which do not depend on what others leave of their budgets."""
         if self._told[0] is not planner:
             self._told = (planner, {})
         pods, known = planner.pods_of(candidate), self._told[1]
         told = known.get(candidate.name, _NONE)
         if told.count < len(pods) or told is _NONE:
-            # In a plan pods only ever arrive on a node that stays, behind those that are there.
+            # In a plan, a node that stays only gains pods, and they come after its own.
             more = pods[told.count :]
             needs = dict(told.needs)
             for key, (budget, count) in planner.ledger.needs(more).items():

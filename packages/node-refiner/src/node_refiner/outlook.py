@@ -1,8 +1,8 @@
 """How many nodes could go, and how many may: where threshold and minimums end a plan. Pure.
 
-Both figures must reach the threshold: the cluster's sums, which are the older controller's, and the count of nodes
-whose pods all have a place, which sums know nothing of. Minimums are strict: the older controller asked for them before
-a drain, and so went to one node less.
+Two figures must reach the threshold: the older controller's sums over the cluster, and the number of nodes whose pods
+all have a place, which the sums ignore. Minimums are strict; the older controller checked them before a drain, and so
+ended one node below.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tightship.planning.plan import Removal
 
 
 class Turn(Struct, frozen=True):
-    """When a node that could go comes: *number* nodes go before it, and then the *excess* is such.
+    """The turn of a node that could go: *number* nodes go before it, and *excess* is the excess then.
 
-    *reached* is the largest threshold with which a plan comes past it. *later* says that it has to wait for a
-    PodDisruptionBudget which those before it use up.
+    *reached* is the largest threshold with which a plan passes this turn. *later* says that the node waits for a
+    PodDisruptionBudget that the nodes before it use up.
     """
 
     number: int
@@ -37,19 +37,19 @@ class Turn(Struct, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """Something that ends a plan: *why* the node whose turn is number *turn* may not go."""
+    """The end of a plan: *why* the node at turn number *turn* may not go."""
 
     turn: int
     why: Refusal
 
 
 class Outlook(Struct, frozen=True):
-    """What a plan that nothing holds back says of the cluster as a whole.
+    """The free plan's figures for the cluster as a whole.
 
-    *turns* has the nodes that could go, in order; *goes* of them may. *ends* has for each reason the first turn at
-    which it ends the plan, and none where the plan ends by itself. *excess* is that of the first turn, or, where
-    nothing could go, of the counted node with the lowest score (the older controller's figure); ``None`` where no node
-    is counted. *remaining* nodes count for the minimum.
+    *turns* has the nodes that could go, in order; *goes* of them may. *ends* has the first turn at which each reason
+    ends the plan, and is empty if the plan ends by itself. *excess* belongs to the first turn, or, if nothing could go,
+    to the counted node with the lowest score (the older controller's figure); ``None`` if no node counts. *remaining*
+    nodes count for the minimum.
     """
 
     counted: Counted
@@ -60,16 +60,16 @@ class Outlook(Struct, frozen=True):
 
     @property
     def goes(self) -> int:
-        """How many of those that could go may."""
+        """How many of the nodes that could go may go."""
         return min((end.turn for end in self.ends), default=len(self.turns))
 
     @property
     def stop(self) -> tuple[Refusal, ...]:
-        """What the plan ends with: all that refuses the first that may not go."""
+        """The refusals of the first node that may not go."""
         return tuple(end.why for end in self.ends if end.turn == self.goes)
 
     def reached(self, turn: int) -> tuple[Refusal, ...]:
-        """Return all that ends the plan at *turn* or before."""
+        """Return the refusals that end the plan at *turn* or before."""
         return tuple(end.why for end in self.ends if end.turn <= turn)
 
 
@@ -80,9 +80,10 @@ def outlook(
     at_once: int,
     starting_on: Mapping[str, Resources] = {},
 ) -> Outlook:
-    """Return how far threshold and minimums follow *free*, the removals of a plan that nothing holds back.
+    """Return how far threshold and minimums allow *free*, the removals of the free plan.
 
-    *at_once* of them need no budget to be renewed. *starting_on* is by node what replicas about to start will request.
+    The first *at_once* removals need no renewed budget. *starting_on* has the future requests of replicas about to
+    start, by node.
     """
     rest = counted = count(facts.values(), starting_on)
     remaining = sum(remains(fact.view.node) for fact in facts.values())
@@ -138,7 +139,7 @@ def threshold_check(excess: Excess, could_go: int, settings: RefinerSettings) ->
 
 
 def minimums_check(name: str, nodes: int, untainted: int, settings: RefinerSettings) -> Check:
-    """Return whether the minimums let *name* go next, after which so many nodes, and untainted ones, are left."""
+    """Return whether the minimums let *name* go next, which leaves *nodes* nodes, *untainted* of them untainted."""
     left = (
         (nodes, settings.minimum_nodes, "node", "minimum_nodes"),
         (untainted, settings.minimum_non_tainted_nodes, "untainted node", "minimum_non_tainted_nodes"),
@@ -149,7 +150,7 @@ def minimums_check(name: str, nodes: int, untainted: int, settings: RefinerSetti
 
 
 def plan_size_check(planned: int, settings: RefinerSettings) -> Check | None:
-    """Return whether a plan with *planned* removals may grow; ``None`` where plans have no limit."""
+    """Return whether a plan with *planned* removals may grow; ``None`` if plans have no limit."""
     allowed = settings.max_nodes
     if allowed is None:
         return None
@@ -159,10 +160,10 @@ def plan_size_check(planned: int, settings: RefinerSettings) -> Check | None:
 
 
 def ended(name: str, ahead: Outlook, settings: RefinerSettings) -> list[Refusal]:
-    """Return what keeps candidate *name* when its turn has come and the plan has ended, each with what would help.
+    """Return why candidate *name* stays once the plan has ended before it, each reason with its fix.
 
-    One that could go is kept by all that ends the plan up to its turn. One that could not (pods of those that go first
-    take its places) is kept by what ends the plan, and no change to that would let it through.
+    All refusals up to its turn keep a candidate that could go. A candidate that could not go (pods of earlier nodes
+    take its places) stays because the plan ends, and no fix would let it through.
     """
     turn = ahead.turns.get(name)
     if turn is None:
@@ -176,7 +177,7 @@ def ended(name: str, ahead: Outlook, settings: RefinerSettings) -> list[Refusal]
 def _fix(reason: Reason, turn: Turn, ahead: Outlook, settings: RefinerSettings) -> str:
     """Return the smallest change after which *reason* ends no plan up to *turn*."""
     if reason is Reason.EXCESS_BELOW_THRESHOLD:
-        # Rounded down: what is shown must let the node through.
+        # Rounded down, because the shown threshold must let the node through.
         enough = math.floor(turn.reached * 100) / 100
         return f"lower excess_nodes_threshold to {enough:g} (--threshold {enough:g})" if enough >= 0 else ""
     if reason is Reason.MAX_NODES_REACHED:

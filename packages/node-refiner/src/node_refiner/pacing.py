@@ -1,7 +1,7 @@
-"""When to pause: after a node was added, and after a drain, whichever controller's. Pure.
+"""Pauses after a node was added, and after any controller's drain. Pure.
 
-What a pause is judged by outlives a restart: when nodes were created is on the nodes, when drains began too, and how
-they ended is in the history that all controllers share. The older controller forgot its timers.
+The evidence outlives a restart: creation times and starts of drains are on the nodes, endings in the history that all
+controllers share. The older controller forgot its timers.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.nodes import drain_record
 
 CLUSTER = "cluster"
-"""What a pause is about."""
+"""The subject of a pause."""
 
 
 class ClusterPause(Struct, frozen=True):
-    """Nothing is drained for *length* seconds after *at* (seconds since 1970), because of *what*; *key* set that."""
+    """Nothing is drained for *length* seconds (set by *key*) after *at* (seconds since 1970), because of *what*."""
 
     at: float
     length: float
@@ -34,7 +34,7 @@ class ClusterPause(Struct, frozen=True):
         return self.at + self.length
 
     def refusal(self, now: float) -> Refusal:
-        """Return the pause as it stands at *now*."""
+        """Return the pause at *now* as a refusal."""
         ago, left = format_duration(now - self.at), format_duration(self.until - now)
         detail = (
             f"{self.what} {ago} ago: no node is drained for {format_duration(self.length)} ({self.key}), {left} left"
@@ -45,12 +45,13 @@ class ClusterPause(Struct, frozen=True):
 def cooling(
     snapshot: Snapshot, settings: RefinerSettings, now: float, finished: Sequence[Finished] = ()
 ) -> Refusal | None:
-    """Return why nothing is drained at *now*, ``None`` where nothing pauses it; of several pauses the longest.
+    """Return the longest pause at *now*, ``None`` if nothing pauses drains.
 
-    A drain counts whatever became of it: one that was given up because its controller stopped has moved pods as well.
+    Every drain counts, whatever its ending: a drain that was given up because its controller stopped has moved pods
+    too.
     """
     pauses = [*_added(snapshot, settings), *_under_way(snapshot, settings), *_ended(finished, settings)]
-    # A node's clock may be ahead of ours: what has not happened yet happens now.
+    # A node's clock may be ahead of ours: a future event counts as happening now.
     known = [ClusterPause(min(each.at, now), each.length, each.what, each.key) for each in pauses]
     longest = max(known, key=lambda each: (each.until, each.what), default=None)
     return longest.refusal(now) if longest is not None and longest.until > now else None

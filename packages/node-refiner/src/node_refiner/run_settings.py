@@ -1,6 +1,6 @@
-"""What the process ``node-refiner run`` is told: what all controllers are, under the older controller's names.
+"""The settings of the process ``node-refiner run``: every controller's, under the older controller's names.
 
-What may change (threshold, minimums, pauses, drains) comes from the ConfigMap: :mod:`node_refiner.configuration`.
+Threshold, minimums, pauses and drains may change, so they come from the ConfigMap: :mod:`node_refiner.configuration`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class RunSettings(NodeProcessSettings):
     )
 
     interval: Positive = variable("CALCULATION_LOOP_FREQUENCY_SECONDS", default=60.0)
-    """The older controller's, which could not be changed."""
+    """The older controller's fixed interval."""
     config_map: Name = variable("CONFIG_MAP_NAME", default="node-refiner-cm")
     """The older controller obeyed any ConfigMap of that name in whatever namespace."""
     ports: Ports = variable("HTTP_PORTS", default=(8080,))
     listening_port: Annotated[Ports, Allowed("a port")] = variable("LISTENING_PORT", default=(8080,))
-    """The older name, of the port for metrics alone; ``HTTP_PORTS`` comes before it."""
+    """The older name, for a port with metrics only; ``HTTP_PORTS`` overrides it."""
     probe_port: Port = variable("HTTP_PROBE_PORT", default=9102)
-    """Where the older controller's probe asked for ``/alive``."""
+    """The port of ``/alive``, the older controller's probe."""
     lease_name: Name = variable("LEASE_NAME", default="node-refiner")
 
     def filled(self, namespace: str, unique: str) -> Self:

@@ -1,4 +1,4 @@
-"""``node-refiner run``: the refiner's judgement and metrics in the process that controllers of nodes share."""
+"""``node-refiner run``: the refiner's judge and metrics in the process of every node controller."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tightship.report.presentation import Fact
 
 
 def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, RefinerGates]:
-    """Return the refiner; *environment* overrules keys of its ConfigMap."""
+    """Return the refiner; *environment* overrides keys of its ConfigMap."""
     return NodeController(
         program=Generator(CONTROLLER, node_refiner.__version__),
         kind="RefinerStatus",
         configuration=Configuration(
             lambda data: parse_config_map(data, environment),
             acting=lambda settings: settings.drainer_enabled,
-            # The defaults drain: they must not take the place of a configuration that somebody deletes.
+            # The defaults allow drains, so they must not replace a configuration that somebody deletes.
             lost=lambda settings: settings.model_copy(update={"drainer_enabled": False}),
         ),
         judge=RefinerJudge,
@@ -46,12 +46,12 @@ def refiner(environment: Mapping[str, str]) -> NodeController[RefinerSettings, R
 
 
 def drains_of(settings: RefinerSettings) -> DrainSettings:
-    """Return how drains go about it under *settings*: by the same rules as the plan before them."""
+    """Return the settings of drains under *settings*: drains share the rules of the plan before them."""
     return drain_settings(settings, RefinerJudge(settings).keeps)
 
 
 def remarks(evaluation: Evaluation[RefinerGates], settings: RefinerSettings) -> Remarks:
-    """Return the figures that the refiner goes by, for the page."""
+    """Return the refiner's figures for the page."""
     figures = excess_summary(evaluation.gates.outlook, settings)
     facts = [
         Fact("excess nodes", _two(figures.nodes)),

@@ -1,8 +1,8 @@
-"""What a user can set: the older controller's six keys, the order of candidates, and what all controllers share.
+"""The user's settings: the older controller's six keys, the order of candidates, and the settings of all controllers.
 
-On the wire all keys are flat and in snake case, in the older controller's style: ``settleTime`` of node-compactor is
-``settle_time`` here. A plain number of a duration is **minutes** there, the older controller's unit; in these fields
-durations are in seconds.
+The configuration has all keys side by side in snake case, the older controller's style: ``settle_time`` is
+node-compactor's ``settleTime``. A plain number of a duration means **minutes** there, as in the older controller;
+durations in these fields are in seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tightship.app.settings.sections import (
 )
 
 PREFIX = "NODE_REFINER_"
-"""With a key in capitals behind it, the environment variable that sets the key."""
+"""The prefix of environment variables; a key in capitals follows."""
 
 CandidateOrder = Literal["score", "fewest_evictions", "pods_priority"]
 _ORDERS = get_args(CandidateOrder)
@@ -33,15 +33,15 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class RefinerSettings(NodeSettings):
-    """Everything the refiner depends on besides the cluster and the time. Durations are in seconds.
+    """The refiner's settings: its only input besides the cluster and the time. Durations are in seconds.
 
-    The defaults of the first seven are those of the older controller's README.
+    The defaults of the first seven fields are from the older controller's README.
     """
 
     drainer_enabled: GoBool = True
-    """Whether anything is drained; without it everything is judged and shown, and nothing is changed."""
+    """Whether anything is drained. Otherwise the refiner judges and shows everything, and changes nothing."""
     time_gap: Seconds = 600.0
-    """Pause after a drain, from its end on, and from its start on while it is under way."""
+    """Pause after a drain: from its start while it is under way, then from its end."""
     time_since_last_addition: Seconds = 3600.0
     """Pause after a node was added to the cluster."""
     minimum_nodes: Annotated[int, Flag("--min-nodes N", "nodes the cluster keeps (default: 2)")] = Field(
@@ -76,17 +76,18 @@ class RefinerSettings(NodeSettings):
     ] = Field(default=0.2, ge=0, allow_inf_nan=False)
     placement: HowSure
     cluster_budget: BudgetField = Field(default=Budget(count=1), alias="maximum_nodes_in_drain")
-    """Nodes of the whole cluster in drain at once, nodes that are not Ready included."""
+    """Most nodes of the whole cluster in drain at once, including NotReady nodes."""
     max_nodes: MostRemovals
     pool_labels: PoolLabels
-    """Labels that name a node's pool; pools are only shown and selected by, the refiner goes by the whole cluster."""
+    """Labels that name a node's pool. Pools are only for display and selection; the refiner judges the whole
+    cluster."""
     disabled_rules: DisabledRules
     system_pod_timeout: SystemPodTimeout
     pod_timeout: Seconds = Field(default=510.0, alias="podEvictionTimeout")
     node_timeout: Seconds = Field(default=510.0, alias="nodeDrainTimeout")
     """The older controller gave every drain 8 minutes and 30 seconds."""
     backoff: Seconds = 600.0
-    """Without a value of its own as long as ``time_gap``, after which the older controller tried again."""
+    """By default as long as ``time_gap``, after which the older controller tried again."""
     scale_up_veto: GoBool = Field(default=True, alias="scaleUpVeto")
     """See :class:`~tightship.app.settings.sections.ScaleUpKeys`."""
     steering: GoBool = True
@@ -101,7 +102,7 @@ class RefinerSettings(NodeSettings):
 
     @staticmethod
     def spelled(key: str) -> str:
-        """Return a key in camel case as the refiner writes it: ``maximumAPIFailures`` is ``maximum_api_failures``."""
+        """Return a camel-case key in snake case: ``maximumAPIFailures`` becomes ``maximum_api_failures``."""
         return _HUMP.sub("_", key).lower()
 
     @classmethod
@@ -111,7 +112,7 @@ class RefinerSettings(NodeSettings):
 
     @classmethod
     def read(cls, field: str, value: object) -> object:
-        """Return *value* as the validation takes it: lists of what stands between commas, durations in minutes."""
+        """Return *value* for the validation: texts with commas as lists, plain numbers of durations as minutes."""
         if field in DURATIONS and isinstance(value, int | float) and not isinstance(value, bool):
             return Minutes(value)
         if not isinstance(value, str):
@@ -122,9 +123,9 @@ class RefinerSettings(NodeSettings):
 
 
 KEYS = wire_keys(RefinerSettings)
-"""The key on the wire of each field of the settings."""
+"""The configuration's key of each field."""
 
 DURATIONS = frozenset(name for name, field in RefinerSettings.model_fields.items() if is_duration(field))
-"""Fields whose values are durations."""
+"""Fields that hold durations."""
 
 __all__ = ["DURATIONS", "KEYS", "PREFIX", "CandidateOrder", "RefinerSettings"]

@@ -1,1 +1,1 @@
-"""What makes a process of a controller: settings, runtime, logs and metrics, the command line."""
+"""The process of a controller: settings, runtime, logs and metrics, command line."""

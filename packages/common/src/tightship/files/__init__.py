@@ -1,1 +1,1 @@
-"""Clusters from files: what kubectl prints, JSON or YAML, plain or packed."""
+"""Clusters from files: the output of kubectl, JSON or YAML, plain or compressed."""

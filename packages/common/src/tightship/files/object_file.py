@@ -94,7 +94,7 @@ class _Reader:
         self.held.problems.append(f"{self._name}: {text}")
 
     def take(self, raw: bytes | msgspec.Raw, place: str, kind: str = "", api_version: str = "") -> None:
-        """Take a document, or an item of a list that may give the *kind* and *api_version* of its items."""
+        """Take a document, or an item of a list whose head may give the *kind* and *api_version* of its items."""
         if bytes(raw[:1] if isinstance(raw, bytes) else memoryview(raw)[:1]) == b"[":
             self._take_all(raw, place)
             return

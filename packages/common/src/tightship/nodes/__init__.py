@@ -1,1 +1,1 @@
-"""What both controllers of nodes share."""
+"""The shared parts of both controllers of nodes."""

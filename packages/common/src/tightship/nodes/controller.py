@@ -1,4 +1,4 @@
-"""What a controller of nodes brings: its judge, and what it reports in addition to the common parts."""
+"""The contents of a controller of nodes: its judge, and its additions to the common metrics, notes and pages."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 
 
 class ClaimJudge(Judge[G_co], Protocol[G_co]):
-    """A judge that is also asked at the moment of a claim."""
+    """A judge that every claim consults too."""
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
-        """Return why *node* may not be claimed beside the nodes *claimed*, those of the whole cluster.
+        """Return why *node* may not be claimed beside *claimed*, all claimed nodes of the cluster; ``None`` if it may.
 
-        *facts* are of the latest snapshot. Must be free of side effects: each try to write the claim calls it again.
+        *facts* belong to the latest snapshot. The method must be free of side effects: each attempt to write the claim
+        calls it again.
         """
 
 
 class NodeNote(Protocol):
-    """A write to a node that is not a drain, such as a mark: against the version of the node that was judged."""
+    """A write to a node that is not a drain, such as a mark, against the version of the node that was judged."""
 
     @property
     def node(self) -> str: ...
@@ -67,9 +68,9 @@ def _no_remarks(evaluation: object, settings: object) -> Remarks:
 class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and gates *G*.
 
-    *program* is its name and version, *kind* that of its status. *judge* makes a judge of settings, *describe* tells
-    them. *metrics* registers the metrics that only this controller has. *notes* are its writes to nodes that are no
-    drains, *remarks* its additions to the page.
+    *program* is its name and version, *kind* the kind of its status. *judge* makes a judge of settings, *describe*
+    renders settings for people. *metrics* registers the metrics that only this controller has. *notes* returns its
+    writes to nodes that are not drains, *remarks* its additions to the page.
     """
 
     program: Generator

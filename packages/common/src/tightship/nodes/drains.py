@@ -1,4 +1,4 @@
-"""The settings of drains, from those of a controller."""
+"""The settings of drains, derived from a controller's settings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from tightship.drain_io.drain_task import DrainSettings, Keeps
 
 
 def drain_settings(settings: NodeSettings, keeps: Keeps) -> DrainSettings:
-    """Return how drains proceed under *settings*: by the same rules as the plan before them.
+    """Return the settings of drains under *settings*: drains share the rules of the plan before them.
 
-    *keeps* says what keeps a node of a snapshot as a whole.
+    *keeps* returns the refusals that keep a node of a snapshot as a whole.
     """
     return DrainSettings(
         rules=settings.drain_rules,

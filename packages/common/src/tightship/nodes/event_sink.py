@@ -1,4 +1,4 @@
-"""Passes on what drains report: Events on the node and on evicted pods, and one log line each, in the same words."""
+"""Reports the events of drains: Events on the node and on evicted pods, and one log line each, in the same words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Herald:
         self._events = events
 
     def __call__(self, news: DrainEvent) -> None:
-        """Pass *news* on."""
+        """Report *news*."""
         match news.kind:
             case EventKind.CLAIMED:
                 self._node(news, "NodeClaimed", "cordoned and tainted the node, which will be drained")

@@ -1,11 +1,11 @@
 """The loop of a controller of nodes: repair, judge, show, write notes, steer, claim. The controller itself decides.
 
 One pass follows another, and the drains that a pass starts run beside the loop (:mod:`tightship.drain`). A failed pass
-keeps what it has done: every write is complete in itself, and the next pass starts from the cluster again.
+keeps its writes: every write is complete in itself, and the next pass starts from the cluster again.
 
 While the controller is switched off, a pass only judges and shows. A leader then claims nothing, writes no notes,
-removes its soft taints, and lets the drains under way finish: otherwise nobody would answer for their nodes. Replicas
-that find remains of a controller of the same name do the same.
+removes its soft taints, and lets the drains under way finish, because nobody else would. Replicas that find remains of
+a controller of the same name do the same.
 
 A dry run begins nothing, but leaves no node cordoned that its own installation cordoned while it was live. It acquires
 the Lease, gives such nodes back, and releases the Lease. So does a leader that stops for good.
@@ -50,7 +50,7 @@ from tightship.planning.regret import learned
 from tightship.report import SettingsView
 
 ASKED_AT_THE_END = 3.0
-"""Seconds for the API server to say, on shutdown, whether another replica comes."""
+"""Seconds for asking the API server, on shutdown, whether another replica comes."""
 
 S = TypeVar("S", bound=SteeringKeys)
 G = TypeVar("G", bound=ExplainedGates)
@@ -99,7 +99,7 @@ class ConsolidationLoop(Generic[S, G]):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a drain or a soft taint of this controller is, or may be, left for somebody to end."""
+        """Whether a drain or a soft taint of this controller is left, or may be left, for somebody to end."""
         return self._unfinished
 
     def status(self) -> bytes:
@@ -107,20 +107,20 @@ class ConsolidationLoop(Generic[S, G]):
         return self._shown.json
 
     def page(self) -> Draw:
-        """Return what draws the same as a page for people."""
+        """Return a function that draws the last pass for people."""
         return self._shown.page
 
     def waits_for(self) -> Sequence[str]:
         """Return why no pass can run yet. Raises :class:`~tightship.kube.cache.CacheCrashed`."""
         self._synced = self._cache.has_synced or self._synced
         if self._synced:
-            # What a pass begins to follow besides is waited for in the pass: it makes no ready replica unready.
+            # The pass itself waits for kinds that it begins to follow, so no ready replica becomes unready.
             return ()
         waiting = sorted(kind for kind, stats in self._cache.stats().items() if not stats.synced)
         return (f"not synced: {', '.join(waiting)}",)
 
     async def once(self) -> None:
-        """Run one pass. Raises :class:`~tightship.core.api_errors.KubeError` if the API server refuses or is away."""
+        """Run one pass. Raises :class:`~tightship.core.api_errors.KubeError` if the API server refuses or fails."""
         try:
             await self._pass()
         except KubeError:
@@ -135,7 +135,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._find_left()
         leading, dry_run = frame.leading(), frame.run.dry_run
         if leading:
-            # From here on there may be something to end, whatever becomes of this pass.
+            # From here on there may be something to end, even if this pass fails.
             self._unfinished = True
             self._succession.look(self._cache.snapshot())
             others = not (frame.switched_off() or dry_run)
@@ -164,7 +164,7 @@ class ConsolidationLoop(Generic[S, G]):
             if _all_in_drain(driven, snapshot):
                 await self._claim(evaluation, judge)
             else:
-                # A drain has just ended, and what was read of the history may not know it: pauses start from there.
+                # A drain has just ended, perhaps after the history was read. Pauses count from then.
                 frame.wake.set()
         elif leading:
             await self._writes.untaint(snapshot, frame.leading)
@@ -177,7 +177,7 @@ class ConsolidationLoop(Generic[S, G]):
             self._unfinished = await self._left_to_end() if frame.switched_off() else leading
 
     def _find_left(self) -> None:
-        """Have a dry run end the drains that its own installation left, if there are any."""
+        """Let a dry run end the drains that its own installation left."""
         if not self._frame.run.dry_run:
             return
         snapshot, before = self._cache.snapshot(), self._left
@@ -186,7 +186,7 @@ class ConsolidationLoop(Generic[S, G]):
             if name not in before:
                 what = "finishing: this controller gives back a node that it cordoned for a drain"
                 log(self._log, logging.WARNING, what, node=name, dry_run=True, lease=self._run.lease_name)
-        # A soft taint does not say whose it is, but beside a drain of ours it is ours.
+        # A soft taint does not name its installation, but beside a drain of ours the taint is ours too.
         ours = self._run.release or self._frame.finishing.is_set()
         if self._left or (ours and self._writes.tainted(snapshot)):
             self._frame.finishing.set()
@@ -195,16 +195,16 @@ class ConsolidationLoop(Generic[S, G]):
         self._unfinished = self._frame.finishing.is_set()
 
     def _judging(self) -> tuple[S, ClaimJudge[G]]:
-        """Return the settings in force and their judge: the same one while they don't change."""
+        """Return the current settings and their judge; the judge stays the same while the settings do."""
         settings = self._frame.live.current
         if self._judge is None or self._judge[0] is not settings:
             self._judge = (settings, self._controller.judge(settings))
-            # A drain that waits goes by the times that hold now.
+            # A waiting drain uses the times of the new settings.
             self._drainer.wake()
         return self._judge
 
     async def _follow_demand(self, judge: ClaimJudge[G]) -> None:
-        """Read the demand without pods that the settings ask for; templates only if there may be buffers."""
+        """Read the demand without pods that the settings ask for; read templates only if there may be buffers."""
         cache, ahead = self._cache, judge.ahead
         timeout = self._frame.run.request_timeout
         await cache.follow(BY_KIND[AUTOSCALER], wanted=ahead.replicas > 0, timeout=timeout)
@@ -213,7 +213,7 @@ class ConsolidationLoop(Generic[S, G]):
         await cache.follow(BY_KIND[POD_TEMPLATE], wanted=templates, timeout=timeout)
 
     async def _remember(self, evaluation: Evaluation[G], judge: ClaimJudge[G]) -> None:
-        """Write what became of recent drains, for all controllers and whoever leads next."""
+        """Write the results of recent drains for all controllers and the next leader."""
         added = [(float(fact.view.node.created), fact.pool, name) for name, fact in evaluation.facts.items()]
         await self._history.change(lambda known: learned(known, added, judge.pace, evaluation.now), evaluation.now)
 
@@ -221,7 +221,7 @@ class ConsolidationLoop(Generic[S, G]):
         return self._frame.leading() and self._frame.acting()
 
     async def _left_to_end(self) -> bool:
-        """Return whether drains or soft taints of this controller's name exist anywhere. Nothing new may begin."""
+        """Return whether any drain or soft taint bears this controller's name. Nothing new may begin."""
         snapshot = self._cache.snapshot()
         try:
             return bool(self._writes.tainted(snapshot)) or await self._drainer.unfinished(snapshot)
@@ -278,7 +278,7 @@ class ConsolidationLoop(Generic[S, G]):
                 return
 
     async def stop(self) -> None:
-        """Finish or park the drains, and remove the soft taints, because nobody keeps those up to date.
+        """Finish or park the drains, and remove the soft taints, which nobody would keep up to date.
 
         If no other replica comes, give the nodes back instead.
         """

@@ -1,6 +1,6 @@
-"""The metrics of plans and drains, under the same names for every controller of nodes.
+"""The metrics of plans and drains, with the same names for every controller of nodes.
 
-Each pass replaces all series of the last plan: what is gone from the cluster is gone from the metrics.
+Each pass replaces all series of the last plan, so objects that are gone from the cluster leave the metrics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tightship.planning.nodes import drain_record
 from tightship.planning.plan import Plan
 
 PHASE_BUCKETS = (1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21600.0)
-"""Seconds: from settling after a claim to an empty node that waits for the autoscaler."""
+"""Seconds, from settling after a claim to an empty node that waits for the autoscaler."""
 
 CLAIMED, TAKEN_OVER = "claimed", "taken_over"
 
@@ -93,7 +93,7 @@ class ConsolidationMetrics:
         now: float,
         unhealthy: Refusal | None = None,
     ) -> None:
-        """Replace everything of the last pass; *unhealthy* is the health brake's refusal, if it holds."""
+        """Replace all values of the last pass; *unhealthy* is the refusal of the health brake, if any."""
         refused: Count[tuple[str, ...]] = Count()
         for name, refusals in plan.refusals.items():
             pool = facts[name].pool if name in facts else ""
@@ -147,7 +147,7 @@ class ConsolidationMetrics:
             record = drain_record(view.node)
             if record is None or not record.owns_node:
                 continue
-            # What can't be read names no controller, and is everybody's concern.
+            # An unreadable record names no controller, so every controller shows it.
             if record.controller != self._controller and record.phase is not Phase.UNKNOWN:
                 continue
             phases[record.phase.value,] += 1
@@ -161,6 +161,6 @@ _REASONS = frozenset(reason.value for reason in NODE_REASONS)
 
 
 def _reason(record: DrainRecord | None) -> str:
-    """The first word of a record's reason, if it is one of ours: each other text would be a series of its own."""
+    """Return the first word of a record's reason if it is one of ours: each other text would add a series."""
     word = record.reason.partition(" ")[0] if record is not None else ""
     return word if word in _REASONS else ""

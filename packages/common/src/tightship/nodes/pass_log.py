@@ -1,4 +1,4 @@
-"""The log of a controller of nodes: one line for each pass, and one for each thing that is new in it."""
+"""The log of a controller of nodes: one line for each pass, and one for each piece of news."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PassLog:
         self._elsewhere: Sequence[tuple[str, str]] = ()
 
     def judged(self, evaluation: Evaluation[ExplainedGates], *, off: bool, leader: bool, dry_run: bool) -> None:
-        """Log one line for the pass, and one for each node whose removal is newly planned, held back or let go on."""
+        """Log one line for the pass, and one for each node that is newly planned, newly held back, or released."""
         if off != self._off:
             self._log.info("switched off: no new drain begins" if off else "switched on")
         self._off = off
@@ -54,7 +54,7 @@ class PassLog:
         self._planned = {each.node: held.get(each.node) for each in plan.removals}
 
     def claimed_elsewhere(self, drains: Sequence[tuple[str, str]]) -> None:
-        """Warn of each drain (node and controller) without a claim in our Lease when it is first seen."""
+        """Warn of each drain (node and controller) without a claim in our Lease when it first appears."""
         before, self._elsewhere = self._elsewhere, drains
         for node, controller in drains:
             if (node, controller) not in before:
@@ -62,7 +62,7 @@ class PassLog:
                 log(self._log, logging.WARNING, what, node=node, controller=controller, lease=self._ledger)
 
     def problems(self) -> tuple[str, ...]:
-        """Return the same for people, whole sentences."""
+        """Return the same warnings as whole sentences."""
         return tuple(
             f"{controller} drains node {node} without a claim in Lease {self._ledger}: {controller} keeps its claims "
             "elsewhere (CLAIMS_LEASE_NAMESPACE), so the two share no budget."

@@ -1,4 +1,4 @@
-"""A controller of nodes, put together in one process: the frame that all controllers share, the cluster, and drains."""
+"""A controller of nodes in one process: the frame of all controllers, the cluster, and drains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: No
 
     @asynccontextmanager
     async def make(frame: Frame[S]) -> AsyncIterator[ConsolidationLoop[S, G]]:
-        # Buffers are followed from the first pass on, with their templates where there are any.
+        # The first pass follows buffers, and their templates if there are any.
         read = resources(autoscalers=controller.judge(frame.live.current).ahead.replicas > 0, buffers=False)
         async with ClusterCache(frame.connection, resources=read, crashed=frame.wake.set) as cache:
             yield _loop(frame, run, controller, cache)
@@ -56,7 +56,7 @@ def _loop(
         metrics.news(news)
         own.news(news)
 
-    # Drives park when it is known whether somebody goes on with them, not at once.
+    # Drains park once it is known whether another replica continues them, not at once.
     parting = asyncio.Event()
     tools = Tools(
         connection=frame.connection,

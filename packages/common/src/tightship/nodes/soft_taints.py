@@ -1,8 +1,8 @@
-"""Where evicted pods should not land: the nodes that go next carry a soft taint, and no others do. Pure.
+"""Soft taints on the nodes to go next, and on no others, so that evicted pods land elsewhere. Pure.
 
 kube-scheduler's ``TaintToleration`` score (weight 3, the largest of the default profile) then prefers nodes that stay,
-and so does our model of it (:mod:`tightship.planning.placement.scoring`). ``PreferNoSchedule`` keeps no pod
-away for good.
+and so does our model of it (:mod:`tightship.planning.placement.scoring`). ``PreferNoSchedule`` never keeps a pod away
+altogether.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def steer(
 ) -> Steering:
     """Return the changes after which exactly the first *limit* nodes of *plan* carry the soft taint.
 
-    A node in drain no longer needs it: the node is cordoned. Nodes that somebody else is deleting stay as they are.
-    *spared* nodes are to stay for a while: if pods kept away from them, the autoscaler would remove them all the
-    sooner. Unless *enabled*, every node with a taint of ours, *controller*'s, loses it.
+    A node in drain needs no taint because it is cordoned. Nodes that somebody else is deleting stay as they are.
+    *spared* nodes should stay for a while and get no taint: the autoscaler would remove nodes that pods avoid even
+    sooner. If *enabled* is false, every node with a taint of *controller* loses it.
     """
     if not enabled:
         return Steering(remove=tainted(snapshot, controller))
@@ -58,14 +58,14 @@ def steer(
 
 
 def tainted(snapshot: Snapshot, controller: str) -> tuple[str, ...]:
-    """Return the nodes that carry our soft taint, by name."""
+    """Return the nodes that carry the soft taint of *controller*, sorted by name."""
     return tuple(sorted(name for name, view in snapshot.nodes.items() if _carries(view.node.taints, controller)))
 
 
 def candidate_patch(live: LiveNode, on: bool, controller: str) -> NodePatch | None:
-    """Return the patch that puts the soft taint on *live*, or removes ours; ``None`` if nothing changes.
+    """Return the patch that adds the soft taint to *live*, or removes *controller*'s; ``None`` if nothing changes.
 
-    All other taints stay as the server has them. A node that somebody took since it was judged gets none.
+    All other taints stay as the server has them. A node that somebody has taken since the judgement gets no taint.
     """
     if on:
         if not _may_carry(live.node) or _carries_any(live.node.taints):
@@ -88,5 +88,5 @@ def _carries(taints: Iterable[Taint], controller: str) -> bool:
 
 
 def _carries_any(taints: Iterable[Taint]) -> bool:
-    """Whoever set it: the API server allows one taint of a key and effect, and one steers as well as two."""
+    """Whether any controller set it: the API server allows one taint of a key and effect, and every one steers."""
     return any((each.key, each.effect) == (CANDIDATE, EFFECT) for each in taints)

@@ -22,11 +22,11 @@ from tightship.report.presentation import REFRESH, SERVED_LINKS, Cell, Fact, Pag
 from tightship.report.warnings import warnings_of
 
 PODS_SHOWN, ENDED_SHOWN = 5, 10
-"""Pods that the page names of a drain, and drains that have ended; /status has all."""
+"""Most pods of a drain and most ended drains that the page names; ``/status`` has all."""
 
 
 class DrainEntry(Struct, frozen=True, rename="camel"):
-    """A node in drain, from its annotation. *pods_left* are those that have yet to leave it."""
+    """A node in drain, from its annotation. *pods_left* are the pods that have not left yet."""
 
     node: str
     pool: str
@@ -52,11 +52,11 @@ class EndedEntry(Struct, frozen=True, rename="camel"):
 class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """The answer of ``/status``; *kind* is the controller's.
 
-    *held* says what planned nodes wait for, *unhealthy* why nothing is drained at all. *ended* are recent drains, the
-    newest first, as far as a leader knows them. *problems* say why the configuration was refused. *plan* is what the
-    command ``plan -o json`` prints, without budgets: these limit the pace, not the direction. *finishing* are nodes
-    that a dry run gives back because drains of this controller hold them; *hindrance* is why it can't. *switched_off*
-    is absent while the controller is on, as are the others while they are empty.
+    *held* says why planned nodes wait, *unhealthy* why nothing is drained at all. *ended* are recent drains, the newest
+    first, as far as a leader knows them. *problems* say why the configuration was refused. *plan* is the output of
+    ``plan -o json``, without budgets: these limit the pace, not the direction. *finishing* are nodes that a dry run
+    gives back because drains of this controller hold them; *hindrance* says why it can't. The JSON omits *switched_off*
+    while the controller is on, and the other optional fields while they are empty.
     """
 
     api_version: str
@@ -76,9 +76,7 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
 
 
 class Remarks(Struct, frozen=True):
-    """What a controller adds: to the page, figures after the common ones and alerts after the brake's; to the plan, the
-    figures of an excess.
-    """
+    """A controller's additions: *facts* after the common figures, *alerts* after the brake's, the plan's *excess*."""
 
     facts: tuple[Fact, ...] = ()
     alerts: tuple[str, ...] = ()
@@ -86,10 +84,10 @@ class Remarks(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """What is shown besides an evaluation: who made it (*generator*), and in what role. *cluster* names the API server.
+    """The context of an evaluation: its *generator* and the role of this replica. *cluster* names the API server.
 
     *finished* are recent drains, the oldest first. *problems* are whole sentences about the configuration: why it was
-    refused, or that it was deleted, and what is in force.
+    refused, or that it was deleted, and which one is in use.
     """
 
     generator: Generator
@@ -106,20 +104,20 @@ class Situation(Struct, frozen=True, kw_only=True):
 
 
 class Shown(Struct, frozen=True):
-    """One pass, ready to be served. Few people open the *page*, so it is drawn from the *json* on request."""
+    """One pass, ready to be served. *page* draws itself from *json* on request, because few people open it."""
 
     json: bytes
     page: Callable[[], Page]
 
 
 def nothing_yet(name: str, kind: str) -> Shown:
-    """Return what the controller *name* serves before the first pass."""
+    """Return the status of the controller *name* before the first pass."""
     status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": kind, "plan": None})
     return Shown(status + b"\n", lambda: Page(name, alerts=("No pass has run yet.",), links=SERVED_LINKS, refresh=5))
 
 
 def show(evaluation: Evaluation[ExplainedGates], situation: Situation, remarks: Remarks = Remarks()) -> Shown:
-    """Return the status of *evaluation*. Takes as long as ``plan -o json``: call it in a thread."""
+    """Return the status of *evaluation*. Takes as long as ``plan -o json``, so call it in a thread."""
     inputs = Inputs(
         generator=situation.generator,
         source=Source("cluster", situation.cluster),

@@ -1,6 +1,4 @@
-"""Whether another replica comes after this one: a leader that stops for good gives back its nodes; otherwise the
-successor continues.
-"""
+"""Whether another replica comes after this one. A successor continues; without one, the leader gives back its nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ _KIND = "ReplicaSet"
 
 
 class Succession:
-    """What the Deployment of the pod *name* says of the pods that come after it."""
+    """Finds out from the Deployment of the pod *name* whether more pods come after it."""
 
     def __init__(self, namespace: str, name: str) -> None:
         self._namespace = namespace
@@ -21,7 +19,7 @@ class Succession:
         self._set: Owner | None = None
 
     def look(self, snapshot: Snapshot) -> None:
-        """Find the pod's ReplicaSet now; at the end the pod's own object may already be gone."""
+        """Find the pod's ReplicaSet now, because the pod's own object may be gone at the end."""
         if self._set is not None:
             return
         for view in snapshot.nodes.values():
@@ -34,7 +32,7 @@ class Succession:
     def expected(self, snapshot: Snapshot, listed: Iterable[ApiObject] | None = None) -> bool:
         """Return whether another pod exists, or will exist; *listed* are ReplicaSets newer than the snapshot's.
 
-        True if that is unknown: outside of a cluster, or in a pod of another kind.
+        True if nobody knows: outside of a cluster, or in a pod of another kind.
         """
         self.look(snapshot)
         if self._set is None or (listed is None and _KIND in snapshot.missing):
@@ -47,7 +45,7 @@ class Succession:
             return False
         if own.owner is None:
             return own.replicas != 0
-        # In a rollout the next one is of another ReplicaSet of the same Deployment.
+        # In a rollout the next pod belongs to another ReplicaSet of the same Deployment.
         return any(each.replicas != 0 for each in sets.values() if each.owner == own.owner)
 
 

@@ -1,6 +1,6 @@
-"""What people see: documents made from plans, and their outputs. Nothing here does I/O.
+"""The output for people: documents made from plans, and their formats. Does no I/O.
 
-Only what needs no plan is imported with the package: a controller that plans nothing does without NumPy.
+The package itself imports only modules that need no plan, so that a controller without plans need not load NumPy.
 """
 
 from tightship.report.document import (

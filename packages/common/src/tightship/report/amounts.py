@@ -34,21 +34,21 @@ def memory_pair(share: Share) -> str:
 
 
 def cores_pair(share: Share) -> str:
-    """Return ``13.3/32``; the first always with one decimal, so that a column of them reads easily."""
+    """Return ``13.3/32``; the first number always has one decimal, so that a column of them reads easily."""
     return f"{share.requested / 1000:.1f}/{cores(share.allocatable)}"
 
 
 def percent(ratio: float | None) -> str:
-    """Return a ratio in percent without decimals, ``-`` where there is none."""
+    """Return a ratio in percent without decimals, ``-`` for ``None``."""
     return "-" if ratio is None else f"{ratio * 100:.0f}%"
 
 
 def moved(before: float | None, after: float | None) -> str:
-    """Return ``45% → 51%``, one of both where they are the same."""
+    """Return ``45% → 51%``, or a single value if both are the same."""
     first, second = percent(before), percent(after)
     return first if first == second else f"{first} → {second}"
 
 
 def age(seconds: int | None) -> str:
-    """Return an age as kubectl writes it, ``-`` where the creation time is unknown."""
+    """Return an age in kubectl's notation, ``-`` if the creation time is unknown."""
     return "-" if seconds is None else format_duration(seconds)

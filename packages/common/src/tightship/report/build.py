@@ -1,4 +1,4 @@
-"""From a plan to its document."""
+"""Makes the document of a plan."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _node(inputs: Inputs, name: str, facts: NodeFacts, place: tuple[int, Removal
 
 
 def _unreadable(inputs: Inputs, name: str) -> NodeEntry:
-    """Return the entry of a node of which nothing is known but why it can't be read."""
+    """Return the entry of an unreadable node; only the reason is known."""
     reasons, refusals = _refused(inputs.plan.refusals[name])
     return NodeEntry(
         name=name,
@@ -103,7 +103,7 @@ def _unreadable(inputs: Inputs, name: str) -> NodeEntry:
 
 
 def _refused(refusals: Sequence[Refusal]) -> tuple[tuple[str, ...], tuple[RefusalEntry, ...]]:
-    """Return the distinct words of *refusals* and the entries of all, the most important first."""
+    """Return the distinct words of *refusals* and all their entries, the most important first."""
     found = by_importance(tuple(refusals))
     return tuple(dict.fromkeys(each.reason.value for each in found)), tuple(map(refusal_entry, found))
 
@@ -155,7 +155,7 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
 
 
 def _totals(inputs: Inputs, resource: str, parts: list[tuple[NodeEntry, Share]]) -> ShareTotals:
-    """Sum over all nodes, and over those kept with what was moved; a pod moved twice counts once."""
+    """Sum over all nodes, and over the kept nodes with the moved pods; a pod moved twice counts once."""
     moved = {move.pod.key: move.pod for removal in inputs.plan.removals for move in removal.moves}
     kept = [part for node, part in parts if node.decision == "keep"]
     arriving = sum(pod.requests.get(resource, 0) for pod in moved.values())

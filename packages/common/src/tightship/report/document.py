@@ -1,7 +1,7 @@
-"""Plans and explanations as documents: what ``-o json`` prints, and all that any other output is made from.
+"""Plans and explanations as documents: the output of ``-o json``, and the source of every other output.
 
-Keys are camelCase on the wire and only ever added within one ``apiVersion``. Amounts are integers whose unit is in the
-key (``cpuMilli``, ``memoryBytes``) or, under ``other``, the resource's own; times are RFC 3339 in UTC, to the second.
+Keys are camelCase in JSON and only ever added within one ``apiVersion``. Amounts are integers whose unit is in the key
+(``cpuMilli``, ``memoryBytes``) or, under ``other``, the resource's own; times are RFC 3339 in UTC, to the second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Generator(Struct, frozen=True, rename="camel"):
 
 
 class Source(Struct, frozen=True, rename="camel"):
-    """Where the cluster was read from: a ``file`` (``-`` is standard input) or a ``cluster`` (its context)."""
+    """The origin of the cluster: a ``file`` (``-`` is standard input) or a ``cluster`` (its context)."""
 
     type: Literal["file", "cluster"]
     name: str
@@ -43,7 +43,7 @@ class SettingsView(Struct, frozen=True, rename="camel"):
 
 
 class Head(Struct, frozen=True, rename="camel"):
-    """The beginning of a document: who made it, from what, and when."""
+    """The beginning of a document: its author, source and time."""
 
     api_version: Literal["tightship.dev/v1"]
     generator: Generator
@@ -52,7 +52,7 @@ class Head(Struct, frozen=True, rename="camel"):
 
     @property
     def judged(self) -> str:
-        """What was judged, and when."""
+        """The source and the time of the judgement."""
         where = "standard input" if self.source.name == "-" else self.source.name
         return f"{self.source.type} {where} at {self.evaluated_at}"
 
@@ -66,12 +66,12 @@ class NodeHead(Head, frozen=True, rename="camel"):
 
     @property
     def heading(self) -> tuple[str, str]:
-        """What was judged, and by which settings."""
+        """The source and time of the judgement, and its settings."""
         return self.judged, f"{self.settings.summary}; strategy {self.strategy}, placement {self.placement}"
 
 
 class Share(Struct, frozen=True, rename="camel"):
-    """Requested of allocatable. *ratio* has four decimals, and is ``null`` where there is nothing to allocate."""
+    """Requested of allocatable. *ratio* has four decimals, and is ``null`` if nothing is allocatable."""
 
     requested: int
     allocatable: int
@@ -79,7 +79,7 @@ class Share(Struct, frozen=True, rename="camel"):
 
 
 class RefusalEntry(Struct, frozen=True, rename="camel"):
-    """One thing that keeps a node; *fix* is the smallest change that would remove it, ``null`` where none is known."""
+    """One thing that keeps a node; *fix* is the smallest change that would remove it, ``null`` if none is known."""
 
     reason: str
     subject: str
@@ -104,9 +104,7 @@ class MoveEntry(Struct, frozen=True, rename="camel"):
 
 
 class PodCounts(Struct, frozen=True, rename="camel"):
-    """Pods on a node: *evictable* nothing forbids to evict, *with_node* go with it (DaemonSet and mirror pods),
-    *leaving* are being deleted already.
-    """
+    """Pods of a node: *evictable* ones, DaemonSet and mirror pods that go *with_node*, and ones already *leaving*."""
 
     total: int
     evictable: int
@@ -115,7 +113,7 @@ class PodCounts(Struct, frozen=True, rename="camel"):
 
 
 class NodeEntry(Struct, frozen=True, rename="camel"):
-    """One node: how full it is, and either its place in the plan (*order* and *round*, from 1) or what keeps it.
+    """One node: its utilization, and its place in the plan (*order* and *round*, from 1) or the reasons that keep it.
 
     *reasons* are the distinct words of *refusals*, the most important first.
     """
@@ -146,14 +144,14 @@ class NodeTotals(Struct, frozen=True, rename="camel"):
 
 
 class ShareTotals(Struct, frozen=True, rename="camel"):
-    """A resource over the whole cluster; what *after* still allocates is the capacity kept."""
+    """A resource over the whole cluster. The allocatable amount of *after* is the capacity kept."""
 
     before: Share
     after: Share
 
 
 class KeptBy(Struct, frozen=True, rename="camel"):
-    """A reason and the *nodes* it keeps; *alone* of them by nothing else."""
+    """A reason and the number of *nodes* that it keeps; it is the only reason for *alone* of them."""
 
     reason: str
     nodes: int
@@ -168,7 +166,7 @@ class StuckNode(Struct, frozen=True, rename="camel"):
 
 
 class SchedulerForecast(Struct, frozen=True, rename="camel"):
-    """What the first round would come to if kube-scheduler placed every pod by its default scoring, by our model."""
+    """The result of the first round if kube-scheduler placed every pod by its default scoring, by our model."""
 
     removed: int
     nodes_after: int
@@ -177,11 +175,11 @@ class SchedulerForecast(Struct, frozen=True, rename="camel"):
 
 
 class ExcessSummary(Struct, frozen=True, rename="camel"):
-    """How many nodes the cluster could do without before anything is planned, and by what that is told.
+    """How many nodes the cluster could do without before anything is planned, and the figures behind that number.
 
-    *nodes* is the smaller of *cpu* and *memory*, *resource* which that is, all for *candidate*; ``null`` where it has
-    none of a resource, and all of them where no node is counted. *could_go* nodes could really go, pod by pod.
-    *counted_nodes* are those whose *cpu_milli* and *memory_bytes* make up the figures.
+    *nodes* is the smaller of *cpu* and *memory*, *resource* names the smaller one, and all three refer to *candidate*.
+    A figure is ``null`` if the candidate has none of the resource; all are ``null`` if no node is counted. *could_go*
+    nodes could really go, pod by pod. *cpu_milli* and *memory_bytes* are the sums of *counted_nodes* nodes.
     """
 
     nodes: float | None
@@ -199,7 +197,7 @@ class ExcessSummary(Struct, frozen=True, rename="camel"):
 class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The plan in numbers. *waits_for* are PodDisruptionBudgets that let pods go only one after another.
 
-    *excess* is there only where the controller goes by it.
+    *excess* exists only if the controller uses that figure.
     """
 
     nodes: NodeTotals
@@ -214,7 +212,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):
-    """What would be removed and why the rest stays, of one cluster at one time.
+    """The nodes to remove and the reasons that keep the rest, of one cluster at one time.
 
     *held* says which of the nodes to remove have to wait, and why: a cool-down, a regret, the health brake.
     """
@@ -226,13 +224,13 @@ class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_fi
 
 
 Fate = Literal["evict", "stays", "leaving"]
-"""What a drain does with a pod: evicts it, leaves it to go with the node, or awaits it, as it is being deleted."""
+"""The effect of a drain on a pod: evicts it, lets it go with the node, or awaits its deletion under way."""
 
 
 class GateCheck(Struct, frozen=True, rename="camel"):
-    """One gate of the controller with its numbers. *reason* is the word it refuses with, *fix* what would open it.
+    """One gate of the controller with its numbers. *reason* is its refusal's word, *fix* the change that opens it.
 
-    In a document *fix* is empty where the gate is open.
+    In a document *fix* is empty if the gate is open.
     """
 
     name: str
@@ -243,7 +241,7 @@ class GateCheck(Struct, frozen=True, rename="camel"):
 
 
 class BudgetEntry(Struct, frozen=True, rename="camel"):
-    """A PodDisruptionBudget that covers a pod, and what it allows now."""
+    """A PodDisruptionBudget that covers a pod, and the evictions that it allows now."""
 
     name: str
     rule: str
@@ -256,8 +254,8 @@ class BudgetEntry(Struct, frozen=True, rename="camel"):
 class PodEntry(Struct, frozen=True, rename="camel"):
     """One pod of the node.
 
-    *target* is where it goes in the plan, or could go if only this node were drained; ``null`` where it stays or has no
-    place. *refusals* are those about this pod.
+    *target* is the pod's new node in the plan, or its new node if only this one were drained; ``null`` if the pod stays
+    or has no place. *refusals* concern this pod.
     """
 
     name: str
@@ -285,7 +283,7 @@ class Change(Struct, frozen=True, rename="camel"):
 class NodeDetail(Struct, frozen=True, rename="camel"):
     """Everything about one node.
 
-    *changes* together free it; *without_change* are the blockers that no small change is known for. Both are empty
+    Together, *changes* free the node; *without_change* are the blockers without a known small change. Both are empty
     for a node that the plan removes.
     """
 
@@ -345,5 +343,5 @@ oldest first; ``cpu`` and ``memory``: the emptiest first."""
 
 
 def sorted_nodes(nodes: tuple[NodeEntry, ...], by: str) -> tuple[NodeEntry, ...]:
-    """Return *nodes* in the order of one of :data:`ORDERS`; equal ones by name."""
+    """Return *nodes* in the order of one of :data:`ORDERS`, then by name."""
     return tuple(sorted(nodes, key=_KEYS[by]))

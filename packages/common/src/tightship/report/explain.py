@@ -1,4 +1,4 @@
-"""From a plan to the explanation of single nodes."""
+"""Explains single nodes of a plan."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ TELLING_LABELS = (
 def explanation_document(
     inputs: Inputs, names: Sequence[str], checks: Mapping[str, tuple[Check, ...]]
 ) -> NodeExplanation:
-    """Return the explanation of the nodes *names*, each of which must be in the snapshot.
+    """Return the explanation of the nodes *names*, all of which must be in the snapshot.
 
-    *checks* are the controller's gates by node; a gate that the plan closed on its way is shown closed.
+    *checks* are the controller's gates by node; a gate that closed while the plan grew appears closed.
     """
     places = {removal.node: (number, removal) for number, removal in enumerate(inputs.plan.removals, 1)}
     alone = DrainAlone(inputs.snapshot, inputs.plan.placement)
@@ -131,13 +131,13 @@ def _detail(
 
 
 def _blockers(planned: tuple[Refusal, ...], alone: tuple[Refusal, ...]) -> list[Refusal]:
-    """Join what the plan says with what draining just this node says, one refusal for each reason and subject."""
+    """Join the refusals of the plan and of draining only this node, one for each reason and subject."""
     joined = {(each.reason, each.subject): each for each in (*alone, *planned)}
     return by_importance(tuple(joined.values()))
 
 
 def _as_planned(check: Check, blockers: list[Refusal]) -> GateCheck:
-    """Show a gate as it stands, and one that was open at first and closed as the plan grew as closed."""
+    """Show a gate as it stands, or closed if it closed while the plan grew."""
     reason = "" if check.reason is None else check.reason.value
     if not check.open:
         return GateCheck(check.gate, reason, False, check.detail, check.fix)
@@ -199,16 +199,16 @@ def _changes(blockers: list[Refusal]) -> tuple[tuple[Change, ...], tuple[str, ..
 
 
 class Alone(Struct, frozen=True):
-    """Where each pod (``namespace/name``) could go, and what stands against the others' finding a place."""
+    """The place of each pod (``namespace/name``) that has one, and the refusals of the others."""
 
     targets: Mapping[str, str]
     refusals: tuple[Refusal, ...]
 
 
 class DrainAlone:
-    """What if only one node were drained, now, whatever the gates say? So that its blockers elsewhere are seen as well.
+    """Simulates draining one node alone, whatever the gates say, so that its blockers elsewhere appear as well.
 
-    Answers for the nodes of one snapshot. PodDisruptionBudgets are left out: the judgement has told them already.
+    Answers for the nodes of one snapshot. Ignores PodDisruptionBudgets, which the judgement has already covered.
     """
 
     def __init__(self, snapshot: Snapshot, placement: Placement) -> None:
@@ -216,9 +216,9 @@ class DrainAlone:
         self._placement = placement
 
     def of(self, name: str, pods: tuple[Pod, ...]) -> Alone:
-        """Return what draining just *name* of *pods* would find.
+        """Return the result of draining only *name*, which has *pods*.
 
-        Pods without a place are set aside, one try after another, so that the places of the others are known too.
+        Each attempt sets aside the pods without a place, so that the places of the others are known too.
         """
         placement = self._placement
         left = {pod.key: pod for pod in pods}
@@ -236,7 +236,7 @@ class DrainAlone:
             for key in homeless:
                 del left[key]
             if not homeless:
-                # Nothing about a single pod: the scheduler's choices, or a pending pod that needs this node.
+                # No single pod is the cause: the scheduler's choices are, or a pending pod that needs this node.
                 if placement == "possible":
                     return Alone({}, tuple(sorted(found.values())))
                 placement = "possible"

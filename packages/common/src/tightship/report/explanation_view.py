@@ -1,4 +1,4 @@
-"""How the explanation of nodes looks: the state of each node, its gates, its pods, and what would free it."""
+"""The look of an explanation: the state of each node, its gates, its pods, and the changes that would free it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHAPES = (
     GridShape(("OWNER", "PDB", "MEMORY", "OTHER"), shortest=24),
     GridShape(("OWNER", "PDB", "MEMORY", "OTHER", "CPU", "FATE"), shortest=16),
 )
-"""Shapes of the pods' table. It shows PDBs by name, or only what they allow."""
+"""Shapes of the pods' table. PDBs appear by name, or only by the evictions that they allow."""
 
 
 def _printout(document: NodeExplanation) -> Printout:

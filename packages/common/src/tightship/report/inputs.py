@@ -1,4 +1,4 @@
-"""What the report is made from, whichever controller decided."""
+"""The input of the report, whichever controller decided."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tightship.report.document import ExcessSummary, Generator, RefusalEntry, Se
 
 
 class Inputs(Struct, frozen=True):
-    """A snapshot, the plan made of it, and what goes into the document's head.
+    """A snapshot, its plan, and the contents of the document's head.
 
     *now* is in seconds since 1970. *held* says which planned nodes have to wait, and why.
     """
@@ -44,7 +44,7 @@ _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
 
 
 def by_importance(refusals: tuple[Refusal, ...]) -> list[Refusal]:
-    """Sort the most important first: what concerns the node before its gates, its pods, PDBs and room elsewhere."""
+    """Sort the most important first: refusals of the node, of gates, of pods, of PDBs, and of room elsewhere."""
     return sorted(refusals, key=lambda each: (_IMPORTANCE[each.reason], each.subject, each.detail))
 
 

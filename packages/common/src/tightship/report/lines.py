@@ -11,17 +11,17 @@ from tightship.report.presentation import Block, Column, Grid, GridShape, Printo
 from tightship.report.terminal import Terminal, length, pad
 
 WORDS_SHOWN = 3
-"""Reasons a row of a grid names at most."""
+"""Most reasons that a row of a grid names."""
 
 SHORTEST_NAME = 16
-"""Columns below which names are never cut."""
+"""Least width of a cut name, in columns of the terminal."""
 
 _GAP = "  "
 _ASCII = {"✓": "ok", "✗": "no", "•": "-"}
 
 
 def written(printout: Printout, terminal: Terminal) -> str:
-    """Return *printout* as lines; if the terminal wants no headers, only its rows and blocks."""
+    """Return *printout* as lines; without headers, only its rows and blocks."""
     heading = [TextLine(text, style="dim", indent=0) for text in printout.heading]
     parts = [_folded(heading if terminal.headers else (), terminal)]
     if printout.grid is not None:
@@ -32,7 +32,7 @@ def written(printout: Printout, terminal: Terminal) -> str:
 
 
 def reason_words(reasons: Sequence[str], most: int) -> str:
-    """Return the first *most* of *reasons* and how many more there are."""
+    """Return the first *most* of *reasons* and the number of the others."""
     more = len(reasons) - most
     return ", ".join(reasons[:most]) + (f" +{more}" if more > 0 else "")
 
@@ -42,7 +42,7 @@ def _folded(texts: Sequence[TextLine], terminal: Terminal) -> list[str]:
 
 
 def _line(line: TextLine, terminal: Terminal) -> Iterator[str]:
-    """Return *line*, folded where the terminal ends; the rest stands below the text, not below the label."""
+    """Return *line*, folded where the terminal ends. Further lines align with the text, not with the label."""
     sign = terminal.sign(line.sign, _ASCII.get(line.sign, ""))
     indent, label = " " * line.indent, terminal.plain(line.label)
     below = indent + " " * (length(sign) + length(label))
@@ -64,7 +64,7 @@ def _block(block: Block, terminal: Terminal) -> list[str]:
 
 
 def _grid(grid: Grid, terminal: Terminal, *, headers: bool, indent: str = "") -> list[str]:
-    """Return the lines of a grid, with the titles first if *headers*; the last column is not padded."""
+    """Return the lines of a grid, with the titles first if *headers*. The last column has no padding."""
     columns = _fitted(grid, terminal, headers=headers)
     widths = [_width(column, headers=headers) for column in columns]
     last = len(columns) - 1
@@ -89,8 +89,8 @@ def _grid(grid: Grid, terminal: Terminal, *, headers: bool, indent: str = "") ->
 def _fitted(grid: Grid, terminal: Terminal, *, headers: bool) -> list[Column]:
     """Return the columns of the first shape that fits, and the reasons as the last column.
 
-    A shape fits if the first reason of each row has room. If not even the narrowest one does, the first column, which
-    has the names, is cut in the middle.
+    A shape fits if the first reason of each row has room. If none fits, the first column, which has the names, is cut
+    in the middle.
     """
     reasons = grid.reasons or ()
     least = max((length(reason_words(each, 1)) for each in reasons), default=0)
@@ -126,7 +126,7 @@ def _narrowed(grid: Grid, terminal: Terminal, width: int, least: int, *, headers
 
 
 def _shaped(grid: Grid, shape: GridShape, terminal: Terminal) -> list[Column]:
-    """Return the columns that *shape* shows, with texts that the terminal can show."""
+    """Return the columns that *shape* shows, in characters that the terminal can show."""
     columns = [
         shown
         for column in grid.columns
@@ -144,7 +144,7 @@ def _with_bars(column: Column, shape: GridShape, terminal: Terminal) -> Iterator
     if column.ratios is None or not shape.bar:
         yield msgspec.structs.replace(column, title=title)
         return
-    # One column, so that the bar stands right beside its number.
+    # The bar shares a column with its number, so that both stand side by side.
     bars = [terminal.bar(ratio, shape.bar) for ratio in column.ratios]
     cells = [f"{text:>4} {bar}" if text else bar for text, bar in zip(column.cells, bars, strict=True)]
     yield Column(title, cells, style="bar")
@@ -159,7 +159,6 @@ def _cut(column: Column, width: int, terminal: Terminal) -> Column:
 
 
 def _width(column: Column, *, headers: bool) -> int:
-    """Return the columns of the terminal that the widest cell takes."""
     widest = max(map(length, column.cells), default=0)
     return max(widest, length(column.title)) if headers else widest
 

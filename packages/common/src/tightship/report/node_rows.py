@@ -1,4 +1,4 @@
-"""The rows of a plan's page: one node each, with its bars, all its reasons, and what moves from and to it.
+"""The rows of a plan's page: one for each node, with its bars, its reasons, and its moves in both directions.
 
 A plan of several rounds may move a pod more than once.
 """
@@ -21,19 +21,19 @@ STATES = (
     ("take", "nodes that take pods"),
     ("stay", "nodes that stay as they are"),
 )
-"""The states of a row, and what they mean."""
+"""The states of a row and their meanings."""
 COLUMNS = ("Node", "CPU requested", "Memory requested", "Pods", "Decision", "Why, and what moves")
 
 
 class Arrival(Struct, frozen=True):
-    """A pod that a plan leaves on another node: its last *move*, and the node *origin* where it is now."""
+    """A pod that a plan leaves on another node: its last *move*, and its present node *origin*."""
 
     move: MoveEntry
     origin: str
 
 
 def arrivals_of(plan: NodePlan) -> Mapping[str, tuple[Arrival, ...]]:
-    """Return what arrives on each node that stays and gets something, in the order of the moves."""
+    """Return the arrivals on each node that stays and receives pods, in the order of the moves."""
     ended: dict[str, Arrival] = {}
     for node in sorted((each for each in plan.nodes if each.order is not None), key=lambda each: each.order or 0):
         for move in node.moves:
@@ -48,7 +48,7 @@ def arrivals_of(plan: NodePlan) -> Mapping[str, tuple[Arrival, ...]]:
 def node_rows(
     plan: NodePlan, arrived: Mapping[str, Sequence[Arrival]], held: Mapping[str, RefusalEntry]
 ) -> Iterator[Entry]:
-    """Return the rows in the plan's own order; *held* says of planned nodes what they wait for."""
+    """Return the rows in the plan's own order; *held* says why planned nodes wait."""
     forecast = plan.summary.scheduler
     stuck = {} if forecast is None else {each.node: each.refusals for each in forecast.stuck}
     for node in plan.nodes:
@@ -74,12 +74,12 @@ def node_rows(
 
 
 def cpu_bar(node: NodeEntry, came: Sequence[Arrival]) -> Bar:
-    """Return how full *node* is by CPU, before and with what *came*."""
+    """Return the CPU utilization of *node*, before and with *came*."""
     return _bar("cpu", node, node.cpu_milli, sum(each.move.cpu_milli for each in came))
 
 
 def memory_bar(node: NodeEntry, came: Sequence[Arrival]) -> Bar:
-    """Return how full *node* is by memory, before and with what *came*."""
+    """Return the memory utilization of *node*, before and with *came*."""
     return _bar("memory", node, node.memory_bytes, sum(each.move.memory_bytes for each in came))
 
 
@@ -169,7 +169,7 @@ def _arrivals(came: Sequence[Arrival]) -> Table:
 
 
 def _reasons(refusals: Sequence[RefusalEntry], *, counted_above: bool) -> Table:
-    """Return one row for what is the same of several pods; reasons that are *counted_above* lead there."""
+    """Return one row for each refusal that several pods share. With *counted_above*, reasons link to their counts."""
     found: dict[tuple[str, str, str | None], list[str]] = {}
     for each in refusals:
         found.setdefault((each.reason, each.detail, each.fix), []).append(each.subject)

@@ -12,7 +12,7 @@ from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cp
 from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table
 
 NAMES_SHOWN = 5
-"""Names a line lists before it says how many more there are."""
+"""Most names that a line lists before it gives the number of the others."""
 
 
 def plan_page(plan: NodePlan) -> Page:
@@ -136,7 +136,7 @@ def _slot(node: NodeEntry, arrived: Sequence[Arrival]) -> Slot:
 
 
 def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
-    """Return what there is to say of a plan besides its numbers, each text with its label."""
+    """Return the texts about a plan besides its numbers, each with its label."""
     summary = plan.summary
     if summary.excess is not None:
         yield "Excess", _excess(summary.excess)
@@ -149,7 +149,6 @@ def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
 
 
 def _names(values: Iterable[str]) -> str:
-    """Return the first names and how many more there are."""
     listed = list(values)
     more = len(listed) - NAMES_SHOWN
     return ", ".join(listed[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""How a plan of nodes looks: a table with a row for each node, and the plan in numbers below it."""
+"""The look of a plan of nodes: a table with a row for each node, and the plan in numbers below it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _printout(plan: NodePlan) -> Printout:
 
 
 def _wide(plan: NodePlan) -> Iterator[Column]:
-    """Return the columns with every reason, with details and where the pods go."""
+    """Return the columns with every reason, with details and the targets of the pods."""
     nodes = plan.nodes
     yield from _about(nodes)
     if any(node.other for node in nodes):
@@ -86,7 +86,6 @@ def _details(node: NodeEntry) -> str:
 
 
 def _summary(plan: NodePlan) -> Iterator[TextLine]:
-    """Return the plan in numbers, what keeps the rest, and warnings."""
     summary = plan.summary
     nodes = summary.nodes
     share = f" ({percent(nodes.removed / nodes.before)})" if nodes.before else ""
@@ -110,7 +109,7 @@ def _summary(plan: NodePlan) -> Iterator[TextLine]:
 
 
 def _held(plan: NodePlan) -> Iterator[str]:
-    """Return how many of the nodes to remove have to wait, and for what; the most frequent first."""
+    """Return how many of the nodes to remove have to wait, and the causes, the most frequent first."""
     waits = Counter((each.reason, each.detail) for each in plan.held.values())
     for (reason, detail), nodes in waits.most_common():
         yield f"{counted(nodes, 'node')} for now, {reason}: {detail}"

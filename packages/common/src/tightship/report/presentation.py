@@ -1,6 +1,6 @@
-"""How a document looks to people: a :class:`Printout` of lines, and a :class:`Page` with pictures.
+"""The look of a document for people: a :class:`Printout` of lines, and a :class:`Page` with pictures.
 
-Texts are plain Unicode and pictures are numbers. A format adapts them to the terminal or the file they go to.
+Texts are plain Unicode and pictures are numbers. A format adapts them to the terminal or the file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Column(Struct, frozen=True):
 
 
 class GridShape(Struct, frozen=True):
-    """What a grid shows at some width: every column except *without*, bars of this width, and *amounts* or not.
+    """The contents of a grid at some width: every column except *without*, bars of this width, and *amounts* or not.
 
     The first column, which has the names, is cut to *names* columns of the terminal; or as far as needed, but never
     below *shortest*.
@@ -93,7 +93,7 @@ class Block(Struct, frozen=True):
 
 
 class Printout(Struct, frozen=True):
-    """A document in lines: a *heading* that says what was judged, a grid or blocks, and the lines at the *end*."""
+    """A document in lines: a *heading* about the judgement, a grid or blocks, and the lines at the *end*."""
 
     heading: tuple[str, ...] = ()
     grid: Grid | None = None
@@ -105,9 +105,9 @@ Tone = Literal["", "good", "warn", "bad", "dim"]
 
 
 class Bar(Struct, frozen=True):
-    """How full a node is: ratios of what can be requested, *now* and *after* a plan, ``None`` where there is nothing.
+    """A node's utilization, *now* and *after* a plan, as a ratio of the allocatable amount; ``None`` without one.
 
-    *arrived* is the part of *after* that came with pods of others; *gone* says that the node is no more.
+    *arrived* is the part of *after* that pods from other nodes brought; *gone* says that the plan removes the node.
     """
 
     kind: Literal["cpu", "memory"]
@@ -128,14 +128,14 @@ class Mark(Struct, frozen=True):
 
 
 class Scale(Struct, frozen=True):
-    """Marks on one line from 0 to *top*; what is more than that is told as being beyond it."""
+    """Marks on one line from 0 to *top*; a greater number appears as lying beyond *top*."""
 
     marks: tuple[Mark, ...]
     top: int
 
 
 class Part(Struct, frozen=True):
-    """A number of things, of which *solid* are marked off: a bar as long as its share of *whole*."""
+    """A number of things, *solid* of which are marked, as a bar whose length is their share of *whole*."""
 
     number: int
     solid: int
@@ -146,10 +146,10 @@ Picture: TypeAlias = Bar | Scale | Part
 
 
 class Cell(Struct, frozen=True):
-    """A text in a table. *number* is set to the right; *detail* stands below in small; *lines* are a list below.
+    """A text in a table. *number* aligns it to the right; *detail* stands below in small; *lines* are a list below.
 
-    *to* is the key of the :class:`Entry` that the text leads to; *follows* says that it is the text of something that
-    goes there. *anchor* makes the text a place in the page, *about* a link to such a place.
+    The text links to the :class:`Entry` with the key *to*; *follows* marks a pod on its way there. *anchor* makes the
+    text a link target, *about* a link to such a target.
     """
 
     text: str
@@ -165,9 +165,9 @@ class Cell(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """Rows under *columns*; *empty* is said where there are none.
+    """Rows under *columns*, or the text *empty*.
 
-    In a table of *filters* the first text of a row is a tag of entries, to filter them by. A *compact* one has its rows
+    In a table of *filters*, the first text of a row is a tag that filters the entries. A *compact* table has its rows
     side by side.
     """
 
@@ -188,7 +188,7 @@ class Fact(Struct, frozen=True):
 
 
 class Slot(Struct, frozen=True):
-    """One node of a :class:`Fleet`: the key of its entry, and how full it is by CPU and memory."""
+    """One node of a :class:`Fleet`: the key of its entry, and its utilization of CPU and memory."""
 
     key: str
     cpu: Bar
@@ -209,7 +209,7 @@ class Fleet(Struct, frozen=True):
 
 
 class Series(Struct, frozen=True):
-    """A line of a :class:`Chart`: values at its times, ``None`` where there is none. A *step* holds until the next."""
+    """A line of a :class:`Chart`: one value for each time, ``None`` for a gap. A *step* holds until the next value."""
 
     name: str
     kind: Literal["traffic", "floor", "replicas", "maximum"]
@@ -218,7 +218,7 @@ class Series(Struct, frozen=True):
 
 
 class Chart(Struct, frozen=True):
-    """Numbers over time; *times* are seconds since 1970, ascending, *unit* is what all values count."""
+    """Numbers over time. *times* are seconds since 1970, ascending; *unit* is the unit of all values."""
 
     times: tuple[float, ...]
     series: tuple[Series, ...]
@@ -227,7 +227,7 @@ class Chart(Struct, frozen=True):
 
 
 class Section(Struct, frozen=True):
-    """A heading with what belongs to it. *half* of the width is enough for it where there is much."""
+    """A heading with its contents. *half* says that half of a wide page is enough."""
 
     heading: str
     note: str = ""
@@ -238,10 +238,10 @@ class Section(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """A row that can be searched for, selected and opened.
+    """A row that people can search for, select and open.
 
-    *key* is its name, unlike any other of the page; *state* one of those of its :class:`EntryList`; *tags* are words to
-    filter by; *summary* is what stands there for *details* until they are *opened*.
+    *key* is its unique name in the page, *state* a state of its :class:`EntryList`. *tags* are words for filters.
+    *summary* replaces *details* until they are *opened*.
     """
 
     key: str
@@ -254,11 +254,11 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class EntryList(Struct, frozen=True):
-    """All that a page is about, one entry each.
+    """All rows of a page, one entry each.
 
-    *keys* are those of all entries, in their order; *rows* makes them, one after the other: there may be thousands.
-    *states* are the words of the entries' states and what they mean to people; *noun* is what an entry is called,
-    *hint* what can be searched for; *legend* says what marks on its scales mean.
+    *keys* are the keys of all entries in order. *rows* makes the entries one after another, since there may be
+    thousands. *states* are the words of the entries' states and their meanings for people. *noun* is the name of an
+    entry, *hint* names what the search finds; *legend* explains the marks on scales.
     """
 
     heading: str
@@ -280,8 +280,8 @@ class EntryList(Struct, frozen=True):
 class Page(Struct, frozen=True):
     """A whole page.
 
-    *alerts* stand on top of everything. A page that a controller serves has *links* and is fetched anew each *refresh*
-    seconds; where that is 0 it is a file, which loads nothing at all.
+    *alerts* stand on top of everything. A page served by a controller has *links* and reloads every *refresh* seconds.
+    If *refresh* is 0, the page is a file that loads nothing at all.
     """
 
     title: str
@@ -297,16 +297,16 @@ class Page(Struct, frozen=True):
 SERVED_LINKS = (("status as JSON", "/status"), ("metrics", "/metrics"))
 """The links of a page that a controller serves."""
 REFRESH = 30
-"""Seconds after which a page that a controller serves is fetched anew."""
+"""Seconds after which a page served by a controller reloads."""
 
 
 Document = TypeVar("Document", bound=Struct)
 
 
 class View(Struct, Generic[Document], frozen=True):
-    """How a kind of document looks: in lines, and perhaps also as the columns of a *wide* grid and as a *page*.
+    """The look of a kind of document: in lines, perhaps also as the columns of a *wide* grid and as a *page*.
 
-    A format is offered for every kind of document whose view has the part that the format needs.
+    A format exists for every kind of document whose view has the part that the format needs.
     """
 
     printout: Callable[[Document], Printout]

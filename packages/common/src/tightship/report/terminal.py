@@ -1,4 +1,4 @@
-"""What a terminal can show, and text made fit for it. Pure: :mod:`tightship.app.cli` asks the operating system."""
+"""The capabilities of a terminal, and texts adapted to them. Pure: :mod:`tightship.app.cli` asks the system."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 class Terminal(Struct, frozen=True):
-    """Where text is going: *width* in columns, ``None`` for no limit (a pipe); colour; characters beyond ASCII."""
+    """A destination of text: *width* in columns, ``None`` for no limit (a pipe); colour; characters beyond ASCII."""
 
     width: int | None = None
     colour: bool = False
@@ -32,21 +32,21 @@ class Terminal(Struct, frozen=True):
     headers: bool = True
 
     def paint(self, text: str, style: str) -> str:
-        """Return *text* in one of the house's styles, or as it is without colour."""
+        """Return *text* in one of our styles, or unchanged without colour."""
         if not self.colour or not style or not text:
             return text
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
     def sign(self, unicode: str, ascii_text: str) -> str:
-        """Return the first where it can be shown, else the second."""
+        """Return *unicode* if the terminal can show it, else *ascii_text*."""
         return unicode if self.unicode else ascii_text
 
     def plain(self, text: str) -> str:
-        """Return *text* with control characters written out, and with no arrow where there are none."""
+        """Return *text* with control characters escaped, and without arrows for an ASCII terminal."""
         return clean(text) if self.unicode else clean(text.translate(_ASCII))
 
     def bar(self, ratio: float | None, width: int) -> str:
-        """Return a bar of *width* columns, filled to *ratio*; to eighths of a column where the characters are there."""
+        """Return a bar of *width* columns, filled to *ratio*: to an eighth of a column with Unicode."""
         eighths = round(max(0.0, min(1.0, ratio or 0.0)) * width * 8)
         if not self.unicode:
             filled = min(width, (eighths + 4) // 8)
@@ -56,7 +56,7 @@ class Terminal(Struct, frozen=True):
         return bar + "·" * (width - len(bar))
 
     def shorten(self, text: str, width: int) -> str:
-        """Cut *text* to *width* columns in its middle, where names differ least."""
+        """Cut *text* to *width* columns in the middle, where names differ least."""
         if length(text) <= width:
             return text
         mark = self.sign("…", "~")
@@ -65,7 +65,7 @@ class Terminal(Struct, frozen=True):
         return text[:head] + mark + (text[-tail:] if tail else "")
 
     def fold(self, text: str, indent: str) -> list[str]:
-        """Break *text* at blanks where the terminal ends, to be written after *indent*; a pipe gets it whole."""
+        """Break *text* at blanks so that it fits the terminal after *indent*; a pipe gets the whole text."""
         if self.width is None or length(text) + len(indent) <= self.width:
             return [text]
         width = max(20, self.width - len(indent))
@@ -82,18 +82,18 @@ class Terminal(Struct, frozen=True):
 
 
 def clean(text: str) -> str:
-    """Return *text* with control characters written out: data from a cluster never steers the terminal."""
+    """Return *text* with control characters escaped: data from a cluster never steers the terminal."""
     if text.isascii() and text.isprintable():
         return text
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def length(text: str) -> int:
-    """Return the columns *text* takes."""
+    """Return the width of *text* in columns."""
     return len(text) if text.isascii() else max(0, wcswidth(text))
 
 
 def pad(text: str, width: int, align: str) -> str:
-    """Fill *text* with blanks to *width* columns, on the left for ``align`` ``>``."""
+    """Pad *text* with blanks to *width* columns, on the left for ``align`` ``>``."""
     blanks = " " * max(0, width - length(text))
     return blanks + text if align == ">" else text + blanks

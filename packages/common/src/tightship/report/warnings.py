@@ -1,4 +1,4 @@
-"""What a snapshot does not tell, in sentences: kinds that were not read, and objects that could not be."""
+"""Sentences about gaps in a snapshot: kinds that were not read, and unreadable objects."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tightship.planning.cluster import NOT_IN_FILE, NOT_SERVED, Snapshot
 from tightship.planning.demand import MOST_IN_BUFFERS
 
 UNREADABLE_SHOWN = 10
-"""Unreadable objects that are named one by one."""
+"""Most unreadable objects that warnings name."""
 
 UNKNOWN_DEMAND_SHOWN = 3
-"""HPAs, or buffers, that are named one by one."""
+"""Most HPAs, or buffers, that warnings name."""
 
 _VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
 _WORKLOAD_KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")
@@ -21,7 +21,7 @@ _PLURALS = {"StorageClass": "StorageClasses"}
 
 
 def warnings_of(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return one sentence for each gap that concerns this cluster's pods, with what follows from it."""
+    """Return one sentence for each gap that concerns this cluster's pods, with its consequence."""
     return (*_missing(snapshot), *_unreadable(snapshot), *_unknown_demand(snapshot), *_unknown_headroom(snapshot))
 
 
@@ -42,7 +42,7 @@ def _missing(snapshot: Snapshot) -> Iterator[str]:
     if "Namespace" in missing and any(_selects_namespaces(pod) for pod in pods):
         yield f"{_are(['Namespace'], snapshot)}: pods that select namespaces by label keep their nodes"
 
-    # Files of clusters have long been made without them.
+    # Older files of clusters have none.
     if missing.get(AUTOSCALER, NOT_IN_FILE) != NOT_IN_FILE:
         yield f"{_are([AUTOSCALER], snapshot)}: no room is kept for replicas that they are about to start"
     if missing.get(CAPACITY_BUFFER, NOT_IN_FILE) not in (NOT_IN_FILE, NOT_SERVED):

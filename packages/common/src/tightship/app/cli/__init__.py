@@ -1,4 +1,4 @@
-"""What the commands of all controllers share: arguments, exit codes, progress, where a cluster comes from."""
+"""The shared parts of all controllers' commands: arguments, exit codes, progress, the source of a cluster."""
 
 from tightship.app.cli.app import EXIT_ERROR, EXIT_USAGE, EXIT_WOULD_CHANGE, CliError, UsageError, run
 from tightship.app.cli.arguments import (

@@ -1,7 +1,7 @@
-"""How a command ends: with its own exit code, or with one clear line for each thing that is wrong.
+"""The end of a command: its own exit code, or one clear line for each problem.
 
 Exit codes: 0 done, 1 an error, 2 something would be done (only with ``--exit-code``), 64 wrong usage (``EX_USAGE``, so
-that a mistyped flag is never taken for 2), 130 interrupted, 141 the reader of a pipe has gone.
+that nobody takes a mistyped flag for 2), 130 interrupted, 141 the reader of a pipe has gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class CliError(Exception):
-    """Something a person has to set right; *problems* are whole lines, *code* is what the command exits with."""
+    """A problem that a person has to fix. *problems* are whole lines, *code* is the exit code."""
 
     def __init__(self, *problems: str, code: int = EXIT_ERROR) -> None:
         super().__init__("\n".join(problems))
@@ -33,14 +33,14 @@ class CliError(Exception):
 
 
 class UsageError(CliError):
-    """Arguments that don't make sense."""
+    """Invalid arguments."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__(*problems, code=EXIT_USAGE)
 
 
 def run(program: str, main: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> int:
-    """Run *main* on *arguments* (the process's own by default) and return the exit code; nothing escapes but exits."""
+    """Run *main* on *arguments* (default: the process's own) and return the exit code. Only ``SystemExit`` escapes."""
     try:
         code = main(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
@@ -51,14 +51,14 @@ def run(program: str, main: Callable[[Sequence[str]], int], arguments: Sequence[
     except KubeError as error:
         return _complain(program, [str(error)])
     except BrokenPipeError:
-        # Python flushes stdout once more at exit: into nothing, or it would complain there.
+        # At exit Python flushes stdout once more, which would fail on the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except OSError as error:
         return _complain(program, [str(error)])
-    except Exception as error:  # the last resort: a defect is one line too, with the traceback in the debug log
+    except Exception as error:  # the last resort: a defect too gives one line, with the traceback in the debug log
         log.debug("unexpected error", exc_info=True)
         hint = "" if log.isEnabledFor(logging.DEBUG) else " (the traceback: --log-level debug)"
         return _complain(program, [f"unexpected {type(error).__name__}: {error}{hint}"])

@@ -1,4 +1,4 @@
-"""Arguments that all commands spell alike, and flags that set fields of settings."""
+"""Arguments that all commands share, and flags that set fields of settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Help(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, exit with 64, and which takes no abbreviations."""
+    """An argument parser that takes no abbreviations. An error is one line and exits with 64."""
 
     def __init__(self, prog: str | None = None, description: str | None = None, epilog: str | None = None) -> None:
         super().__init__(
@@ -44,12 +44,12 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("-h", "--help", action="help", help="print this and exit")
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong with the arguments, and exit."""
+        """Report the error and exit."""
         self.exit(EXIT_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def value_of(parse: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Return *parse* with its :class:`ValueError` worded as it stands, not as argparse would."""
+    """Return *parse* with the text of its :class:`ValueError` unchanged by argparse."""
 
     def parsed(text: str) -> _T:
         try:
@@ -63,7 +63,7 @@ def value_of(parse: Callable[[str], _T]) -> Callable[[str], _T]:
 def add_cluster_arguments(
     parser: argparse.ArgumentParser, kinds: str = "nodes,pods,pdb,..."
 ) -> argparse._ArgumentGroup:
-    """Add where the cluster is read from; *kinds* are those that a file of it should hold."""
+    """Add the arguments that name the cluster; *kinds* are the kinds that a file of the cluster should hold."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "-f",
@@ -80,7 +80,7 @@ def add_cluster_arguments(
 
 
 def add_time_argument(group: argparse._ArgumentGroup) -> None:
-    """Add the time at which ages are judged."""
+    """Add the time at which to judge ages."""
     group.add_argument(
         "--now",
         metavar="TIME",
@@ -92,9 +92,9 @@ def add_time_argument(group: argparse._ArgumentGroup) -> None:
 def add_flags(
     group: argparse._ArgumentGroup, model: type[BaseModel], topic: str, *, plan: bool = False, **words: str
 ) -> None:
-    """Add the flags of *topic* that fields of *model* carry, with *plan* those that ``plan`` takes too.
+    """Add the flags of *topic* that fields of *model* carry; with *plan* only the flags that ``plan`` takes too.
 
-    The values are checked with those of all other sources. *words* take the places in the help that are named so.
+    The settings validate the values later, with all other sources. *words* replace the placeholders in the help.
     """
     for field, flag in flags_of(model).items():
         if flag.topic != topic or (plan and not flag.plan):
@@ -112,9 +112,9 @@ def add_flags(
 
 
 def add_plan_flags(parser: argparse.ArgumentParser, *models: type[BaseModel], config: str, gates: str) -> None:
-    """Add what ``plan`` and ``explain`` of a controller of nodes take: which nodes may go, and flags of *models*.
+    """Add the arguments of a node controller's ``plan`` and ``explain``: which nodes may go, and the flags of *models*.
 
-    *config* is the help of ``--config``, *gates* the title of the flags for gates.
+    *config* is the help of ``--config``, *gates* the title of the group with the gates' flags.
     """
     group = parser.add_argument_group("which nodes may go")
     group.add_argument("--config", metavar="FILE", help=config)
@@ -147,7 +147,7 @@ def add_plan_flags(parser: argparse.ArgumentParser, *models: type[BaseModel], co
 
 
 def given(arguments: argparse.Namespace, *models: type[BaseModel], plan: bool = False) -> dict[str, object]:
-    """Return the values of those flags of *models* that were given, by field; *plan* is as for :func:`add_flags`."""
+    """Return the given values of the flags of *models*, by field; *plan* is as for :func:`add_flags`."""
     flags = {field: flag for model in models for field, flag in flags_of(model).items()}
     values = {field: getattr(arguments, field) for field, flag in flags.items() if flag.plan or not plan}
     return {field: value for field, value in values.items() if value is not None}
@@ -156,7 +156,7 @@ def given(arguments: argparse.Namespace, *models: type[BaseModel], plan: bool = 
 def add_output_arguments(
     parser: argparse.ArgumentParser, outputs: Iterable[str], *, table: bool
 ) -> argparse._ArgumentGroup:
-    """Add the choice of output; with *table* what tables can be told besides."""
+    """Add the choice of output; with *table* also the order of a table."""
     choices = tuple(outputs)
     group = parser.add_argument_group("output")
     group.add_argument(
@@ -185,7 +185,7 @@ def add_output_arguments(
 
 
 def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add how much is logged to stderr."""
+    """Add the level of the log on stderr."""
     group = parser.add_argument_group("logging")
     group.add_argument(
         "--log-level", choices=LOG_LEVELS, metavar="LEVEL", help=f"one of {', '.join(LOG_LEVELS)} (default: warning)"
@@ -194,7 +194,7 @@ def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def set_up_logging(level: str | None, verbose: int) -> None:
-    """Log to stderr, from *level* on or as many ``-v`` as were given."""
+    """Log to stderr from *level* on, or from the level that the number of ``-v`` selects."""
     chosen = level or ("warning", "info", "debug")[min(verbose, 2)]
     logging.basicConfig(
         level=getattr(logging, chosen.upper()),
@@ -205,5 +205,5 @@ def set_up_logging(level: str | None, verbose: int) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the process's environment, empty values left out."""
+    """Return the process's environment without empty values."""
     return {name: text for name, text in os.environ.items() if text}

@@ -1,4 +1,4 @@
-"""What the command of every controller does alike: its version, its outputs, and names that were mistyped."""
+"""The basics of every controller's command: version, outputs, suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tightship.report.presentation import Document, View
 
 
 def no_command(parser: Parser) -> int:
-    """Print the help to stderr, for a command that was called without any."""
+    """Print the help to stderr because no command was given."""
     sys.stderr.write(parser.format_help())
     return EXIT_USAGE
 
 
 def print_version(program: str, version: str) -> int:
-    """Print the version of *program* and of what it runs on."""
+    """Print the versions of *program* and its platform."""
     python = platform.python_version()
     write_document(f"{program} {version} (tightship {tightship.__version__}, Python {python})\n", always_utf8=False)
     return 0
@@ -38,7 +38,7 @@ def write_rendered(
 ) -> None:
     """Write *document* to stdout as the arguments of ``add_output_arguments`` say.
 
-    Where a table leaves its summary out, *warnings* go to stderr.
+    If a table omits its summary, *warnings* go to stderr.
     """
     chosen = formats_of(view)[arguments.output]
     if arguments.no_headers and not chosen.file:
@@ -48,7 +48,7 @@ def write_rendered(
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return the names that *name* may have been meant for, as the end of a sentence; empty where there are none."""
+    """Return names of *known* close to the mistyped *name*, as the end of a sentence; empty if none is close."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=3) or [each for each in names if name in each][:3]
     return f"; did you mean {' or '.join(close)}?" if close else ""

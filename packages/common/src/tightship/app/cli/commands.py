@@ -1,6 +1,6 @@
 """The commands ``plan``, ``explain`` and ``version`` of every controller of nodes. They write nothing to a cluster.
 
-A controller brings a :class:`Program`: its words, its flags, and its judgement of a snapshot.
+A controller supplies a :class:`Program`: its texts, its flags, and its judgement of a snapshot.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 
 
 class Configured(Struct, Generic[G_co], frozen=True):
-    """A controller with its settings, as people see them and as its judge goes by them.
+    """A controller with its settings, for display and as a judge.
 
-    *excess* says how many nodes the cluster could do without, where the controller goes by that.
+    *excess* returns how many nodes the cluster could do without, if the controller uses that figure.
     """
 
     settings: SettingsView
@@ -58,8 +58,8 @@ class Configured(Struct, Generic[G_co], frozen=True):
 class Program(Struct, frozen=True):
     """The command of one controller: *name*, *version*, and one sentence of *description*.
 
-    *add_options* adds its flags to ``plan`` and ``explain``, *configure* makes settings of them and raises
-    :class:`~tightship.app.settings.loading.SettingsError`; *add_commands* adds what else there is.
+    *add_options* adds the controller's flags to ``plan`` and ``explain``. *configure* makes settings of them and raises
+    :class:`~tightship.app.settings.loading.SettingsError`. *add_commands* adds further commands.
     """
 
     name: str
@@ -186,7 +186,7 @@ def _check_names(named: Sequence[str], snapshot: Snapshot) -> None:
 
 
 def _selected(arguments: argparse.Namespace, snapshot: Snapshot, pool_labels: Sequence[str]) -> frozenset[str] | None:
-    """Return the nodes that ``--pool`` and ``--selector`` together allow to go, ``None`` without either."""
+    """Return the nodes that both ``--pool`` and ``--selector`` allow to go, ``None`` without either flag."""
     if arguments.pool is None and arguments.selector is None:
         return None
     pools = {name: pool_of(view.node, pool_labels) for name, view in snapshot.nodes.items()}

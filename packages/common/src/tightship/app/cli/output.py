@@ -1,4 +1,4 @@
-"""Where data goes: what stdout can show, plain data as YAML, and writing to stdout."""
+"""The output of commands: the capabilities of stdout, plain data as YAML, writing to stdout."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _WIDE_ENOUGH_TO_ASK = "█·→✓…"
 
 
 def terminal_of(stream: TextIO, environment: Mapping[str, str], *, headers: bool = True) -> Terminal:
-    """Return what *stream* can show: a pipe has no width and no colour.
+    """Return the capabilities of *stream*. A pipe has no width and no colour.
 
-    ``NO_COLOR`` (not empty) and ``TERM=dumb`` switch colour off, ``COLUMNS`` sets the width of a terminal.
+    ``NO_COLOR`` (not empty) and ``TERM=dumb`` switch colour off. ``COLUMNS`` sets the width of a terminal.
     """
     tty = stream.isatty()
     colour = tty and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
@@ -50,11 +50,11 @@ def _can_encode(stream: TextIO) -> bool:
 
 
 _WORD = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)\Z)[a-z_][a-z0-9_./-]*", re.ASCII | re.IGNORECASE)
-"""A text that stands as it is in YAML: it means nothing but itself to any reader."""
+"""A text that needs no quotes in YAML, whatever parser reads it."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Indents lists in mappings, and quotes texts that are not plainly words."""
+    """Indents lists in mappings, and quotes all texts except plain words."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         del indentless
@@ -69,7 +69,7 @@ _Dumper.add_representer(str, _Dumper.text)
 
 
 def text_of(rendered: Rendered) -> str:
-    """Return what a format rendered as text: plain data as YAML, in the order of its keys."""
+    """Return the text of what a format rendered; plain data becomes YAML in the order of its keys."""
     if isinstance(rendered, str):
         return rendered
     text: str = yaml.dump(rendered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
@@ -77,7 +77,7 @@ def text_of(rendered: Rendered) -> str:
 
 
 def write_document(text: str, *, always_utf8: bool) -> None:
-    """Write *text* to stdout: JSON and YAML in UTF-8 whatever the locale, anything else as stdout can."""
+    """Write *text* to stdout: with *always_utf8* (JSON, YAML) in UTF-8, else in the stream's encoding."""
     stream = sys.stdout
     raw = getattr(stream, "buffer", None)
     if raw is None:

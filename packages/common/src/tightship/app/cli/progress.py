@@ -1,4 +1,4 @@
-"""A line on stderr for work that takes a while: only on a terminal, and only after half a second."""
+"""A progress line on stderr: only on a terminal, and only after half a second."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import TracebackType
 from typing import TextIO
 
 PATIENCE = 0.5
-"""Seconds of work that need no word."""
+"""Seconds of work without a progress line."""
 
 REDRAW = 0.2
 """Seconds between two drawings of the line."""
 
 
 class Progress:
-    """``with Progress() as progress: progress.say("reading pods: 500")``. Threads may say; the last word is shown."""
+    """``with Progress() as progress: progress.say("reading pods: 500")``. Thread-safe; the line shows the last text."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream

@@ -1,4 +1,4 @@
-"""The command ``run`` of a controller: its flags, its settings, its log, and its process."""
+"""The command ``run`` of a controller: flags, settings, log, process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tightship.app.settings.process import ProcessSettings, load_process
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
 
 Serve = Callable[[Runtime, _Settings, Mapping[str, str]], Awaitable[None]]
-"""Runs a controller until ``runtime.stop``, by its settings and the environment."""
+"""Runs a controller with its settings and the environment until ``runtime.stop``."""
 
 _EPILOG = """Everything can also be set in the environment, the older controller's names included ({migration});
 flags come first. {live} come from the ConfigMap, live.
@@ -33,7 +33,7 @@ def add_run(
     settings: type[_Settings],
     serve: Serve[_Settings],
 ) -> None:
-    """Add the command to *commands*; *program* is the controller's name, *serve* runs it by its *settings*."""
+    """Add the command to *commands*; *serve* runs the controller *program* with its *settings*."""
     words = settings.words
     run = commands.add_parser(
         "run",

@@ -1,4 +1,4 @@
-"""Label selectors as people write them on the command line: equality and set-based (``labels.Parse``)."""
+"""Label selectors on the command line: equality-based and set-based (``labels.Parse``)."""
 
 from __future__ import annotations
 
@@ -23,25 +23,24 @@ _FORMS = (
     (re.compile(rf"({_KEY})", re.ASCII), "Exists"),
 )
 _SPLIT = re.compile(r"\([^()]*+\)|[^,()]++|(,)|[()]")
-"""What of a selector a comma stands outside of; a parenthesis without its other one is left to be refused."""
+"""Separates a selector at the commas outside of parentheses. The requirement refuses an unmatched parenthesis."""
 
 
 class SelectorError(ValueError):
-    """A text that is no label selector."""
+    """A text that is not a label selector."""
 
     def __init__(self, text: str, why: str) -> None:
         super().__init__(f"selector {quoted(text)}: {why}; {ALLOWED_FORMS}")
 
 
 def parse_selector(text: str) -> LabelSelector:
-    """Return the selector *text* stands for; an empty one selects everything. Raises :class:`SelectorError`."""
+    """Return the selector that *text* spells; an empty text selects everything. Raises :class:`SelectorError`."""
     if not text.strip():
         return LabelSelector()
     return LabelSelector(match_expressions=tuple(_requirement(part.strip(), text) for part in _parts(text)))
 
 
 def _parts(text: str) -> list[str]:
-    """Return what stands between the commas outside of parentheses."""
     parts, begin = [], 0
     for found in _SPLIT.finditer(text):
         if found[1]:

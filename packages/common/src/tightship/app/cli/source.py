@@ -1,4 +1,4 @@
-"""The cluster a command is about: an API server's, or a file in its place. Only ever read."""
+"""The cluster of a command: from an API server, or from a file. Commands only read it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tightship.report import Source
 def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahead) -> tuple[Snapshot, Source]:
     """Return the cluster that the arguments of :func:`~tightship.app.cli.arguments.add_cluster_arguments` name.
 
-    An API server is asked only for the demand without pods of which *ahead* speaks.
+    *ahead* limits the demand without pods that an API server is asked for.
 
     Raises :class:`UsageError`, :class:`~tightship.files.object_file.FileError` or a
     :class:`~tightship.core.api_errors.KubeError`.
@@ -32,7 +32,7 @@ def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahea
 
 
 def file_of(arguments: argparse.Namespace) -> str | None:
-    """Return the file that stands for a cluster, ``None`` where an API server is meant. Raises :class:`UsageError`."""
+    """Return the file that replaces a cluster, ``None`` for an API server. Raises :class:`UsageError`."""
     path: str | None = arguments.filename
     if path is not None:
         for flag in ("kubeconfig", "context"):
@@ -42,19 +42,19 @@ def file_of(arguments: argparse.Namespace) -> str | None:
 
 
 def reading(path: str) -> str:
-    """Return what to say while the file *path* is read."""
+    """Return the progress text for reading the file *path*."""
     return f"reading {'standard input' if path == '-' else path}"
 
 
 def file_source(path: str) -> Source:
-    """Return the file *path* as the source of a document, without its folder."""
+    """Return the file *path*, without its folder, as the source of a document."""
     return Source("file", path if path == "-" else os.path.basename(path))  # noqa: PTH119
 
 
 async def _read_live(
     kubeconfig: str | None, context: str | None, progress: Progress, ahead: Ahead
 ) -> tuple[Snapshot, Source]:
-    # Reading a file needs none of this, and importing it takes longer than reading most files.
+    # Reading a file needs none of these modules, and importing them takes longer than reading most files.
     from tightship.kube.cache import read_cluster
     from tightship.kube.connection import connect
     from tightship.kube.resources import resources

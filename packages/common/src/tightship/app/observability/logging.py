@@ -1,7 +1,7 @@
-"""Log records as lines: one record is one line on stderr, whatever its values hold, in the format that is asked for.
+"""Log records as lines: each record is one line on stderr in the chosen format, whatever its values hold.
 
-``log(logger, logging.INFO, "drained", node="n1", pods=12)`` gives a sentence and its values apart; the formats put them
-together. Their names are those of the older controllers' ``ESTAFETTE_LOG_FORMAT``.
+``log(logger, logging.INFO, "drained", node="n1", pods=12)`` passes a sentence and its values separately; the formats
+join them. The formats have the names of the older controllers' ``ESTAFETTE_LOG_FORMAT``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LEVELS: Mapping[str, int] = {
     "fatal": logging.CRITICAL,
     "critical": logging.CRITICAL,
 }
-"""Names of the levels, the older controllers' among them."""
+"""Names of the levels, including the older controllers' names."""
 
 _SHORT = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _STYLES = {"DEBUG": "2", "INFO": "1;32", "WARN": "33", "ERROR": "1;31", "FATAL": "1;31"}
@@ -50,7 +50,7 @@ _AT_MOST, _WINDOW = 10, 60.0
 
 
 class LoggingError(ValueError):
-    """A format or a level that does not exist; the text names the value and what is allowed."""
+    """An unknown format or level; the text names the value and the allowed ones."""
 
 
 def log(
@@ -62,7 +62,7 @@ def log(
     exc_info: BaseException | bool | None = None,
     **fields: object,
 ) -> None:
-    """Log *message* with *fields* beside it; the message is taken as it is, without ``%`` formatting."""
+    """Log *message* with *fields* beside it. *message* is taken literally, without ``%`` formatting."""
     logger.log(level, message, exc_info=exc_info, extra={"fields": fields}, stacklevel=2)
 
 
@@ -76,7 +76,7 @@ def set_up(
 ) -> None:
     """Send the process's log to *stream* (stderr by default) in *format*, from *level* on.
 
-    Replaces what was set up before. Raises :class:`LoggingError`.
+    Replaces any earlier setup. Raises :class:`LoggingError`.
     """
     stream = sys.stderr if stream is None else stream
     colour = stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
@@ -90,7 +90,7 @@ def set_up(
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(threshold)
-    # Where a process is out of file descriptors the event loop says so hundreds of times a second.
+    # Without free file descriptors the event loop logs hundreds of errors a second.
     loops = logging.getLogger("asyncio")
     for each in [each for each in loops.filters if isinstance(each, _AtMost)]:
         loops.removeFilter(each)
@@ -98,9 +98,9 @@ def set_up(
 
 
 def sparing(logger: logging.Logger) -> logging.Logger:
-    """Return a logger that passes on to *logger* ten records a minute, and says how many it has left out.
+    """Return a logger that passes ten records a minute on to *logger*, and reports how many it dropped.
 
-    It is for what a stranger can bring about as often as they like.
+    Use it for records that strangers can cause as often as they like.
     """
     own = logging.Logger(logger.name)  # noqa: LOG001 - one of the same name that others have must not be filtered
     own.parent = logger
@@ -109,8 +109,6 @@ def sparing(logger: logging.Logger) -> logging.Logger:
 
 
 class _AtMost(logging.Filter):
-    """Lets ten records through within each minute."""
-
     def __init__(self) -> None:
         super().__init__()
         self._until = 0.0
@@ -144,13 +142,13 @@ def formatter(name: str, *, controller: str = "tightship", colour: bool = False)
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """Return the values that :func:`log` gave a record, none for a record of anybody else's."""
+    """Return the values that :func:`log` gave a record; none for other records."""
     fields = getattr(record, "fields", None)
     return fields if isinstance(fields, Mapping) else {}
 
 
 class _Text(logging.Formatter):
-    """For people: time, level, sentence, ``key=value``. ``console`` leaves the time to whoever looks."""
+    """For people: time, level, sentence, ``key=value``. ``console`` omits the time."""
 
     def __init__(self, *, timestamp: bool, colour: bool = False) -> None:
         super().__init__()
@@ -172,7 +170,7 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object a line; the values stand beside the sentence."""
+    """One object a line, with the values beside the sentence."""
 
     def format(self, record: logging.LogRecord) -> str:
         head: dict[str, object] = {
@@ -185,7 +183,7 @@ class _Json(logging.Formatter):
 
 
 class _Stackdriver(logging.Formatter):
-    """As Google Cloud's log agents read it: its names of the severities, the stack where Error Reporting looks."""
+    """For Google Cloud's log agents: their severities, and the stack where Error Reporting expects it."""
 
     def format(self, record: logging.LogRecord) -> str:
         head: dict[str, object] = {
@@ -198,7 +196,7 @@ class _Stackdriver(logging.Formatter):
 
 
 class _V3(logging.Formatter):
-    """The older controllers' nested format: where it comes from under ``source``, the values under ``payload``."""
+    """The older controllers' nested format: the origin under ``source``, the values under ``payload``."""
 
     def __init__(self, controller: str) -> None:
         super().__init__()
@@ -249,7 +247,7 @@ def _shown(value: object) -> str:
 
 
 def _beside(head: dict[str, object], fields: Mapping[str, object]) -> dict[str, object]:
-    """Put *fields* beside *head*, whose own keys no value may displace."""
+    """Add *fields* to *head*, whose own keys win."""
     return head | {f"field_{key}" if key in head else str(key): value for key, value in fields.items()}
 
 

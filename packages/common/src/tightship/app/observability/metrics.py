@@ -75,7 +75,7 @@ class _Series(Collector):
 
     def collect(self) -> Iterable[Metric]:
         family = self._family()
-        # A copy: a scrape runs in another thread.
+        # A scrape runs in another thread, so it needs a copy.
         for labels, value in dict(self._values).items():
             family.add_metric(labels, value)
         yield family
@@ -92,9 +92,9 @@ class SnapshotGauge(_Series):
         self._name = name
 
     def replace(self, samples: Mapping[tuple[str, ...], float]) -> None:
-        """Replace all series by *samples*, which are by label values.
+        """Replace all series by *samples*, keyed by label values.
 
-        Raises :class:`ValueError`, and changes nothing, if the number of label values is not that of the labels.
+        Raises :class:`ValueError`, and changes nothing, if a key has more or fewer values than there are labels.
         """
         for values in samples:
             if len(values) != len(self._labels):
@@ -187,7 +187,7 @@ class RunMetrics:
         self._events_dropped.labels(cause).inc()
 
     def watch_cache(self, stats: Callable[[], Mapping[str, KindStats]]) -> None:
-        """Show the health of each kind that *stats* returns. Each scrape calls *stats*, from another thread."""
+        """Show the health of each kind that *stats* returns. Each scrape calls *stats* from another thread."""
         self._registry.register(_CacheHealth(stats))
 
 

@@ -8,10 +8,10 @@ from tightship.kube.host import monotonic
 
 
 class Heartbeat:
-    """The sign of life of one loop, which counts as hung once a beat is *deadline* seconds late.
+    """The sign of life of one loop. The loop counts as hung once a beat is *deadline* seconds late.
 
-    A loop announces how long it will wait, so the deadline covers only its work, however long its interval is. Only
-    the loop itself can miss the deadline: an outage of the API server is no reason to restart.
+    A loop announces how long it will wait, so the deadline covers only its work, however long its interval is. Only the
+    loop itself can miss the deadline: an outage of the API server is no reason to restart.
     """
 
     def __init__(self, name: str, deadline: float, *, clock: Callable[[], float] = monotonic) -> None:

@@ -46,8 +46,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Content(Struct, frozen=True):
     """The sources of everything served. Each request calls the functions on the event loop, so they must be quick.
 
-    *heartbeats* are those of all loops that must run. *not_ready* returns why the replica is not ready, one line each;
-    a synced standby is ready. *status* returns JSON, *page* a function that draws the status for people.
+    *heartbeats* belong to the loops that must run. *not_ready* returns why the replica is not ready, one line each; a
+    synced standby is ready. *status* returns JSON, *page* a function that draws the status for people.
     """
 
     registry: CollectorRegistry

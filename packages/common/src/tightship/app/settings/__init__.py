@@ -1,1 +1,1 @@
-"""What a controller is told: by flags and environment once, by its ConfigMap live. Import the modules themselves."""
+"""A controller's settings: flags and environment once, its ConfigMap live. Import the modules themselves."""

@@ -1,4 +1,4 @@
-"""What is in force when a configuration can't be used, or is gone, and the sentences that say so."""
+"""What applies when a configuration is unusable or gone, and the sentences that say so."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Standing(Enum):
 
 
 class Notice(Struct, frozen=True):
-    """What people have to know of a configuration: *about* says what became of it, *lines* why, each for itself."""
+    """A message about a configuration: *about* says what happened to it, *lines* say why, one cause each."""
 
     about: str
     lines: tuple[str, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """A whole sentence for each of the lines, one where there are none."""
+        """One whole sentence for each line, or a single one if there are no lines."""
         if not self.lines:
             return (self.about,)
         return tuple(f"{self.about}: {line}" if self.about else line for line in self.lines)
 
     def __str__(self) -> str:
-        """Return all in one sentence."""
+        """Return one sentence with everything."""
         return ": ".join(each for each in (self.about, "; ".join(self.lines)) if each)
 
 
@@ -50,12 +50,12 @@ _DELETED = {
 
 
 def refused(standing: Standing, problems: tuple[str, ...]) -> Notice:
-    """Return what is said of a configuration that can't be used because of *problems*; *standing* is what is in use."""
+    """Return the notice that *problems* make a configuration unusable; *standing* names the one in use."""
     return Notice(_REFUSED[standing], problems)
 
 
 def deleted(standing: Standing, source: str) -> Notice:
-    """Return what is said once *source* is gone; *standing* is what is in use from then on."""
+    """Return the notice that *source* is gone; *standing* names the configuration in use from then on."""
     return Notice(f"{source} was deleted; {_DELETED[standing]}")
 
 

@@ -12,19 +12,19 @@ from tightship.app.settings.loading import SettingsError
 
 
 def read_config(path: str, keys: Sequence[str]) -> Mapping[str, object]:
-    """Return what a configuration file holds: JSON, YAML, or a ConfigMap manifest around either.
+    """Return the contents of a configuration file: JSON, YAML, or a ConfigMap manifest around either.
 
-    *keys* are those of a ConfigMap's data under which a configuration is looked for, in this order. Raises
-    :class:`SettingsError`, the file named.
+    *keys* are the keys of a ConfigMap's data that may hold a configuration; the first that exists counts. Raises
+    :class:`SettingsError`, which names the file.
     """
     return _unwrapped(read_mapping(path), path, keys)
 
 
 def config_in(data: Mapping[str, str], keys: Sequence[str]) -> tuple[str, Mapping[str, object]]:
-    """Return the configuration in a ConfigMap's *data*, and its key; both are empty where there is no text at all.
+    """Return the key of the configuration in a ConfigMap's *data*, and the configuration; both are empty without any
+    text.
 
-    The texts are those of a mounted file or folder as well; a single one may have any name. Raises
-    :class:`SettingsError`.
+    *data* may also come from a mounted file or folder; a single text may have any name. Raises :class:`SettingsError`.
     """
     key = next((key for key in keys if key in data), None)
     if key is None and len(data) == 1:
@@ -37,7 +37,7 @@ def config_in(data: Mapping[str, str], keys: Sequence[str]) -> tuple[str, Mappin
 
 
 def _unwrapped(found: Mapping[str, object], name: str, keys: Sequence[str]) -> Mapping[str, object]:
-    """Return what a ConfigMap manifest holds; what is none is the configuration itself."""
+    """Return the configuration inside a ConfigMap manifest, or *found* itself if it is not a manifest."""
     if found.get("kind") != "ConfigMap":
         return found
     data = found.get("data")
@@ -54,7 +54,7 @@ def _no_key(held: Mapping[str, object], keys: Sequence[str]) -> str:
 
 
 def read_mapping(path: str) -> Mapping[str, object]:
-    """Return the mapping that the file *path* holds. Raises :class:`SettingsError`, the file named."""
+    """Return the mapping in the file *path*. Raises :class:`SettingsError`, which names the file."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -65,7 +65,7 @@ def read_mapping(path: str) -> Mapping[str, object]:
 
 
 def mapping_of(text: str, name: str) -> Mapping[str, object]:
-    """Return the mapping that *text* holds; none where it is empty. Raises :class:`SettingsError`, *name* in front."""
+    """Return the mapping in *text*, empty for an empty text. Raises :class:`SettingsError` with *name* in front."""
     try:
         found = _decoded(text)
     except RecursionError as error:

@@ -1,7 +1,7 @@
-"""Kinds of values in settings, what a field says of itself besides, and settings as plain data.
+"""Types of settings' values, metadata of fields, and settings as plain data.
 
-Each kind has an error that says what is allowed. A field's annotation may carry its :class:`Flag`, and in
-:class:`Allowed` the words of the reference.
+Each type has an error that says what is allowed. A field's annotation may carry its :class:`Flag`, and the words of the
+reference in :class:`Allowed`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SWITCHABLE_RULES = SWITCHABLE_NODE_RULES | SWITCHABLE_POD_RULES | SWITCHABLE_DEM
 class Flag(Struct, frozen=True):
     """The flag that sets a field: ``Annotated[int, Flag("--max-nodes N", "removals after which a plan stops")]``.
 
-    *usage* is its name and the word for its value; a switch has none: it sets *sets*, or has a ``--no-`` form too.
-    *topic* names the group of the help that lists the flag, where it is not the one for most; within a group, flags
-    stand by *rank*, then in the order of the fields. Values are texts for the validation, unless *parse* is to read
-    them before. With *plan*, the flag of a process is one of ``plan`` and ``explain`` too.
+    *usage* is the flag's name and the placeholder of its value. A switch has no placeholder: it sets *sets*, or also
+    has a ``--no-`` form. *topic* names the group of the help that lists the flag, unless that is the main group. Within
+    a group, flags are sorted by *rank*, then in the order of the fields. The validation gets values as texts, unless
+    *parse* converts them first. A process's flag with *plan* belongs to ``plan`` and ``explain`` too.
     """
 
     usage: str
@@ -53,19 +53,19 @@ class Flag(Struct, frozen=True):
 
 
 class Allowed(Struct, frozen=True):
-    """What a value may be, in the words of the reference; of several in an annotation the last counts."""
+    """The allowed values in the words of the reference. The last of several in an annotation counts."""
 
     words: str
 
 
 class Minutes(str):
-    """A text of a duration whose plain number means minutes."""
+    """A duration as text in which a plain number means minutes."""
 
     __slots__ = ()
 
 
 def seconds(value: object) -> object:
-    """Return a duration in seconds; what is neither text nor number is left for the validation to name."""
+    """Return a duration in seconds. A value that is neither text nor number passes unchanged to the validation."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return value
     try:
@@ -75,7 +75,7 @@ def seconds(value: object) -> object:
 
 
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0)]
-"""A duration in seconds. ``10m`` is read, and a plain number: seconds, or minutes in a text of :class:`Minutes`."""
+"""A duration in seconds. ``10m`` is allowed, and so is a plain number: seconds, or minutes in a :class:`Minutes`."""
 
 
 def is_duration(field: FieldInfo) -> bool:
@@ -95,7 +95,7 @@ def _go_bool(value: object) -> object:
 
 
 GoBool = Annotated[bool, BeforeValidator(_go_bool)]
-"""A switch as Go's ``strconv.ParseBool`` reads it, by which older controllers went."""
+"""A switch in the syntax of Go's ``strconv.ParseBool``, which the older controllers used."""
 
 
 class Budget(BaseModel):
@@ -107,7 +107,7 @@ class Budget(BaseModel):
     percent: float | None = None
 
     def allows(self, nodes: int) -> int:
-        """Return how many of *nodes* that is; a percentage is rounded up, so that a small pool is never stuck at 0."""
+        """Return how many of *nodes* may be in drain; a percentage rounds up, so that a small pool never gets 0."""
         if self.count is not None:
             return self.count
         return math.ceil(nodes * (self.percent or 0.0) / 100)
@@ -150,7 +150,7 @@ Rules = Annotated[frozenset[Reason], BeforeValidator(_rules)]
 
 
 def plain(value: object) -> Plain | list[str]:
-    """Return the value of a setting that is no mapping: a scalar or a list of words, sorted where it has no order."""
+    """Return the value of a setting that is no mapping: a scalar or a list of words, sorted if the value is a set."""
     match value:
         case frozenset():
             return sorted(map(str, value))
@@ -161,7 +161,7 @@ def plain(value: object) -> Plain | list[str]:
 
 
 def scalar(value: object) -> Plain:
-    """Return the value of a setting that is neither mapping nor list; whole numbers without a fraction."""
+    """Return the value of a setting that is neither mapping nor list; whole numbers lose their fraction."""
     match value:
         case Budget():
             return value.count if value.count is not None else str(value)

@@ -20,14 +20,14 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FIRST_LOOK = 30.0
-"""Seconds that the first look at a source may take."""
+"""Seconds for the first look at a source."""
 
 _PAUSE = 10.0
-"""Seconds before a source that failed by a defect is tried again: more than once within the first look."""
+"""Seconds before a retry after a defect in a source: short enough for several within the first look."""
 
 
 class LiveConfigError(Exception):
-    """There is no configuration to begin with. *problems* are whole lines, one for each thing that is wrong."""
+    """There is no configuration to start with. *problems* are whole lines, one for each problem."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("; ".join(problems))
@@ -35,11 +35,11 @@ class LiveConfigError(Exception):
 
 
 class Report(Struct, frozen=True):
-    """What has changed.
+    """A change.
 
-    *source* says where the configuration is. *valid* is whether what is there can be used, or nothing need be there;
-    *notice* is why not, and what is in use instead, or that it was deleted. *changed* is whether another configuration
-    is in use now, *absent* whether there is none.
+    *source* names the place of the configuration. *valid* says that the place holds a usable configuration, or need not
+    hold any. *notice* says why not and which configuration is in use instead, or that somebody deleted it. *changed*
+    says that another configuration is in use now, *absent* that there is none.
     """
 
     source: str
@@ -50,7 +50,7 @@ class Report(Struct, frozen=True):
 
 
 class _Verdict(Struct, Generic[T], frozen=True):
-    """What becomes of the configuration: *current* is in use from now on."""
+    """The result of one look: *current* is in use from now on."""
 
     current: T | None
     standing: Standing
@@ -59,18 +59,18 @@ class _Verdict(Struct, Generic[T], frozen=True):
 
 
 class LiveConfig(Generic[T]):
-    """The configuration that *source* holds, read by *parse*, as long as the asynchronous context lasts.
+    """The configuration that *source* holds and *parse* reads, while the asynchronous context lasts.
 
-    *parse* gets the texts by key, and raises an error with ``problems``, a list of lines, for what can't be used; any
-    other error of it counts as one problem. *starting* (from environment and defaults) is in use until something good
-    was found, and again when there is no such ConfigMap or file.
+    *parse* gets the texts by key. For an unusable configuration, *parse* raises an error with ``problems``, a list of
+    lines; any other error counts as one problem. *starting* (from environment and defaults) is in use until the first
+    usable configuration, and again when the ConfigMap or file does not exist.
 
-    Where a starting one acts, it must not take the place of what somebody wrote. Then *lost* is given: what it makes of
-    the one in use, something that begins nothing new, is in use where a ConfigMap or file was there and is gone, and
-    where there is one and none could be used yet.
+    If a *starting* configuration acts, it must not replace a written one. Pass *lost* then: it turns the configuration
+    in use into one that begins nothing new. The result is in use after the ConfigMap or file has disappeared, and while
+    there is one that was never usable.
 
-    *report* is called once for each change, at first for the first look. *changed* is set then too where another
-    configuration is in use; who waits for it clears it.
+    The configuration calls *report* once for each change, the first look included, and sets *changed* whenever another
+    configuration is in use. The waiter clears *changed*.
     """
 
     def __init__(
@@ -111,24 +111,24 @@ class LiveConfig(Generic[T]):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What people have to know, whole sentences: why it was refused, or that it was deleted, and what is in use."""
+        """Sentences for people: why a configuration was refused, or that it was deleted, and which one is in use."""
         return () if self._notice is None else self._notice.sentences
 
     @property
     def read(self) -> bool:
-        """Whether the source has been looked at: before that nobody knows what it says, and nothing should be done."""
+        """Whether anybody has looked at the source. Until then nobody knows what it says, so nothing should be done."""
         return self._last is not None
 
     @property
     def trouble(self) -> str:
-        """Why the source can't be looked at for the time being, empty while it can."""
+        """Why the source is unreachable at present, empty while it is reachable."""
         return self._source.trouble
 
     async def __aenter__(self) -> LiveConfig[T]:
         """Take the first look.
 
-        Raises :class:`LiveConfigError` where neither that nor a starting value gives a configuration. With a starting
-        value an API server that does not answer is waited for no longer than the first look may take: see :attr:`read`.
+        Raises :class:`LiveConfigError` if neither the source nor *starting* gives a configuration. With *starting*,
+        entering waits at most the time of the first look for an API server that does not answer: see :attr:`read`.
         """
         self._task = asyncio.create_task(self._follow(), name=f"configuration from {self._source.name}")
         try:
@@ -162,7 +162,7 @@ class LiveConfig(Generic[T]):
             try:
                 await self._source.run(self._take)
             except Exception:
-                # A defect of ours: the last good configuration stands for it as for anything else.
+                # A defect of ours. As after any other failure, the last good configuration stays in use.
                 _log.exception("following %s failed; trying again", self._source.name)
             await self._sleep(_PAUSE)
 

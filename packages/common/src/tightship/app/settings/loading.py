@@ -1,8 +1,8 @@
 """One resolver for all settings: flags over environment over ConfigMap or file over defaults.
 
-A model of settings is a :class:`Layered`; its fields say which names they have in each of these places. A controller
-makes the sources and calls :func:`resolve`, which reports every problem at once. Each problem names the flag, the
-variable or the key that the value came from, the value, and what is allowed.
+A model of settings is a :class:`Layered`, whose fields declare their names in each source. A controller makes the
+sources and calls :func:`resolve`, which reports every problem at once. Each problem names the flag, variable or key of
+the value, the value, and what is allowed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from tightship.app.settings.fields import Flag
 
 Location = tuple[int | str, ...]
-"""Where a value is: the fields or keys from the outermost inwards."""
+"""The place of a value: fields or keys from the outermost inwards."""
 
 _SOURCES = "sources"
-"""The keyword by which :func:`resolve` hands its sources to a model."""
+"""The keyword with which :func:`resolve` passes its sources to a model."""
 
 
 class SettingsError(ValueError):
-    """Settings that can't be used; *problems* has one line for each, naming the key, the value and what is allowed."""
+    """Unusable settings. *problems* has a line for each, which names the key, the value and what is allowed."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -32,18 +32,18 @@ class SettingsError(ValueError):
 
 
 class BadFlagsError(SettingsError):
-    """At least one of the problems is a flag's: wrong usage."""
+    """At least one problem is a flag's: wrong usage."""
 
 
 def dotted(location: Location) -> str:
-    """Return a location as a person names it: ``nodePools.general.enabled``."""
+    """Return a location in the usual notation: ``nodePools.general.enabled``."""
     return ".".join(str(part) for part in location)
 
 
 class Layered(BaseSettings):
-    """Settings that several sources make together; made by keywords, they are these and the defaults.
+    """Settings from several sources. Made with keywords, settings consist of these and the defaults.
 
-    An alias is a key of the ConfigMap, one in capitals an environment variable.
+    An alias is a key of the ConfigMap; an alias in capitals is an environment variable.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", populate_by_name=True, validate_default=False)
@@ -57,13 +57,13 @@ class Layered(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources given to :func:`resolve`: nothing is read behind our back."""
+        """Return only the sources given to :func:`resolve`: pydantic reads none by itself."""
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings, *init_settings().pop(_SOURCES, ()))
 
     @staticmethod
     def spelled(key: str) -> str:
-        """Return how the ConfigMap spells *key*; a model with a spelling of its own knows keys by no other name."""
+        """Return the ConfigMap's spelling of *key*. A model that overrides this knows keys by no other name."""
         return key
 
     @classmethod
@@ -73,7 +73,7 @@ class Layered(BaseSettings):
 
     @classmethod
     def read(cls, field: str, value: object) -> object:
-        """Return *value*, as it stands in a source, as the validation of *field* takes it."""
+        """Return *value* from a source in the form that the validation of *field* expects."""
         del field
         return value
 
@@ -82,7 +82,7 @@ _Settings = TypeVar("_Settings", bound=Layered)
 
 
 class Source(PydanticBaseSettingsSource):
-    """One place that settings come from: their *values* by field, and the *names* of their locations for messages."""
+    """One source of settings: its *values* by field, and the *names* of their locations for messages."""
 
     def __init__(self, model: type[Layered]) -> None:
         super().__init__(model)
@@ -91,7 +91,7 @@ class Source(PydanticBaseSettingsSource):
         self.names: dict[Location, str] = {}
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return the value of a field, ``None`` if there is none, and the key under which settings are made of it."""
+        """Return the value of a field, ``None`` if there is none, and its key."""
         del field
         return self.values.get(field_name), field_name, False
 
@@ -110,7 +110,7 @@ class Source(PydanticBaseSettingsSource):
 
 
 class FlagSource(Source):
-    """Flags, by the field that each sets; *inside* are those for what a field holds, by location."""
+    """Flags by the field that each sets; *inside* are flags for values inside of fields, by location."""
 
     def __init__(
         self, model: type[Layered], flags: Mapping[str, object], inside: Mapping[Location, object] = {}
@@ -135,9 +135,9 @@ class EnvironmentSource(Source):
 
 
 class ConfigSource(Source):
-    """What a ConfigMap or a file holds, by its keys; *place* is the file, or the key of the ConfigMap's data.
+    """The values of a ConfigMap or a file by key; *place* is the file, or the key of the ConfigMap's data.
 
-    *unknown* are keys that no field has.
+    *unknown* are keys that belong to no field.
     """
 
     def __init__(self, model: type[Layered], values: Mapping[str, object], place: str = "") -> None:
@@ -149,12 +149,12 @@ class ConfigSource(Source):
         self.values |= {known[key]: model.read(known[key], value) for key, value in values.items() if key in known}
 
     def named(self, keys: Location) -> str:
-        """Return what messages call the value at *keys*."""
+        """Return the name of the value at *keys* for messages."""
         return f"{self.place}: {dotted(keys)}" if self.place else dotted(keys)
 
 
 class DefaultSource(Source):
-    """Values by field, for those that no source before this one has."""
+    """Values by field, for fields that no earlier source sets."""
 
     def __init__(self, model: type[Layered], values: Mapping[str, object]) -> None:
         super().__init__(model)
@@ -162,7 +162,7 @@ class DefaultSource(Source):
 
 
 def resolve(model: type[_Settings], *sources: Source) -> _Settings:
-    """Return the settings that *sources* make together, each over those that follow it.
+    """Return the settings of all *sources*; earlier sources override later ones.
 
     Raises :class:`SettingsError` with **all** problems, :class:`BadFlagsError` if one of them is a flag's.
     """
@@ -185,13 +185,13 @@ def resolve(model: type[_Settings], *sources: Source) -> _Settings:
 
 
 def load(model: type[_Settings], values: Mapping[str, object], place: str = "") -> _Settings:
-    """Return a *model* of the *values* of a ConfigMap or a file alone; see :class:`ConfigSource`, :func:`resolve`."""
+    """Return a *model* of the *values* of one ConfigMap or file; see :class:`ConfigSource`, :func:`resolve`."""
     return resolve(model, ConfigSource(model, values, place))
 
 
 def wire_keys(model: type[BaseModel]) -> dict[str, str]:
-    """Return the key on the wire of each field of *model*, by the field's name."""
-    # What the model says itself comes before the sections it takes over, as people would write it.
+    """Return the ConfigMap's key of each field of *model*, by the field's name."""
+    # The model's own fields come before the fields of its sections, as people would write them.
     own = {name: number for number, name in enumerate(model.__annotations__)}
     names = sorted(model.model_fields, key=lambda name: own.get(name, len(own)))
     keys = {name: next(iter(_aliases(model.model_fields[name])), name) for name in names}
@@ -199,7 +199,7 @@ def wire_keys(model: type[BaseModel]) -> dict[str, str]:
 
 
 def flags_of(model: type[BaseModel]) -> dict[str, Flag]:
-    """Return the flags of *model* by field, as its help lists them; a field that overrides another keeps its flag."""
+    """Return the flags of *model* by field, in the order of the help; an overriding field keeps the flag."""
     found: dict[str, Flag] = {}
     for name in wire_keys(model):
         fields = (base.model_fields.get(name) for base in model.__mro__ if issubclass(base, BaseModel))
@@ -211,7 +211,7 @@ def flags_of(model: type[BaseModel]) -> dict[str, Flag]:
 
 
 def nested(field: FieldInfo) -> tuple[type[BaseModel], bool] | None:
-    """Return the model of what *field* holds, if any, and whether the field holds several of them by name."""
+    """Return the model inside *field*, if any, and whether the field holds several of them by name."""
     several = get_origin(field.annotation) is Mapping
     for each in (field.annotation, *get_args(field.annotation)):
         if isinstance(each, type) and issubclass(each, BaseModel):
@@ -225,12 +225,12 @@ def _aliases(field: FieldInfo) -> list[str]:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, str]:
-    """Return the field that each name in a ConfigMap stands for: keys, aliases, and the names of the fields."""
+    """Return the field of each name that a ConfigMap may use: keys, aliases, and the names of the fields."""
     return {each: name for name, field in model.model_fields.items() for each in (name, *_aliases(field))}
 
 
 def _walked(model: type[BaseModel], location: Location) -> tuple[Location, type[BaseModel]]:
-    """Return *location*, of fields or keys, in keys, and the model that has the last of them."""
+    """Return *location*, given in fields or keys, in keys, and the model of its last key."""
     field = _fields(model).get(str(location[0])) if location else None
     if field is None:
         return location, model
@@ -243,7 +243,7 @@ def _walked(model: type[BaseModel], location: Location) -> tuple[Location, type[
 
 
 def _name(location: Location, sources: tuple[Source, ...]) -> str:
-    """Return the flag or variable that the value at *location* came from, if one did."""
+    """Return the flag or variable that set the value at *location*, empty if none did."""
     above = (location[:end] for end in range(len(location), 0, -1))
     return next((each.names[part] for part in above for each in sources if part in each.names), "")
 

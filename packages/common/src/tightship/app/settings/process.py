@@ -1,7 +1,8 @@
-"""What the process of a controller is told by flags and environment: what does not change while it runs.
+"""The settings of a controller's process from flags and environment: fixed while the process runs.
 
-Flags come before the environment, that before defaults. A controller has its own subclass with its defaults, its names
-of the variables and perhaps more fields. What may change comes from the ConfigMap: :mod:`tightship.app.settings.live`.
+Flags override the environment, which overrides defaults. Each controller has a subclass with its defaults, its
+variables' names and perhaps more fields. Settings that may change come from the ConfigMap:
+:mod:`tightship.app.settings.live`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from tightship.drain_io.claims import CLAIMS_LEASE, CLAIMS_NAMESPACE
 from tightship.kube.host import token
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-"""Where a pod finds its own namespace."""
+"""The file with a pod's own namespace."""
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod is probed and scraped from outside
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - the kubelet and Prometheus connect from outside
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
@@ -84,15 +85,15 @@ Positive = Annotated[Seconds, Field(gt=0, le=86400), Allowed("a duration above 0
 
 
 def variable(*names: str, default: object) -> Any:
-    """Return a field that the environment variables *names* set, the first found counts, else *default*."""
+    """Return a field that the first set variable of *names* sets, else *default*."""
     return Field(default=default, validation_alias=AliasChoices(*names))
 
 
 class RunWords(Struct, frozen=True):
-    """What the help of ``run`` says of a controller.
+    """A controller's words in the help of ``run``.
 
-    *does* is what it does in a few words, *live* what its ConfigMap holds, such as "pools and gates"; *migration* is
-    the page that has the names of the older controller.
+    *does* says in a few words what the controller does, *live* what its ConfigMap holds, such as "pools and gates".
+    *migration* is the page with the names of the older controller.
     """
 
     does: str
@@ -102,9 +103,10 @@ class RunWords(Struct, frozen=True):
 
 
 class ProcessSettings(Layered):
-    """How a process runs. Durations are in seconds; in the environment ``90s`` and plain seconds are read.
+    """The settings of a process. Durations are in seconds; the environment may have ``90s`` or plain seconds.
 
-    A subclass gives ``interval``, ``config_map``, ``ports`` and ``lease_name`` their :func:`variable`, and its *words*.
+    A subclass gives ``interval``, ``config_map``, ``ports`` and ``lease_name`` their :func:`variable`, and sets
+    *words*.
     """
 
     model_config = SettingsConfigDict(validate_default=True)
@@ -112,7 +114,7 @@ class ProcessSettings(Layered):
     words: ClassVar[RunWords]
 
     interval: Annotated[Positive, Flag("--interval SECONDS", "between two passes, more or less by a quarter", rank=1)]
-    """Between two passes, more or less by :data:`tightship.app.runtime.loop.JITTER`."""
+    """Time between two passes, more or less by :data:`tightship.app.runtime.loop.JITTER`."""
     log_format: Annotated[
         LogFormat, Flag("--log-format FORMAT", f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}", "logging", rank=1)
     ] = variable("LOG_FORMAT", default=FORMATS[0])
@@ -122,36 +124,37 @@ class ProcessSettings(Layered):
     kubeconfig: Annotated[
         str | None, Flag("--kubeconfig FILE", "default: its service account, or $KUBECONFIG", "cluster")
     ] = variable("TIGHTSHIP_KUBECONFIG", default=None)
-    """A kubeconfig by name. ``KUBECONFIG`` (which may name several) and a pod's own account are found without it."""
+    """A kubeconfig by name. Without a name, ``KUBECONFIG`` (perhaps several files) or the pod's own account applies."""
     context: Annotated[str | None, Flag("--context NAME", "context of the kubeconfig", "cluster")] = variable(
         "KUBE_CONTEXT", default=None
     )
     namespace: Annotated[
         Name, Flag("--namespace NAME", "of its ConfigMap and Leases (default: its own)", "cluster")
     ] = variable("NAMESPACE", "POD_NAMESPACE", default="default")
-    """Where the ConfigMap and the Leases are; by default that of the pod's service account, else ``default``."""
+    """The namespace of the ConfigMap and the Leases; by default the service account's, else ``default``."""
     identity: str = variable("POD_NAME", default="")
-    """This replica, unique to the process: the pod's name, else the host's, and a random part."""
+    """This replica, unique to the process: the name of the pod, else of the host, and a random part."""
     config_map: Annotated[Name, Flag("--config-map NAME", "ConfigMap with {live}, watched")]
     """The ConfigMap with the live configuration."""
     config_path: Annotated[Path | None, Flag("--config FILE", "a mounted file or folder instead, polled")] = variable(
         "CONFIG_PATH", default=None
     )
-    """A mounted file, or a folder of files, in place of the ConfigMap."""
+    """A mounted file, or a folder of files, instead of the ConfigMap."""
     dry_run: Annotated[Switch, Flag("--dry-run", "judge and show, but change nothing", rank=1, sets=True)] = variable(
         "DRY_RUN", default=False
     )
-    """Judge, plan and show everything; make no request that changes anything."""
+    """Judge, plan and show everything; send no request that changes anything."""
     host: Annotated[str, Flag("--host ADDRESS", "address to serve on", rank=4)] = variable(
         "HTTP_HOST", default=EVERYWHERE
     )
     ports: Annotated[Ports, Flag("--port PORT", "HTTP port, repeatable", rank=3, parse=int)]
-    """Each serves all: metrics, status, page and probes."""
+    """Each port serves everything: metrics, status, page and probes."""
     probe_port: Annotated[Port, Flag("--probe-port PORT", "HTTP port for the probes only", rank=3, parse=int)] = (
         variable("HTTP_PROBE_PORT", default=5000)
     )
-    """Serves the probes alone, on connections of its own; one that is among *ports* serves all. Where only *ports* are
-    given it is the first of them: who chose every port did not choose this one."""
+    """The port that serves only the probes, on connections of its own; if it is one of *ports*, it serves everything.
+    If only *ports* are set, the first of them is the probe port: whoever chose every port did not choose this
+    default."""
     request_timeout: Positive = variable("REQUEST_TIMEOUT_SECONDS", default=30.0)
     leader_elect: Annotated[Switch, Flag("--no-leader-elect", "for a single replica", rank=2, sets=False)] = variable(
         "LEADER_ELECT", default=True
@@ -162,9 +165,9 @@ class ProcessSettings(Layered):
     lease_retry_period: Positive = variable("LEASE_RETRY_PERIOD_SECONDS", default=2.0)
     """The three times of the Lease are client-go's; see :class:`tightship.kube.election.LeaseTiming`."""
     stop_timeout: Positive = variable("STOP_TIMEOUT_SECONDS", default=15.0)
-    """How long a stop waits for what is under way to end, or to be parked where it stands."""
+    """How long a stop waits until work under way ends or parks."""
     grace: Positive = variable("STOP_GRACE_SECONDS", default=25.0)
-    """How long all of a stop may take: below the pod's ``terminationGracePeriodSeconds`` (Kubernetes' default: 30)."""
+    """The longest time of a whole stop: below the pod's ``terminationGracePeriodSeconds`` (Kubernetes' default: 30)."""
 
     @field_validator("lease_renew_deadline", "lease_retry_period")
     @classmethod
@@ -183,7 +186,7 @@ class ProcessSettings(Layered):
         return value
 
     def filled(self, namespace: str, unique: str) -> Self:
-        """Return the settings with what only this process knows in the place of what was not said."""
+        """Return the settings with the gaps filled by what only this process knows."""
         own = self.namespace if "namespace" in self.model_fields_set else namespace
         name = self.identity or socket.gethostname()
         probes = self.probe_port
@@ -193,16 +196,16 @@ class ProcessSettings(Layered):
 
 
 class NodeProcessSettings(ProcessSettings):
-    """How the process of a controller of nodes runs: it shares its claims with all others of the cluster."""
+    """The settings of a node controller's process, which shares its claims with all others of the cluster."""
 
     claims_lease: Name = variable("CLAIMS_LEASE_NAME", default=CLAIMS_LEASE)
     claims_namespace: Name = variable("CLAIMS_LEASE_NAMESPACE", default=CLAIMS_NAMESPACE)
-    """Where the claims of **all** Tightship controllers are, in whatever namespaces these stand."""
+    """The namespace of the claims of **all** Tightship controllers, whatever their own namespaces are."""
     release: Switch = variable("RELEASE", default=False)
-    """Give back what drains of this installation hold, begin nothing, and end."""
+    """Give back the nodes that drains of this installation hold, begin nothing, and end."""
 
     def filled(self, namespace: str, unique: str) -> Self:
-        """Return the settings with what only this process knows in the place of what was not said."""
+        """See :meth:`ProcessSettings.filled`. A release is also a dry run."""
         found = super().filled(namespace, unique)
         return found.model_copy(update={"dry_run": found.dry_run or found.release})
 
@@ -220,8 +223,8 @@ def load_process(
 ) -> _Settings:
     """Return a *model* of *flags* (by field) over *environment* over defaults; an empty variable counts as not set.
 
-    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems, each naming the variable or flag,
-    the value and what is allowed.
+    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems, each with the variable or flag, the
+    value and what is allowed.
     """
     loaded = resolve(model, FlagSource(model, flags or {}), EnvironmentSource(model, environment))
     return loaded.filled(_own_namespace(namespace_file), unique())

@@ -1,7 +1,7 @@
-"""What every controller of nodes asks of its settings: how a drain goes about it, the health brake, and steering.
+"""The sections of every node controller's settings: drains, the health brake, regrets, scale-ups and steering.
 
-Each class is a section of a controller's settings; on the wire all keys stand beside each other. Durations are in
-seconds. Aliases are node-compactor's keys; node-refiner writes the same in its own style.
+Each class is one section; the configuration has the keys of all sections side by side. Durations are in seconds.
+Aliases are node-compactor's keys; node-refiner spells the same keys in its own style.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ _RULES = DrainRules()
 
 
 class DrainKeys(Layered):
-    """How a drain goes about it: :class:`tightship.drain.rules.DrainRules`, whose names and defaults these are."""
+    """How a drain proceeds: :class:`tightship.drain.rules.DrainRules` has these names and defaults."""
 
     eviction_method: Literal["evict", "delete"] = Field(default="evict", alias="evictionMethod")
-    """``evict`` asks the API server, which keeps every PodDisruptionBudget. ``delete`` deletes the pods **past every
+    """``evict`` asks the API server, which respects every PodDisruptionBudget. ``delete`` deletes the pods **past every
     PodDisruptionBudget**, as the older controller did: budgets then neither keep a node nor slow its drain."""
     settle: Seconds = Field(default=_RULES.settle, alias="settleTime")
-    """How long a cordoned node is left alone before its pods are listed and judged once more: a binding under way
-    becomes visible (Cluster Autoscaler's ``--node-delete-delay-after-taint`` and Karpenter's minimum are 5 s)."""
+    """Time between cordoning a node and listing and judging its pods once more, so that a binding under way becomes
+    visible (Cluster Autoscaler's ``--node-delete-delay-after-taint`` and Karpenter's minimum are 5 s)."""
     pod_timeout: Seconds = Field(default=_RULES.pod_timeout, alias="podEvictionTimeout")
-    """How long a drain goes without any pod agreeing to go before it is given up."""
+    """A drain is given up once no pod has accepted its eviction for this long."""
     node_timeout: Seconds = Field(default=_RULES.node_timeout, alias="nodeDrainTimeout")
-    """How long emptying one node may take altogether, without ``awaitCompletionFor``."""
+    """The longest time for emptying one node, without ``awaitCompletionFor``."""
     await_timeout: Seconds = Field(default=_RULES.await_timeout, alias="awaitCompletionFor")
-    """How long a drain waits for pods that end by themselves: those of Jobs that must not be restarted, and those whose
-    safe-to-evict annotation says ``on-completion``. 0: they keep their node."""
+    """How long a drain waits for pods that end by themselves: pods of Jobs that must not be restarted, and pods whose
+    safe-to-evict annotation says ``on-completion``. 0: such pods keep their node."""
     not_ready_timeout: Seconds = Field(default=_RULES.not_ready_timeout, alias="notReadyTimeout")
-    """How long a node in drain may be NotReady before the drain is given up and the rest left to node lifecycle."""
+    """A drain is given up once its node has been NotReady for this long; node lifecycle does the rest."""
     pending_timeout: Seconds = Field(default=_RULES.pending_timeout, alias="pendingTimeout")
-    """How long a pod made since the drain began may have no node, where the drained one could take it, before that is
-    given back: the longer, the likelier the autoscaler adds a node for it."""
+    """A drain gives its node back once a pod has been without a node for this long, if the pod was created since the
+    drain began and the node could take it. The longer, the likelier the autoscaler adds a node for the pod."""
     hand_over_timeout: Seconds = Field(default=_RULES.hand_over_timeout, alias="handOverTimeout")
-    """How long an empty node waits for the autoscaler (which by default takes it after 10 minutes)."""
+    """How long an empty node waits for the autoscaler (which by default removes it after 10 minutes)."""
     when_not_taken: Literal["restore", "keep"] = Field(default="restore", alias="whenNotTaken")
-    """What becomes of an empty node that no autoscaler takes in that time: ``restore`` uncordons it, ``keep`` leaves it
-    empty and cordoned, and in drain, for a person to delete."""
+    """The end of an empty node that no autoscaler removes in time: ``restore`` uncordons the node, ``keep`` leaves it
+    empty, cordoned and in drain for a person to delete."""
     backoff: Seconds = Field(default=_RULES.backoff, alias="backoff")
-    """Pause before a node whose drain failed is tried again; doubled with each failure in a row."""
+    """Pause before the next attempt at a node whose drain failed; doubles with each failure in a row."""
     backoff_limit: Seconds = Field(default=_RULES.backoff_limit, alias="backoffLimit", validate_default=True)
     """The longest such pause."""
     hold_off: Seconds = Field(default=_RULES.hold_off, alias="holdOff")
-    """How long a node is left alone when someone else uncordoned it during a drain."""
+    """How long a node is left alone after somebody else uncordoned it during a drain."""
     most_in_flight: int = Field(default=_RULES.most_in_flight, ge=1, alias="maximumEvictionsInFlight")
-    """Pods of one node on their way out at a time."""
+    """Most pods of one node that may be leaving at a time."""
 
     @field_validator("backoff_limit")
     @classmethod
@@ -73,7 +73,7 @@ class DrainKeys(Layered):
 
     @property
     def keep_drained(self) -> bool:
-        """Whether a drained node that nobody takes stays drained."""
+        """Whether a drained node that nobody removes stays drained."""
         return self.when_not_taken == "keep"
 
     @property
@@ -83,34 +83,34 @@ class DrainKeys(Layered):
 
 
 class HealthKeys(Layered):
-    """While the cluster is not well, nothing is drained: the health brake."""
+    """The health brake: no drain begins while the cluster is unhealthy."""
 
     not_ready_count: int = Field(default=1, ge=0, alias="maximumNotReadyNodeCount")
-    """Nodes that may be NotReady, whatever the percentage says, before nothing is drained any more."""
+    """How many nodes may be NotReady before no drain begins any more, whatever the percentage says."""
     not_ready_percent: float = Field(default=10.0, ge=0, le=100, alias="maximumNotReadyNodePercentage")
-    """The same as a percentage of all nodes; the larger of the two counts, as with Cluster Autoscaler's
-    ``--ok-total-unready-count`` (3) and ``--max-total-unready-percentage`` (45). Ours are stricter: nothing is lost by
-    packing a troubled cluster later."""
+    """The same as a percentage of all nodes. The larger of the two counts, as with Cluster Autoscaler's
+    ``--ok-total-unready-count`` (3) and ``--max-total-unready-percentage`` (45). These defaults are stricter: packing a
+    troubled cluster later loses nothing."""
     api_failures: int = Field(default=2, ge=0, alias="maximumAPIFailures")
-    """Passes in a row that the API server may have failed before nothing is drained any more."""
+    """In how many passes in a row the API server may fail before no drain begins any more."""
     stranded_after: Seconds = Field(default=120.0, alias="pendingAfterDrainTimeout")
-    """How long a pod made since the last drain may be Pending before nothing is drained any more."""
+    """How long a pod created since the last drain may be Pending before no drain begins any more."""
     stranded_window: Seconds = Field(default=3600.0, alias="pendingAfterDrainWindow")
-    """How long after a drain that is looked at: a pod that nothing can help must not stop the compactor for ever."""
+    """How long after a drain its Pending pods count: a pod that nothing can help must not stop drains permanently."""
 
 
 class RegretKeys(Layered):
-    """What is learned from drains after which a node was added again: see :mod:`tightship.nodes.regret`."""
+    """Lessons from drains after which a node was added again: see :mod:`tightship.planning.regret`."""
 
     regret_window: Seconds = Field(default=3600.0, alias="regretWindow")
-    """How long after a drain an added node counts as the drained one come back, and how long its pool then pauses;
-    doubled with each such node, halved with each drain that stays. 0: nothing is learned."""
+    """How long after a drain an added node counts as the drained node's return, and how long its pool then pauses. The
+    pause doubles with each such node and halves with each drain without one. 0 switches this off."""
     regret_limit: Seconds = Field(default=86400.0, alias="regretLimit")
     """The longest such pause."""
 
 
 class NodeKeys(HealthKeys, RegretKeys):
-    """What every controller of nodes goes by before it begins anything."""
+    """The conditions under which any controller of nodes begins something."""
 
 
 class ScaleUpKeys(Layered):
@@ -130,19 +130,19 @@ class ScaleUpKeys(Layered):
             "--scale-up-replicas N", "for how many replicas of each HPA room is kept, 1 or more (default: 100)", "rules"
         ),
     ] = Field(default=100, ge=1, alias="maximumScaleUpReplicas")
-    """For how many of them room is kept, of each HPA: a runaway one must not cost every pass its time."""
+    """Most replicas of each HPA that get room: a runaway HPA must not cost every pass its time."""
 
 
 class SteeringKeys(Layered):
-    """Where evicted pods should not land: nodes that the plan would remove next carry a soft taint."""
+    """Soft taints on the nodes that the plan would remove next, so that evicted pods land elsewhere."""
 
     steering: bool = True
-    """Whether nodes that go next carry the taint ``tightship.dev/candidate:PreferNoSchedule``."""
+    """Whether the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``."""
     candidate_taints: int = Field(default=300, ge=0, alias="maximumCandidateTaints")
-    """How many do at most, the first of the plan. Pods then rarely land where they will have to leave again; but the
-    more nodes are unwanted, the fewer are left to choose from, and they fill up in a way that keeps more of them. On a
-    real cluster of 1,523 nodes (``bench/live.py``) 300 kept 437 of them and cost 1,980 evictions; 20 kept 435, for
-    2,762; all of the plan's 1,112 kept 444, for 1,556."""
+    """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
+    leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps
+    more nodes. On a real cluster of 1,523 nodes (``bench/live.py``), 300 taints kept 437 nodes and cost 1,980
+    evictions, 20 kept 435 and cost 2,762, and 1,112 (the whole plan) kept 444 and cost 1,556."""
 
 
 HowSure = Annotated[
@@ -192,7 +192,7 @@ SystemPodTimeout = Annotated[
 
 
 class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
-    """What all controllers of nodes go by. A controller names these fields again where its own list has them."""
+    """The settings of all controllers of nodes. A controller repeats a field to place it in its own list of keys."""
 
     placement: HowSure
     max_nodes: MostRemovals
@@ -202,12 +202,12 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
 
     @property
     def eviction_rules(self) -> EvictionRules:
-        """The rules for pods; a drain and the plan before it go by the same."""
+        """The rules for pods, which a drain and the plan before it share."""
         awaited = awaited_for(self.await_timeout)
         return EvictionRules(self.disabled_rules, self.system_pod_timeout, awaited, self.node_timeout)
 
     @property
     def ahead(self) -> Ahead:
-        """For which demand without pods room is kept."""
+        """The demand without pods for which room is kept."""
         hpas = self.scale_up_veto and Reason.SCALE_UP_NEEDS_NODE not in self.disabled_rules
         return Ahead(self.scale_up_replicas if hpas else 0, Reason.BUFFER_NEEDS_NODE not in self.disabled_rules)

@@ -1,7 +1,7 @@
-"""Where configuration that may change comes from: one ConfigMap of the cluster, or mounted files.
+"""Sources of configuration that may change: one ConfigMap of the cluster, or mounted files.
 
-A source tells a sink what it holds (:class:`Found`, :class:`Absent` or :class:`Unusable`) whenever it has looked, and
-never ends by itself. It does not judge what it found: :mod:`tightship.app.settings.live` does.
+A source tells a sink its contents (:class:`Found`, :class:`Absent` or :class:`Unusable`) after each look, and never
+ends by itself. :mod:`tightship.app.settings.live` judges the contents.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ POLL = 10.0
 
 
 class Found(Struct, frozen=True):
-    """There is configuration: texts by key, as in a ConfigMap's ``data``; for files the key is the file's name."""
+    """Configuration as texts by key, as in a ConfigMap's ``data``; a file's key is its name."""
 
     data: Mapping[str, str]
 
 
 class Absent(Struct, frozen=True):
-    """There is no such ConfigMap or file."""
+    """The ConfigMap or file does not exist."""
 
 
 class Unusable(Struct, frozen=True):
-    """There may be configuration, but it can't be read as texts. *problems* are whole lines."""
+    """There may be configuration, but it is unreadable as texts. *problems* are whole lines."""
 
     problems: tuple[str, ...]
 
@@ -50,13 +50,13 @@ Sink: TypeAlias = Callable[[Content], None]
 
 
 class Source(Protocol):
-    """Anything that can be looked at again and again. *name* is for people; *trouble* is empty while all is well."""
+    """A source to look at repeatedly. *name* is for people; *trouble* is empty while all is well."""
 
     name: str
     trouble: str
 
     async def run(self, sink: Sink) -> None:
-        """Tell *sink* what there is, at first and after each change (perhaps more often), until cancelled."""
+        """Tell *sink* the contents at first and after each change (perhaps more often), until cancelled."""
 
 
 class _Meta(Struct):
@@ -81,9 +81,9 @@ _objects = msgspec.json.Decoder(_ConfigMap)
 class ConfigMapSource:
     """One ConfigMap, listed and watched by its name.
 
-    Needs ``list`` and ``watch`` on ``configmaps`` in the namespace, which a Role can limit to the name by
-    ``resourceNames``. Each connection begins with a list of that one object, which also answers every kind of lost
-    place (410, a silent stream, a restarted API server).
+    Needs ``list`` and ``watch`` on ``configmaps`` in the namespace; a Role can limit both to the name with
+    ``resourceNames``. Each connection begins with a list of that one object, which also recovers from every interrupted
+    watch (410, a silent stream, a restarted API server).
     """
 
     def __init__(self, connection: Connection, namespace: str, name: str, *, timing: Timing = Timing()) -> None:
@@ -105,9 +105,9 @@ class ConfigMapSource:
             except KubeError as error:
                 self._failed(error)
                 if isinstance(error, Forbidden):
-                    # Nobody can know what it says: that is no outage, and waits for a person.
+                    # Unreadable configuration is no outage: only a person can fix the permissions.
                     sink(Unusable((f"{self.name} can't be read: {error.message or 'forbidden'}",)))
-            # Not at once even after a proper end: all clients of a restarted API server come back together.
+            # Wait even after a proper end: all clients of a restarted API server come back together.
             await self._timing.sleep(self._backoff.next())
 
     async def _list(self, sink: Sink) -> str:
@@ -155,11 +155,11 @@ class ConfigMapSource:
 
 
 class FileSource:
-    """A file, or a folder of files, looked at every *interval* seconds.
+    """A file, or a folder of files, read every *interval* seconds.
 
-    A mounted ConfigMap is a folder whose ``..data`` link is swapped as a whole: its files are read through that link,
-    so that they are all of one version. Hidden files are left out. Once there, a file counts as absent only when it is
-    so at two looks: many editors replace a file by removing it first.
+    The kubelet swaps the ``..data`` link of a mounted ConfigMap as a whole. The source reads the files through that
+    link, so that they are all of one version. It skips hidden files. A file that existed counts as absent only after
+    two looks without it: many editors remove a file before they replace it.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class FileSource:
         self._sleep = sleep
 
     async def run(self, sink: Sink) -> None:
-        """Look until cancelled."""
+        """Read until cancelled."""
         last: Content | None = None
         while True:
             content = await asyncio.to_thread(self._read)

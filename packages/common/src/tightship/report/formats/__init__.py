@@ -16,7 +16,7 @@ from tightship.report.presentation import Document, View
 from tightship.report.terminal import Terminal
 
 Rendered: TypeAlias = str | Mapping[str, object]
-"""Text, or plain data that the edge writes as YAML: a pure folder loads no YAML library."""
+"""Text, or plain data that the command line writes as YAML: pure code loads no YAML library."""
 
 
 class Render(Protocol):
@@ -39,7 +39,7 @@ class Format(Struct, frozen=True):
 
 
 def formats_of(view: View[Document]) -> dict[str, Format]:
-    """Return the formats that a kind of document has, by name, the default first."""
+    """Return the formats of a kind of document by name, the default first."""
     names = [each.name for each in pkgutil.iter_modules(__path__)]
     found: dict[str, Format] = {name: importlib.import_module(f"{__name__}.{name}").FORMAT for name in names}
     there = {name: form for name, form in found.items() if not form.needs or getattr(view, form.needs) is not None}

@@ -1,1 +1,1 @@
-"""Pages for people: plain texts and numbers in, one HTML document out. Nothing here knows a controller."""
+"""HTML pages for people, made of plain texts and numbers. Nothing here knows a controller."""

@@ -1,4 +1,4 @@
-"""Small pictures in tables: how full a node is, marks on a scale, a share. Each stands beside its numbers as text."""
+"""Small pictures in tables: utilization, marks on a scale, a share. The text beside each has its numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tightship.report.html.markup import Markup, tag
 from tightship.report.presentation import Bar, Mark, Part, Picture, Scale
 
 WIDTH = 120
-"""Units that are a full bar, pixels in most windows."""
+"""Length of a full bar in units, which are pixels in most windows."""
 
 _THICK = 6
 _MARGIN = 8
@@ -14,7 +14,7 @@ _AXIS = 16
 
 
 def picture(drawn: Picture) -> Markup:
-    """Return *drawn* as SVG that screen readers pass over: the numbers stand beside it."""
+    """Return *drawn* as SVG that screen readers skip, because its numbers stand beside it."""
     match drawn:
         case Bar():
             return _bar(drawn)
@@ -25,7 +25,7 @@ def picture(drawn: Picture) -> Markup:
 
 
 def rectangle(x: float, y: float, width: float, height: float) -> str:
-    """Return the path of a rectangle, empty where it has no size."""
+    """Return the path of a rectangle, empty if it has no size."""
     if width <= 0 or height <= 0:
         return ""
     return f"M{number(x)} {number(y)}h{number(width)}v{number(height)}h-{number(width)}z"
@@ -37,17 +37,17 @@ def number(value: float) -> str:
 
 
 def path(data: str, name: str) -> Markup:
-    """Return a path of the class *name*, nothing where there is none."""
+    """Return a path of the class *name*, empty if *data* is."""
     return tag("path", class_=name, d=data) if data else Markup("")
 
 
 def within(ratio: float | None) -> float:
-    """Return *ratio* as a length: what is over the full length is cut."""
+    """Return *ratio* limited to the full length."""
     return min(1.0, max(0.0, ratio or 0.0))
 
 
 def _bar(bar: Bar) -> Markup:
-    """Draw what is now above what is after; one bar where nothing changes."""
+    """Draw the present above the future, or one bar if nothing changes."""
     now, same = within(bar.now) * WIDTH, not bar.gone and not bar.arrived
     height = _THICK if same else 2 * _THICK + 2
     parts = [path(rectangle(0, 0, WIDTH, _THICK), "room"), path(rectangle(0, 0, now, _THICK), bar.kind)]
@@ -88,12 +88,12 @@ _SHAPES = {
     "maximum": "M3 -8h-3v16h3",
     "beyond": "M-4 -6l7 6l-7 6",
 }
-"""A shape for each kind at the point it marks, so that they differ without any colour: what is to be set is above the
-axis, what runs below it."""
+"""A shape for each kind of mark at its point, so that kinds differ even without colour. Values to set are above the
+axis, running ones below it."""
 
 
 def shape(kind: str, x: float, y: float) -> Markup:
-    """Return the sign of a kind of mark at a point."""
+    """Return the shape of a kind of mark at a point."""
     return tag("path", class_=f"mark {kind}", d=_SHAPES[kind], transform=f"translate({number(x)} {number(y)})")
 
 

@@ -1,7 +1,7 @@
-"""A fleet as two pictures side by side: every node a slot with a bar for CPU and one for memory, before and after.
+"""A fleet as two pictures side by side, before and after: each node is a slot with a bar for CPU and one for memory.
 
-The bars of a group are a few paths, however many nodes there are; which slot is which node is told by position, and
-the rows of the listing hold the same as text.
+The bars of a group are a few paths, however many nodes there are. The position of a slot tells its node, and the rows
+of the listing hold the same as text.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tightship.report.html.markup import Markup, asset, joined, tag
 from tightship.report.presentation import Fleet, Group, Slot
 
 PANEL = 500
-"""Units that a row of slots may be wide, pixels in a wide window."""
+"""Greatest width of a row of slots in units, which are pixels in a wide window."""
 
 
 class _Layout(Struct, frozen=True):
-    """How slots are laid out: each *pitch* wide with a gap, *height* high; *foot* is room below for a sign."""
+    """A layout of slots: each is *pitch* wide with its gap and *height* high, with *foot* below for a sign."""
 
     pitch: float
     height: float
@@ -32,7 +32,7 @@ class _Layout(Struct, frozen=True):
 
     @property
     def wide(self) -> float:
-        """How wide a slot is without its gap."""
+        """The width of a slot without its gap."""
         return self.pitch - max(1.0, self.pitch * 0.2)
 
     @property
@@ -41,7 +41,7 @@ class _Layout(Struct, frozen=True):
 
     @property
     def crosses(self) -> bool:
-        """Whether there is room for a line across what is gone: of many small ones only a pattern would be seen."""
+        """Whether there is room to cross out what is gone: many small crosses would look like a pattern."""
         return self.pitch >= 14
 
     def place(self, slot: int) -> tuple[float, float]:
@@ -58,14 +58,14 @@ _LAYOUTS = (
 )
 _LEGEND = asset("legend.html")
 _DENSE = _Layout(5, 15, 5)
-"""Where a group has more nodes than any of the others is for."""
+"""For groups with more nodes than any other layout takes."""
 
 
 def fleet_pictures(fleet: Fleet, ids: Mapping[str, str]) -> Markup:
-    """Return both pictures of every group, and what their signs mean."""
+    """Return both pictures of every group, and the legend."""
     largest = max((len(group.slots) for group in fleet.groups), default=0)
     layout = next((layout for most, layout in _LAYOUTS if largest <= most), _DENSE)
-    # All of the same width, so that a narrow window makes them smaller alike.
+    # All have the same width, so that a narrow window shrinks all alike.
     width = min(largest, layout.columns) * layout.pitch
     groups = joined(_group(group, layout, width, ids) for group in fleet.groups)
     return tag("div", _LEGEND, groups, class_="fleet")
@@ -133,7 +133,7 @@ def _filled(at: int, layout: _Layout, shift: float, low: float, high: float) -> 
 
 
 def _sign(at: int, layout: _Layout) -> str:
-    """A triangle below the bar that points at a node that would go."""
+    """Draw a triangle below the bar that points at a node that would go."""
     x, y = layout.place(at)
     top, half = y + layout.height + 1.5, min(5.0, layout.wide / 2)
     return f"M{number(x + layout.wide / 2)} {number(top)}l{number(half)} {number(half)}h-{number(2 * half)}z"

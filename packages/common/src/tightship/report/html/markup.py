@@ -1,4 +1,4 @@
-"""Markup made of texts. Whatever is no :class:`Markup` is escaped, once, where it is put in: nobody can forget to."""
+"""Markup made of texts. Inserting anything that is no :class:`Markup` escapes it once, so nobody can forget to."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from tightship.report.terminal import clean
 
 ASSETS = files("tightship.report.html") / "assets"
 VOID = frozenset({"input", "meta"})
-"""Elements of a page that have no end tag."""
+"""Elements without an end tag."""
 
 
 class Markup(str):
-    """A piece of HTML or SVG as it stands in the document."""
+    """A piece of HTML or SVG, already escaped."""
 
     __slots__ = ()
 
 
 def text(plain: str) -> Markup:
-    """Return *plain* as it can stand anywhere; control characters and changes of direction are written out."""
+    """Return *plain* escaped for any place, including control characters and changes of direction."""
     return Markup(escape(clean(plain), quote=True))
 
 
 def tag(name: str, *children: str, **attributes: str | int | bool | None) -> Markup:
     """Return the element *name*.
 
-    In the names of *attributes* ``_`` stands for ``-``, and one at the end for nothing; ``None`` and ``False`` leave
-    an attribute out, ``True`` writes its name alone.
+    In the names of *attributes* ``_`` stands for ``-``, and a final ``_`` for nothing. ``None`` and ``False`` omit an
+    attribute; ``True`` writes only its name.
     """
     head = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
     if name in VOID:
@@ -39,7 +39,7 @@ def tag(name: str, *children: str, **attributes: str | int | bool | None) -> Mar
 
 
 def asset(name: str) -> Markup:
-    """Return the HTML of the asset *name*, in which an indented line goes on with the line above it."""
+    """Return the HTML of the asset *name*, in which an indented line continues the line above it."""
     return Markup(re.sub(r"\n +", "", (ASSETS / name).read_text("utf-8")).removesuffix("\n"))
 
 

@@ -1,4 +1,4 @@
-"""A page as an HTML document that loads nothing: style, script and pictures are in it, and nothing else may run."""
+"""A page as an HTML document that loads nothing: it contains style, script and pictures, and nothing else may run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _ALONE = (
 )
 
 CONTENT_SECURITY_POLICY = f"{_ALONE}; connect-src 'self'; frame-ancestors 'none'"
-"""The header to send with a page that is served: it may ask for itself anew, and nothing runs if markup got in."""
+"""The header of a served page: the page may reload itself, and no injected markup runs."""
 
 
 def render_page(page: Page) -> str:
-    """Return *page* as a document. The same page gives the same text."""
+    """Return *page* as a document. Equal pages give equal texts."""
     return "".join(page_parts(page))
 
 
 def page_parts(page: Page) -> Iterator[str]:
-    """Return *page* as a document, part after part: with thousands of rows the whole need not be held at once."""
+    """Return *page* as a document in parts, so that a page with thousands of rows never is in memory as a whole."""
     ids, listing, nothing = entry_ids(page.listing), page.listing, Markup("")
     noun = "entries" if listing is None else f"{listing.noun}s"
     states = (("", f"all {noun}"), *(() if listing is None else listing.states))

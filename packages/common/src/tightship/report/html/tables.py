@@ -1,4 +1,4 @@
-"""Tables: plain ones, and the listing whose rows can be searched for, selected and opened."""
+"""Tables: plain ones, and the listing, whose rows can be searched, selected and opened."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tightship.report.presentation import Cell, Entry, EntryList, Section, Table
 
 
 def entry_ids(listing: EntryList | None) -> dict[str, str]:
-    """Return the places of a listing's entries in the page, by their keys: numbers, whatever names may hold."""
+    """Return the HTML ids of a listing's entries by key. The ids are numbers, because names may hold anything."""
     return {} if listing is None else {key: f"n{number}" for number, key in enumerate(listing.keys)}
 
 
 def plain_table(table: Table, ids: Mapping[str, str], label: str, role: str) -> Markup:
-    """Return *table*, or what it says where it is empty.
+    """Return *table*, or its text for an empty table.
 
-    *label* is what screen readers call it. One of many of the same name is a ``group``: regions are for jumping to.
+    *label* is the name for screen readers. Use the role ``group`` for tables of the same name: regions are landmarks.
     """
     if not table.rows:
         return tag("p", table.empty)
@@ -39,7 +39,7 @@ def plain_table(table: Table, ids: Mapping[str, str], label: str, role: str) -> 
 
 
 def listing_table(listing: EntryList, ids: Mapping[str, str]) -> Iterator[Markup]:
-    """Return *listing* as one table, part after part, each entry's details in its last cell."""
+    """Return *listing* as one table in parts, each entry's details in its last cell."""
     yield Markup("<section>")
     yield tag("h2", listing.heading, id="list", tabindex=-1)
     yield tag("p", listing.note) if listing.note else Markup("")
@@ -89,7 +89,7 @@ def _entry(entry: Entry, columns: tuple[str, ...], ids: Mapping[str, str]) -> Ma
 
 
 def section_of(section: Section, ids: Mapping[str, str], heading: str, role: str = "group") -> Markup:
-    """Return what is in *section*, its title as the element *heading*."""
+    """Return the contents of *section*, with its title as the element *heading*."""
     parts = (
         tag(heading, section.heading),
         tag("p", section.note) if section.note else "",

@@ -1,6 +1,6 @@
 """Numbers over time as one picture: traffic as an area, other lines with dashes of their own.
 
-A picture has at most :data:`COLUMNS` points a line: of more, the highest and the lowest of each stretch of time stay.
+A line has at most two points for each of :data:`COLUMNS` stretches of time, the highest and the lowest.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from tightship.report.html.markup import Markup, joined, tag
 from tightship.report.presentation import Chart, Series
 
 COLUMNS = 600
-"""Stretches of time that a picture tells apart."""
+"""Most stretches of time that a picture distinguishes."""
 WIDTH, HEIGHT = 960, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 22, 26
 _STEPS = (60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 345600, 604800, 1209600, 2592000)
-"""Seconds between two marks of the axis of time, the smallest that gives at most eight is taken."""
+"""Steps of the time axis in seconds. The picture uses the smallest that gives at most eight marks."""
 
 
 class _Frame:
-    """Where a time and a value are in the picture, in whole units of it."""
+    """Converts times and values to places in the picture, in whole units."""
 
     def __init__(self, chart: Chart) -> None:
         self.begin, self.end = chart.times[0], max(chart.times[-1], chart.times[0] + 1)
@@ -39,7 +39,7 @@ class _Frame:
 
 
 def chart_picture(chart: Chart) -> Markup:
-    """Return *chart* with its axes and what its lines mean; nothing where it has no time."""
+    """Return *chart* with its axes and its legend; empty if the chart has no times."""
     if not chart.times:
         return Markup("")
     frame = _Frame(chart)
@@ -54,14 +54,14 @@ def chart_picture(chart: Chart) -> Markup:
         aria_label=chart.label,
     )
     keys = joined(tag("li", _key(each), each.name) for each in chart.series)
-    # In a narrow window it is scrolled, by keyboard too.
+    # In a narrow window the picture scrolls, by keyboard too.
     return tag(
         "figure", drawn, tag("ul", keys, class_="legend"), class_="over-time", aria_label=chart.label, tabindex=0
     )
 
 
 def _line(series: Series, times: Sequence[float], frame: _Frame) -> Markup:
-    """Return a path in whole units, from each point the way to the next that differs: it is short."""
+    """Return a short path in whole units, from each point to the next that differs."""
     area, ground = series.kind == "traffic", frame.y(0)
     close = f"V{ground}z" if area else ""
     data = []
@@ -93,7 +93,7 @@ def _level(begin: int, end: int) -> str:
 
 
 def _thinned(times: Sequence[float], values: Sequence[float | None], frame: _Frame) -> list[tuple[float, float | None]]:
-    """Return the points to draw: of each stretch the lowest and the highest in their order, and where gaps begin."""
+    """Return the points to draw, by time: the lowest and the highest of each stretch, and where gaps begin."""
     if len(times) <= 2 * COLUMNS:
         return list(zip(times, values, strict=True))
     points: list[tuple[float, float | None]] = []
@@ -144,7 +144,7 @@ def _grid(frame: _Frame, unit: str) -> list[Markup]:
 
 
 def _nice(rough: float) -> float:
-    """Return the least of 1, 2, 5 times a power of ten that is not below *rough*, and whole."""
+    """Return the least whole number of 1, 2, 5 times a power of ten that is not below *rough*."""
     power = 10.0 ** math.floor(math.log10(max(rough, 1e-9)))
     found = next(step * power for step in (1, 2, 5, 10) if step * power >= rough - 1e-12)
     return max(1.0, found)
