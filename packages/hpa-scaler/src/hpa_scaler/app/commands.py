@@ -1,4 +1,4 @@
-"""From the arguments of a command to judged HPAs; ``plan`` and ``explain`` share this path."""
+"""Turns a command's arguments into judged HPAs, for ``plan`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CommandSettings(Struct, frozen=True):
 
 
 class JudgedSelection(Struct, frozen=True):
-    """The HPAs that were looked at, judged; *outcomes* are those of all their queries."""
+    """The selected HPAs, judged; *outcomes* has the outcome of every query."""
 
     sights: Sights
     outcomes: Mapping[Query, Outcome]
@@ -80,7 +80,7 @@ class JudgedSelection(Struct, frozen=True):
 async def judge_selected(
     arguments: argparse.Namespace, configured: CommandSettings, now: float, names: Sequence[str] | None, say: Say
 ) -> JudgedSelection:
-    """Judge the HPAs that *arguments* select at *now*: all that are opted in, or those called *names*, opted in or not.
+    """Judge the HPAs that *arguments* select, at *now*: all opted-in HPAs, or the HPAs called *names*, opted in or not.
 
     Raises :class:`CliError`, :class:`~tightship.files.object_file.FileError`,
     :class:`~hpa_scaler.spec.queries.OutcomeFileError` and :class:`~tightship.core.api_errors.KubeError`.
@@ -100,7 +100,7 @@ async def judge_selected(
 
 
 class _There(Struct, frozen=True):
-    """What a command looks at; *outcomes* is the file of recorded ones, if there is one."""
+    """The input of a command; *outcomes* is the file with recorded outcomes, if any."""
 
     fleet: HpaFleet
     source: Source
@@ -159,9 +159,7 @@ async def _asked(queries: Collection[Query], configured: CommandSettings, say: S
 
 
 def named(names: Sequence[str], hpas: Iterable[HorizontalPodAutoscaler]) -> list[HorizontalPodAutoscaler]:
-    """Return the HPAs called *names*. Raises :class:`CliError` with a line for each name without an HPA, or with
-    several.
-    """
+    """Return the HPAs called *names*. Raises :class:`CliError` with a line for each name without exactly one HPA."""
     known = {hpa.key: hpa for hpa in hpas}
     found: dict[str, HorizontalPodAutoscaler] = {}
     problems = []

@@ -1,4 +1,4 @@
-"""Where settings come from, and the rules, servers and limits made from them."""
+"""Reads the settings, and makes rules, servers and limits from them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.config_maps import config_in, read_config
 
 CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
-"""Keys of a ConfigMap's data that may hold a configuration, in this order."""
+"""Keys of a ConfigMap's data that may hold the configuration, in order of preference."""
 
 CYCLES_APART = 4
-"""Cycles that may be missed before what was remembered of an HPA is too old to go on from."""
+"""How many cycles may be missed before an HPA's history is too old to continue."""
 
 
 def parse_config_map(data: Mapping[str, str]) -> ScalerSettings:
@@ -31,14 +31,12 @@ def parse_config_map(data: Mapping[str, str]) -> ScalerSettings:
 
 
 def read_settings(path: str | None) -> ScalerSettings:
-    """Return the settings in the file *path*, or the defaults without a file. Raises as
-    :func:`parse_config_map` does.
-    """
+    """Return the settings in the file *path*, or the defaults without a file; raises as :func:`parse_config_map`."""
     return ScalerSettings() if path is None else load_settings(read_config(path, CONFIG_MAP_KEYS), path)
 
 
 def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
-    """Return the rules of judgements: the settings of the same names, and what the process is told."""
+    """Return the rules for judgements, from the configuration and the process's settings."""
     return msgspec.structs.replace(
         msgspec.convert(settings, Rules, from_attributes=True),
         prefix=run.annotation_prefix,
@@ -52,7 +50,7 @@ def rules_of(settings: ScalerSettings, run: RunSettings) -> Rules:
 
 
 def servers_of(settings: ScalerSettings, run: RunSettings) -> dict[str, Server]:
-    """Return the servers by name; ``PROMETHEUS_SERVER_URL`` overrides the URL of the one named ``default``."""
+    """Return the servers by name; ``PROMETHEUS_SERVER_URL`` overrides the URL of the server ``default``."""
     given = dict(settings.servers)
     default = given.pop(DEFAULT, ServerSettings())
     servers = {name: _server(name, each, each.url) for name, each in given.items()}
@@ -63,7 +61,7 @@ def servers_of(settings: ScalerSettings, run: RunSettings) -> dict[str, Server]:
 
 
 def allowed_of(settings: ScalerSettings) -> AllowList:
-    """Return the addresses that HPAs may name in addition to the servers."""
+    """Return the addresses that HPAs may name besides the servers."""
     return AllowList.of(settings.allowed)
 
 

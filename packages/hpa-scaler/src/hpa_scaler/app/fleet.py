@@ -1,4 +1,4 @@
-"""The HPAs of a cluster or a file, and their targets: what there is to judge, and what to give back."""
+"""The HPAs of a cluster or a file, and their targets: HPAs to judge, and HPAs to give back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tightship.kube.listing import list_all
 from tightship.kube.resources import AUTOSCALERS
 
 KINDS = "hpa,deploy,sts"
-"""What a file should hold, as kubectl names it; the targets only matter where rollouts are looked at."""
+"""The kinds that a file should hold, as kubectl names them. Targets matter only for the rollout check."""
 
 _GROUPS = {AUTOSCALER: "autoscaling", "Rollout": "argoproj.io"}
 
@@ -46,7 +46,7 @@ TIMEOUT = 10.0
 """Seconds for the read of one target."""
 
 AT_ONCE = 8
-"""Targets that are read at a time."""
+"""Concurrent reads of targets."""
 
 LONGEST = 30.0
 """Seconds for the reads of all targets in one cycle."""
@@ -55,7 +55,7 @@ _PLURALS = {kind: f"{kind.lower()}s" for kind in SCALE_TARGET_KINDS}
 
 
 class Selection(Struct, frozen=True):
-    """Which HPAs to look at: those of *namespaces* (none: all) whose labels match *selector*."""
+    """Selects the HPAs in *namespaces* (none: all) whose labels match *selector*."""
 
     namespaces: tuple[str, ...] = ()
     selector: str = ""
@@ -103,7 +103,7 @@ def fleet_of_file(path: str, selection: Selection) -> HpaFleet:
 
 
 async def fleet_of_cluster(connection: Connection, selection: Selection, say: Say) -> HpaFleet:
-    """Return the HPAs of a cluster. Raises what the connection raises."""
+    """Return the HPAs of a cluster. Raises the errors of the connection."""
     hpas: list[HorizontalPodAutoscaler] = []
     problems: list[str] = []
     for namespace in selection.namespaces or ("",):
@@ -115,7 +115,7 @@ async def fleet_of_cluster(connection: Connection, selection: Selection, say: Sa
 
 
 def rollouts_of_file(fleet: HpaFleet, hpas: Iterable[HorizontalPodAutoscaler]) -> dict[str, Rollout]:
-    """Return whether the targets of *hpas* are rolling out, by the HPA's key, as far as the file shows."""
+    """Return the rollout states of the targets of *hpas*, by the HPA's key, as far as the file shows them."""
     found = {}
     for hpa in hpas:
         target = fleet.targets.get((hpa.target.kind, hpa.namespace, hpa.target.name))
@@ -130,10 +130,11 @@ def _known(kind: str, api_version: str) -> bool:
 
 
 class ListedHpas(Struct, frozen=True):
-    """The HPAs of a cycle: those opted in, with what they ask for (by uid), and others that may have to be given back.
+    """The HPAs of a cycle: *opted_in* HPAs, and *others* that the controller may have to give back.
 
-    *passed_over* counts those that are not opted in, by namespace. *problems* are unreadable HPAs. *queries* are all
-    queries, each once; *asks* are those of each HPA, by uid. *now* is when all of this was read.
+    *asked* has the parsed annotations of opted-in HPAs, by uid. *passed_over* counts HPAs that are not opted in, by
+    namespace. *problems* are unreadable HPAs. *queries* are all queries, each once; *asks* are the queries of each HPA,
+    by uid. *now* is the time of the listing.
     """
 
     asked: Mapping[str, Asked]
@@ -147,7 +148,7 @@ class ListedHpas(Struct, frozen=True):
 
 
 def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: float, memory: Memory) -> ListedHpas:
-    """Return the HPAs of *fleet* that matter; the others are not kept."""
+    """Return the HPAs of *fleet* that matter, without the rest."""
     prefix, state = rules.prefix, name_of(rules.prefix, STATE)
     opted_in, others = [], []
     passed_over: Counter[str] = Counter()
@@ -173,7 +174,7 @@ def sort_fleet(fleet: HpaFleet, defaults: Mapping[str, str], rules: Rules, now: 
 
 
 def returns_of(seen: ListedHpas, rules: Rules, memory: Memory) -> tuple[Return, ...]:
-    """Return the HPAs to give back; an HPA with nothing of ours is forgotten."""
+    """Return the HPAs to give back, and forget each HPA with nothing of ours on it."""
     found = []
     for hpa in seen.others:
         history = memory.recall(hpa) or state_of(hpa, rules.prefix)[0].history
@@ -186,12 +187,12 @@ def returns_of(seen: ListedHpas, rules: Rules, memory: Memory) -> tuple[Return, 
 
 
 def unknown(hpa: HorizontalPodAutoscaler, why: str) -> Rollout:
-    """Return that the rollout state of the target of *hpa* is unknown, because of *why*."""
+    """Return an unknown rollout state for the target of *hpa*; *why* says the reason."""
     return Rollout("unknown", f"{hpa.target}: {why}")
 
 
 async def read_rollout(connection: Connection, hpa: HorizontalPodAutoscaler) -> Rollout:
-    """Return whether the target of *hpa* is rolling out, by one read. Never raises errors of the API server."""
+    """Read the rollout state of the target of *hpa*. Never raises errors of the API server."""
     ref = hpa.target
     if ref.kind not in SCALE_TARGET_KINDS:
         return unknown(hpa, f"rollouts are known of {', '.join(sorted(SCALE_TARGET_KINDS))}")
@@ -210,7 +211,7 @@ async def read_rollout(connection: Connection, hpa: HorizontalPodAutoscaler) -> 
 async def read_rollouts(
     connection: Connection, hpas: Iterable[HorizontalPodAutoscaler], seconds: float
 ) -> dict[str, Rollout]:
-    """Return whether the targets of *hpas* are rolling out, by the HPA's key, as far as *seconds* allow."""
+    """Read the rollout states of the targets of *hpas*, by the HPA's key, as far as *seconds* allow."""
     wanted = list(hpas)
     found = {hpa.key: unknown(hpa, "not seen in time") for hpa in wanted}
 

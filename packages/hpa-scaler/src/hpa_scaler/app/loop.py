@@ -1,7 +1,7 @@
 """The loop of the hpa-scaler: list, query, judge, write, show. :mod:`hpa_scaler.decide.cycle` decides.
 
-Only the leader runs cycles, or in a dry run every replica: a standby would send every query a second time, and show
-every HPA twice in the metrics. A cycle that can't read all HPAs decides nothing.
+Only the leader runs cycles; in a dry run, every replica does. Cycles of a standby would send every query a second time,
+and show every HPA twice in the metrics. A cycle that can't read all HPAs decides nothing.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ T = TypeVar("T")
 
 
 class CycleTooLongError(KubeError):
-    """The API server did not answer within the time of a cycle."""
+    """The API server did not answer within the cycle's deadline."""
 
 
 class _Stopping(Exception):  # noqa: N818 - no error
-    """The process is to stop, and the cycle has nothing left to do."""
+    """The process stops, and the cycle is abandoned."""
 
 
 class _Role(Struct, frozen=True):
-    """In what role a cycle runs. Another *epoch* means another leader: somebody else wrote in between."""
+    """The role in which a cycle runs. Another *epoch* means another leader, who may have written in between."""
 
     epoch: int
     writes: bool
@@ -66,7 +66,7 @@ class _Ground(Struct, frozen=True):
     rules: Rules
     term: _Role
     until: float
-    """When the cycle has to be over, by the monotonic clock."""
+    """The cycle's deadline, by the monotonic clock."""
 
 
 class ScalerLoop:
@@ -107,11 +107,11 @@ class ScalerLoop:
         self.reactor = Reactor(
             frame.connection, self._memory, self._applier, metrics, may=self._may, logger=self._log, clock=clock
         )
-        """What is done between two cycles."""
+        """Acts between two cycles."""
 
     @property
     def unfinished(self) -> bool:
-        """Nothing is ever unfinished between two cycles."""
+        """Always false: no cycle leaves anything unfinished."""
         return False
 
     def waits_for(self) -> Sequence[str]:
@@ -123,7 +123,7 @@ class ScalerLoop:
         return self._shown.json
 
     def page(self) -> Draw:
-        """Return what draws the same as a page for people."""
+        """Return the function that draws the last cycle as a page."""
         return self._shown.page
 
     async def once(self) -> None:
@@ -135,7 +135,7 @@ class ScalerLoop:
             self._stand_by()
             return
         settings = self._frame.live.current
-        # A command shows what the one who leads goes on with; here another may have judged without writing.
+        # Commands show how the leader continues; here another leader may have judged without writing.
         gap = (1 - JITTER) * self._run.interval
         rules = msgspec.structs.replace(rules_of(settings, self._run), handover_gap=gap)
         ground = _Ground(settings, rules, term, self._monotonic() + self._run.cycle_deadline)
@@ -145,25 +145,25 @@ class ScalerLoop:
             self._log.info("stopping: abandoning the cycle where it is")
 
     async def stop(self) -> None:
-        """Write down what lowerings wait for, as far as time allows: otherwise they wait again after the restart."""
+        """Write down, as far as time allows, what lowerings wait for: a restart would begin the wait anew."""
         last, term = self._last, self._term
         if last is None or term is None:
             return
         until = self._monotonic() + self._run.stop_timeout
         async with self.reactor.lock:
-            # Nothing was judged since the last cycle, nor will be: whoever leads next goes on from now.
+            # Nothing was judged since the last cycle, nor will be: the next leader continues from now.
             last = msgspec.structs.replace(last, now=self._clock())
             await self._applier.remember(last, lambda: self._holds(term) and self._monotonic() < until)
 
     def _term_now(self) -> _Role | None:
-        """Return in what role this replica may run a cycle now, ``None`` if it stands by."""
+        """Return the role in which this replica may run a cycle now, ``None`` for a standby."""
         frame = self._frame
         if frame.run.dry_run and frame.live.read:
             return _Role(-1, writes=False)
         return _Role(frame.elector.epoch, writes=True) if frame.leading() else None
 
     def _may(self) -> bool:
-        """Whether anything may be begun and written at this moment."""
+        """Whether this replica may start and write anything now."""
         term = self._term
         return term is not None and self._holds(term) and not self._frame.runtime.stop.is_set()
 
@@ -171,7 +171,7 @@ class ScalerLoop:
         return term.writes and self._term_now() == term
 
     def _begin(self, term: _Role | None) -> None:
-        """Forget what another term knew."""
+        """Forget what the previous term knew."""
         self._term = term
         self._memory.clear()
         self._drops = DropState()
@@ -210,7 +210,6 @@ class ScalerLoop:
     async def _settle(
         self, seen: ListedHpas, outcomes: Outcomes, rollouts: Mapping[str, Rollout], ground: _Ground
     ) -> None:
-        """Judge, write, and show."""
         rules, before = ground.rules, self._drops
         cycle = await in_thread(self._judge, seen, outcomes, rollouts, ground)
         self._drops = cycle.verdict.state
@@ -219,7 +218,7 @@ class ScalerLoop:
         done = await self._write(cycle, seen, ground) if ground.term.writes else self._pretend(cycle)
         final = done.final(cycle)
         if done.again:
-            # A cycle of its own: the first one counted the drops.
+            # Logged as a separate cycle: the first one has counted the drops.
             again = msgspec.structs.replace(cycle, judged=tuple(done.again.values()))
             await self._record(again, f"{seen.now:.3f}-again", DropState(), rules, seen.now)
         self._metrics.counted(final, seen.passed_over, done.endings)
@@ -289,7 +288,7 @@ class ScalerLoop:
         )
 
     async def _write(self, cycle: Cycle, seen: ListedHpas, ground: _Ground) -> WritesDone:
-        """Write, and report what became of each HPA."""
+        """Write, and report the outcome for each HPA."""
         rules = ground.rules
         returns = returns_of(seen, rules, self._memory)
         todo = Todo(cycle, returns, self._noted, ground.settings.defaults, rules, seen.now)
@@ -305,7 +304,7 @@ class ScalerLoop:
         return done
 
     def _pretend(self, cycle: Cycle) -> WritesDone:
-        """Remember and report what would happen, in a dry run."""
+        """In a dry run, remember and report what would happen."""
         for judged in cycle.judged:
             decision = judged.decision
             self._memory.keep(judged.subject.hpa, decision.history)
@@ -317,7 +316,7 @@ class ScalerLoop:
         return WritesDone()
 
     def _say(self, cycle: Cycle, seen: ListedHpas, term: _Role) -> None:
-        """One line a cycle; each change has its own."""
+        """Log one line for the cycle; each change has its own line."""
         actions = Counter(each.decision.action for each in cycle.judged)
         log(
             self._log,
@@ -333,7 +332,7 @@ class ScalerLoop:
         )
 
     async def _in_time(self, work: Coroutine[Any, Any, T], ground: _Ground) -> T:
-        """Return what *work* returns, unless the process stops or the cycle takes too long first."""
+        """Return the result of *work*, unless the process stops or the cycle's time is over first."""
         stop = self._frame.runtime.stop
         task, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
         try:

@@ -18,7 +18,7 @@ ORDERS: Mapping[str, Callable[[HpaEntry], object] | None] = {
     "action": lambda entry: _ACTIONS.index(entry.action),
     "change": lambda entry: -abs(entry.minimum.after - entry.minimum.now),
 }
-"""Orders of a plan's HPAs, the default first; ties are sorted by namespace and name."""
+"""Sort orders of a plan's HPAs, the default first. Namespace and name break ties."""
 
 
 def _selector(text: str) -> str:

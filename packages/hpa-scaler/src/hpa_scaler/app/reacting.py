@@ -1,11 +1,11 @@
-"""Between two cycles: raises a floor again at once, by the last answers, if somebody has set it back.
+"""Between two cycles: raises a floor again at once, by the last answers, if somebody has lowered it.
 
-A watch reports whose bounds were set back. It is only a doorbell: its events may be older than our own last write, so
-nothing is judged by them, and an HPA that they name is read again. The watch is open only while this replica leads.
+A watch reports the HPAs whose bounds somebody has set back. The watch is only a doorbell: its events may be older than
+our last write, so a reaction reads the HPA again and never judges by the event. The watch is open only while this
+replica leads.
 
-Only cycles lower floors, and only cycles change what is counted in cycles. A reaction and the second half of a cycle,
-from the judgement on, exclude each other. The cycle reads HPAs again that a reaction has written since the cycle began
-to list.
+Only cycles lower floors, and only cycles change counts of cycles. No reaction runs during the second half of a cycle,
+from the judgement on. If a reaction has written an HPA since the cycle began to list, the cycle reads that HPA again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import AUTOSCALERS, Resource
 
 LOOK = 1.0
-"""Seconds between two checks whether to watch, and what."""
+"""Seconds between two checks of the HPAs to watch."""
 
 
 class Reactor:
-    """Reacts to HPAs that the doorbell reported. *may* says whether this replica may write at this moment.
+    """Reacts to HPAs that the doorbell reported. *may* says whether this replica may write now.
 
-    *last* is the cycle whose answers count; ``None``: do nothing. *touched* are the uids of HPAs that were written.
+    Reactions use the answers of the cycle *last*; ``None``: no reactions. *touched* are the uids of the HPAs written.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Reactor:
         return not self._memory.ours(hpa)
 
     def ring(self, hpa: HorizontalPodAutoscaler) -> None:
-        """Have *hpa* looked at before the next cycle."""
+        """Queue *hpa* for a check before the next cycle."""
         self._rung[hpa.uid] = hpa
         self._bell.set()
 
@@ -89,7 +89,7 @@ class Reactor:
                         log(self._log, logging.DEBUG, "left to the next cycle", hpa=hpa.key, error=one_line(error))
 
     async def refreshed(self, hpas: Iterable[HorizontalPodAutoscaler]) -> tuple[HorizontalPodAutoscaler, ...]:
-        """Return *hpas*, with a fresh read of those that were touched; unreadable ones are left out."""
+        """Return *hpas*, with the touched HPAs read again and the unreadable HPAs left out."""
         found = []
         for hpa in hpas:
             if hpa.uid not in self.touched:
@@ -115,7 +115,7 @@ class Reactor:
         again = judge_again(judged, present, todo, self._memory)
         if again is None or again.decision.action != "raise" or again.decision.dry_run:
             return
-        # A query without an answer is counted once a cycle.
+        # Only a cycle counts queries without an answer.
         written = msgspec.structs.replace(again.decision.written, failures=again.subject.history.failures)
         again = msgspec.structs.replace(again, decision=msgspec.structs.replace(again.decision, written=written))
         self.touched.add(hpa.uid)
@@ -126,7 +126,7 @@ class Reactor:
 
 
 class Doorbell:
-    """Calls *ring* for each reported HPA that *concerns* us. Keeps no HPA. A sink of reflectors."""
+    """A reflector's sink that calls *ring* for each reported HPA that *concerns* us, and keeps no HPA."""
 
     def __init__(
         self,
@@ -149,13 +149,13 @@ class Doorbell:
             self.upsert(kind, thing)
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
-        """Leave it to the next cycle."""
+        """Leave deletions to the next cycle."""
 
     def mark_unreadable(self, error: ObjectError, node: str = "") -> None:
-        """Leave it to the next cycle."""
+        """Leave unreadable HPAs to the next cycle."""
 
     def mark_missing(self, kind: str, why: str) -> None:
-        """Leave it to the next cycle."""
+        """Leave missing kinds to the next cycle."""
 
 
 async def watch(frame: Frame[ScalerSettings], doorbell: Doorbell, timing: Timing = Timing()) -> None:

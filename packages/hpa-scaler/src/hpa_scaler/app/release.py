@@ -1,8 +1,8 @@
-"""The command ``hpa-scaler release``: HPAs are given back to their users. It needs no Prometheus.
+"""The command ``hpa-scaler release``: gives HPAs back to their users. Needs no Prometheus.
 
-As on opt-out three values are compared: a bound that is no longer what we set is somebody's newer value, and stays. A
-running controller would take up an opted-in HPA again at once. So while one leads, no such HPA is given back unless
-somebody insists.
+As on opt-out, the command compares three values. A bound that differs from the value we last set is somebody's newer
+value, and stays. A running controller would take up an opted-in HPA again at once, so while a controller leads, only
+``--force`` releases such an HPA.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ back, or a controller that runs (nothing is done then); 64 wrong usage; 130 inte
 
 
 class Leaders(Struct, frozen=True):
-    """The Leases that controllers hold at the moment; *unknown* is why they are unknown, empty if they are known."""
+    """The Leases that controllers hold now; *unknown* says why they are unknown, and is empty if they are known."""
 
     leases: tuple[Lease, ...] = ()
     unknown: str = ""
@@ -67,7 +67,7 @@ class Leaders(Struct, frozen=True):
 
 
 async def leaders_of(connection: Connection, name: str, namespace: str, now: float) -> Leaders:
-    """Return who leads by a Lease called *name*, in *namespace* or anywhere."""
+    """Return the controllers that lead by a Lease called *name*, in *namespace* (empty: in any)."""
     try:
         return Leaders(tuple(await held_leases(connection, name, now, namespace)))
     except KubeError as error:
@@ -75,7 +75,7 @@ async def leaders_of(connection: Connection, name: str, namespace: str, now: flo
 
 
 def refuse_while_led(hpas: Iterable[HorizontalPodAutoscaler], leaders: Leaders, rules: Rules) -> None:
-    """Raise :class:`CliError` if a controller leads that would take up some of *hpas* again."""
+    """Raise :class:`CliError` if a leading controller would take up some of *hpas* again."""
     if not leaders.leases:
         return
     keys = [hpa.key for hpa in hpas if enabled(hpa.annotations, rules.prefix)]
@@ -97,17 +97,17 @@ class Release(Struct, frozen=True):
     now: float
 
     def plan(self, hpas: Iterable[HorizontalPodAutoscaler]) -> list[tuple[HorizontalPodAutoscaler, Restoration | None]]:
-        """Return what gives each of *hpas* back, ``None`` if nothing of ours is on it."""
+        """Return the restoration of each of *hpas*, ``None`` for an HPA with nothing of ours on it."""
         return [(hpa, self._given(hpa)) for hpa in hpas]
 
     def shown(self, hpa: HorizontalPodAutoscaler, given: Restoration | None) -> ReleaseEntry:
-        """Return what would become of *hpa*."""
+        """Return the outcome that a release would have for *hpa*."""
         return self._entry(hpa, given, "nothing-ours" if given is None else "would-restore")
 
     async def carry_out(
         self, planned: Sequence[tuple[HorizontalPodAutoscaler, Restoration | None]], say: Callable[[str], None]
     ) -> list[ReleaseEntry]:
-        """Give back what is *planned*, and return the results in the same order."""
+        """Carry out the *planned* restorations, and return the results in the same order."""
         entries: dict[str, ReleaseEntry] = {}
 
         async def one(each: tuple[HorizontalPodAutoscaler, Restoration | None]) -> None:

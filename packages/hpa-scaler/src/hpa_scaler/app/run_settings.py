@@ -1,6 +1,6 @@
-"""The settings of the hpa-scaler's process: those of all controllers, under the older controller's names.
+"""The process's settings: the settings that all controllers share, under the older controller's names.
 
-What may change (servers, defaults, the breaker) comes from the ConfigMap: :mod:`hpa_scaler.app.configuration`.
+Servers, defaults and the breaker may change, so they are in the ConfigMap: :mod:`hpa_scaler.app.configuration`.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class RunSettings(ProcessSettings):
     )
 
     interval: Positive = variable("SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS", default=75.0)
-    """The older controller's was fixed: 68 to 111 s."""
+    """The older controller's interval was fixed: 68 to 111 s."""
     log_format: LogFormat = variable("ESTAFETTE_LOG_FORMAT", "LOG_FORMAT", default=FORMATS[0])
     log_level: LogLevel = variable("ESTAFETTE_LOG_LEVEL", "LOG_LEVEL", default="info")
     config_map: Name = variable("CONFIG_MAP_NAME", default="hpa-scaler-config")
     ports: Ports = variable("HTTP_PORTS", default=(9101,))
-    """The older controller's port of metrics; its probe had the default port of the probes."""
+    """The older controller's metrics port; its probe had the default probe port."""
     lease_name: Name = variable("LEASE_NAME", default="hpa-scaler")
     prometheus_server_url: Annotated[
         str,
@@ -81,7 +81,7 @@ class RunSettings(ProcessSettings):
             plan=True,
         ),
     ] = variable("PROMETHEUS_SERVER_URL", default="")
-    """The server of HPAs that name none; the older controller did not start without it."""
+    """The server for HPAs that name none. The older controller did not start without this address."""
     lower_bound: Annotated[
         int,
         BeforeValidator(_lower_bound),
@@ -104,20 +104,20 @@ class RunSettings(ProcessSettings):
             plan=True,
         ),
     ] = variable("ANNOTATION_PREFIX", default=PREFIX)
-    """What the names of all annotations begin with, before ``/hpa-scaler``."""
+    """The prefix of all annotation names, before ``/hpa-scaler``."""
     cycle_deadline: Positive = variable("CYCLE_DEADLINE_SECONDS", default=120.0)
-    """How long a cycle may take; the next cycle judges again what was not written by then."""
+    """How long a cycle may take. The next cycle judges again the HPAs that were not written by then."""
     watch: Annotated[
         Switch, Flag("--watch", "watch HPAs too, and raise again at once what is set back", "floors", rank=1, sets=True)
     ] = variable("WATCH_HPAS", default=False)
     decision_log: Annotated[
         Path | None, Flag("--decision-log FILE", "append every judgement to FILE, for `replay`", "floors")
     ] = variable("DECISION_LOG", default=None)
-    """A file to which every judgement is appended, for ``replay``; none by default."""
+    """The file to which the controller appends every judgement, for ``replay``; none by default."""
     decision_log_megabytes: Annotated[float, Field(gt=0, le=100_000), Allowed("a number above 0, up to 100000")] = (
         variable("DECISION_LOG_MEGABYTES", default=200.0)
     )
-    """From this size on the file is renamed to ``.1``, in place of the one before, and begun anew."""
+    """At this size the controller renames the file to ``.1``, replacing an earlier ``.1``, and starts a new file."""
 
 
 __all__ = ["PROGRAM", "RunSettings"]

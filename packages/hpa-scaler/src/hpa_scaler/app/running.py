@@ -1,4 +1,4 @@
-"""``hpa-scaler run``, put together in one process: the frame that all controllers share, Prometheus, and the loop."""
+"""``hpa-scaler run``: the frame that all controllers share, the Prometheus client and the loop in one process."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _LOOK = 0.1
 
 
 class FirstLook:
-    """Requests one HPA from each selected namespace until that succeeds."""
+    """Requests one HPA from each selected namespace until all requests succeed."""
 
     def __init__(self, frame: Frame[ScalerSettings]) -> None:
         self._frame = frame
         self._why = "HPAs were not looked at yet"
 
     def waits_for(self) -> Sequence[str]:
-        """Return why HPAs can't be read, empty once they could be."""
+        """Return why HPAs can't be read; empty after the first success."""
         return (self._why,) if self._why else ()
 
     async def run(self) -> None:
-        """Continue until it succeeds."""
+        """Retry until the first look succeeds."""
         frame, backoff, told = self._frame, Backoff(_FIRST, _LONGEST), False
         while self._why:
             if not frame.live.read:
-                # Which namespaces may be looked at is in the configuration.
+                # The configuration says which namespaces to read.
                 await asyncio.sleep(_LOOK)
                 continue
             try:
@@ -66,7 +66,7 @@ class FirstLook:
 
 async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:
     """Run until ``runtime.stop``."""
-    del environment  # all of it is in *run*
+    del environment  # *run* has all of it
 
     @asynccontextmanager
     async def make(frame: Frame[ScalerSettings]) -> AsyncIterator[ScalerLoop]:

@@ -1,6 +1,6 @@
-"""What may change while the hpa-scaler runs: servers and allowed addresses, defaults, and how careful it is.
+"""Settings that may change while the hpa-scaler runs: servers, allowed addresses, defaults and safety limits.
 
-Keys on the wire are in the older controllers' style. Durations are in seconds; ``10m`` and plain seconds are read.
+Keys follow the older controllers' style. Durations are in seconds, written as ``10m`` or as plain seconds.
 """
 
 from __future__ import annotations
@@ -98,22 +98,22 @@ class _Section(BaseModel):
 
 
 class BasicAuth(_Section):
-    """A user name, and the file with its password."""
+    """A user name, and the file that holds the password."""
 
     username: str = Field(min_length=1)
     password_file: str = Field(default="", alias="passwordFile")
 
 
 class TlsSettings(_Section):
-    """Certificates by their files."""
+    """Paths of the certificate files."""
 
     ca_file: str = Field(default="", alias="caFile")
-    """The authorities that may have signed the server's certificate; without a file, those of the system."""
+    """CA certificates that may sign the server's certificate; without a file, the system's CAs."""
     cert_file: str = Field(default="", alias="certFile")
     key_file: str = Field(default="", alias="keyFile")
-    """Our own certificate and its key, for a server that requires one."""
+    """The client certificate and its key, if the server requires one."""
     server_name: str = Field(default="", alias="serverName")
-    """The name in the server's certificate, if it is not the host's."""
+    """The name in the server's certificate, if not the host name."""
     insecure: bool = Field(default=False, alias="insecureSkipVerify")
 
     @model_validator(mode="after")
@@ -131,11 +131,11 @@ class ServerSettings(_Section):
     basic_auth: BasicAuth | None = Field(default=None, alias="basicAuth")
     tls: TlsSettings = TlsSettings()
     headers: Headers = {}
-    """Sent with each query, such as ``X-Scope-OrgID``."""
+    """HTTP headers of each query, such as ``X-Scope-OrgID``."""
     parameters: Texts = {}
-    """Added to the address of each query, such as ``dedup``."""
+    """URL parameters of each query, such as ``dedup``."""
     timeout: Seconds = Field(default=10.0, gt=0, le=120)
-    """Of one query. The server gets it too, and has a little longer before we give up."""
+    """Timeout of one query. The controller sends the timeout to the server, and waits slightly longer."""
     concurrency: int = Field(default=8, ge=1, le=100, alias="maximumConcurrency")
     """Concurrent queries to the server."""
 
@@ -163,9 +163,10 @@ class ScalerSettings(Layered):
     )
     """Servers, by the names that HPAs use."""
     allowed: Annotated[tuple[str, ...], AfterValidator(_entries)] = Field(default=(), alias="allowedServerURLs")
-    """What the annotation ``prometheus-server-url`` may name, and redirects may lead to, besides these servers."""
+    """Addresses besides these servers that the annotation ``prometheus-server-url`` may name, and redirects may lead
+    to."""
     defaults: Mapping[str, str] = {}
-    """Texts of annotations by name, for HPAs that have none of their own."""
+    """Default annotation values by name, for HPAs that do not set the annotation."""
     namespaces: Annotated[tuple[str, ...], AfterValidator(_namespaces)] = ()
     """The namespaces whose HPAs are read; empty: all."""
     label_selector: Annotated[str, AfterValidator(_selector)] = Field(default="", alias="labelSelector")
@@ -174,55 +175,55 @@ class ScalerSettings(Layered):
     hpa_metrics: bool = Field(default=True, alias="perHPAMetrics")
     """Whether each HPA has series of its own."""
     query_deadline: Seconds = Field(default=45.0, gt=0, le=600, alias="queryDeadline")
-    """How long all queries of one cycle may take together; queries without an answer by then have failed."""
+    """Time limit for all queries of one cycle; a query without an answer by then fails."""
     circuit_failures: int = Field(default=3, ge=1, alias="circuitBreakerFailures")
-    """Failures in a row after which the controller leaves a server alone."""
+    """Consecutive failures after which the controller stops querying a server."""
     circuit_pause: Seconds = Field(default=30.0, gt=0, alias="circuitBreakerPause")
-    """How long it leaves the server alone."""
+    """How long the controller then sends that server no queries."""
     cold_guard: bool = Field(default=True, alias="coldSourceGuard")
-    """Whether data that are younger than a query looks back keep a floor from being lowered."""
+    """Whether to keep a floor from being lowered while the server's data do not cover the query's look-back."""
     longest_guard: Seconds = Field(default=3600.0, alias="coldSourceLimit")
-    """The longest time that such data do so."""
+    """The longest time for which young data prevent lowering."""
     age_query: Annotated[str, AfterValidator(_age_query)] = Field(default=AGE_QUERY, alias="dataAgeQuery")
-    """The query that tells how old a server's data are; empty for none."""
+    """The query for the age of a server's data; empty for none."""
     late_query: str = Field(default=LATE_QUERY, alias="lateSamplesQuery")
-    """The query that tells how old a server's newest sample is, in scrape intervals; empty for none."""
+    """The query for the age of a server's newest sample, in scrape intervals; empty for none."""
     failed_query: str = Field(default=FAILED_QUERY, alias="failedScrapesQuery")
     """The query whose series are the targets that could not always be scraped; empty for none."""
     rollout_limit: Seconds = Field(default=1800.0, alias="rolloutTimeout")
-    """How long a rollout keeps a floor from being lowered."""
+    """How long a rollout may prevent lowering."""
     contest_resets: int = Field(default=3, ge=1, alias="contestResets")
-    """How often somebody else may set the bounds back before the controller leaves them alone for a while."""
+    """Resets of the bounds by somebody else after which the controller leaves them alone for a while."""
     contest_window: Seconds = Field(default=3600.0, gt=0, alias="contestWindow")
-    """How close together two such changes must be to count."""
+    """The longest time between two such resets for both to count."""
     contest_pause: Seconds = Field(default=900.0, gt=0, alias="contestPause")
-    """How long the controller leaves the bounds alone; doubled with each further change."""
+    """How long the controller leaves the bounds alone; each further reset doubles the time."""
     contest_longest_pause: Seconds = Field(default=6 * 3600.0, gt=0, alias="contestPauseLimit")
     drop_count: int = Field(default=10, ge=2, alias="correlatedDropMinimumCount")
-    """Below this number of different queries drops never count as a failure of the metrics."""
+    """With fewer different queries than this, the breaker for correlated drops never trips."""
     drop_share: Share = Field(default=50.0, alias="correlatedDropPercentage")
-    """Percentage of them that may drop at once."""
+    """Percentage of the queries that may drop at once."""
     drop_floor_share: Share = Field(default=50.0, alias="correlatedDropFloorPercentage")
     """Percentage of all wanted pods that may be lost at once."""
     drop_size: float = Field(default=30.0, ge=0, lt=100, alias="correlatedDropSize")
-    """Percentage by which a query must want less than lately to count."""
+    """Percentage by which a query must want less than lately to count as a drop."""
     drop_hold: Seconds = Field(default=3600.0, alias="correlatedDropHold")
-    """How long nothing is lowered then; 0: until the queries recover."""
+    """How long a correlated drop prevents all lowering; 0: until the queries recover."""
     rise_factor: Factor = Field(default=3.0, alias="suddenRiseFactor")
-    """A floor goes up at once to this many times what was wanted in the last day; 0: no limit. It goes further once the
-    queries have wanted more for as long as they look back, plus two cycles."""
+    """How far a floor goes up at once, as a multiple of the highest floor wanted in the last day; 0: no limit. The
+    floor goes further once the queries have wanted more for as long as they look back, plus two cycles."""
     rise_pods: int = Field(default=10, ge=1, alias="suddenRisePods")
     """A floor goes up at once to this many pods, whatever was wanted in the last day."""
     maximum_factor: Factor = Field(default=3.0, alias="maxReplicasFactor")
-    """No floor is set above this many times the user's own ``maxReplicas``, nor ``maxReplicas`` raised for one; 0: no
-    limit."""
+    """The limit for floors, and for ``maxReplicas`` raised with them, as a multiple of the user's own ``maxReplicas``;
+    0: no limit."""
 
 
 def load_settings(values: Mapping[str, object], place: str = "") -> ScalerSettings:
-    """Return settings from plain values by their keys; *place* is the file, or the key of a ConfigMap's data.
+    """Return the settings in *values*, plain values by key; *place* is the file, or the key of a ConfigMap's data.
 
-    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems, including those of the annotations
-    in ``defaults``.
+    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems, including problems of the
+    annotations in ``defaults``.
     """
     config = ConfigSource(ScalerSettings, values, place)
     defaults, problems = _defaults(config.values.pop("defaults", {}), config)
@@ -236,7 +237,7 @@ def load_settings(values: Mapping[str, object], place: str = "") -> ScalerSettin
 
 
 def _defaults(value: object, config: ConfigSource) -> tuple[dict[str, str], list[str]]:
-    """Return texts by the annotation's name, from values by key, and what is wrong with them."""
+    """Return the default texts by annotation name, and the problems of *value*."""
     if not isinstance(value, Mapping):
         return {}, [f"{config.named(('defaults',))}: {value!r}: must be a mapping of annotations"]
     texts: dict[str, str] = {}

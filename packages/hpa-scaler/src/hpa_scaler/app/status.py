@@ -1,4 +1,4 @@
-"""What the running hpa-scaler shows: its last cycle as JSON, the same as a page, and the last day of each HPA."""
+"""The output of the running hpa-scaler: its last cycle as JSON and as a page, and the last day of each HPA."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tightship.report.document import API_VERSION, Setting, SettingsView
 from tightship.report.presentation import REFRESH, SERVED_LINKS, Page, Section, Table
 
 KEPT = Keep(points=240, seconds=86_400.0, changes=20)
-"""What is kept of an HPA."""
+"""How much of an HPA's story the process keeps."""
 
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ KIND = "ScalerStatus"
 class Journal:
     """Appends to the file *path*; at *largest* bytes the file becomes ``path.1``. Not thread-safe.
 
-    If the file can't be written, that is reported once, and each cycle tries again: no decision waits for the file.
+    A failure to write is logged once, and each cycle tries again: no decision waits for the file.
     """
 
     def __init__(self, path: Path, largest: float) -> None:
@@ -53,7 +53,7 @@ class Journal:
         self._failing = False
 
     def append(self, lines: Iterable[bytes]) -> None:
-        """Write *lines*, all of one cycle, into one file."""
+        """Append *lines*, which belong to one cycle, to one file."""
         try:
             if self._path.exists() and self._path.stat().st_size >= self._largest:
                 self._path.replace(self._path.with_name(self._path.name + ".1"))
@@ -68,7 +68,7 @@ class Journal:
 
 
 class Past:
-    """What became of all HPAs *since* a time, in a term that *writes* or in a dry run."""
+    """The stories of all HPAs *since* a time, in a term that *writes* or in a dry run."""
 
     def __init__(self, since: float, *, writes: bool) -> None:
         self._since = since
@@ -79,7 +79,7 @@ class Past:
         self._lock = Lock()
 
     def note(self, final: Cycle, endings: Mapping[str, Ending], now: float) -> None:
-        """Note what became of each HPA in a cycle: *endings* are those of its writes, by uid."""
+        """Add the outcome of a cycle for each HPA; *endings* says how its writes ended, by uid."""
         for judged in final.judged:
             decision = judged.decision
             ending = endings.get(decision.uid)
@@ -90,12 +90,12 @@ class Past:
         self._until = now
 
     def retain(self, keys: Collection[str]) -> None:
-        """Forget all HPAs except those called *keys*."""
+        """Forget all HPAs except *keys*."""
         with self._lock:
             self._story.retain(keys)
 
     def lately(self) -> Lately:
-        """Return what is remembered so far: later notes do not change it."""
+        """Return the stories so far; later notes do not change the result."""
         until = self._until
 
         def told(key: str) -> Told | None:
@@ -114,7 +114,7 @@ class Past:
 def settings_view(
     settings: ScalerSettings, run: RunSettings, config: str | None, outcomes: str | None = None
 ) -> SettingsView:
-    """Return the settings in force, without secrets, which are in files.
+    """Return the settings in force, without secrets, which stay in files.
 
     *config* is the configuration file, if any; *outcomes* is the file of recorded answers, if no server was queried.
     """
@@ -160,11 +160,10 @@ def _summary(settings: ScalerSettings, run: RunSettings, config: str | None, out
 
 
 class ScalerStatus(Struct, frozen=True, rename="camel", kw_only=True):
-    """The answer of ``/status``. *servers* are the circuits of the queried servers; *plan* is what ``plan -o json``
-    prints.
+    """The answer of ``/status``.
 
-    *problems* are whole sentences about the configuration: why it was refused, or that it was deleted, and what is in
-    force.
+    *servers* are the circuits of the queried servers. *plan* is the document that ``plan -o json`` prints. *problems*
+    are whole sentences about the configuration: why it was refused, or that it was deleted, and which one is in force.
     """
 
     api_version: str
@@ -178,14 +177,14 @@ class ScalerStatus(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ServedCycle(Struct, frozen=True):
-    """One cycle, ready to be served. Few people open the *page*, so it is drawn from the *json* on request."""
+    """One cycle, ready to serve. Few people open the *page*, so each request draws it from the *json*."""
 
     json: bytes
     page: Callable[[], Page]
 
 
 def nothing_yet(name: str, why: str, leader: str = "") -> ServedCycle:
-    """Return what to serve while there is no cycle to show, because of *why*."""
+    """Return the output while there is no cycle to show; *why* says the reason."""
     status = msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "leader": leader, "plan": None})
     return ServedCycle(status + b"\n", lambda: Page(name, alerts=(why,), links=SERVED_LINKS, refresh=5))
 
@@ -199,9 +198,9 @@ def show(
     circuits: Mapping[str, CircuitState],
     problems: Sequence[str] = (),
 ) -> ServedCycle:
-    """Return the status of a cycle, and a page that also shows what was *lately*.
+    """Return the status of a cycle, and a page that also shows the stories in *lately*.
 
-    *problems* are those of the configuration. Takes as long as ``plan -o json``: call it in a thread.
+    *problems* are problems of the configuration. This takes as long as ``plan -o json``: call it in a thread.
     """
     cause = sights.cycle.verdict.cause
     status = ScalerStatus(

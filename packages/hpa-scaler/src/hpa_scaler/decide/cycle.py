@@ -1,10 +1,10 @@
-"""All HPAs of one cycle: the queries to send, the judgements, and the log from which each can be repeated. Pure.
+"""All HPAs of one cycle: the queries to send, the judgements, and the log that can repeat each of them. Pure.
 
 The running controller, ``plan`` and ``explain`` all use this module.
 
-The log has one JSON object a line: a decision with all of its inputs, or the end of a cycle with its verdict on
-correlated drops. Repeated, each line has to give the same result; a difference names the HPA, then the logged value and
-the new one.
+The log has one JSON object per line: a decision with all of its inputs, or the end of a cycle with its verdict on
+correlated drops. A replay must give the same result for each line; a difference names the HPA, the logged value and the
+new one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class Cycle(Struct, frozen=True):
-    """A cycle: the judgement of every HPA, the drops among them, and the verdict on those."""
+    """A cycle: the judgement of every HPA, the count of drops, and the verdict on them."""
 
     judged: tuple[Judged, ...]
     count: DropCount
@@ -50,7 +50,7 @@ class Cycle(Struct, frozen=True):
 
 
 def asked_of(hpa: HorizontalPodAutoscaler, prefix: str, defaults: Mapping[str, str] = {}) -> Asked:
-    """Return what the annotations of *hpa* ask for, ``None`` if it is not opted in."""
+    """Return the parsed annotations of *hpa*, ``None`` if *hpa* is not opted in."""
     return parse_spec(hpa.annotations, prefix, defaults) if enabled(hpa.annotations, prefix) else None
 
 
@@ -65,7 +65,7 @@ def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
 
 
 def wants_rollout(asked: Asked) -> bool:
-    """Whether the controller has to read the target."""
+    """Whether the judgement needs the rollout state of the target."""
     return isinstance(asked, Spec) and asked.rollout_check
 
 
@@ -79,9 +79,9 @@ def subject_of(
     now: float,
     remembered: FloorHistory | None = None,
 ) -> Subject:
-    """Return everything that the judgement of *hpa* depends on; of all *outcomes* only its own.
+    """Return the inputs of the judgement of *hpa*, with its own part of *outcomes*.
 
-    *remembered* is what the running controller knows of the HPA; without it the HPA's annotation is read.
+    *remembered* is the running controller's history of the HPA; ``None``: read the HPA's annotation.
     """
     state, problem = (State(), "") if remembered is not None else state_of(hpa, rules.prefix)
     return Subject(
@@ -103,7 +103,7 @@ def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
 
 
 def judge_cycle(subjects: Iterable[Subject], before: DropState, rules: Rules, now: float) -> Cycle:
-    """Return the decisions for all HPAs; *before* is the state of drops after the previous cycle."""
+    """Judge all HPAs; *before* is the state of drops after the previous cycle."""
     alone = [judge_one(subject) for subject in subjects]
     count = count_drops((each.first for each in alone), rules)
     verdict = judge_drops(count, before, rules, now)
@@ -126,9 +126,7 @@ class Result(Struct, frozen=True, rename="camel"):
 
 
 class DecisionLine(Struct, frozen=True, rename="camel", tag="decision", tag_field="kind", omit_defaults=True):
-    """One decision; *cycle* is the same for all of one cycle. *drop* is why the verdict on the whole cycle held its
-    lowering.
-    """
+    """One decision; all decisions of a cycle share *cycle*. *drop* is the breaker's reason to hold lowering, if any."""
 
     v: int
     cycle: str
@@ -146,7 +144,7 @@ class DecisionLine(Struct, frozen=True, rename="camel", tag="decision", tag_fiel
 
 
 class CycleLine(Struct, frozen=True, rename="camel", tag="cycle", tag_field="kind", omit_defaults=True):
-    """The end of a cycle of *decisions*: the *count* of drops, the state *before*, whether all lowering was *held*."""
+    """The end of a cycle: its *decisions*, the *count* of drops, the state *before*, whether lowering was *held*."""
 
     v: int
     cycle: str
@@ -164,7 +162,7 @@ _decoder = msgspec.json.Decoder(Line)
 
 
 class LogError(ValueError):
-    """A line that can't be read."""
+    """An unreadable line."""
 
 
 class Difference(Struct, frozen=True):
@@ -189,15 +187,13 @@ class Replay(Struct, frozen=True):
 
 
 def decision_line(cycle: str, subject: Subject, decision: FloorDecision, drop: Refusal | None = None) -> bytes:
-    """Return the line of *decision*, with a line end; *drop* is why the verdict on the whole cycle
-    held its lowering.
-    """
+    """Return the line of *decision*, with a line end; *drop* is the breaker's reason to hold lowering, if any."""
     asked = subject.asked
     line = DecisionLine(
         v=VERSION,
         cycle=cycle,
         now=subject.now,
-        # What the judgement looks at is in the spec.
+        # The spec has all that the judgement needs of these.
         hpa=msgspec.structs.replace(subject.hpa, annotations=EMPTY, labels=EMPTY),
         result=Result.of(decision),
         spec=asked if isinstance(asked, Spec) else None,
@@ -213,7 +209,7 @@ def decision_line(cycle: str, subject: Subject, decision: FloorDecision, drop: R
 
 
 def cycle_line(cycle: str, now: float, decisions: Iterable[FloorDecision], before: DropState, rules: Rules) -> bytes:
-    """Return the line that ends a cycle of *decisions*, as they were before the verdict on the whole cycle."""
+    """Return the line that ends a cycle; *decisions* are from before the breaker's verdict."""
     made = list(decisions)
     count = count_drops(made, rules)
     held = judge_drops(count, before, rules, now).cause is not None

@@ -1,13 +1,13 @@
-"""What a judgement of one HPA takes and returns, and the breaker for correlated drops. Pure.
+"""The input and the output of one HPA's judgement, and the breaker for correlated drops. Pure.
 
-If most queries fall together, the metrics have failed rather than the traffic. The breaker compares what the queries
-want with what they wanted lately, as far as they look back. It does not compare floors, which steps and holds keep
-higher, nor spikes: a fleet that gets quieter over hours, or has long been quieter than its floors, never trips it. A
-wish counts up to ``maxReplicas`` only: otherwise bad data that want more would make what follows look like a fall. HPAs
-with the same queries count as one, because one answer moves all of them.
+If most queries fall together, the metrics have failed rather than the traffic. The breaker compares the floors that the
+queries want with the floors that they wanted lately, as far as they look back. The breaker ignores spikes, and the
+floors in force, which steps and holds keep higher. So a fleet that gets quieter over hours, or has long been quieter
+than its floors, never trips the breaker. A wanted floor counts up to ``maxReplicas`` only: otherwise the end of bad,
+high data would look like a fall. HPAs with the same queries count as one, because one answer moves all of them.
 
-While many have fallen, the breaker keeps what they wanted before. Once the fall has lasted long enough to be believed,
-it compares with what they want then.
+While many have fallen, the breaker keeps the floors wanted before. Once the fall has lasted long enough to be believed,
+the breaker compares with the floors wanted then.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tightship.core.reasons import Reason, Refusal
 Action = Literal["raise", "lower", "hold", "skip"]
 
 Asked: TypeAlias = Spec | Problems | None
-"""What an HPA's annotations ask for; ``None`` if it is not opted in."""
+"""The parsed annotations of an HPA; ``None`` if the HPA is not opted in."""
 
 
 class FloorDecision(Struct, frozen=True, kw_only=True):
     """The decision for one HPA, and its reasons.
 
-    *target* and *target_maximum* are the bounds after it; they equal the present ones if nothing changes. *inputs* and
-    *solution* are ``None`` for an HPA that is skipped. *causes* are all reasons, the most important first. *age* is for
-    how many seconds the data are known to be complete.
+    *target* and *target_maximum* are the new bounds; they equal the present ones if nothing changes. *inputs* and
+    *solution* are ``None`` for a skipped HPA. *causes* are all reasons, the most important first. *age* is for how many
+    seconds the data are known to be complete.
 
     *history* is kept by default; *written* replaces it once the PATCH succeeds. *pending* says that a restart would
-    forget something: what a lower floor waits for, or that a bound is the user's own again.
+    lose something: the conditions that a lowering waits for, or a bound that is the user's own again.
 
     *follows* are the HPA's queries. *answered* is the floor that they want together, ``None`` if one of them has no
     answer; *earlier* is the highest floor that they wanted lately.
@@ -86,8 +86,8 @@ class FloorDecision(Struct, frozen=True, kw_only=True):
 class Subject(Struct, frozen=True, kw_only=True):
     """Everything that a judgement of one HPA depends on.
 
-    *rollout* matters only if the HPA asks for that check (``None``: unknown). *state_problem* says why the history
-    could not be read from the HPA, and is empty if it could. *now* is in seconds since 1970.
+    *rollout* matters only if the HPA asks for that check (``None``: unknown). *state_problem* says why the HPA's
+    history is unreadable, and is empty if it is readable. *now* is in seconds since 1970.
     """
 
     hpa: HorizontalPodAutoscaler
@@ -101,14 +101,14 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 class DropState(Struct, frozen=True):
-    """Since when queries have been falling together, ``None`` while they are not."""
+    """The time since which queries have been falling together, ``None`` while they are not."""
 
     since: float | None = None
 
 
 class DropCount(Struct, frozen=True):
-    """*counted* HPAs whose queries all answered, those with the same queries as one; *dropping* of them want *lost* of
-    *floor* pods less than lately.
+    """The drops among *counted* HPAs whose queries all have answers; equal queries count once. *dropping* of them want
+    *lost* of *floor* pods less than lately.
     """
 
     counted: int = 0
@@ -121,7 +121,7 @@ class DropVerdict(Struct, frozen=True):
     """The breaker's verdict on a cycle: why nothing may be lowered (``None``: lowering is allowed), and the next
     *state*.
 
-    *believed*: so many have fallen for so long that the traffic must have fallen.
+    *believed*: the drop has lasted so long that the traffic must have fallen.
     """
 
     cause: Refusal | None = None
@@ -137,7 +137,7 @@ class Judged(Struct, frozen=True):
     decision: FloorDecision
 
     def under(self, drops: DropVerdict) -> Judged:
-        """Return the judgement with the verdict on the whole cycle applied; that happens nowhere else."""
+        """Return the judgement with the verdict on the whole cycle applied. Nothing else applies the verdict."""
         return msgspec.structs.replace(self, decision=_settled(self.first, drops, self.subject.now))
 
 
@@ -157,7 +157,7 @@ def count_drops(decisions: Iterable[FloorDecision], rules: Rules) -> DropCount:
 
 
 def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) -> DropVerdict:
-    """Return whether a cycle with *count* may lower anything; *state* is that of the cycle before."""
+    """Return whether a cycle with *count* may lower anything; *state* is the state after the previous cycle."""
     many = count.dropping > count.counted * rules.drop_share
     large = count.lost > count.floor * rules.drop_floor_share
     if count.counted < rules.drop_count or not (many or large):
@@ -177,7 +177,7 @@ def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) ->
 
 
 def _settled(decision: FloorDecision, verdict: DropVerdict, now: float) -> FloorDecision:
-    """Return *decision* as *verdict* changes it, and with it what is remembered of its queries."""
+    """Return *decision* with *verdict* applied, and with the history of its queries to match."""
     if verdict.cause is not None:
         held = hold_lowering(decision, verdict.cause)
         return held if decision.earlier is None else _remembering(held, decision.earlier, verdict.state.since, now)
@@ -187,7 +187,7 @@ def _settled(decision: FloorDecision, verdict: DropVerdict, now: float) -> Floor
 
 
 def _remembering(decision: FloorDecision, answered: int, falling: float | None, now: float) -> FloorDecision:
-    """Return *decision* with only *answered* as what its queries wanted."""
+    """Return *decision* with *answered* as the only floor that its queries wanted."""
     answers = (Floor(int(now), answered),)
     return msgspec.structs.replace(
         decision,
@@ -197,9 +197,7 @@ def _remembering(decision: FloorDecision, answered: int, falling: float | None, 
 
 
 def hold_lowering(decision: FloorDecision, cause: Refusal) -> FloorDecision:
-    """Return *decision* without its lowering, because of *cause*; a decision that lowers nothing is
-    returned unchanged.
-    """
+    """Return *decision* without its lowering, because of *cause*; other decisions are returned unchanged."""
     if decision.action != "lower" or decision.inputs is None:
         return decision
     inputs = msgspec.structs.replace(decision.inputs, held=True)

@@ -1,7 +1,7 @@
-"""From numbers to a floor, and the floor in words: the older controller's formula, and every bound around it.
+"""Computes a floor and explains it in words: the older controller's formula, and every bound around it.
 
-:class:`FloorInputs` is everything that determines a target. The state annotation contains it, so anybody can compute
-the target again from there.
+:class:`FloorInputs` has everything that determines a target. The state annotation contains the inputs, so anybody can
+compute the target again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class QueryTerm(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def replicas(self) -> int | None:
-        """:attr:`exact` rounded up, ``None`` if that is not a possible number of replicas."""
+        """:attr:`exact` rounded up, ``None`` if the result is no possible number of replicas."""
         exact = self.exact
         if not math.isfinite(exact):
             return None
@@ -45,11 +45,11 @@ class QueryTerm(Struct, frozen=True, rename="camel", omit_defaults=True):
 class FloorInputs(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """Everything that determines a target.
 
-    *minimum* and *maximum* are the HPA's bounds now. *own_maximum* is the user's maximum, which differs while ours is
-    raised. *replicas* are the present ones (``None``: unknown). *substitute* replaces terms without a value, by the
-    rule for missing data. *held* says that nothing may be lowered. *window* is the highest floor wanted in the lowering
-    window, *band* the deadband in pods, *raise_to* the highest floor that the limits of one step allow. *lowest* is
-    what the API server accepts: 0 or 1.
+    *minimum* and *maximum* are the HPA's present bounds. *own_maximum* is the user's maximum, which differs from a
+    raised one. *replicas* is the present number (``None``: unknown). *substitute* replaces terms without a value, by
+    the rule for missing data. *held* says that nothing may be lowered. *window* is the highest floor wanted in the
+    lowering window, *band* the deadband in pods, *raise_to* the highest floor that the limits of one step allow.
+    *lowest* is the lowest floor that the API server accepts: 0 or 1.
     """
 
     minimum: int
@@ -70,8 +70,8 @@ class FloorInputs(Struct, frozen=True, rename="camel", omit_defaults=True, kw_on
 
 
 class Solution(Struct, frozen=True, rename="camel"):
-    """The result. *query* and *by_ratio* are the two floors, ``None`` if unknown; *unbounded* is the largest of these
-    and the lower bound; *wanted* is *unbounded* within the caps. *target* and *maximum* are the bounds to set.
+    """The result: *target* and *maximum* are the bounds to set. *query* and *by_ratio* are two floors, ``None`` if
+    unknown; *unbounded* is the largest of these and the lower bound; *wanted* is *unbounded* within the caps.
     """
 
     query: int | None
@@ -83,10 +83,9 @@ class Solution(Struct, frozen=True, rename="camel"):
 
 
 def ratio_floor(replicas: int, ratio: float) -> int:
-    """Return the lowest floor that one step down from *replicas* may reach: a step takes at least one pod, at most
-    *ratio*.
+    """Return the lowest floor that one step down from *replicas* may reach.
 
-    A ratio of 1 or more is no limit.
+    A step takes at least one pod, else at most the share *ratio*. A ratio of 1 or more is no limit.
     """
     step = replicas * ratio
     return replicas - max(1, math.floor(step)) if step < INT32_MAX else -INT32_MAX
@@ -104,10 +103,10 @@ def solve(inputs: FloorInputs) -> Solution:
 
 def _by_query(inputs: FloorInputs) -> int | None:
     if not inputs.terms:
-        return 0  # as the older controller has it: without a query the ratio and the lower bound decide
+        return 0  # as in the older controller: without a query, ratio and lower bound decide
     found = [each.replicas for each in inputs.terms if each.replicas is not None]
     if not inputs.raises_maximum or inputs.upper_bound is not None:
-        # More than can be counted is at least as much as a cap allows; without a cap it is no number to go by.
+        # A value beyond int32 reaches any cap; without a cap, it is unusable.
         found += [INT32_MAX for each in inputs.terms if each.exact > INT32_MAX]
     if inputs.substitute is not None:
         found.append(inputs.substitute)
@@ -115,7 +114,7 @@ def _by_query(inputs: FloorInputs) -> int | None:
 
 
 def _capped(floor: int, inputs: FloorInputs, query: int | None) -> int:
-    """Return *floor* within the upper bound and the maximum, which only query and lower bound may exceed."""
+    """Return *floor* within the upper bound and the maximum; only query and lower bound may exceed the maximum."""
     ceiling = inputs.own_maximum
     if inputs.raises_maximum:
         ceiling = max(ceiling, query or 0, inputs.lower_bound)
@@ -125,7 +124,7 @@ def _capped(floor: int, inputs: FloorInputs, query: int | None) -> int:
 
 
 def _moved(inputs: FloorInputs, wanted: int) -> int:
-    """Return the floor after this step, if it should be at *wanted*."""
+    """Return the floor after this step towards *wanted*."""
     now = inputs.minimum
     if wanted > now:
         return wanted if inputs.raise_to is None else max(now, min(wanted, inputs.raise_to))
@@ -136,10 +135,10 @@ def _moved(inputs: FloorInputs, wanted: int) -> int:
 
 
 def _maximum(inputs: FloorInputs, target: int) -> int:
-    """Return the maximum for *target*: the user's own if it is high enough, else one more than the floor."""
+    """Return the maximum for *target*: the user's own if high enough, else one more than the floor."""
     if target <= inputs.own_maximum:
         return inputs.own_maximum
-    enough = min(target + 1, INT32_MAX)  # the older controller's: the HPA keeps one pod to go up
+    enough = min(target + 1, INT32_MAX)  # as in the older controller: the HPA can still add one pod
     if inputs.upper_bound is not None:
         enough = max(target, min(enough, inputs.upper_bound))
     return enough if target > inputs.minimum else min(inputs.maximum, enough)
@@ -160,7 +159,7 @@ def term_text(term: QueryTerm) -> str:
 
 
 def formula(inputs: FloorInputs) -> str:
-    """Return the formula of all queries with their numbers, empty if there is none."""
+    """Return the formula of all queries with their numbers, empty without queries."""
     texts = [term_text(term) for term in inputs.terms]
     return texts[0] if len(texts) == 1 else ", ".join(texts)
 
@@ -173,9 +172,9 @@ def ratio_text(inputs: FloorInputs, solution: Solution) -> str:
 
 
 def follows(inputs: FloorInputs, solution: Solution, told: Sequence[Refusal] = ()) -> Refusal:
-    """Return which of the floors is the largest, and so decides.
+    """Return the largest of the floors, which decides, as a reason.
 
-    If that is the rule for missing data, its cause is among *told*, the causes that the queries gave.
+    If the rule for missing data gave that floor, its cause is among *told*, the causes of the queries.
     """
     floor = solution.unbounded
     if inputs.terms and solution.query == floor:
@@ -190,7 +189,7 @@ def follows(inputs: FloorInputs, solution: Solution, told: Sequence[Refusal] = (
 
 
 def caps(inputs: FloorInputs, solution: Solution) -> list[Refusal]:
-    """Return what caps the floor; a floor that is held there anyway is not capped."""
+    """Return the reason for a cap on the floor, unless the floor is held above the cap anyway."""
     if max(solution.wanted, solution.target) >= solution.unbounded:
         return []
     detail = f"{solution.unbounded} is wanted"
@@ -202,7 +201,7 @@ def caps(inputs: FloorInputs, solution: Solution) -> list[Refusal]:
 
 
 def bounds_moved(inputs: FloorInputs, maximum: int) -> list[Refusal]:
-    """Return what happens to the maximum."""
+    """Return the reason for a change of the maximum."""
     if maximum > inputs.maximum:
         detail = f"maxReplicas goes from {inputs.maximum} to {maximum}, because the floor would exceed it"
         fix = f"raise maxReplicas ({inputs.own_maximum}) yourself, or set max-replicas-policy: clamp"
@@ -213,7 +212,7 @@ def bounds_moved(inputs: FloorInputs, maximum: int) -> list[Refusal]:
 
 
 def lowering_limits(inputs: FloorInputs, solution: Solution, window: float) -> list[Refusal]:
-    """Return what reduces or prevents a step down although nothing holds the floor.
+    """Return the reasons that reduce or prevent a step down although nothing holds the floor.
 
     *window* is how long a wanted floor is kept, in seconds.
     """

@@ -1,12 +1,12 @@
-"""What keeps a floor from following its queries at once: gaps that a server knows of, and limits of one step up. Pure.
+"""Guards that keep a floor from following its queries at once: a server's known gaps, and limits of one step up. Pure.
 
-A server has targets that it can't scrape, and samples that come late. Both make a query read low, and nothing in its
-answer says so. The controller asks each server once for all HPAs. The selectors of a query tell which targets it is
-about, as far as a target has their labels: a label that only the metric has tells nothing about targets.
+Failed scrapes and late samples make a query read low, and its answer does not show them. The controller asks each
+server about them once for all HPAs. The selectors of a query tell which targets the query concerns, as far as a target
+has their labels: a label that only the metric has tells nothing about targets.
 
 The API server accepts a ``minReplicas`` beyond the HPA's own ``behavior.scaleUp``, even with ``selectPolicy:
-Disabled``. So the hpa-scaler keeps the user's limits itself, as Kubernetes computes them, with its own raises as the
-scaling events. An HPA may also have limits for the floor alone. Raising a floor to the running replicas starts nothing,
+Disabled``. So the hpa-scaler enforces the user's limits itself, as Kubernetes computes them, with its own raises as the
+scaling events. An HPA may also have limits for the floor alone. Raising a floor to the running replicas starts no pods,
 and is never limited.
 """
 
@@ -30,7 +30,7 @@ from tightship.core.objects.autoscaling import ScalingPolicy, ScalingRules
 from tightship.core.reasons import Reason, Refusal
 
 LATE = 1.5
-"""Scrape intervals after which the newest sample of all targets is late; normally its age is one at most."""
+"""Scrape intervals after which the newest sample of all targets is late; its normal age is at most one."""
 
 _ANYWHERE = frozenset(
     {"__name__", "cluster", "env", "environment", "prometheus", "prometheus_replica", "region", "replica"}
@@ -39,21 +39,21 @@ _ANYWHERE = frozenset(
 
 _LITERAL = re.compile(r"[A-Za-z0-9_:/ -]+", re.ASCII)
 _MOST = 20
-"""Targets of one HPA that are kept."""
+"""How many targets of one HPA are kept."""
 _SHOWN = 3
 _LONGEST_VALUE = 60
 
 _MEND = "repair the targets; after an hour, failed scrapes no longer hold the floor"
 
 DEFAULT_POLICIES = (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15))
-"""The policies that the API server fills into a ``behavior.scaleUp`` without any, or beside a ``scaleDown``."""
+"""The API server's defaults for a ``behavior.scaleUp`` without policies, or beside a ``scaleDown``."""
 
 LONGEST_LOOK = 3600.0
-"""Seconds: the longest that a rise waits until a query has forgotten an old sample."""
+"""The longest that a rise waits for a query to forget an old sample, in seconds."""
 
 
 def evidence_queries(spec: Spec, rules: Rules) -> Iterator[Query]:
-    """Yield the queries to send for *spec* in addition to its own queries and their ages."""
+    """Yield the queries about gaps to send for *spec*, besides its own queries and the queries for ages."""
     if not rules.cold_guard:
         return
     for query in spec.queries:
@@ -64,7 +64,7 @@ def evidence_queries(spec: Spec, rules: Rules) -> Iterator[Query]:
 
 
 def doubts(spec: Spec, outcomes: Outcomes, rules: Rules) -> list[Refusal]:
-    """Return the servers' reasons not to lower anything by the answers to the queries of *spec*, each once."""
+    """Return, each once, the servers' reasons not to lower anything by their answers to *spec*."""
     found: dict[Refusal, None] = {}
     if not rules.cold_guard:
         return []
@@ -78,7 +78,7 @@ def doubts(spec: Spec, outcomes: Outcomes, rules: Rules) -> list[Refusal]:
 def own(spec: Spec, query: Query, outcome: Outcome) -> Outcome:
     """Return *outcome* with the targets of *spec* alone: a judgement and its record need no others.
 
-    If there are too many to keep, or the server did not list all of them, the outcome has no targets and counts for
+    With too many targets to keep, or with an incomplete list from the server, the outcome has no targets and counts for
     all.
     """
     if not query.labels or not isinstance(outcome, QueryAnswer) or outcome.series > len(outcome.targets):
@@ -131,7 +131,7 @@ def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> R
 
 
 def _selects(query: QuerySpec) -> bool:
-    """Whether the selectors of *query* may tell which targets it is about."""
+    """Whether the selectors of *query* may identify its targets."""
     return any(
         operator in ("=", "=~") and label not in _ANYWHERE
         for selector in lookback(query.text).selectors
@@ -140,7 +140,7 @@ def _selects(query: QuerySpec) -> bool:
 
 
 def _concerns(target: Mapping[str, str], selector: tuple[Matcher, ...]) -> bool:
-    """Whether *selector* is about *target*: one of the target's labels says so, and no other denies it."""
+    """Whether *selector* concerns *target*: one of the target's labels matches, and none contradicts."""
     about = False
     for label, operator, text in selector:
         value = target.get(label)
@@ -198,17 +198,17 @@ def limits(
 
 
 class Rise(Struct, frozen=True):
-    """How far the queries may raise a floor: the *limit*, if any, and the *history* that records it."""
+    """How far the queries may raise a floor: the *limit*, if any, and the updated *history*."""
 
     limit: Limit | None
     history: FloorHistory
 
 
 class Wanted(Struct, frozen=True):
-    """What the queries want: *floor*, ``None`` if they say nothing; *whole* if each has a usable answer.
+    """The *floor* that the queries want, ``None`` without any; *whole* if each has a usable answer.
 
-    *granted* is the highest floor that somebody has set as a number, such as the user's own minimum; *minimum* is the
-    present one, and *running* the replicas.
+    *granted* is the highest floor that somebody has set as a number, such as the user's own minimum. *minimum* is the
+    present floor, *running* the number of replicas.
     """
 
     floor: int | None
@@ -219,11 +219,11 @@ class Wanted(Struct, frozen=True):
 
 
 def judge_rise(wanted: Wanted, history: FloorHistory, rules: Rules, now: float, *, wait: float) -> Rise:
-    """Return how far a floor may go up if the queries want far more than the last day knew.
+    """Return how far a floor may go up if the queries want far more than in the last day.
 
-    One bad sample stays in the answers for as long as a query looks back. So a wish becomes known only after *wait*
-    seconds, in at least two looks. Until then a floor goes up to :attr:`Rules.rise_factor` times what is known. What we
-    have set ourselves meanwhile does not count as known, so steps of bad data don't add up.
+    One bad sample stays in the answers for as long as a query looks back. So a wanted floor becomes known only after
+    *wait* seconds, in at least two looks. Until then a floor goes up to :attr:`Rules.rise_factor` times the known
+    floor. Floors that we set meanwhile do not count as known, so steps from bad data don't add up.
     """
     if highest_floor(history.known, now, DAY) is None:
         history = with_known(history, max(wanted.minimum, wanted.running), now)
@@ -251,13 +251,13 @@ def judge_rise(wanted: Wanted, history: FloorHistory, rules: Rules, now: float, 
 
 
 def time_to_know(spec: Spec, rules: Rules) -> float:
-    """Return for how many seconds a rise has to be wanted: until no query sees a sample that was new at first."""
+    """Return for how many seconds a rise must be wanted: until no query sees a sample that was new at first."""
     longest = max((range_of(query, spec, LONGEST_LOOK) for query in spec.queries), default=0.0)
     return longest + rules.longest_gap / 2
 
 
 def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]:
-    """Return how far above the user's own maximum a floor may be, and with it the maximum."""
+    """Return the limit of a floor, and with it of ``maxReplicas``, above the user's own maximum."""
     limit = max(math.floor(own_maximum * rules.maximum_factor), wanted.granted, wanted.running)
     if not rules.maximum_factor or (wanted.floor or 0) <= limit:
         return []
@@ -266,23 +266,23 @@ def maximum_limit(own_maximum: int, wanted: Wanted, rules: Rules) -> list[Limit]
 
 
 def _ceiling(history: FloorHistory, wanted: Wanted, rules: Rules, now: float) -> tuple[int, int]:
-    """Return what is known, and the highest floor that follows."""
+    """Return the known floor, and the highest floor that it allows."""
     known = max(highest_floor(history.known, now, DAY) or 0, wanted.granted)
     return known, max(rules.rise_pods, math.floor(known * rules.rise_factor), known)
 
 
 def longest_period(spec: Spec, behavior: ScalingRules | None) -> float:
-    """Return for how many seconds our own raises have to be remembered."""
+    """Return for how many seconds to remember our own raises."""
     if behavior is None or not _counts(spec, behavior):
         return 0.0
     return float(max((each.period_seconds for each in _policies(behavior)), default=0))
 
 
 def _counts(spec: Spec, behavior: ScalingRules) -> bool:
-    """Whether *behavior* limits the floor: not if the HPA opts out of that, nor if the API server filled it in.
+    """Whether *behavior* limits the floor: not if the HPA opts out, nor if the API server filled it in.
 
-    Those defaults appear as soon as somebody writes a ``scaleDown``, and nobody asked for them: without any behavior
-    there is no limit either.
+    The API server does so as soon as somebody writes a ``scaleDown``. Nobody asked for these limits: without any
+    behavior there are none either.
     """
     filled_in = behavior.select_policy in (None, "Max") and set(_policies(behavior)) == set(DEFAULT_POLICIES)
     return spec.honour_behavior and not filled_in

@@ -1,13 +1,12 @@
-"""What the controller remembers of one HPA from cycle to cycle, and the state annotation that holds it. Pure.
+"""The history of one HPA from cycle to cycle, and the state annotation that holds it. Pure.
 
 The running controller keeps the history in memory, and writes it into the annotation with each change of a floor. An
-annotation may be old when it is read back, so in doubt everything here leaves a floor where it is. Times are seconds
-since 1970.
+annotation may be old by the time it is read, so in doubt a floor stays where it is. Times are seconds since 1970.
 
 ``{"enabled":"true","prometheusQuery":...,"inputs":{...},"target":8,"reason":"FollowsQuery","originalMin":3,...}``: the
-older controller's keys come first, as it wrote them, then ours. From ``inputs`` anybody can compute ``target`` again;
-the originals are what is put back; ``history`` is what windows need. What can't be read counts as absent, and is said
-so.
+older controller's keys come first, in its format, then ours. Anybody can compute ``target`` again from ``inputs``. The
+originals are the bounds to put back; ``history`` is for the windows. Unreadable content counts as absent, and is
+reported.
 """
 
 from __future__ import annotations
@@ -25,19 +24,18 @@ from hpa_scaler.spec.values import format_float, quote
 from tightship.core.times import rfc3339
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""A number within the range of exact arithmetic: the annotation that the history is read from can be written by
-anybody."""
+"""A number within the range of exact arithmetic, since anybody can write the annotation."""
 
 BUCKETS = 20
-"""Parts into which a lowering window is divided; more would enlarge the state without benefit."""
+"""The buckets of a lowering window; more would enlarge the state without benefit."""
 
 DAY = 86_400.0
 """Seconds for which a floor stays known after the queries wanted it for long enough."""
 _HOURS = 6
-"""Parts into which a day is divided."""
+"""The buckets of a day."""
 
 LONGEST = 2000
-"""Bytes: every cycle reads the HPA, and all its annotations together may take 256 KiB."""
+"""Bytes. Every cycle reads the HPA, and all its annotations together may take 256 KiB."""
 
 _SHORTEST_TEXT = 40
 _ROUNDED: Mapping[str, Callable[[float], int]] = {
@@ -48,7 +46,7 @@ _ROUNDED: Mapping[str, Callable[[float], int]] = {
     "falling": math.floor,
     "reset_at": math.ceil,
 }
-"""How times become whole seconds: always so that a floor rather stays."""
+"""How times become whole seconds: always towards keeping a floor."""
 
 
 class Floor(Struct, frozen=True, array_like=True):
@@ -59,31 +57,31 @@ class Floor(Struct, frozen=True, array_like=True):
 
 
 class Raise(Struct, frozen=True, array_like=True):
-    """Pods that a raise of ours started at the time *at*."""
+    """Pods that one of our raises started at the time *at*."""
 
     at: Whole
     pods: Whole
 
 
 class FloorHistory(Struct, frozen=True, kw_only=True):
-    """What the controller remembers of one HPA.
+    """The controller's memory of one HPA.
 
-    *evaluated* is when the HPA was last judged, ``None`` if never. *floors* are those wanted within the lowering
-    window, each lower than the one before. *failures* counts cycles in a row without a complete answer; *answered* is
-    since when every cycle had one, and *recovering* whether a failure came before that. *aged* counts the queries whose
-    server has told the age of its data. *incident* is when the hold query last fired, *rolling* since when the target
-    has been rolling out.
+    *evaluated* is when the HPA was last judged, ``None`` if never. *floors* are the floors wanted within the lowering
+    window, each lower than the one before. *failures* counts consecutive cycles without a complete answer. *answered*
+    is the start of the present run of complete answers, and *recovering* says whether a failure came before that run.
+    *aged* counts the queries whose server has told the age of its data. *incident* is when the hold query last fired,
+    *rolling* the start of the target's present rollout.
 
-    *known* are floors of the last day that the queries wanted for long enough to be traffic, *answers* the recent ones;
-    *look* is the floor that they have wanted at least, and since when.
+    *known* are floors of the last day that the queries wanted for long enough to be traffic, *answers* the recent ones.
+    *look* is the lowest floor that the queries have wanted since its time.
 
     *series* has the checksum of each query's text, negative if the query first answered with several series.
 
-    *falling* is since when *answers* are kept as they were before many queries fell at once.
+    *falling* is when many queries fell at once; since then, *answers* stay as they were before.
 
-    *original_min* and *original_max* are the user's own bounds, *applied_min* and *applied_max* those that we last set:
-    if an HPA has other values now, somebody else changed it. *resets* counts such changes, the last of them at
-    *reset_at*. *seen* is the floor when the HPA was last judged or written; it is not written down.
+    *original_min* and *original_max* are the user's own bounds, *applied_min* and *applied_max* the bounds that we last
+    set: if an HPA has other values now, somebody else changed them. *resets* counts such changes, the last of them at
+    *reset_at*. *seen* is the floor when the HPA was last judged or written; the annotation does not contain it.
     """
 
     evaluated: float | None = None
@@ -117,9 +115,9 @@ class FloorHistory(Struct, frozen=True, kw_only=True):
 def resumed(history: FloorHistory, minimum: int, now: float, *, gap: float, window: float) -> FloorHistory:
     """Return the part of *history* that still counts at *now*, with the floor at *minimum*.
 
-    If nobody has looked for more than *gap* seconds, the time in between is unknown: runs of failures and of answers
-    begin again, and the present floor counts as wanted now. An outage that was not over is not forgotten: it may have
-    ended in between, so that the data are young and the server does not know.
+    After more than *gap* seconds without a judgement, the time in between is unknown: runs of failures and of answers
+    begin again, and the present floor counts as wanted now. An unfinished outage is kept: the outage may have ended in
+    between, and the server may not know that its data are young.
     """
     if history.evaluated is not None and now - history.evaluated <= gap:
         return history
@@ -133,14 +131,14 @@ def resumed(history: FloorHistory, minimum: int, now: float, *, gap: float, wind
 
 
 def unwatched(history: FloorHistory) -> FloorHistory:
-    """Return *history* after a cycle without answers: nobody knows what was wanted meanwhile."""
+    """Return *history* after a cycle without answers, in which the wanted floor is unknown."""
     return history if history.evaluated is None else msgspec.structs.replace(history, evaluated=None)
 
 
 def handed_over(history: FloorHistory, now: float, gap: float) -> FloorHistory:
-    """Return the *history* that another term left: if it is older than *gap* seconds, the last judgement is unknown.
+    """Return the *history* that another term left; after *gap* seconds, its last judgement counts as unknown.
 
-    The other term may have judged again since, and have wanted a higher floor than it wrote down.
+    The other term may have judged again since, and wanted a higher floor than it wrote down.
     """
     if history.evaluated is None or now - history.evaluated <= gap:
         return history
@@ -150,7 +148,7 @@ def handed_over(history: FloorHistory, now: float, gap: float) -> FloorHistory:
 def with_floor(
     floors: Iterable[Floor], floor: int, now: float, window: float, parts: int = BUCKETS
 ) -> tuple[Floor, ...]:
-    """Return *floors* plus *floor*, wanted at *now*, without those that no longer matter within *window*.
+    """Return *floors* plus *floor*, wanted at *now*, without floors that no longer matter within *window* seconds.
 
     Times are rounded up to one of the *parts* of the window: a floor is held slightly longer, never shorter.
     """
@@ -160,7 +158,7 @@ def with_floor(
     at = (int(now) // bucket + 1) * bucket
     kept = [each for each in floors if each.at + window > now and each.floor > floor]
     if kept and kept[-1].at >= at:
-        # The present bucket has a higher one already, which hides this.
+        # The present bucket already has a higher floor, which hides this one.
         return tuple(kept)
     return (*kept, Floor(at, floor))
 
@@ -171,7 +169,9 @@ def highest_floor(floors: Iterable[Floor], now: float, window: float) -> int | N
 
 
 def with_known(history: FloorHistory, floor: int, now: float, lately: float = 0.0) -> FloorHistory:
-    """Return *history* with *floor* known at *now*, and for *lately* seconds as what was wanted lately."""
+    """Return *history* with *floor* known at *now* and, unless *lately* is 0, as an answer of the last *lately*
+    seconds.
+    """
     return msgspec.structs.replace(
         history,
         known=with_floor(history.known, floor, now, DAY, _HOURS),
@@ -180,7 +180,7 @@ def with_known(history: FloorHistory, floor: int, now: float, lately: float = 0.
 
 
 def with_raise(raises: Iterable[Raise], pods: int, now: float, longest: float) -> tuple[Raise, ...]:
-    """Return *raises* plus one of *pods* at *now*, without those older than the *longest* period of a policy."""
+    """Return *raises* plus one of *pods* at *now*, without raises older than the *longest* period of a policy."""
     kept = tuple(each for each in raises if now - each.at < longest)
     return (*kept, Raise(int(now), pods)) if pods > 0 and longest > 0 else kept
 
@@ -191,16 +191,14 @@ def raised_within(raises: Iterable[Raise], now: float, period: float) -> int:
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """The content of the annotation; *inputs*, *target* and *reason* are those of the last change,
-    ``None`` before one.
-    """
+    """The content of the annotation; *inputs*, *target* and *reason* describe the last change, if any."""
 
     history: FloorHistory = FloorHistory()
     inputs: FloorInputs | None = None
     target: int | None = None
     reason: str = ""
     known: bool = False
-    """Whether it is ours; the older controller's has none of our keys."""
+    """Whether the annotation is ours; the older controller's has none of our keys."""
 
 
 class _HistoryWire(Struct, rename="camel", omit_defaults=True):
@@ -240,8 +238,8 @@ class StateError(ValueError):
 def encode_state(state: State, spec: Spec, now: float) -> str:
     """Return the annotation's value: compact JSON of at most :data:`LONGEST` bytes, written at *now*.
 
-    If it would be longer, the texts of the older controller's keys are cut first, since nobody reads them back. Then
-    the history becomes coarser, on the safe side.
+    To fit, the texts of the older controller's keys are cut first, since nobody reads them back. Then the history
+    becomes coarser, on the safe side.
     """
     history = state.history
     for attempt in (history, _coarse(history, floors=False), _coarse(history, floors=True)):
@@ -271,7 +269,7 @@ def decode_state(text: str) -> State:
 
 
 def _legacy_part(spec: Spec, now: float, room: int) -> str:
-    """Return the older controller's part, without its closing brace, in at most *room* bytes if that is possible."""
+    """Return the older controller's part, without its closing brace, in at most *room* bytes if possible."""
     query = spec.queries[0] if spec.queries else QuerySpec("")
     texts = [query.text, str(query.server)]
     while True:
@@ -310,9 +308,9 @@ def _ours(state: State, history: FloorHistory) -> str:
 
 
 def _coarse(history: FloorHistory, *, floors: bool) -> FloorHistory:
-    """Return *history* with all raises taken for one now and, with *floors*, all floors for the highest of them.
+    """Return *history* with all raises merged into one and, with *floors*, only the highest floor and answer.
 
-    So are those of the answers; those of the day, which let a floor go up, are forgotten.
+    The known floors of the day, which let a floor go up, are then dropped.
     """
     raises = history.raises
     if raises:

@@ -1,4 +1,4 @@
-"""The judgement of one HPA: everything known of it goes in; its floor, and every reason for that, come out. Pure."""
+"""The judgement of one HPA: from everything known of it to its floor, with every reason. Pure."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from tightship.core.reasons import Reason, Refusal
 
 
 def judge_one(subject: Subject, drops: DropVerdict = DropVerdict()) -> Judged:
-    """Return the judgement of one HPA: the floor to write if any, every reason, and what to remember.
+    """Return the judgement of one HPA: the floor to write if any, every reason, and the history to keep.
 
-    *drops* is the verdict on the cycle that the HPA is judged with. Equal arguments always get equal judgements. The
-    controller, ``plan``, ``explain``, ``replay`` and the reaction to somebody's change all judge here.
+    *drops* is the verdict on the HPA's cycle. Equal arguments always get equal judgements. The controller, ``plan``,
+    ``explain``, ``replay`` and the reaction to somebody's change all judge here.
     """
     try:
         alone = _alone(subject)
-    except Exception as error:  # a defect met by one HPA must not cost all others their judgement
+    except Exception as error:  # a bug with one HPA must not cost all others their judgement
         why = f"judging this HPA failed: {type(error).__name__}: {' '.join(str(error).split())}"
         alone = _skipped(subject.hpa, Refusal(Reason.UNREADABLE, detail=why, fix="report this bug"), subject.history)
     return Judged(subject, alone, alone).under(drops)
@@ -57,7 +57,7 @@ def _alone(subject: Subject) -> FloorDecision:
 
 
 def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal | None:
-    """Return why *hpa* is left as it is, ``None`` if nothing forbids moving it."""
+    """Return why *hpa* stays as it is, ``None`` if nothing forbids moving it."""
     if hpa.deletion is not None:
         return Refusal(Reason.HPA_TERMINATING, detail="the HPA is being deleted")
     if asked is None:
@@ -97,7 +97,7 @@ def _skipped(hpa: HorizontalPodAutoscaler, cause: Refusal, history: FloorHistory
 
 
 class _Judgement:
-    """One HPA, step by step: first everything that can be seen, then the wanted floor, then the decision."""
+    """Judges one HPA step by step: first all observations, then the wanted floor, then the decision."""
 
     def __init__(self, subject: Subject, spec: Spec) -> None:
         hpa, rules, now = subject.hpa, subject.rules, subject.now
@@ -166,7 +166,7 @@ class _Judgement:
         )
 
     def _inputs(self) -> FloorInputs:
-        """Return the inputs of the floor that do not depend on where the floor would be."""
+        """Return the inputs that do not depend on the wanted floor."""
         spec, hpa = self._spec, self._hpa
         lower = self._rules.lower_bound if spec.lowest is None else spec.lowest
         return FloorInputs(
@@ -179,14 +179,14 @@ class _Judgement:
             ratio=spec.ratio,
             lower_bound=lower if spec.highest is None else min(lower, spec.highest),
             upper_bound=spec.highest,
-            # The API server takes 0 where the HPA is meant to scale to zero, and nowhere else.
+            # The API server accepts 0 only for an HPA that is meant to scale to zero.
             lowest=0 if 0 in (hpa.min_replicas, self._own.minimum) else 1,
             raises_maximum=spec.max_replicas == "raise",
             band=spec.deadband.of(hpa.min_replicas),
         )
 
     def _check_incident(self, outcomes: Outcomes) -> Refusal | None:
-        """Return why an incident holds the floor, and remember when there last was one."""
+        """Return why an incident holds the floor, and record the time of the incident."""
         hold, now = self._spec.hold, self._now
         if hold is None:
             return None
@@ -205,7 +205,7 @@ class _Judgement:
         return Refusal(Reason.INCIDENT_HOLD, detail=f"the incident ended {ago} ago; {left} of the cool-down left")
 
     def _check_rollout(self, rollout: Rollout | None) -> Refusal | None:
-        """Return why a rollout holds the floor, and remember since when there is one."""
+        """Return why a rollout holds the floor, and record the start of the rollout."""
         if not self._spec.rollout_check or (rollout is not None and rollout.state == "steady"):
             self._history = msgspec.structs.replace(self._history, rolling=None)
             return None
@@ -243,7 +243,7 @@ class _Judgement:
         return found
 
     def _check_rise(self, inputs: FloorInputs) -> list[Limit]:
-        """Return the limits that apply whatever the user asks for, and remember what the queries want."""
+        """Return the limits that hold for every HPA, and record the floor that the queries want."""
         wanted = Wanted(
             floor=solve(inputs).query if inputs.terms else None,
             whole=self._sources.allow_lower,
@@ -258,10 +258,10 @@ class _Judgement:
         return top if rise.limit is None else [rise.limit, *top]
 
     def _note(self, inputs: FloorInputs) -> None:
-        """Remember the wanted floor, or the present one if data are missing or may be low.
+        """Record the wanted floor, or at least the present one if data are missing or may be low.
 
-        The ratio is left out: it limits a step from what runs at present, and is no wish for a window to keep. With it,
-        a floor would come down by one such step for each window.
+        The ratio is left out: it limits a step from the present replicas, and no window should keep its result.
+        Otherwise a floor would come down by one such step for each window.
         """
         wanted = solve(msgspec.structs.replace(inputs, replicas=None)).wanted
         known = self._sources.allow_lower and not self._sources.holds
@@ -270,18 +270,18 @@ class _Judgement:
         self._history = msgspec.structs.replace(self._history, floors=floors)
 
     def _compare(self, inputs: FloorInputs) -> tuple[int | None, int | None]:
-        """Return what the queries want together, and the highest that they wanted for long enough lately."""
+        """Return the floor that the queries want together, and the highest that they wanted for long enough lately."""
         history, now, window = self._history, self._now, 2 * time_to_know(self._spec, self._rules)
         falling, hold = history.falling, self._rules.drop_hold
         if falling is not None and (not hold or now - falling < hold):
-            # As long as many have fallen at once, what they wanted before does not become old.
+            # While many queries have fallen at once, the floors that they wanted before do not expire.
             earlier = max((each.floor for each in history.answers), default=None)
         else:
             earlier = highest_floor(history.answers, now, window)
         if not inputs.terms or any(each.replicas is None for each in inputs.terms):
             return None, earlier
         answered = max(solve(inputs).query or 0, inputs.lower_bound)
-        # Where nothing is known the first answer counts: of a leader that is new as well.
+        # Without a known floor, as after a change of leader, the first answer counts.
         answers = history.answers if earlier is not None else with_floor((), answered, now, window)
         self._history = msgspec.structs.replace(history, answers=answers, falling=None)
         return answered, earlier

@@ -1,11 +1,11 @@
 """Who owns the bounds of an HPA, and the patches that set them or give them back.
 
-Three values are compared: what the HPA has, what we last set, and what its user had before. Where the first two differ,
-somebody else has changed the bound, and its present value is the user's own.
+The controller compares three values of a bound: the present value, the value that we last set, and the user's value
+before. If the first two differ, somebody else has changed the bound, and its present value is the user's own.
 
-Each write is one JSON patch that tests the uid and both bounds before it sets anything. So a status update in between,
-of which there is one every 15 s, does not matter. If the bounds changed, or another object has the name, the API server
-answers 422, and the HPA has to be read and judged again. A patch of a deleted HPA is a 404 and never creates one.
+Each write is one JSON patch that tests the uid and both bounds before setting anything. So the status updates in
+between, one every 15 s, do not matter. If a bound changed, or another object has the name, the API server answers 422,
+and the HPA must be read and judged again. A patch of a deleted HPA gets a 404 and never creates one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Op = dict[str, object]
 
 
 class Ownership(Struct, frozen=True):
-    """The user's own bounds, and the *history* that records them; *changed* says who changed what, if anybody did."""
+    """The user's own bounds, and the *history* that records them; *changed* tells of a change by somebody else."""
 
     minimum: int
     maximum: int
@@ -87,7 +87,7 @@ def ownership(
 
 
 def contested(hpa: HorizontalPodAutoscaler, history: FloorHistory, rules: Rules, now: float) -> Refusal | None:
-    """Return why *hpa* is left alone for the time being, ``None`` if nobody contests its bounds."""
+    """Return why the controller leaves *hpa* alone for now, ``None`` if nobody contests its bounds."""
     if history.resets < rules.contest_resets:
         return None
     left = history.reset_at + _pause(history.resets, rules) - now
@@ -106,7 +106,7 @@ def _pause(resets: int, rules: Rules) -> float:
 
 
 def _manager(hpa: HorizontalPodAutoscaler, *, of_min: bool) -> FieldManager | None:
-    """Return who else set the bound last, as the API server has it on record."""
+    """Return the last other field manager that set the bound, by the API server's record."""
     others = [each for each in hpa.managers if each.manager != MANAGER and (each.sets_min if of_min else each.sets_max)]
     return max(others, key=lambda each: each.time, default=None)
 
@@ -117,7 +117,7 @@ def _who(hpa: HorizontalPodAutoscaler, *, of_min: bool) -> str:
 
 
 def _advice(manager: FieldManager | None) -> str:
-    """Return what ends a contest with *manager*."""
+    """Return the advice that ends a contest with *manager*."""
     name = "" if manager is None else manager.manager.lower()
     if "argocd" in name:
         return (
@@ -134,9 +134,9 @@ def _advice(manager: FieldManager | None) -> str:
 Ending = Literal["written", "unneeded", "refused", "gone", "failed", "unheard", "left"]
 """How a write ended.
 
-``unneeded``: the HPA had changed, and nothing was left to do. ``refused``: the API server, or an admission plugin, said
-no. ``failed``: the write was not made. ``unheard``: nobody knows whether it succeeded. ``left``: to whoever may write
-now, or to the next cycle.
+``unneeded``: the HPA had changed, and nothing was left to do. ``refused``: by the API server or an admission plugin.
+``failed``: the write was not made. ``unheard``: nobody knows whether the write succeeded. ``left``: to the present
+leader, or to the next cycle.
 """
 
 ENDINGS: tuple[Ending, ...] = Ending.__args__  # type: ignore[attr-defined]
@@ -152,9 +152,9 @@ class Patch(Struct, frozen=True):
 
 
 class Restoration(Struct, frozen=True):
-    """Gives an HPA back to its user: the bounds after that, and the patch.
+    """Gives an HPA back to its user: the restored bounds, and the patch.
 
-    *left* says which bound stays because it is somebody else's newer value, and whose; empty if none does.
+    *left* says which bound stays because somebody else set a newer value, and who; empty if none stays.
     """
 
     minimum: int
@@ -165,10 +165,10 @@ class Restoration(Struct, frozen=True):
 
 
 def change(decision: FloorDecision, spec: Spec, rules: Rules, now: float) -> Patch:
-    """Return the patch that sets the bounds of *decision*, and the state with them.
+    """Return the patch that sets the bounds of *decision* together with the state.
 
-    In a dry run the API server only says what it would answer. Raises :class:`ValueError` for a decision that changes
-    nothing.
+    In a dry run the API server checks the patch, but stores nothing. Raises :class:`ValueError` for a decision that
+    changes nothing.
     """
     if not decision.changes:
         raise ValueError(f"{decision.key}: the decision {decision.action} changes nothing")
@@ -186,7 +186,7 @@ def change(decision: FloorDecision, spec: Spec, rules: Rules, now: float) -> Pat
 
 
 def remember(decision: FloorDecision, spec: Spec, before: State, rules: Rules, now: float) -> Patch:
-    """Return the patch that writes only the history; *before* is the annotation's present text."""
+    """Return the patch that writes only the history; *before* is the annotation's present content."""
     history = msgspec.structs.replace(decision.history, evaluated=now)
     state = msgspec.structs.replace(before, history=history)
     text = encode_state(state, spec, now)
@@ -195,10 +195,10 @@ def remember(decision: FloorDecision, spec: Spec, before: State, rules: Rules, n
 
 
 def restoration(hpa: HorizontalPodAutoscaler, history: FloorHistory, rules: Rules, now: float) -> Restoration | None:
-    """Return what gives *hpa* back, ``None`` if nothing of ours is on it.
+    """Return the restoration of *hpa*, ``None`` if nothing of ours is on it.
 
-    A bound that is no longer what we set last is the user's own already, and stays. *history* is what the controller
-    remembers, else what :func:`state_of` reads from the annotation.
+    A bound that differs from the value we last set is the user's own already, and stays. *history* is the controller's
+    memory, or else from :func:`state_of`.
     """
     if hpa.deletion is not None:
         return None
@@ -224,7 +224,7 @@ def restoration(hpa: HorizontalPodAutoscaler, history: FloorHistory, rules: Rule
 
 
 def state_of(hpa: HorizontalPodAutoscaler, prefix: str) -> tuple[State, str]:
-    """Return the content of *hpa*'s state annotation, and why it is unreadable: empty if it is readable, or absent."""
+    """Return the content of *hpa*'s state annotation, and why it is unreadable (empty if readable, or absent)."""
     text = hpa.annotations.get(name_of(prefix, STATE))
     if text is None:
         return State(), ""

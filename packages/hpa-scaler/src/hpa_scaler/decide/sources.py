@@ -1,4 +1,4 @@
-"""What the queries of one HPA say together, whether that is complete, and for how long it has been. Pure."""
+"""The queries of one HPA, read together: the answer, whether it is complete, and for how long. Pure."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
 
 _KnownBy = Literal["server", "gap", "us"]
-"""Who knows the age of the data: the server reported it, we saw a gap, or we know nothing before our first answer."""
+"""The source of the data's age: the server's report, a gap that we saw, or our own first answer."""
 
 
 class Sources(Struct, frozen=True):
     """The queries of an HPA, read.
 
-    *terms* and *causes* are those of all queries; *substitute* are the replicas that replace missing answers. They
-    *allow_lower* if each query has a usable answer without a warning, or the rule for missing data replaces it.
-    *history* has counted this cycle. *age* is for how many seconds the data are known to be complete, ``None`` if no
-    query looks back. *cold* says why that is not enough to lower anything, *split* that one series became several,
-    *doubts* what the servers know of their own gaps.
+    *terms* and *causes* cover all queries; *substitute* is the number of replicas in place of missing answers. The
+    queries *allow_lower* if each has a usable answer without a warning, or the rule for missing data replaces it.
+    *history* includes this cycle. *age* is for how many seconds the data are known to be complete, ``None`` if no query
+    looks back. *cold* says why that is too short to lower anything, *split* that one series became several, *doubts*
+    which gaps the servers know of.
     """
 
     terms: tuple[QueryTerm, ...]
@@ -65,10 +65,10 @@ class Sources(Struct, frozen=True):
 def lowering_window(spec: Spec, rules: Rules) -> float:
     """Return for how many seconds a wanted floor is kept.
 
-    Unless the HPA says otherwise, that is as far as its queries look back, plus the time that two cycles may be apart.
-    When the target of a ``rate()`` goes away, the answers fall to nothing within the range, and only then vanish.
-    Nothing in them distinguishes this from traffic that ends, but the earlier floor is remembered until the answers
-    vanish, and then held. So no query lowers anything by one answer: the answers of several cycles have to agree.
+    By default, this is the look-back of the queries plus the time that two cycles may be apart. When the target of a
+    ``rate()`` goes away, the answers fall to nothing within the range before they vanish. They look like traffic that
+    ends. The window keeps the earlier floor until the answers vanish, and then the floor is held. So no query lowers
+    anything by one answer: the answers of several cycles must agree.
     """
     if spec.window is not None:
         return spec.window
@@ -87,7 +87,7 @@ def read_sources(
     replicas: int | None,
     now: float,
 ) -> Sources:
-    """Return what *outcomes* say for *spec* at *now*; a rule for missing data may use *minimum* and *replicas*."""
+    """Return the reading of *outcomes* for *spec* at *now*; rules for missing data may use *minimum* and *replicas*."""
     several = len(spec.queries) > 1
     readings = []
     for number, query in enumerate(spec.queries, 1):
@@ -121,10 +121,10 @@ def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Read
 
 
 def _fallback(query: QuerySpec, outcomes: Outcomes, history: FloorHistory, about: str) -> tuple[Refusal, ...]:
-    """Return why the answer of *query* is that of its fallback, if it is.
+    """Return the cause if the answer of *query* comes from its fallback.
 
     A part of a query that may be missing, such as a counter of errors before the first error, counts as answered by its
-    fallback only if it had series before.
+    fallback only if the part had series before.
     """
     bare, text = bare_query(query), without_fallback(query.text)
     outcome = None if bare is None else outcomes.get(bare)
@@ -153,7 +153,7 @@ def _counted(history: FloorHistory, *, complete: bool, now: float) -> FloorHisto
 
 
 def _with_series(history: FloorHistory, spec: Spec, outcomes: Outcomes) -> tuple[FloorHistory, Refusal | None]:
-    """Return *history* with the number of series of each query, and why that number holds the floor.
+    """Return *history* with the number of series of each query, and the cause if that number holds the floor.
 
     If one series became several, for example because of a new label, the largest of them is less than the whole.
     """
@@ -181,13 +181,13 @@ def _with_series(history: FloorHistory, spec: Spec, outcomes: Outcomes) -> tuple
 def _without_data(
     spec: Spec, readings: list[Reading], causes: tuple[Refusal, ...], history: FloorHistory, stands: int | None
 ) -> Sources:
-    """Apply the rule for missing data after enough cycles without an answer; *stands* is what it puts in."""
+    """Apply the rule for missing data after enough cycles without an answer; *stands* is its substitute."""
     rule = spec.missing
     if rule.rule == "hold" or history.failures < rule.after:
         return Sources(_terms(spec, readings), causes, False, history)
     after = f"after {counted(history.failures, 'cycle')}"
     if rule.rule == "zero":
-        # An answer that is empty is the end of traffic; one that did not come is an outage.
+        # An empty answer means the end of traffic; a missing answer means an outage.
         read_as = [Reading(reading.value or 0.0) if _empty(reading) else reading for reading in readings]
         if read_as != readings:
             word = Refusal(Reason.MISSING_DATA_POLICY, detail=f"missing-data zero: an empty answer counts as 0 {after}")
@@ -214,10 +214,10 @@ def _answered(reading: Reading) -> bool:
 
 
 def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> Sources:
-    """Add for how long the data are known to be complete, and whether that is as far as the queries look back.
+    """Add the age of the data, and whether the age covers the look-back of the queries.
 
-    A server that lost its data, or was away, answers with low rates until their range is full again. The server is
-    asked how old its data are; and after an outage that we saw, the whole range has to pass without another.
+    A server that lost its data, or was away, answers with low rates until their range is full again. So the controller
+    asks the server for the age of its data. After an outage that we saw, the whole range must pass without another.
     """
     history = _with_ages(sources.history, spec, outcomes, rules, now)
     since = now - (now if history.answered is None else history.answered)
@@ -231,7 +231,7 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
         longest = max(longest, seconds)
         told = _told_age(query, seconds, outcomes, rules)
         young = told is not None and told < seconds - age_step(seconds)
-        # Before the first outage that we see the server's word is enough, where it has one.
+        # Until we see an outage, the server's own report of the age is enough.
         unproved = since < seconds and (history.recovering or told is None)
         known = [since] if told is None else [told, since] if history.recovering else [told]
         ages.append(min(known))
@@ -251,8 +251,8 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
 def _with_ages(history: FloorHistory, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> FloorHistory:
     """Return *history* with the number of queries whose server told the age of its data.
 
-    A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query that
-    falls back to 0 is answered all the same. That counts as a gap in the answers, though an answer came.
+    A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query with a
+    fallback still gets an answer. Nevertheless the loss counts as a gap in the answers.
     """
     if not rules.age_query:
         return history

@@ -1,3 +1,1 @@
-"""The client for Prometheus and for servers with the same API: Thanos, Mimir, VictoriaMetrics. Import the modules
-themselves.
-"""
+"""The client for Prometheus and servers with the same API: Thanos, Mimir, VictoriaMetrics. Import the modules."""

@@ -1,4 +1,4 @@
-"""From the bytes of an answer of ``/api/v1/query`` to an outcome. Pure.
+"""Decodes the answers of ``/api/v1/query`` into outcomes. Pure.
 
 Nothing is guessed: an answer counts only if its HTTP status, its ``status`` and its result type say so.
 """
@@ -16,24 +16,24 @@ from hpa_scaler.spec.values import parse_float
 from tightship.core.reasons import Reason
 
 MOST_WARNINGS = 3
-"""Warnings that are kept of an answer; one is enough to keep a floor."""
+"""How many warnings of an answer are kept; one is enough to keep a floor."""
 
 MOST_TARGETS = 1000
-"""Series whose labels are kept; where there are more, all targets count as meant."""
+"""How many series keep their labels; with more series, all targets count as the query's."""
 CLOCKS_APART = 30.0
-"""Seconds by which an answer may be of another time than ours: beyond them it is of a cache, or a clock is wrong."""
+"""Seconds by which an answer's time may differ from ours; beyond that, a cache answered, or a clock is wrong."""
 
 _LONGEST_TEXT = 200
 
 _QUERYS_FAULT = frozenset({400, 413, 422})
-"""Statuses of what is wrong with a query; 429, 499 and 5xx are of a server that can't answer, 401 of one that won't."""
+"""Statuses that blame the query. With 429, 499 and 5xx the server can't answer; with 401 it refuses to."""
 
 _SERVERS_FAULT = frozenset({"canceled", "internal", "too_many_requests", "unavailable"})
-"""Kinds of errors that no query deserves, whatever status they came with."""
+"""Error types that blame the server, whatever the HTTP status."""
 
 _OUT_OF_TIME = "context deadline exceeded"
-"""How the text of an error ends that is one of time, whatever kind it is said to be: Prometheus calls it ``bad_data``
-where a query waited too long for one of ``--query.max-concurrency`` places, Thanos ``execution`` where a store did."""
+"""The end of a timeout's error text, whatever the error type: Prometheus says ``bad_data`` if a query waited too long
+for one of ``--query.max-concurrency`` slots, Thanos ``execution`` if a query to a store did."""
 
 
 class _Series(Struct):
@@ -68,9 +68,7 @@ _scalars = msgspec.json.Decoder(tuple[float, str])
 
 
 class Moment(Struct, frozen=True):
-    """When a query was *asked* and its answer *received*, by our clock, and sent, by its ``Date`` (``None`` without
-    one).
-    """
+    """The times, by our clock, of asking a query and receiving its answer; *date* is the answer's ``Date``, if any."""
 
     asked: float
     received: float
@@ -84,10 +82,10 @@ class Moment(Struct, frozen=True):
 def outcome(status: int, body: bytes, moment: Moment | None = None, *, labels: bool = False) -> Outcome:
     """Return the outcome of the answer with HTTP *status* and *body*, received at *moment* (``None``: at any time).
 
-    With *labels*, the labels of the first series are kept.
+    With *labels*, the outcome keeps the labels of the first series.
 
-    Doubts count as warnings: the answer says that it is partial, has an error beside the result, has a success status
-    other than 200, or was made at another time than it was received.
+    Doubts count as warnings: the answer is marked partial, has an error beside the result, has a success status other
+    than 200, or was made at another time than received.
     """
     try:
         told = _bodies.decode(body)
@@ -139,7 +137,7 @@ def _doubts(status: int, told: _AnswerBody) -> list[str]:
 
 
 def _dated(times: list[float], moment: Moment | None) -> list[str]:
-    """Return why an answer with values of *times* is doubtful."""
+    """Return why *times*, of the values of an answer, make the answer doubtful."""
     if moment is None:
         return []
     if moment.date is not None:

@@ -1,7 +1,7 @@
 """Sends queries to Prometheus servers: many at a time, each once, and none for longer than its share of time.
 
-Nothing here decides anything: whatever happens on the way is an outcome. A server that hangs delays only those who
-query it. No HPA delays the others either, because its queries take turns and get no more than their share.
+The client decides nothing: every failure is an outcome. A server that hangs delays only the HPAs that query it. No HPA
+delays the others: HPAs take turns, and each has only its share of the time.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from tightship.core.reasons import Reason
 from tightship.kube.host import HOST, monotonic
 
 Asks = Mapping[str, Sequence[Query]]
-"""The queries of each HPA, in its own order."""
+"""The queries of each HPA, in the HPA's order."""
 NOBODY: Asks = MappingProxyType({})
 
 _IDLE = 75.0
 _LIVENESS = "1"
-"""The query that tells whether a server is back; an HPA's heavy query must not decide that for all."""
+"""The query that tells whether a server is back; an HPA's heavy query must not decide that for all HPAs."""
 
 SHARE = 0.5
-"""The part of a cycle's time for the queries of one HPA."""
+"""The share of a cycle's time that the queries of one HPA may take."""
 
 _SOON = 3.0
 """Seconds within which any live server answers the small query."""
 
 _BREATH = 0.1
-"""Seconds between a server's failure and the next query to it. Queries that are then under way fail at about the same
-moment; their failures open the circuit, and nothing waits for a second timeout."""
+"""Seconds between a server's failure and the next query to that server. Queries then in flight fail at about the same
+moment; their failures open the circuit, and no query waits for a second timeout."""
 
 _OUTAGES = frozenset({Reason.CONNECTION_FAILED, Reason.TIMED_OUT, Reason.HTTP_ERROR, Reason.BAD_ANSWER})
 """Failures that are the server's fault rather than the query's, unless the server itself reported them."""
@@ -60,7 +60,7 @@ Observer: TypeAlias = Callable[[str, str, float], None]
 
 
 class Turns:
-    """The turns of one cycle. Each HPA has *share* seconds for all its queries; a shared query costs each its part."""
+    """The turns of one cycle. Each HPA has *share* seconds for its queries; HPAs split the time of a shared query."""
 
     def __init__(self, asks: Asks, share: float, clock: Callable[[], float]) -> None:
         self.share = share
@@ -76,7 +76,7 @@ class Turns:
     def ordered(self, texts: Mapping[str, Sequence[Query]]) -> list[str]:
         """Return *texts* in turns: the first query of each HPA, then the second of each, and so on.
 
-        Within a turn the order changes each time, so that a slow query does not always delay the same neighbours.
+        Within a turn the order is random, so that a slow query does not always delay the same neighbours.
         """
         mixed = random.sample(sorted(texts), len(texts))
         return sorted(mixed, key=lambda text: min(self._ranks.get(query, 0) for query in texts[text]))
@@ -86,31 +86,30 @@ class Turns:
         return {each for query in queries for each in self._askers.get(query, ())}
 
     def left(self, queries: Iterable[Query]) -> float:
-        """Return how many seconds *queries*, which are one question, may still take; 0 or less: none."""
+        """Return how many seconds *queries*, which share one text, may still take; 0 or less: none."""
         return max((self._left(query) for query in queries), default=math.inf)
 
     def _left(self, query: Query) -> float:
         return self.share - min((self._spent[each] for each in self._askers.get(query, ())), default=-math.inf)
 
     def spend(self, queries: Iterable[Query], seconds: float) -> None:
-        """Record that *queries*, which are one question, took so many *seconds*."""
+        """Record that *queries*, which share one text, took *seconds*."""
         who = self.who(queries)
         for each in who:
             self._spent[each] += seconds / len(who)
 
 
 class ClientLimits(Struct, frozen=True):
-    """The client's patience. A circuit opens after *failures* in a row, for *pause* seconds."""
+    """The limits for failing servers: a circuit opens after *failures* in a row, for *pause* seconds."""
 
     failures: int = 3
     pause: float = 30.0
 
 
 class PrometheusClient:
-    """Queries servers while the asynchronous context lasts; for one task at a time.
+    """Queries servers within an asynchronous context; for one task at a time.
 
-    *servers* are those of the configuration, *allowed* the addresses that HPAs may name in addition; :meth:`configure`
-    changes both.
+    *servers* are configured, *allowed* are the other addresses that HPAs may name; :meth:`configure` changes both.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class PrometheusClient:
             await self._session.close()
 
     def configure(self, servers: Mapping[str, Server], allowed: AllowList, limits: ClientLimits) -> None:
-        """Query these servers from now on. What is known of an unchanged server stays known."""
+        """Query these servers from now on. Unchanged servers keep credentials and, with equal *limits*, circuits."""
         self._directory = Directory(servers, allowed)
         if self._resolver is not None:
             self._resolver.directory = self._directory
@@ -161,14 +160,14 @@ class PrometheusClient:
             self._circuits.clear()
 
     def circuits(self) -> dict[str, CircuitState]:
-        """Return the state of the circuit to each server of the last cycle, by server name."""
+        """Return the state of the circuit of each server of the last cycle, by server name."""
         return {server.name: circuit.state for server, circuit in self._circuits.items()}
 
     async def ask(self, queries: Iterable[Query], deadline: float, asks: Asks = NOBODY) -> dict[Query, Outcome]:
         """Return the outcome of each of *queries* within *deadline* seconds.
 
-        Equal queries to one server are sent once, whatever names the server has. *asks* lists the queries of each HPA:
-        one HPA's queries take half of the *deadline* at most, and the first of each HPA goes first.
+        Equal queries to one server are sent once, whatever names the server has. *asks* lists the queries of each HPA.
+        One HPA's queries take at most half of the *deadline*, and the first query of each HPA goes first.
         """
         turns = Turns(asks, SHARE * deadline, self._clock)
         outcomes: dict[Query, Outcome] = {}
@@ -199,7 +198,7 @@ class PrometheusClient:
         return outcomes
 
     def _forget_others(self, asked: Iterable[Server]) -> None:
-        """Drop what is known of servers that nobody queries any more, and of those that were reconfigured."""
+        """Forget servers that nobody queries any more, or that were reconfigured."""
         circuits, credentials = self._circuits, self._credentials
         limits = self._limits
         self._circuits = {
@@ -210,7 +209,7 @@ class PrometheusClient:
     async def _ask_server(
         self, server: Server, texts: Mapping[str, list[Query]], turns: Turns, outcomes: dict[Query, Outcome]
     ) -> None:
-        """Send one server all of its queries, a few at a time, as long as it answers at all."""
+        """Send one server all its queries, a few at a time, for as long as the server answers."""
 
         def tell(text: str, result: Outcome) -> None:
             outcomes.update(dict.fromkeys(texts[text], result))
@@ -268,14 +267,14 @@ class PrometheusClient:
             turns.spend(queries, self._clock() - began)
 
     async def _decide(self, server: Server, access: ServerAccess) -> None:
-        """Let a small query decide whether the circuit stays open: an HPA's heavy queries must not open it for all."""
+        """Let a small query decide whether the circuit stays open: one HPA's heavy queries must not decide for all."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_SOON):
                 await self._ask_one(server, access, _LIVENESS)
 
     async def _ask_one(self, server: Server, access: ServerAccess, text: str, *, labels: bool = False) -> Outcome:
         assert self._session is not None
-        # Without a time, as the older controller asks: the server's own is that of its samples, ours may not be.
+        # Without a time, as in the older controller: the server's clock matches its samples, ours may not.
         form = {"query": text, "timeout": f"{max(1, round(server.timeout * 1000))}ms"}
         began = self._clock()
         told = await exchange(self._session, self._directory, server, access, QueryForm(form, labels))

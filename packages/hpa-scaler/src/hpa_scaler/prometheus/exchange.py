@@ -1,6 +1,6 @@
-"""One query to one server: sent to an allowed address, redirects followed, and the answer read, all within its time.
+"""Sends one query to one server at an allowed address, follows redirects, and reads the answer, all within its time.
 
-Which addresses no request may reach is checked before each hop and each connection.
+Before each hop and each connection, the address is checked against the addresses that no request may reach.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tightship.kube.host import wall
 _log = logging.getLogger(__name__)
 PATH = "/api/v1/query"
 LARGEST_BODY = 4 << 20
-"""Bytes of an answer: some 20,000 series, where one is expected."""
+"""Bytes of the largest answer: some 20,000 series, while one is expected."""
 
 MOST_REDIRECTS = 5
 _CONNECT = 5.0
@@ -41,11 +41,11 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class GuardedAddressError(OSError):
-    """A name that resolves only to addresses that are refused."""
+    """A name that resolves only to refused addresses."""
 
 
 class Directory:
-    """The known servers: those of the configuration by name, and the addresses of HPAs within the allow-list."""
+    """The known servers: the configured servers by name, and the addresses of HPAs within the allow-list."""
 
     def __init__(self, servers: Mapping[str, Server], allowed: AllowList) -> None:
         self.servers = servers
@@ -53,7 +53,7 @@ class Directory:
         self._by_address = {server.address: server for server in servers.values()}
 
     def find(self, ref: ServerRef) -> Server | Failure:
-        """Return the server that *ref* means, or why it is refused."""
+        """Return the server for *ref*, or a failure with the reason why *ref* is refused."""
         if not ref.url:
             name = ref.name or DEFAULT
             server = self.servers.get(name)
@@ -90,7 +90,7 @@ class Directory:
 
 
 class GuardedResolver(AbstractResolver):
-    """Resolves names to allowed addresses only: the owner of a name chooses what it resolves to."""
+    """Resolves names to allowed addresses only: the owner of a name chooses its addresses."""
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
@@ -110,14 +110,14 @@ class GuardedResolver(AbstractResolver):
 
 
 class Exchanged(Struct, frozen=True):
-    """The outcome of a query, and whether the server itself reported it and can answer: then it is no outage."""
+    """The outcome of a query; *by_server* says that the server itself reported it and can answer: no outage."""
 
     outcome: Outcome
     by_server: bool = False
 
 
 class QueryForm(Struct, frozen=True):
-    """A query as it is sent; *labels* says whether the labels of its series are wanted."""
+    """A query in the form that is sent; *labels* says whether to keep the labels of its series."""
 
     form: Mapping[str, str]
     labels: bool = False
@@ -129,7 +129,7 @@ class _Redirect(Struct, frozen=True):
 
 
 class _Hop(Struct, frozen=True):
-    """Where the query goes next; *address* has no path."""
+    """The next destination of the query; *address* has no path."""
 
     address: Address
     path: str
@@ -143,14 +143,14 @@ class _Hop(Struct, frozen=True):
 async def exchange(
     session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
 ) -> Exchanged:
-    """Return what *server* answers to *asked*. Never raises errors of the server or the network."""
+    """Send *asked* to *server*, and return the outcome. Never raises errors of the server or the network."""
     limit = server.timeout + max(1.0, server.timeout / 5)
     try:
         async with asyncio.timeout(limit):
             try:
                 return await _followed(session, directory, server, access, asked)
             except (aiohttp.ClientError, ConnectionResetError) as error:
-                # Only a connection that the server closed while it was idle is worth another try: on a new one.
+                # Retry only after the server closed an idle connection, and on a new connection.
                 if not _was_idle(error):
                     raise
             return await _followed(session, directory, server, access, asked)
@@ -159,7 +159,7 @@ async def exchange(
         return Exchanged(Failure(Reason.TIMED_OUT, f"{server.name}: {why}"))
     except (aiohttp.ClientError, OSError, ssl.CertificateError) as error:
         return Exchanged(_failure(server, error))
-    except Exception as error:  # a defect met by one query must not cost all others their answers
+    except Exception as error:  # a bug in one query must not cost all others their answers
         _log.exception("a query to %s failed unexpectedly", server.name)
         return Exchanged(
             Failure(Reason.BAD_ANSWER, f"{server.name}: unexpected {type(error).__name__}: {one_line(error)}")
@@ -169,7 +169,6 @@ async def exchange(
 async def _followed(
     session: aiohttp.ClientSession, directory: Directory, server: Server, access: ServerAccess, asked: QueryForm
 ) -> Exchanged:
-    """Send the query, and send it again wherever the server redirects to."""
     root = msgspec.structs.replace(server.address, path="")
     hop = _Hop(root, server.address.path + PATH, "POST")
     for _ in range(MOST_REDIRECTS + 1):
@@ -197,9 +196,9 @@ async def _sent(
         hop.method,
         hop.url,
         params=parameters if posts else parameters | dict(asked.form),
-        # Encoded here: for a mapping aiohttp prepares a form of several parts, which costs more than sending it.
+        # Encoded here: for a mapping, aiohttp prepares a multipart form, which costs more than sending the query.
         data=urlencode(asked.form).encode() if posts else None,
-        # Nobody else gets the credentials, wherever we are sent.
+        # After a redirect, no other server gets the credentials.
         headers={**(access.headers if own else {}), **(_FORM if posts else {})},
         ssl=access.tls if own else True,
         server_hostname=access.server_name if own else None,
@@ -231,7 +230,7 @@ def _date(response: aiohttp.ClientResponse) -> float | None:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes | None:
-    """Return the body, ``None`` if it is too large; then the rest is not read."""
+    """Return the body; ``None`` if the body is too large, without reading the rest."""
     parts: list[bytes] = []
     size = 0
     async for part in response.content.iter_any():
@@ -244,13 +243,13 @@ async def _read(response: aiohttp.ClientResponse) -> bytes | None:
 
 
 def _next(hop: _Hop, redirect: _Redirect) -> _Hop:
-    """Return where *redirect* leads; our own query goes along, not what the redirect made of it.
+    """Return the hop to which *redirect* leads; the hop has our own query, not the redirect's.
 
     Raises :class:`ValueError` if the target is not an address.
     """
     parts = urlsplit(urljoin(hop.url, redirect.location))
     target = parse_address(parts._replace(query="", fragment="").geturl())
-    # 303 alone asks for another method; the others, from before there was 307, may keep it.
+    # Only 303 asks for another method; the other statuses, even those older than 307, may keep the method.
     method = "GET" if redirect.status == 303 else hop.method
     return _Hop(msgspec.structs.replace(target, path=""), target.path, method)
 

@@ -1,7 +1,7 @@
-"""The configured servers, what a request to each needs, and the circuit that leaves a failing one alone.
+"""The configured servers, the access to each, and the circuit breaker for a failing server.
 
-Credentials are mounted files that change: the controller checks them before each cycle, and reads changed ones again.
-If a file becomes unreadable, the last good content stays in use.
+Credentials are mounted files that change: the controller checks them before each cycle, and rereads changed files. If a
+file becomes unreadable, the last good content stays in use.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ CircuitState = Literal["closed", "open", "half-open"]
 
 
 class Tls(Struct, frozen=True):
-    """Certificates by their files; *server_name* is the name expected in the server's certificate, if
-    not the host's.
-    """
+    """Paths of the certificate files; *server_name* is the name in the server's certificate, if not the host name."""
 
     ca_file: str = ""
     cert_file: str = ""
@@ -47,7 +45,7 @@ class Tls(Struct, frozen=True):
 
 
 class Server(Struct, frozen=True):
-    """One server. *parameters* are sent with each query; *timeout* is in seconds for each query."""
+    """One server. Each query has the *parameters*, and *timeout* seconds."""
 
     name: str
     address: Address
@@ -66,7 +64,7 @@ class CredentialsError(Exception):
 
 
 class ServerAccess(Struct, frozen=True, eq=False):
-    """What a request needs besides its address; *proxy* is the environment's proxy, if any."""
+    """The headers and the TLS settings of a request; *proxy* is the environment's proxy, if any."""
 
     headers: Mapping[str, str]
     tls: ssl.SSLContext | bool = True
@@ -83,9 +81,9 @@ class ServerCredentials:
         self._access: ServerAccess | None = None
 
     def access(self) -> ServerAccess:
-        """Return the access to use now. Reads files, so call it in a thread.
+        """Return the access to use now. Reads files, so call this in a thread.
 
-        Raises :class:`CredentialsError` if no readable one has ever existed.
+        Raises :class:`CredentialsError` if the credentials have never been readable.
         """
         try:
             signature = self._signed()
@@ -100,7 +98,9 @@ class ServerCredentials:
         return self._access
 
     def _signed(self) -> _Signature:
-        """Return a value that changes with the files; a mounted Secret changes by a link, which is followed."""
+        """Return a value that changes with the files; a mounted Secret changes through a symlink, which ``stat``
+        follows.
+        """
         server = self._server
         names = (server.token_file, server.password_file, server.tls.ca_file, server.tls.cert_file, server.tls.key_file)
         found = []
@@ -124,7 +124,7 @@ class ServerCredentials:
 
 
 def proxy_of(address: Address) -> str | None:
-    """Return the environment's proxy for *address*. Reads the whole environment, so don't call it for each query."""
+    """Return the environment's proxy for *address*. Reads the whole environment, so don't call this for each query."""
     return proxy_for(address.scheme, urlsplit(str(address)).netloc)
 
 
@@ -152,9 +152,9 @@ def _context(tls: Tls) -> ssl.SSLContext | bool:
 
 
 class Circuit:
-    """The circuit to one server: open after *failures* in a row, for *pause* seconds; then one try decides.
+    """The circuit breaker of one server: open after *failures* in a row, for *pause* seconds; then one try decides.
 
-    Not thread-safe. A success at any time closes it.
+    A success at any time closes the circuit. Not thread-safe.
     """
 
     def __init__(self, failures: int, pause: float, clock: Callable[[], float] = monotonic) -> None:
@@ -164,7 +164,7 @@ class Circuit:
         self._failures = 0
         self._opened: float | None = None
         self.why = ""
-        """What failed last."""
+        """The last failure."""
 
     @property
     def state(self) -> CircuitState:
@@ -184,13 +184,13 @@ class Circuit:
         return 0.0 if self._opened is None else self._opened + self._pause - self._clock()
 
     def succeeded(self) -> None:
-        """Record an answer, whatever it says."""
+        """Record an answer of any content."""
         self._failures = 0
         self._opened = None
         self.why = ""
 
     def failed(self, why: str) -> None:
-        """Record that there was no answer."""
+        """Record a failure, and *why*."""
         self._failures += 1
         self.why = why
         if self._failures >= self._most:

@@ -1,4 +1,4 @@
-"""Floors for people: documents made from judgements, and how people see them. Nothing here does I/O."""
+"""Reports about floors: documents made from judgements, and their presentation. No I/O."""
 
 from hpa_scaler.report.build import Sights, explanation_document, plan_document
 from hpa_scaler.report.document import FloorExplanation, FloorPlan, FloorRelease

@@ -1,4 +1,4 @@
-"""From judgements to documents."""
+"""Builds documents from judgements."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Sights(Struct, frozen=True):
 
 
 def plan_document(sights: Sights, order: Callable[[HpaEntry], object] | None = None) -> FloorPlan:
-    """Return the plan as a document, its HPAs by namespace and name or in another *order*."""
+    """Return the plan as a document, with its HPAs by namespace and name, or in another *order*."""
     entries = [_entry(judged) for judged in sights.cycle.judged]
     entries.sort(key=lambda entry: (entry.namespace, entry.name))
     if order is not None:

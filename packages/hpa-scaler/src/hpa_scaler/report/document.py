@@ -1,4 +1,4 @@
-"""Floors as a document: what ``-o json`` prints, and the source of every other output.
+"""Documents about floors: the output of ``-o json``, and the source of every other output.
 
 Keys are camelCase on the wire and only ever added within one ``apiVersion``; see :mod:`tightship.report.document` for
 the house rules. Times are RFC 3339 in UTC, durations are whole seconds with the unit in the key.
@@ -38,8 +38,7 @@ class QueryEntry(Struct, frozen=True, rename="camel"):
     """One query: its answer, and the replicas that follow, ``ceil(delta + value / perReplica)``.
 
     *outcome* is ``answered``, or the reason why the answer can't be used as it is; then *value* and *replicas* may be
-    ``null``. *looks_back_seconds* is how far back the data must reach, and *range_from* says where that number comes
-    from.
+    ``null``. *looks_back_seconds* is how far back the data must reach, *range_from* the source of that number.
     """
 
     query: str
@@ -54,9 +53,9 @@ class QueryEntry(Struct, frozen=True, rename="camel"):
 
 
 class Floors(Struct, frozen=True, rename="camel"):
-    """Every floor that was compared; ``null`` if there is none, or it is unknown.
+    """Every floor that was compared; ``null`` if absent or unknown.
 
-    *wanted* is where the floor should be within all caps; *window* and *raise_to* limit one step.
+    *wanted* is the floor within all caps; *window* and *raise_to* limit one step.
     """
 
     by_query: int | None
@@ -80,8 +79,8 @@ class CauseEntry(Struct, frozen=True, rename="camel"):
 class HpaEntry(Struct, frozen=True, rename="camel"):
     """One HPA: its floor now and after, the inputs, and every reason, the most important first.
 
-    *own_maximum* is the user's own maxReplicas. *desired_replicas* is what the HPA itself wants, ``null`` if its status
-    does not say. *floors* is ``null`` for a skipped HPA. The floor is lowered only to what was wanted throughout
+    *own_maximum* is the user's own maxReplicas. *desired_replicas* is the number that the HPA itself wants, ``null`` if
+    its status has none. *floors* is ``null`` for a skipped HPA. The floor goes down only to the highest floor wanted in
     *lowering_window_seconds*; with 0, one answer is enough.
     """
 
@@ -137,9 +136,7 @@ class Drops(Struct, frozen=True, rename="camel"):
 
 
 class Summary(Struct, frozen=True, rename="camel"):
-    """The plan in numbers. *floor* is the sum of all floors; *not_enabled* HPAs are not opted in, and
-    are not listed.
-    """
+    """The plan in numbers. *floor* is the sum of all floors; *not_enabled* HPAs are not opted in and not listed."""
 
     hpas: int
     not_enabled: int
@@ -157,7 +154,7 @@ class FloorHead(Head, frozen=True, rename="camel"):
 
     @property
     def heading(self) -> tuple[str, str]:
-        """What was judged, and by which settings."""
+        """The source of the HPAs, and the settings in force."""
         return self.judged, self.settings.summary
 
 
@@ -170,7 +167,7 @@ class FloorPlan(FloorHead, frozen=True, rename="camel", tag_field="kind", tag="F
 
 
 class Remembered(Struct, frozen=True, rename="camel"):
-    """What the state annotation of an HPA remembers; *target* and *reason* are those of the last change."""
+    """The content of an HPA's state annotation; *target* and *reason* are from the last change."""
 
     target: int | None
     reason: str | None
@@ -188,9 +185,7 @@ class Remembered(Struct, frozen=True, rename="camel"):
 
 
 class HpaDetail(Struct, frozen=True, rename="camel"):
-    """Everything about one HPA. *gives_back* are the bounds that it would get on opt-out or release,
-    ``null`` if none.
-    """
+    """Everything about one HPA. *gives_back* are its bounds after an opt-out or a release, ``null`` if not ours."""
 
     hpa: HpaEntry
     annotations: Mapping[str, str]
@@ -213,8 +208,8 @@ ReleaseOutcome = Literal["restored", "would-restore", "nothing-ours", "refused",
 class ReleaseEntry(Struct, frozen=True, rename="camel"):
     """One HPA: its bounds before and after, and the outcome.
 
-    *left* names the bound that stays because somebody else set a newer value, and whose value that is; empty if there
-    is none. *detail* quotes the API server if it refused or failed; then the bounds after equal those before.
+    *left* names the bound that stays because somebody else set a newer value, and who; empty if none stays. *detail*
+    quotes the API server after a refusal or a failure; then the bounds do not change.
     """
 
     namespace: str

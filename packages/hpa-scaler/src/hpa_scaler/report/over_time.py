@@ -1,6 +1,6 @@
 """HPAs over time, for people: traffic, floor and replicas in one picture, and every change of a bound.
 
-A running controller remembers the last day of each HPA; a replayed decision log has all of it.
+A running controller remembers the last day of each HPA; a replayed decision log has everything.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tightship.core.times import rfc3339
 from tightship.report.presentation import Cell, Chart, Entry, EntryList, Fact, Page, Section, Series, Table
 
 OPENED = 12
-"""HPAs up to which all charts are open from the beginning."""
+"""Up to this number of HPAs, all charts are open from the beginning."""
 CHANGES = 200
-"""Changes of an HPA that are listed, the last ones."""
+"""How many changes of an HPA are listed, the last ones."""
 _FARTHEST = 3
-"""How many times the largest other number maxReplicas may be for the chart to reach it."""
+"""The chart includes maxReplicas up to this many times the largest other number."""
 
 
 class Lately(Struct, frozen=True):
-    """What a running controller remembers: *told* returns the story of an HPA by its key. *dry* marks a dry run."""
+    """A running controller's memory: *told* returns the story of an HPA by its key. *dry* marks a dry run."""
 
     since: float
     dry: bool
@@ -44,7 +44,7 @@ class Lately(Struct, frozen=True):
 
 
 def over_time(told: Told, note: str = "") -> Iterator[Section]:
-    """Return the picture and the changes, the latest first, with a *note* below these. A single point is no picture."""
+    """Yield the chart, if there are several points, and the changes, the latest first, with a *note* below."""
     if len(told.times) > 1:
         yield Section("Traffic, floor and replicas", chart=_chart(told))
     if told.changes:
@@ -87,7 +87,7 @@ class LogStory:
         self.reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, line: DecisionLine, decision: FloorDecision) -> None:
-        """Add the *decision* that the replay made of *line*."""
+        """Add the *decision* that the replay made from *line*."""
         key = decision.key
         self.story.add(line.now, line.hpa, decision, "would" if decision.dry_run else "set")
         self.decisions[key] += 1

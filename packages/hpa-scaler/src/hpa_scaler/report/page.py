@@ -1,4 +1,4 @@
-"""Floors as a page for people: each HPA's bounds, wishes and replicas on one scale, HPAs in trouble first."""
+"""The page about floors: each HPA's bounds, wanted floor and replicas on one scale, HPAs in trouble first."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ STATES = (
     ("hold", "floors that stay"),
     ("skip", "HPAs that are skipped"),
 )
-"""The states of a row, and what they mean."""
+"""The states of a row, with their descriptions."""
 CHARTED = 1000
-"""Rows that have what was lately, the first ones: with it a row is three times as heavy, up to 10 KB."""
+"""How many rows, from the first, show the recent past: such a row is three times as large, up to 10 KB."""
 LEGEND: tuple[tuple[MarkKind, str], ...] = (
     ("minimum", "minReplicas now"),
     ("after", "minReplicas after"),
@@ -48,11 +48,11 @@ LEGEND: tuple[tuple[MarkKind, str], ...] = (
 _TROUBLE = frozenset(reason.value for reason in HPA_TROUBLE)
 _TONES: dict[str, Tone] = {"raise": "good", "lower": "warn", "skip": "dim"}
 _FARTHEST = 3
-"""How many times the largest other number maxReplicas may be for the scale to reach it."""
+"""The scale includes maxReplicas up to this many times the largest other number."""
 
 
 def plan_page(plan: FloorPlan, lately: Lately | None = None) -> Page:
-    """Return the page of *plan*, with what was *lately* if somebody remembers it."""
+    """Return the page of *plan*, with the recent past from *lately*, if any."""
     summary = plan.summary
     hpas = sorted(plan.hpas, key=lambda each: not _is_troubled(each))
     moves = summary.actions.raised + summary.actions.lowered

@@ -1,4 +1,4 @@
-"""What became of each HPA over time, decision by decision: from a decision log, or from a process's memory."""
+"""The story of each HPA, decision by decision: from a decision log, or from a process's memory."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import QUERY_FAILURES, Reason
 
 Fate: TypeAlias = Literal["set", "would", "left"]
-"""What became of a decision's bounds: they were set; they would be, but for a dry run; or the HPA kept its own, because
-a write failed, or as far as anybody knows."""
+"""The fate of a decision's bounds: ``set``; ``would`` in a dry run; ``left`` if the HPA kept its own, because a write
+failed, or as far as anybody knows."""
 
 _Columns: TypeAlias = "tuple[array[float], array[float], array[int], array[int], array[int]]"
 """Times, traffic, floors, maxima and replicas, all of the same length."""
 
 _UNKNOWN = -1
-"""Stands for replicas that are not known."""
+"""The stored value of unknown replicas."""
 
 
 class Keep(Struct, frozen=True):
-    """How much to keep of an HPA: at most so many *points*, of the last *seconds*, and so many *changes*."""
+    """How much of an HPA to keep: at most *points* points of the last *seconds*, and at most *changes* changes."""
 
     points: int
     seconds: float
@@ -47,8 +47,7 @@ class Told(Struct, frozen=True):
     """The story of one HPA, ready to show.
 
     *times* are seconds since 1970, ascending. *traffic* is the replicas that the queries ask for, not rounded, ``None``
-    if one of them has no usable answer. *replicas* are ``None`` if unknown. *dry* says that the bounds are those that
-    would be set.
+    if one of them has no usable answer. *replicas* are ``None`` if unknown. *dry* marks the bounds of a dry run.
     """
 
     key: str
@@ -63,9 +62,9 @@ class Told(Struct, frozen=True):
 
 
 class HpaStory:
-    """One HPA, decision by decision; beyond what there is to *keep*, older points lie farther apart.
+    """The story of one HPA; beyond the limits in *keep*, older points lie farther apart.
 
-    A point takes 24 bytes. A point that equals its neighbours is not kept: the drawing is the same without it.
+    A point takes 24 bytes. A point that equals its neighbours is dropped: the drawing is the same without it.
     """
 
     __slots__ = ("_changes", "_columns", "_dry", "_keep", "key", "target")
@@ -95,8 +94,9 @@ class HpaStory:
         )
 
     def add(self, at: float, replicas: int | None, decision: FloorDecision, fate: Fate) -> None:
-        """Add the result of *decision*, in place of any point of this time or later: an HPA that changed is judged
-        again, and a clock may have been set back.
+        """Add the result of *decision*, in place of any points of this time or later.
+
+        An HPA that changed is judged again, and a clock may have been set back.
         """
         self._take_back(at)
         kept = fate == "left"
@@ -116,12 +116,11 @@ class HpaStory:
             self._forget(self._keep, at)
 
     def _note(self, at: float, floor: int, maximum: int, decision: FloorDecision, fate: Fate) -> None:
-        """Note the change, if there is one."""
         _, _, floors, maxima, _ = self._columns
         last = (floors[-1], maxima[-1]) if floors else (decision.minimum, decision.maximum)
         reasons = reasons_of(decision)
         made = decision.changes and fate == "set"
-        # Set back and set again within one cycle, a bound is what it was.
+        # A bound that was set back and set again within one cycle looks unchanged.
         again = made and Reason.CHANGED_BY_OTHERS in reasons
         if last != (floor, maximum) or again:
             self._changes.append(Change(at, decision.minimum if made else last[0], floor, maximum, reasons))
@@ -136,7 +135,7 @@ class HpaStory:
         edge = at - keep.seconds
         old = bisect_right(times, edge)
         if old:
-            # The last of the old ones held until the next.
+            # The last old point holds until the next one.
             self._drop(slice(old - 1))
             times[0] = edge
         if len(times) > keep.points:
@@ -144,8 +143,10 @@ class HpaStory:
         del self._changes[: -keep.changes]
 
     def _thin(self, most: int) -> None:
-        """Keep at most three quarters of *most* points: the last quarter unchanged, and as few of the earlier ones as
-        span the time; if there is room, also those at which a bound moved, or answers ceased or returned.
+        """Keep at most three quarters of *most* points: the last quarter unchanged, and as few earlier points as span
+        the time.
+
+        If there is room, also keep the points at which a bound moved, or answers ceased or returned.
         """
         times, traffic, floors, maxima, _ = self._columns
         recent = len(times) - most // 4
@@ -170,7 +171,7 @@ class HpaStory:
 
 
 def _spread(times: Sequence[float], apart: float, others: Collection[int]) -> list[int]:
-    """Return the numbers of the first of *times*, of *others*, and of as few as leave none more than *apart*."""
+    """Return the indexes of the first time, of *others*, and of as few as leave no gap above *apart* seconds."""
     stay = [0]
     for number in range(1, len(times) - 1):
         if times[number + 1] - times[stay[-1]] > apart or number in others:
@@ -179,7 +180,7 @@ def _spread(times: Sequence[float], apart: float, others: Collection[int]) -> li
 
 
 class Story:
-    """All HPAs, in order of appearance."""
+    """The stories of all HPAs, in order of appearance."""
 
     def __init__(self, keep: Keep | None = None) -> None:
         self._keep = keep
@@ -191,13 +192,13 @@ class Story:
         return self._hpas
 
     def add(self, at: float, hpa: HorizontalPodAutoscaler, decision: FloorDecision, fate: Fate) -> None:
-        """Add what became of *hpa* at a time."""
+        """Add the result of *decision* for *hpa* at the time *at*."""
         if hpa.key not in self._hpas:
             self._hpas[hpa.key] = HpaStory(hpa.key, str(hpa.target), self._keep)
         self._hpas[hpa.key].add(at, hpa.current_replicas, decision, fate)
 
     def retain(self, keys: Collection[str]) -> None:
-        """Forget all HPAs except those called *keys*."""
+        """Forget all HPAs except *keys*."""
         self._hpas = {key: each for key, each in self._hpas.items() if key in keys}
 
 

@@ -1,4 +1,4 @@
-"""How floors look: a table with a row for each HPA, everything about some HPAs, and the outcome of a release."""
+"""Text output about floors: a table with a row for each HPA, all about some HPAs, and the outcome of a release."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_FORMULA = 40
 REASONS_SHOWN = 6
 
 _EXACT = 600
-"""Seconds below which an age is told to the second: a query that looks back 5 minutes wants no less."""
+"""Seconds below which an age is exact to the second: a query that looks back 5 minutes needs that."""
 
 _STYLES: dict[str, Style] = {"raise": "go", "lower": "bar", "hold": "", "skip": "dim"}
 _OUTCOMES: dict[ReleaseOutcome, Style] = {
@@ -58,7 +58,7 @@ _SHAPES = (
 
 
 def plan_printout(plan: FloorPlan) -> Printout:
-    """Return *plan* as a table, and in numbers below it."""
+    """Return *plan* as a table, with a summary below."""
     hpas = plan.hpas
     columns = [
         Column("HPA", [hpa.key for hpa in hpas]),
@@ -100,7 +100,7 @@ def _minima(hpas: Sequence[HpaEntry]) -> Column:
 
 
 def deciding(hpa: HpaEntry) -> QueryEntry | None:
-    """Return the query that asks for the most replicas, the first if none answered, ``None`` if there is none."""
+    """Return the query that asks for the most replicas, the first if none has an answer, ``None`` without queries."""
     answered = [query for query in hpa.queries if query.replicas is not None]
     return max(answered, key=lambda query: query.replicas or 0, default=next(iter(hpa.queries), None))
 
@@ -173,7 +173,7 @@ def _summary(plan: FloorPlan) -> Iterator[TextLine]:
 
 
 def dropping(drops: Drops) -> str:
-    """Return how many of the queries that count have dropped, and what follows."""
+    """Return how many of the counted queries have dropped, and the consequence."""
     queries = f"of {counted(drops.counted, 'query', 'queries')}"
     dropped = counted(drops.dropping, f"{queries} drops", f"{queries} drop")
     return f"{dropped} at once: nothing is lowered (CorrelatedDrop)"
@@ -192,7 +192,7 @@ def _explained(detail: HpaDetail) -> Iterator[Block]:
     if hpa.floors is not None:
         yield Block("Queries", tuple(_queries(hpa)))
         yield Block("Floors", [_row(label, text) for label, text in floor_rows(hpa)])
-    # What the state annotation says is told below.
+    # "Remembered" below has the content of the state annotation.
     written = [TextLine(f"{key}: {text}") for key, text in detail.annotations.items() if not key.endswith(f"-{STATE}")]
     yield Block("Annotations", written or [TextLine("none")])
     remembered = [_row(label, text) for label, text in _remembered(detail) if text is not None]

@@ -1,1 +1,1 @@
-"""What an HPA asks for: annotations, queries, rules. Pure."""
+"""The annotations, queries and rules of an HPA. Pure."""

@@ -1,7 +1,7 @@
-"""Addresses of Prometheus servers: how they are written, which may be queried, and which only if they are listed.
+"""Addresses of Prometheus servers: their form, the allow-list, and the hosts that need an entry of their own.
 
-Whoever may write an HPA may write a URL into its annotations. Without an allow-list they could make the controller,
-which may reach more than they do, send requests to anything.
+Anybody who may write an HPA may put a URL into its annotations. The controller may reach more than that person does, so
+without an allow-list the person could make the controller send requests to anything.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ METADATA_ADDRESSES = frozenset(
     ipaddress.ip_address(each)
     for each in ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16")
 )
-"""Where clouds hand out credentials to anybody who asks; not all of these are link-local (AWS,
-Alibaba, Oracle, Azure)."""
+"""Addresses at which clouds (AWS, Alibaba, Oracle, Azure) hand out credentials to anybody who asks; not all of them are
+link-local."""
 
 
 class AddressError(ValueError):
@@ -53,10 +53,10 @@ class Address(Struct, frozen=True, order=True):
 
 
 def parse_address(text: str) -> Address:
-    """Return the address that *text* writes. Raises :class:`AddressError`.
+    """Return the address in *text*. Raises :class:`AddressError`.
 
-    User names, queries and fragments are refused: a password does not belong in an annotation, and the others mean
-    nothing.
+    User names, queries and fragments are refused: a password does not belong in an annotation, and the others have no
+    meaning here.
     """
     if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
         raise AddressError(text, "contains characters that are not allowed in an address")
@@ -82,13 +82,13 @@ def parse_address(text: str) -> Address:
 
 
 class AllowList(Struct, frozen=True):
-    """Addresses that may be queried. A host that begins with ``*.`` stands for every name below it."""
+    """Addresses that HPAs may query. A host that begins with ``*.`` matches every name below it."""
 
     entries: tuple[Address, ...] = ()
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> AllowList:
-        """Return the list of *texts*. Raises :class:`AddressError` for the first that is not an address."""
+        """Parse *texts*. Raises :class:`AddressError` for the first text that is not an address."""
         return cls(tuple(_entry(text) for text in texts))
 
     def allows(self, address: Address) -> bool:
@@ -96,7 +96,7 @@ class AllowList(Struct, frozen=True):
         return any(_covers(entry, address) for entry in self.entries)
 
     def names(self, host: str) -> bool:
-        """Whether *host* itself is listed, on any port: then it may even be a link-local address."""
+        """Whether *host* itself is listed, on any port: such a host may even be link-local."""
         return any(entry.host == host for entry in self.entries)
 
 
@@ -124,9 +124,9 @@ def _segments(path: str) -> list[str]:
 
 
 def is_guarded(host: str) -> bool:
-    """Whether *host* is an IP address that is refused unless it is listed itself: link-local, or of a metadata service.
+    """Whether *host* is an IP address that needs an entry of its own: link-local, or of a metadata service.
 
-    A name is never guarded here; the caller checks what it resolves to when a connection is made.
+    A name is never guarded here; the caller checks the addresses of a name when connecting.
     """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

@@ -1,8 +1,8 @@
 """The annotations of an HPA, from text to :class:`~hpa_scaler.spec.spec.Spec`.
 
-``PREFIX/hpa-scaler: "true"`` opts in; all others are ``PREFIX/hpa-scaler-NAME``. The configuration's ``defaults`` fill
-in what an HPA does not say, under the same name in camelCase. An invalid or unknown annotation disables the HPA: its
-floor stays where it is.
+``PREFIX/hpa-scaler: "true"`` opts in; all others are ``PREFIX/hpa-scaler-NAME``. The configuration's ``defaults``, with
+the same names in camelCase, replace absent annotations. An invalid or unknown annotation disables the HPA: its floor
+stays where it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STATE = "state"
 """Written by the controller, never read as a setting."""
 
 MOST_QUERIES = 16
-"""Queries of one HPA: ``prometheus-query``, ``prometheus-query-2`` and so on up to this number."""
+"""The most queries of one HPA: ``prometheus-query``, ``prometheus-query-2`` and so on up to this number."""
 
 _SHOWN = 80
 
@@ -34,8 +34,8 @@ _T = TypeVar("_T")
 class Annotation(Struct, frozen=True):
     """One annotation: its *name* after ``hpa-scaler-``, the reader of its text, and the field of a spec that it sets.
 
-    Without a *field* the spec needs more than this one annotation. A *numbered* annotation may be given for each query,
-    as in ``delta-2``. *legacy* marks those of the older controller.
+    An annotation without a *field* sets part of a field. A *numbered* annotation may be set for each query, as in
+    ``delta-2``. *legacy* marks the older controller's annotations.
     """
 
     name: str
@@ -81,7 +81,7 @@ ANNOTATIONS = (
     Annotation("paused-scale-up", values.pause, "paused_up"),
     Annotation("dry-run", values.switch, "dry_run"),
 )
-"""Every annotation except the one that opts in and the state."""
+"""Every annotation except the opt-in and the state."""
 
 BY_NAME = {each.name: each for each in ANNOTATIONS}
 
@@ -104,10 +104,10 @@ def enabled(annotations: Mapping[str, str], prefix: str = PREFIX) -> bool:
 def parse_spec(
     annotations: Mapping[str, str], prefix: str = PREFIX, defaults: Mapping[str, str] = {}
 ) -> Spec | Problems:
-    """Return what *annotations* ask for, or everything that is wrong with them.
+    """Return the spec in *annotations*, or all their problems.
 
-    *defaults* are texts by an annotation's name (``delta``), already checked by :func:`check_defaults`. An HPA's own
-    server, by name or by address, replaces a default one.
+    *defaults* are texts by annotation name (``delta``), already checked by :func:`check_defaults`. An HPA's own server,
+    by name or by address, replaces the default server.
     """
     start = name_of(prefix, "")
     own = {key.removeprefix(start): text for key, text in annotations.items() if key.startswith(start)}
@@ -118,7 +118,7 @@ def parse_spec(
 
 
 def check_defaults(defaults: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with *defaults* (texts by an annotation's name); each line begins with the key."""
+    """Return the problems of *defaults* (texts by annotation name); each line begins with the key."""
     reader = _SpecReader(defaults, {}, "")
     reader.spec()
     lines = []
@@ -129,7 +129,7 @@ def check_defaults(defaults: Mapping[str, str]) -> list[str]:
 
 
 class _SpecReader:
-    """Reads the texts of one HPA, and collects what is wrong with them."""
+    """Reads the texts of one HPA, and collects their problems."""
 
     def __init__(self, own: Mapping[str, str], defaults: Mapping[str, str], start: str) -> None:
         self.problems: list[str] = []
@@ -140,7 +140,7 @@ class _SpecReader:
 
     def problem(self, name: str, text: str, why: str) -> None:
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-        # An address says its own text.
+        # An AddressError already quotes the text.
         told = why if why.startswith(quoted(text)) else f"{shown!r}: {why}"
         line = f"{self._start}{name}: {told}"
         if line not in self.problems:
@@ -160,7 +160,7 @@ class _SpecReader:
         return spec
 
     def _value(self, name: str, absent: _T, number: str = "") -> _T:
-        """Return the value of *name*, of the query *number* if that has one of its own; *absent* if nobody sets it.
+        """Return the value of *name*, or of its variant for the query *number* if there is one; else *absent*.
 
         An unreadable text is a problem, and counts as absent.
         """
@@ -172,7 +172,7 @@ class _SpecReader:
         try:
             value: _T = BY_NAME[name].read(text)
         except ValueError as error:
-            if own == given:  # else it is told where it stands
+            if own == given:  # else reported under its own name
                 self.problem(own, text, str(error))
             return absent
         return value
@@ -213,7 +213,7 @@ class _SpecReader:
                 return ServerRef(name=self._value(name, "", suffix))
             if has_address:
                 return ServerRef(url=self._value(address, "", suffix))
-        # Of the defaults, a name comes first.
+        # Among the defaults, a name takes precedence.
         named = self._value(name, "")
         return ServerRef(name=named) if named else ServerRef(url=self._value(address, ""))
 

@@ -1,16 +1,16 @@
-"""What is read from the text of a PromQL query: how far back it looks, which targets it is about, and its fallback.
+"""Reads a PromQL query's look-back, the targets it selects, and its fallback from its text.
 
 These are scanners, not parsers: they follow parentheses, skip strings and comments, and take one step for each
-character, whatever the text.
+character of any text.
 
 The look-back adds up nested ranges, subqueries and offsets. So ``max_over_time(rate(x[5m])[1h:1m] offset 1d)`` looks
-back a day, an hour and five minutes. The range of a recording rule is read from its name, if the name has one
+back a day, an hour and five minutes. The range of a recording rule comes from its name, if the name has one
 (``app:requests:rate5m``).
 
-A fallback makes a query return a value even without data, as ``sum(x) or vector(0)`` does. Nothing in such an answer
-distinguishes an exporter that is away from traffic that ended, so the controller also sends the query without its
-fallback. A fallback is what follows ``or``, or MetricsQL's ``default``, up to the end of its parentheses, and needs no
-data of the query's own: a number, ``vector(...)``, ``absent(...)``, or a product with 0 such as ``sum(up)*0``.
+A fallback makes a query return a value even without data, as ``sum(x) or vector(0)`` does. Such an answer does not
+distinguish a missing exporter from traffic that ended, so the controller also sends the query without its fallback. A
+fallback follows ``or``, or MetricsQL's ``default``, up to the end of its parentheses, and needs no data of the query's
+own: a number, ``vector(...)``, ``absent(...)``, or a product with 0 such as ``sum(up)*0``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _PARTS = re.compile(rf"(?:[0-9]{{1,12}}{_UNIT})++", re.ASCII)
 _PLAIN = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?", re.ASCII)
 _AT_THE_END = re.compile(rf"(?:^|[^0-9.])((?:[0-9]{{1,12}}{_UNIT}){{1,4}})$", re.ASCII)
 _LONGEST_RANGE = 24
-"""Characters at the end of a rule's name that are searched for a range."""
+"""How many characters at the end of a rule's name are searched for a range."""
 
 _STAND_INS = frozenset({"vector", "absent", "absent_over_time"})
 """Functions that return a value without data."""
 
-# No part gives back what it has taken ("++"), and what is left open ends with the text: so no text is read twice.
+# Possessive quantifiers ("++"), and open strings that end with the text: so no text is read twice.
 _TOKEN = re.compile(
     rf"""(?P<space>\s++)
     |(?P<comment>\#[^\n]*+)
@@ -47,16 +47,17 @@ _TOKEN = re.compile(
 )
 
 Matcher: TypeAlias = tuple[str, str, str]
-"""A label, its operator, and the value as it is written, in its quotes."""
+"""A label, its operator, and the value as written, with its quotes."""
 
 MOST_SELECTORS = 4
-"""Selectors of one query that are kept."""
+"""How many selectors of one query are kept."""
 _MOST_MATCHERS = 16
 
 LONGEST_REMEMBERED = 1024
-"""Characters of a text beyond which fewer are remembered: every query is looked at several times in each cycle."""
+"""Characters of the longest text in the large cache; longer texts share a small one. Each cycle needs each query
+often."""
 
-# No part gives back what it has taken ("++"), so that no text is read twice.
+# Possessive quantifiers ("++"), so that no text is read twice.
 _WORD = re.compile(
     r"""(?P<space>(?:\s|\#[^\n]*+(?:\n|\Z))++)
     |(?P<string>"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|`[^`]*+(?:`|\Z))
@@ -72,10 +73,10 @@ _SIGNS = frozenset("+-()")
 
 
 class Lookback(Struct, frozen=True):
-    """How far back a query looks, in *seconds*. Not *readable* if a range or an offset could not be understood.
+    """How far back a query looks, in *seconds*. Not *readable* if a range or an offset can't be parsed.
 
     A query that *falls_back* returns a value even without data. *hidden* says that the query reads a recording rule
-    whose name does not show how far the rule looks back. *selectors* are the label matchers of its first selectors.
+    whose name shows no range. *selectors* are the label matchers of its first selectors.
     """
 
     seconds: float
@@ -102,7 +103,7 @@ _long_remembered = lru_cache(512)(_scanned)
 
 
 class _Scanner:
-    """*_here* is the look-back of the expression that has just ended, *_open* the largest of each open parenthesis."""
+    """*_here* is the look-back of the expression that has just ended, *_open* the largest in each open parenthesis."""
 
     def __init__(self) -> None:
         self._here = 0.0
@@ -156,7 +157,7 @@ class _Scanner:
         self._here = 0.0
 
     def _rule(self, name: str) -> None:
-        """Take the range of the recording rule *name* from its last part, as the naming convention has it."""
+        """Add the range in the last part of the recording rule's *name*, where the naming convention puts it."""
         found = _AT_THE_END.search(name.rpartition(":")[2][-_LONGEST_RANGE:])
         if found is None:
             self._hidden = True
@@ -181,7 +182,7 @@ class _Scanner:
         if text != "]":
             self._bracket.append(text)
             return
-        # The resolution of a subquery makes no difference.
+        # The resolution of a subquery does not matter.
         self._add("".join(self._bracket).partition(":")[0])
         self._bracket = None
 
@@ -220,14 +221,14 @@ def _seconds(text: str) -> float | None:
 
 
 class Bare(Struct, frozen=True):
-    """A query without its fallbacks; *whole* says that a fallback may be the whole answer, not only a part of it."""
+    """A query without its fallbacks; *whole* says that a fallback may be the whole answer, not only a part."""
 
     text: str
     whole: bool
 
 
 class _Operand:
-    """What has been read of one: whether it is made of numbers only, calls a stand-in, and is a product with 0."""
+    """The operand read so far: whether it has numbers only, calls a stand-in, and is a product with 0."""
 
     def __init__(self) -> None:
         self.numbers_only = True
@@ -241,7 +242,6 @@ class _Operand:
         return self.last != "" and (self.numbers_only or self.stands_in or (self._zero and not self._adds))
 
     def take(self, word: str, *, number: bool) -> None:
-        """Count a token that belongs to it."""
         last, self.last = self.last, word
         self._zero |= (last == "*" and _is_zero(word)) or (word == "*" and _is_zero(last))
         self._adds |= word in ("+", "-") and last not in ("", "*", "/", "(")
@@ -249,14 +249,16 @@ class _Operand:
         self.stands_in |= word == "(" and last in _STAND_INS
 
     def enclose(self, inner: _Operand) -> None:
-        """Count what was in parentheses."""
+        """Count an operand in parentheses."""
         self.numbers_only &= inner.numbers_only
         self.stands_in |= inner.stands_in
         self._zero |= inner._zero and not inner._adds
 
 
 class _Scope:
-    """What is open: all of it, and the operand of an ``or`` that stands at *begin*, if there was one."""
+    """The text or an open parenthesis: *all* of it, and the *operand* after the last ``or``, at *begin* if there is
+    one.
+    """
 
     def __init__(self) -> None:
         self.all = _Operand()
@@ -264,16 +266,15 @@ class _Scope:
         self.begin: int | None = None
 
     def start(self, at: int | None) -> None:
-        """Begin an operand behind an ``or`` that stands *at* a place."""
+        """Start an operand; *at* is the position of the ``or`` before it, if any."""
         self.begin, self.operand = at, _Operand()
 
     def take(self, word: str, *, number: bool) -> None:
-        """Count a token that belongs to it."""
         for each in (self.all, self.operand):
             each.take(word, number=number)
 
     def enclose(self, inner: _Scope) -> None:
-        """Count what was in parentheses."""
+        """Count a scope in parentheses."""
         for each in (self.all, self.operand):
             each.enclose(inner.all)
 
@@ -283,7 +284,7 @@ class _Scope:
 
 
 def without_fallback(text: str) -> Bare | None:
-    """Return the query *text* without its fallbacks, ``None`` if it has none."""
+    """Return the query *text* without its fallbacks, ``None`` if *text* has none."""
     return _found(text) if _EITHER.search(text) else None
 
 
@@ -328,7 +329,7 @@ def _is_zero(word: str) -> bool:
 
 
 def _without(text: str, cuts: list[tuple[int, int]]) -> str:
-    """Return *text* without the *cuts*, of which one may lie within another that ends later."""
+    """Return *text* without the *cuts*; a cut may lie within another that ends later."""
     kept, end = [], 0
     for begin, until in _outermost(cuts):
         kept.append(text[end:begin])

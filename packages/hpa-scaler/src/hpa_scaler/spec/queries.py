@@ -1,8 +1,8 @@
 """The queries to Prometheus for an HPA, their outcomes, and the file of recorded outcomes. Pure.
 
-:mod:`hpa_scaler.prometheus` sends the queries. ``plan --save-outcomes`` writes the file, or a person does:
-``{"kind": "QueryOutcomes", "outcomes": [{"query": "...", "server": "main", "values": [110.5]}, ...]}``; instead of
-``values`` (one for each series) an entry may have a ``failure`` with its reason, or the whole ``answer``.
+:mod:`hpa_scaler.prometheus` sends the queries. A person, or ``plan --save-outcomes``, writes the file:
+``{"kind": "QueryOutcomes", "outcomes": [{"query": "...", "server": "main", "values": [110.5]}, ...]}``. ``values`` has
+one value for each series. Instead, an entry may have a ``failure`` with its reason, or the whole ``answer``.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from tightship.core.times import rfc3339
 from tightship.report.document import API_VERSION
 
 UNREADABLE_RANGE = 3600.0
-"""Seconds that a query counts as looking back if its text can't be understood."""
+"""The assumed look-back of a query whose text can't be parsed, in seconds."""
 RULE_RANGE = 300.0
-"""Seconds that a recording rule counts as looking back if its name does not say."""
+"""The assumed look-back of a recording rule whose name shows none, in seconds."""
 LEAST_RANGE = 120.0
-"""Seconds that a query without a range, or with a fallback, counts as looking back: time for two scrapes of every
+"""The least assumed look-back of a query without a range, or with a fallback, in seconds: time for two scrapes of every
 target. A server that has just started knows only some of its targets, and answers with the fallback before its first
 scrape."""
 
 NOTHING = 1e-6
-"""How far rounding of sums and differences may take a value below zero."""
+"""How far rounding of sums and differences may push a value below zero."""
 
 NO_SERIES = "look at the targets of Prometheus; if no series means no traffic, set missing-data: zero"
-"""What to do about an answer without a series."""
+"""The advice for an answer without a series."""
 
 _STEPS = 20
 
 RangeFrom: TypeAlias = Literal["text", "query-range", "rule", "default", "unreadable"]
-"""What tells how far a query looks back: its own text, the annotation, or a default. The default applies to a recording
-rule without a range in its name, to a query without a range or with a shorter one than its fallback needs, and to a
-text that can't be understood."""
+"""The source of a query's look-back: its own text, the annotation, or a default. Defaults apply to a recording rule
+without a range in its name, to a query without a range, to a query whose range is too short for its fallback, and to a
+text that can't be parsed."""
 
 
 class Query(Struct, frozen=True, order=True, omit_defaults=True):
-    """A query to one server; *labels* says whether the labels of its series are kept."""
+    """A query to one server; *labels* says whether to keep the labels of its series."""
 
     text: str
     server: ServerRef = ServerRef()
@@ -54,9 +54,9 @@ class Query(Struct, frozen=True, order=True, omit_defaults=True):
 
 
 class QueryAnswer(Struct, frozen=True, omit_defaults=True, rename="camel", tag="answer"):
-    """A result, reduced to what judgements need: how many *series*, the *highest* finite value of all, and how many
-    were not a number, infinite, or zero. *targets* are the labels of the first series, if they were requested.
-    *seconds* is how long the answer took.
+    """A result, reduced to the needs of judgements: the number of *series*, their *highest* finite value, and counts of
+    NaN, infinite and zero values. *targets* are the labels of the first series, if requested. *seconds* is the
+    duration.
     """
 
     series: int
@@ -84,7 +84,7 @@ _NOT_ASKED = Failure(Reason.NOT_ASKED, "there is no recorded outcome of this que
 
 
 class Reading(Struct, frozen=True):
-    """What one query says: its *value*, ``None`` without one, and the *causes* to report.
+    """The reading of one query: its *value*, ``None`` without one, and the *causes* to report.
 
     Only a *complete* reading may lower a floor.
     """
@@ -115,7 +115,7 @@ def outcome_of(query: Query, outcomes: Outcomes) -> Outcome:
 
 
 def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
-    """Return what *outcome* says, with several series treated by the rule *series*.
+    """Return the reading of *outcome*; the rule *series* applies to an answer with several series.
 
     The largest number of several series counts even if others are not numbers: it may raise a floor, but not lower it.
     """
@@ -149,7 +149,8 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
 def firing(outcome: Outcome) -> bool | None:
     """Return whether a hold query reports an incident, ``None`` if that is unknown.
 
-    An empty answer is no incident, as with ``errors > 0.05`` or ``ALERTS{...}``; nor is a series of value zero.
+    An empty answer is no incident, as with ``errors > 0.05`` or ``ALERTS{...}``; a series with the value zero is none
+    either.
     """
     if isinstance(outcome, Failure):
         return None
@@ -159,7 +160,7 @@ def firing(outcome: Outcome) -> bool | None:
 
 
 def range_from(query: QuerySpec, spec: Spec) -> RangeFrom:
-    """Return what tells how far *query* looks back."""
+    """Return the source of the look-back of *query*."""
     found = lookback(query.text)
     if not found.readable:
         return "unreadable"
@@ -171,7 +172,7 @@ def range_from(query: QuerySpec, spec: Spec) -> RangeFrom:
 
 
 def range_of(query: QuerySpec, spec: Spec, longest: float) -> float:
-    """Return how many seconds the value of *query* depends on, at most *longest*."""
+    """Return the look-back of *query* in seconds, at most *longest*."""
     found = lookback(query.text)
     said = spec.query_range
     if said is None:
@@ -186,7 +187,7 @@ def value_query(query: QuerySpec) -> Query:
 
 
 def bare_query(query: QuerySpec) -> Query | None:
-    """Return *query* without its fallback as a query of its own, ``None`` if it has no fallback."""
+    """Return *query* without its fallback, ``None`` if *query* has no fallback."""
     bare = without_fallback(query.text)
     return None if bare is None else Query(bare.text, query.server)
 
@@ -197,7 +198,7 @@ def hold_query(hold: HoldSpec) -> Query:
 
 
 def age_query(template: str, query: QuerySpec, seconds: float) -> Query:
-    """Return the query for the age of the data that *query* needs, which looks back *seconds*."""
+    """Return the query for the age of the data behind *query*; *seconds* is the look-back."""
     step = age_step(seconds)
     text = template.replace("{range}", str(math.ceil(seconds))).replace("{step}", str(step))
     return Query(text, query.server)
@@ -211,7 +212,7 @@ def age_step(seconds: float) -> int:
 def queries_of(spec: Spec, template: str, longest: float) -> tuple[Query, ...]:
     """Return every query that a judgement of *spec* needs, each once.
 
-    *template* is the query for the age of data (empty: not sent), *longest* the longest range that it gets.
+    *template* is the query for the age of data (empty: not sent), *longest* the limit of its range in seconds.
     """
     asked: dict[Query, None] = {}
     for query in spec.queries:
@@ -257,7 +258,7 @@ class OutcomeFileError(ValueError):
 
 
 def encode_outcomes(outcomes: Mapping[Query, Outcome], now: float) -> bytes:
-    """Return *outcomes*, recorded at *now*, as a file."""
+    """Return the file of *outcomes*, recorded at *now*."""
     entries = []
     for query, outcome in sorted(outcomes.items(), key=lambda item: item[0]):
         entry = _RecordedOutcome(query.text, query.server.name or query.server.url, query.labels)

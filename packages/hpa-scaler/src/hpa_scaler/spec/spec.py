@@ -1,4 +1,4 @@
-"""What the annotations of one HPA ask for, typed, and the rules of judgements.
+"""The parsed annotations of one HPA, and the rules for judgements.
 
 Durations are in seconds, times in seconds since 1970.
 """
@@ -14,18 +14,18 @@ from tightship.core.counting import counted
 from tightship.core.objects import ScaleTarget
 
 PREFIX = "estafette.io"
-"""The default prefix, which is the older controller's."""
+"""The default prefix, the same as the older controller's."""
 
 AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
-"""The age of a server's data in seconds, no more than the range asked for: how long ago the oldest sample of any target
-in that range was taken. A Prometheus that has lost its data answers with the time since then."""
+"""The age of a server's data in seconds, at most the range: the time since the oldest sample of any target in that
+range. A Prometheus that has lost its data answers with the time since the loss."""
 
 LATE_QUERY = "(time() - max(timestamp(up))) * (max(count_over_time(up[10m])) > 2) / 600"
-"""How old the newest sample of all targets is, in scrape intervals. No answer if the scrapes are too
-far apart to tell."""
+"""The age of the newest sample of all targets, in scrape intervals. No answer if the scrapes are too far apart to
+tell."""
 
 FAILED_QUERY = "avg_over_time(up[{range}s]) < 0.9 and max_over_time(up[1h:2m]) > 0"
-"""The targets that could not always be scraped in a range, but within the last hour."""
+"""The targets that could not always be scraped in a range, but at least once within the last hour."""
 
 MissingDataRule = Literal["hold", "zero", "replicas", "current", "currentIfHigher"]
 SeriesRule = Literal["hold", "max", "error"]
@@ -33,7 +33,7 @@ MaxReplicasRule = Literal["raise", "clamp"]
 
 
 class ServerRef(Struct, frozen=True, order=True, omit_defaults=True):
-    """Which server to query: one that the configuration names, or an address; the default server if neither is set."""
+    """The server to query: a configured *name*, or the address *url*; without either, the default server."""
 
     name: str = ""
     url: str = ""
@@ -52,7 +52,7 @@ class QuerySpec(Struct, frozen=True):
 
 
 class MissingData(Struct, frozen=True):
-    """What replaces a query's answer after *after* cycles in a row without one; *replicas* belongs to the rule
+    """The substitute for a query's answer after *after* consecutive cycles without one; *replicas* belongs to
     ``replicas``.
     """
 
@@ -65,7 +65,9 @@ class MissingData(Struct, frozen=True):
 
 
 class Band(Struct, frozen=True):
-    """How far a floor may be too high and still stay: *pods*, or a *share* of the floor, rounded down."""
+    """The deadband: how far a floor may be too high and still stay, in *pods* or as a *share* of the floor, rounded
+    down.
+    """
 
     pods: int = 0
     share: float = 0.0
@@ -79,7 +81,7 @@ class Band(Struct, frozen=True):
 
 
 class PauseSpec(Struct, frozen=True):
-    """A pause: none, one without an end, or one that ends at *until*."""
+    """No pause, a pause without an end, or a pause that ends at *until*."""
 
     on: bool = False
     until: float | None = None
@@ -90,9 +92,7 @@ class PauseSpec(Struct, frozen=True):
 
 
 class HoldSpec(Struct, frozen=True):
-    """The query of an incident: nothing is lowered while it answers with anything but zero, and for
-    *cool_down* after.
-    """
+    """The query for incidents. Nothing is lowered while its answer is other than zero, and for *cool_down* after."""
 
     text: str
     cool_down: float = 300.0
@@ -100,12 +100,12 @@ class HoldSpec(Struct, frozen=True):
 
 
 class Spec(Struct, frozen=True):
-    """Everything that one HPA asks for; the defaults are the older controller's, where it has the setting.
+    """Everything that one HPA asks for. Defaults are the older controller's, for settings that it has.
 
-    *ratio* is the part of the present replicas that one step down may take (at least one pod). *up_ratio* and *up_pods*
-    limit steps up; the smaller counts. *query_range* is how far back the queries look if their text does not show it,
-    as behind recording rules; ``None`` if the HPA does not say. *lowest* and *highest* bound the floor. *window* is how
-    long a wanted floor is kept; ``None``: as long as the queries need.
+    *ratio* is the part of the present replicas that one step down may remove (at least one pod). *up_ratio* and
+    *up_pods* limit steps up; the smaller counts. *query_range* is the look-back of queries whose text does not show it,
+    such as recording rules; ``None`` if the HPA does not set it. *lowest* and *highest* bound the floor. *window* is
+    how long a wanted floor is kept; ``None``: as long as the queries need.
     """
 
     queries: tuple[QuerySpec, ...] = ()
@@ -130,31 +130,31 @@ class Spec(Struct, frozen=True):
 
 
 class Problems(Struct, frozen=True):
-    """Invalid annotations, one line each; they disable their HPA."""
+    """Invalid annotations, one line each; any of them disables the HPA."""
 
     lines: tuple[str, ...]
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """The rules of every judgement.
+    """The rules for every judgement.
 
     *lower_bound* is the lowest floor of HPAs that set none. *age_query* asks a server for the age of its data,
-    *late_query* whether its samples come late, and *failed_query* for the targets that it could not scrape; an empty
-    one is not sent. *longest_guard* is the longest time that young data hold a floor, *rollout_limit* the longest that
-    a rollout does. *longest_gap* is the greatest age at which a history can be continued; *handover_gap* is the same
-    for a history that another term of leadership left in the annotation. It must hide no cycle, because that cycle's
-    results may not have been written down.
+    *late_query* for late samples, and *failed_query* for targets with failed scrapes; an empty query is not sent.
+    *longest_guard* is the longest time for which young data hold a floor, *rollout_limit* the longest time for which a
+    rollout does. *longest_gap* is the greatest age at which a history can be continued. *handover_gap* is the same for
+    a history that another leader left in the annotation. That gap must hide no cycle, because the other leader may not
+    have written down the cycle's results.
 
     After *contest_resets* changes by somebody else, each within *contest_window* of the one before, the controller
-    leaves an HPA alone for *contest_pause*, doubled with each further change up to *contest_longest_pause*.
+    leaves an HPA alone for *contest_pause*. Each further change doubles the pause, up to *contest_longest_pause*.
 
-    The breaker for correlated drops looks at *drop_count* queries or more. If more than *drop_share* of them, or more
-    than *drop_floor_share* of the pods that they wanted, are gone at once, each by more than *drop_size* of what it
-    wanted, nothing is lowered for *drop_hold* (0: until they recover).
+    The breaker for correlated drops needs *drop_count* queries or more. A query drops if it wants less than before by
+    more than the share *drop_size*. If more than *drop_share* of the queries drop, or more than *drop_floor_share* of
+    all wanted pods are lost, nothing is lowered for *drop_hold* (0: until the queries recover).
 
-    A floor goes above *rise_factor* times what is known of the last day, and above *rise_pods*, only once the queries
-    have wanted it for as long as they look back; and never above *maximum_factor* times the user's own maximum (0: no
-    limit, each).
+    A floor goes above *rise_factor* times the known floor of the last day, and above *rise_pods*, only once the queries
+    have wanted that for as long as they look back. No floor goes above *maximum_factor* times the user's own maximum. A
+    factor of 0 is no limit.
     """
 
     prefix: str = PREFIX
@@ -191,9 +191,9 @@ class Rollout(Struct, frozen=True):
 def rollout_of(target: ScaleTarget) -> Rollout:
     """Return whether *target* is rolling out.
 
-    A Deployment rolls out until all its pods have the newest template: ``status.replicas`` includes the pods of a
-    surge, unlike the replicas that an HPA knows. A StatefulSet rolls out while its two revisions differ, an Argo
-    Rollout also while its phase says so. A spec that the controller has not seen yet counts as a rollout.
+    A Deployment rolls out until all its pods have the newest template: ``status.replicas`` includes surge pods, unlike
+    the replicas that an HPA knows. A StatefulSet rolls out while its two revisions differ, an Argo Rollout also while
+    its phase says so. A spec that the target's controller has not seen yet counts as a rollout.
     """
     what = f"{target.kind} {target.name}"
     if target.observed_generation is not None and target.observed_generation < target.generation:

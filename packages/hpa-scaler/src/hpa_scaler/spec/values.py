@@ -1,10 +1,10 @@
-"""Values of annotations: each reader returns what a text means, or raises :class:`ValueError` saying what is allowed.
+"""Readers for the values of annotations: each returns a value, or raises :class:`ValueError` with the allowed texts.
 
-Texts of the older controller's annotations are read as Go reads them, because it is written in Go and annotations must
-keep their meaning. ``strconv.ParseFloat(s, 64)`` and ``ParseInt(s, 0, 32)`` accept other texts than Python: no blanks,
-no digits of other scripts, but ``0x1p4``, ``1_000`` and ``010`` for 8. A number that is out of range is an error, not
-infinity. Where the older controller silently used a default, an unreadable text is an error here: a default that nobody
-wrote must not move a floor.
+The older controller is written in Go, and its annotations must keep their meaning, so these readers follow Go.
+``strconv.ParseFloat(s, 64)`` and ``ParseInt(s, 0, 32)`` accept other texts than Python: no blanks, no digits of other
+scripts, but ``0x1p4``, ``1_000`` and ``010`` for 8. A number out of range is an error, not infinity. Where the older
+controller silently used a default, an unreadable text is an error here: a default that nobody wrote must not move a
+floor.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _BASES = {"x": 16, "b": 2, "o": 8, "old": 8, "ten": 10}
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e21
-"""Go's encoding/json writes floats outside these with an exponent."""
+"""Go's encoding/json writes floats outside this range with an exponent."""
 
 LONGEST_WINDOW = 24 * 3600.0
-"""Seconds: longer windows would need more memory in the state annotation than they are worth."""
+"""Seconds. Longer windows would fill the state annotation for little benefit."""
 
 LONGEST_QUERY = 8192
-"""Bytes: nobody reads a longer query, and every cycle looks at each query several times."""
+"""Bytes. Nobody reads a longer query, and every cycle scans each query several times."""
 
 _WHOLE = re.compile(r"[0-9]{1,10}", re.ASCII)
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%", re.ASCII)
@@ -49,7 +49,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def parse_float(text: str) -> float | None:
-    """Return what ``strconv.ParseFloat(text, 64)`` returns, ``None`` if that is an error.
+    """Parse *text* like ``strconv.ParseFloat(text, 64)``; return ``None`` for an error.
 
     The result may be NaN or infinite if the text says so (``NaN``, ``-Inf``).
     """
@@ -73,7 +73,7 @@ def parse_float(text: str) -> float | None:
 
 
 def parse_int32(text: str) -> int | None:
-    """Return what ``strconv.ParseInt(text, 0, 32)`` returns, ``None`` if that is an error."""
+    """Parse *text* like ``strconv.ParseInt(text, 0, 32)``; return ``None`` for an error."""
     match = _INTEGER.fullmatch(text)
     if match is None or not _underscores_ok(text):
         return None
@@ -101,7 +101,7 @@ def _underscores_ok(text: str) -> bool:
 def format_float(value: float) -> str:
     """Return a finite *value* as Go's ``encoding/json`` writes it: ``1``, ``2.5``, ``1e-7``, ``1e+21``.
 
-    Raises :class:`ValueError` for what JSON has no form for.
+    Raises :class:`ValueError` for NaN and infinity, which JSON can't represent.
     """
     if not math.isfinite(value):
         raise ValueError(f"{value} can't be written in JSON")
@@ -118,7 +118,7 @@ def format_float(value: float) -> str:
 
 
 def _digits(mantissa: str, exponent: int) -> tuple[str, int]:
-    """Return the significant digits of the shortest form, and where the point stands among them."""
+    """Return the significant digits of the shortest form, and the position of the decimal point in them."""
     whole, _, fraction = mantissa.partition(".")
     joined = whole + fraction
     digits = joined.lstrip("0")
@@ -168,7 +168,7 @@ def positive(text: str) -> float:
 
 
 def ratio(text: str) -> float:
-    """Read a finite number of at least 0; above 1 it is no limit."""
+    """Read a finite number of at least 0; a ratio above 1 is no limit."""
     return _number(text, "a number from 0 on such as 0.2", lambda value: value >= 0)
 
 
@@ -233,7 +233,7 @@ def pause(text: str) -> PauseSpec:
 
 
 def missing_data(text: str) -> MissingData:
-    """Read the rule for missing data, ``after`` left at its default."""
+    """Read the rule for missing data; ``after`` keeps its default."""
     rule, sign, replicas = text.partition("=")
     match rule:
         case "hold" | "zero" | "current" | "currentIfHigher" if not sign:
@@ -245,12 +245,12 @@ def missing_data(text: str) -> MissingData:
 
 
 def server_name(text: str) -> str:
-    """Read the name of a server; whether that server exists is checked later."""
+    """Read the name of a server; a later check finds names without a server."""
     if not _NAME.fullmatch(text):
         raise ValueError("allowed is the name of a server in prometheusServers: letters, digits, '-', '_' and '.'")
     return text
 
 
 def url(text: str) -> str:
-    """Read the address of a server, in its canonical form; whether it is allowed is checked later."""
+    """Read the address of a server, in its canonical form; a later check finds addresses that are not allowed."""
     return str(parse_address(text))

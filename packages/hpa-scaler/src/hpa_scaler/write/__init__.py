@@ -1,1 +1,1 @@
-"""Bounds, Events and notes, written to the API server."""
+"""Writes bounds, Events and notes to the API server."""

@@ -1,8 +1,8 @@
-"""Carries out the decisions of a cycle: raises first, then bounds that are given back, then lowerings and notes.
+"""Carries out the decisions of a cycle: raises first, then restorations, then lowerings and notes.
 
-Each write is preceded by a check that this replica may still write. If the HPA has changed since its judgement, it is
-read, judged and patched once more. The next cycle judges again what was not written, from the API server's state at
-that time.
+Before each write, the controller checks that this replica may still write. If an HPA has changed since its judgement,
+the controller reads, judges and patches the HPA once more. The next cycle judges unwritten HPAs again, by their state
+at that time.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ AT_ONCE = 8
 """Concurrent writes."""
 
 IN_A_ROW = 5
-"""Writes in a row without an answer after which the API server counts as away."""
+"""Consecutive writes without an answer after which the API server counts as away."""
 
 T = TypeVar("T")
 _Job = Callable[[], Awaitable[None]]
 
 
 class PlannedPatch(Struct, Generic[T], frozen=True):
-    """What to send: the *patch*, ``None`` if nothing is left to do, and what it was made *of*."""
+    """The *patch* to send, ``None`` if nothing is left to do, and its source *of*."""
 
     patch: Patch | None
     of: T
@@ -72,9 +72,9 @@ async def send(
     make: Callable[[HorizontalPodAutoscaler], PlannedPatch[T]],
     may: Callable[[], Awaitable[bool]],
 ) -> Sent[T]:
-    """Send what *make* returns for *hpa* as judged; if the HPA has changed, read it and send what *make* returns then.
+    """Send the patch that *make* returns for *hpa*; if the HPA has changed, read it and send a new patch from *make*.
 
-    *may* is awaited before each write. Never raises errors of the API server.
+    Each write awaits *may* first. Never raises errors of the API server.
     """
     write = make(hpa)
     if write.patch is None:
@@ -89,12 +89,12 @@ async def send(
     except (KubeError, ObjectError) as error:
         return Sent(write, "failed", one_line(error), again=True)
     if present.uid != hpa.uid:
-        # Another one of the same name has its own uid, and is judged by itself.
+        # A new HPA of the same name has its own uid and judgement.
         return Sent(write, "gone", again=True)
     write = make(present)
     if write.patch is None:
         return Sent(write, "unneeded", again=True)
-    # A test that does not hold and an admission plugin's no look the same, but the one is not met twice in a row.
+    # A failed test and an admission plugin's refusal look the same, but a test does not fail twice in a row.
     ending, detail = await _patched(connection, write.patch, may)
     return Sent(write, "refused" if ending == "changed" else ending, detail, again=True)
 
@@ -114,7 +114,7 @@ async def _patched(
     except NotFound:
         return "gone", ""
     except ApiError as error:
-        # 429 and 5xx: a proxy in between may have given up on what the API server then did.
+        # With 5xx, a proxy may have given up on a write that the API server then made; with 429, nothing was written.
         return "unheard" if error.status >= 500 else "failed", one_line(error)
     except KubeError as error:
         return "unheard", one_line(error)
@@ -122,7 +122,7 @@ async def _patched(
 
 
 async def read_again(connection: Connection, hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
-    """Return the HPA of this name as it is now: never older than any earlier write.
+    """Read the HPA of this name again; the result is never older than an earlier write.
 
     Raises :class:`~tightship.core.api_errors.KubeError` and :class:`~tightship.core.objects.ObjectError`.
     """
@@ -133,7 +133,7 @@ async def read_again(connection: Connection, hpa: HorizontalPodAutoscaler) -> Ho
 
 
 class Return(Struct, frozen=True):
-    """An HPA that has opted out, what is known of it, and what gives it back."""
+    """An HPA that has opted out, its history, and the restoration *given*."""
 
     hpa: HorizontalPodAutoscaler
     history: FloorHistory
@@ -141,7 +141,7 @@ class Return(Struct, frozen=True):
 
 
 class Todo(Struct, frozen=True):
-    """The writes that a cycle has left to do. *noted* is what earlier cycles wrote down for HPAs that wait."""
+    """The writes of a cycle. *noted* are the notes of earlier cycles about waiting HPAs."""
 
     cycle: Cycle
     returns: tuple[Return, ...]
@@ -159,7 +159,7 @@ class WritesDone(Struct, frozen=True):
     refused: dict[str, Refusal] = {}
 
     def final(self, cycle: Cycle) -> Cycle:
-        """Return *cycle* with its final decisions; the same one if there are no others."""
+        """Return *cycle* with its final decisions; *cycle* itself if no decision changed."""
         if not self.again and not self.refused:
             return cycle
         return msgspec.structs.replace(cycle, judged=tuple(map(self._final, cycle.judged)))
@@ -171,9 +171,7 @@ class WritesDone(Struct, frozen=True):
 
 
 def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory: Memory) -> Judged | None:
-    """Return the judgement of an HPA in its present state, by the answers of the cycle; ``None`` if it
-    is not opted in.
-    """
+    """Judge an HPA in its present state, by the cycle's answers; ``None`` if the HPA is not opted in."""
     asked = asked_of(hpa, todo.rules.prefix, todo.defaults)
     if asked is None:
         return None
@@ -190,7 +188,7 @@ def judge_again(judged: Judged, hpa: HorizontalPodAutoscaler, todo: Todo, memory
 
 
 class Applier:
-    """Writes to HPAs of one API server. A callable *may* says whether this replica may write at this moment."""
+    """Writes to HPAs of one API server. A callable *may* says whether this replica may write now."""
 
     def __init__(
         self,
@@ -228,7 +226,7 @@ class Applier:
         return done
 
     async def remember(self, todo: Todo, may: Callable[[], bool]) -> None:
-        """Write down what the HPAs of *todo* that wait to be lowered wait for, because a restart would forget it."""
+        """Write the histories of the pending HPAs of *todo*, because a restart would forget them."""
         pending = [each for each in todo.cycle.judged if each.decision.pending and not each.decision.dry_run]
         await self._run(partial(self._note, each, todo, WritesDone(), may) for each in pending)
 
@@ -237,7 +235,6 @@ class Applier:
         await a_few_at_a_time(lambda job: job(), jobs, AT_ONCE)
 
     async def _change(self, judged: Judged, todo: Todo, done: WritesDone, may: Callable[[], bool]) -> None:
-        """Set the bounds of a decision."""
         memory, events = self._memory, self._events
 
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Judged | None]:
@@ -253,14 +250,14 @@ class Applier:
             memory.forget(uid)
             return
         if last is None:
-            return  # opted out meanwhile: the next cycle gives it back
+            return  # opted out meanwhile: the next cycle gives the HPA back
         hpa, decision = last.subject.hpa, last.decision
         if sent.again:
             done.again[uid] = last
         if sent.ending == "written" and not decision.dry_run and sent.write.patch is not None:
             memory.keep(hpa, decision.written, sent.write.patch.state)
         else:
-            # Where the answer was lost, the annotation will tell.
+            # If the answer was lost, the annotation will tell.
             memory.keep(hpa, decision.history)
         if sent.ending == "refused":
             fix = "see what the text names, such as an admission policy"
@@ -279,7 +276,7 @@ class Applier:
 
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[None]:
             if hpa is not judged_hpa or not isinstance(asked, Spec):
-                return PlannedPatch(None, None)  # it has changed, and the next cycle looks at it
+                return PlannedPatch(None, None)  # the HPA has changed, and the next cycle judges it
             before = state_of(hpa, todo.rules.prefix)[0]
             return PlannedPatch(remember(decision, asked, before, todo.rules, todo.now), None)
 
@@ -325,7 +322,7 @@ class Applier:
             return may()
 
         sent = await send(self._connection, hpa, make, permitted)
-        if sent.ending != "left":  # what was not sent tells nothing of the API server
+        if sent.ending != "left":  # an unsent write tells nothing about the API server
             self._unanswered = self._unanswered + 1 if sent.ending in ("failed", "unheard") else 0
         self._metrics.wrote(sent.ending, again=sent.again)
         return sent

@@ -1,7 +1,7 @@
 """Events and log lines: one for each change, and one whenever the first reason of an HPA changes.
 
-Ten thousand floors may move up and down every minute. So a reason that changes nothing is reported once in a while for
-each HPA, and a correlated drop once for all of them.
+Ten thousand floors may move up and down every minute. So each HPA reports a reason without a change only once in a
+while, and all HPAs together report a correlated drop once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DONE = {"raise": "raised", "lower": "lowered", "hold": "bounds changed", "skip"
 
 
 class _Known(Struct):
-    """The first reason and the target of the last cycle, and when each reason was told in an Event."""
+    """The first reason and the target of the last cycle, and the time of the last Event for each reason."""
 
     reason: Reason
     target: int
@@ -47,7 +47,7 @@ class _Known(Struct):
 
 
 class FloorEvents:
-    """Reports what becomes of HPAs; *own* is the object of an Event about all of them."""
+    """Reports the changes and holds of HPAs; *own* is the object of Events about all HPAs."""
 
     def __init__(
         self, events: EventRecorder, logger: logging.Logger, own: ObjectRef, clock: Callable[[], float]
@@ -87,9 +87,7 @@ class FloorEvents:
             )
 
     def kept(self, decision: FloorDecision) -> None:
-        """Report why an HPA was not changed, if the reason differs from the last one. At first sight report only
-        trouble.
-        """
+        """Report why an HPA was not changed, if the reason differs from the last. At first, report only trouble."""
         known, first = self._note(decision), decision.reason
         if (known is None and first not in HPA_TROUBLE) or (known is not None and known.reason is first):
             return
@@ -107,7 +105,7 @@ class FloorEvents:
         self._tell(decision, cause)
 
     def noted(self, decision: FloorDecision) -> None:
-        """Report what happened besides: who changed a bound, or a maximum that moved."""
+        """Report the other notable reasons: a bound that somebody changed, or a maximum that moved."""
         for cause in decision.causes[1:]:
             if cause.reason in _NOTES:
                 self._tell(decision, cause)
@@ -138,7 +136,7 @@ class FloorEvents:
         self._known = {uid: known for uid, known in self._known.items() if uid in uids}
 
     def _note(self, decision: FloorDecision) -> _Known | None:
-        """Note *decision*, and return what was known before."""
+        """Record *decision*, and return the previous record."""
         known = self._known.get(decision.uid)
         self._known[decision.uid] = _Known(decision.reason, decision.target, {} if known is None else known.told)
         return known

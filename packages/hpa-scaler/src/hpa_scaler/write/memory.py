@@ -1,16 +1,16 @@
-"""What the running controller knows of each HPA from cycle to cycle, by uid, and what of that to write down at once.
+"""The running controller's memory of each HPA from cycle to cycle, by uid, and the part to write down at once.
 
-Pure; not thread-safe. After a change of leadership nothing is known: another replica may have written meanwhile, and
+Pure; not thread-safe. After a change of leadership the memory is empty: another replica may have written meanwhile, and
 its knowledge is in the HPA's state annotation. An annotation also counts if it is newer than the one last seen or
 written: then a write whose answer was lost did succeed, or a write of the previous leader came late. Otherwise our own
 bound would count as the user's from then on. An older annotation, for example from a manifest that somebody kept, does
-not count. The exception: nobody else owns a bound that the annotation says we set, and the HPA has exactly these
-bounds. Then etcd has restored what we wrote before.
+not count, with one exception: nobody else owns a bound that the annotation says we set, and the HPA has exactly these
+bounds. Then etcd has restored our earlier write.
 
-What a lowering waits for is written into the state annotation with the next change of the bounds, and on a clean
+The state annotation gets the waiting conditions of a lowering with the next change of the bounds, and on a clean
 shutdown. After a kill the next process waits from the start: that costs some pods for a while, but avoids a write for
-each wobble of each query. Only what would make a restart unsafe if forgotten is written at once: an incident, a gap in
-the answers, a correlated drop, a series that became several, a contest, or that a bound is the user's own again. If the
+each wobble of each query. Only facts without which a restart would be unsafe are written at once: an incident, a gap in
+the answers, a correlated drop, a series that became several, a contest, or a bound that is the user's own again. If the
 user later set such a bound to the value that the annotation says we set, it would count as ours.
 """
 
@@ -30,7 +30,7 @@ from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason
 
 Noted: TypeAlias = Mapping[str, frozenset[Reason]]
-"""What is written down of each HPA, by uid: its part of :data:`UNSAFE`."""
+"""The part of :data:`UNSAFE` that is written down for each HPA, by uid."""
 
 UNSAFE = frozenset(
     {
@@ -42,7 +42,7 @@ UNSAFE = frozenset(
         Reason.CONTESTED,
     }
 )
-"""What a new process can't see for itself; for a cold source, that there was a gap."""
+"""Reasons that a new process can't see for itself; for a cold source, the gap before it."""
 
 
 class _KnownHpa(Struct, frozen=True):
@@ -56,8 +56,8 @@ class _KnownHpa(Struct, frozen=True):
 class Memory:
     """Histories of HPAs with annotations of *prefix*.
 
-    A process that does not write itself (a dry run) must expect that somebody else does: what it knows of an HPA counts
-    as long as the state annotation does not change.
+    A process that does not write (a dry run) must expect another writer: its history of an HPA counts as long as the
+    state annotation does not change.
     """
 
     def __init__(self, prefix: str, *, writes: bool) -> None:
@@ -69,7 +69,7 @@ class Memory:
         return uid in self._entries
 
     def recall(self, hpa: HorizontalPodAutoscaler) -> FloorHistory | None:
-        """Return what is known of *hpa*, ``None`` if its annotation has to be read."""
+        """Return the history of *hpa*, ``None`` if the caller must read the annotation."""
         entry, state = self._entries.get(hpa.uid), hpa.annotations.get(self._name)
         if entry is None:
             return None
@@ -78,7 +78,7 @@ class Memory:
         if not self._writes:
             return None
         if state is None:
-            # Somebody took it away, or an HPA that we gave back is its user's again.
+            # Somebody removed the annotation, or we gave the HPA back to its user.
             return None if entry.returned == (hpa.min_replicas, hpa.max_replicas) else entry.history
         return None if _as_new(state, entry.seen) else _brought_back(hpa, entry.history, state)
 
@@ -91,12 +91,12 @@ class Memory:
         return history.applied_min in (None, hpa.min_replicas) and history.applied_max in (None, hpa.max_replicas)
 
     def keep(self, hpa: HorizontalPodAutoscaler, history: FloorHistory, written: str | None = None) -> None:
-        """Remember *history* of *hpa*, whose annotation is unchanged unless *written* has its new value."""
+        """Remember *history* of *hpa*; *written* is the new value of the annotation, if we wrote one."""
         seen = hpa.annotations.get(self._name) if written is None else written
         self._entries[hpa.uid] = _KnownHpa(history, seen)
 
     def doubt_return(self, hpa: HorizontalPodAutoscaler, history: FloorHistory, given: Restoration) -> None:
-        """Remember that it is unknown whether *hpa* was given back."""
+        """Remember that *hpa* may have been given back."""
         seen = hpa.annotations.get(self._name)
         self._entries[hpa.uid] = _KnownHpa(history, seen, (given.minimum, given.maximum))
 
@@ -114,15 +114,15 @@ class Memory:
 
 
 def _as_new(state: str, seen: str | None) -> bool:
-    """Whether the annotation *state* was made no earlier than *seen*; one that can't be read was not."""
+    """Whether the annotation *state* is no older than *seen*; an unreadable *state* counts as older."""
     made = _made(state)
     return made is not None and made >= (_made(seen) or 0.0)
 
 
 def _brought_back(hpa: HorizontalPodAutoscaler, history: FloorHistory, state: str) -> FloorHistory:
-    """Return *history*, with what *state* says of whose the bounds of *hpa* are if both are what we had written before.
+    """Return *history*, with the owned bounds from *state* if *hpa* has exactly these, and nobody else owns them.
 
-    Taken for somebody's change our own floor would be the user's from then on, and the user's own be lost.
+    Otherwise our own floor would count as the user's from then on, and the user's own would be lost.
     """
     try:
         then = decode_state(state).history
@@ -131,7 +131,7 @@ def _brought_back(hpa: HorizontalPodAutoscaler, history: FloorHistory, state: st
     applied = (then.applied_min, then.applied_max)
     others = [each for each in hpa.managers if each.manager != MANAGER]
     theirs = any(each.sets_min for each in others), any(each.sets_max for each in others)
-    # A maximum that we had not raised is the user's, and owned by them.
+    # The user owns a maximum that we had not raised.
     raised = then.original_max != then.applied_max
     ours = applied == (hpa.min_replicas, hpa.max_replicas) and not theirs[0] and not (theirs[1] and raised)
     if not ours or (history.applied_min, history.applied_max) == applied:
@@ -156,15 +156,14 @@ def _made(state: str | None) -> float | None:
 
 
 def is_due(decision: FloorDecision, noted: Noted) -> bool:
-    """Whether to write down now what a restart would forget of *decision*."""
+    """Whether to write a note about *decision* now, because a restart would forget its reasons."""
     if not decision.pending or decision.dry_run:
         return False
     return bool(_unsafe(decision) - noted.get(decision.uid, frozenset()))
 
 
 def noted_after(decisions: Iterable[FloorDecision], endings: Mapping[str, Ending], noted: Noted) -> Noted:
-    """Return what is noted after a cycle of *decisions* whose writes came to *endings*; *noted* is what was noted
-    before.
+    """Return the notes after a cycle of *decisions*; *endings* are by uid, *noted* are the notes of the cycle before.
 
     A note that was not written is due again. A note about something that is over is dropped.
     """
@@ -183,5 +182,5 @@ def noted_after(decisions: Iterable[FloorDecision], endings: Mapping[str, Ending
 
 def _unsafe(decision: FloorDecision) -> frozenset[Reason]:
     found = UNSAFE & {cause.reason for cause in decision.causes} - {Reason.COLD_SOURCE}
-    # Without a gap that was seen the server says again how old its data are, or can't say it then either.
+    # Unless we saw a gap, a new process learns the data's age from the server, or could not have learnt it before.
     return found | {Reason.COLD_SOURCE} if decision.history.recovering else found

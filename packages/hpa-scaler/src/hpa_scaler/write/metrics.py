@@ -1,4 +1,4 @@
-"""The metrics of the hpa-scaler: the older controller's four under their names, and new ones beside them.
+"""The metrics of the hpa-scaler: the older controller's four metrics under their old names, and new ones.
 
 Each cycle replaces all series of the cycle before, so an HPA that was deleted or opted out vanishes. A standby replica
 exports none. With 10,000 HPAs you can switch off the series of each HPA (``perHPAMetrics``).
@@ -20,7 +20,7 @@ from tightship.core.reasons import QUERY_FAILURES, Reason
 
 OLD = "estafette_hpa_scaler_"
 BY_URL = "by-url"
-"""The server label of all queries to an address that an HPA names: each address would be a series of its own."""
+"""The server label of all queries to addresses that HPAs name; otherwise each address would have its own series."""
 
 QUERY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -138,7 +138,7 @@ class ScalerMetrics:
         self._seconds.labels(label).observe(seconds)
 
     def wrote(self, ending: Ending, *, again: bool) -> None:
-        """Count a write that was sent, or left."""
+        """Count a write that was sent, or left undone."""
         self._writes.labels(ending).inc()
         if again:
             self._rejudged.inc()
@@ -148,7 +148,7 @@ class ScalerMetrics:
         self._reactions.inc()
 
     def counted(self, cycle: Cycle, passed_over: Mapping[str, int], endings: Mapping[str, Ending]) -> None:
-        """Count a finished cycle; *endings* are those of its writes, by uid; see :meth:`show` for *passed_over*."""
+        """Count a finished cycle; *endings* says how its writes ended, by uid; see :meth:`show` for *passed_over*."""
         totals: Count[tuple[str, str]] = Count()
         for judged in cycle.judged:
             decision = judged.decision
@@ -175,8 +175,8 @@ class ScalerMetrics:
     ) -> None:
         """Replace all series of one cycle.
 
-        *passed_over* counts HPAs that are not opted in, by namespace; *unreadable* those that could not be decoded.
-        *each* says whether HPAs have series of their own, *dry* that nothing at all is written.
+        *passed_over* counts HPAs that are not opted in, by namespace; *unreadable* counts HPAs that could not be
+        decoded. *each* says whether HPAs have series of their own, *dry* that nothing is written at all.
         """
         judged, count = cycle.judged, cycle.count
         actions = Count(each.decision.action for each in judged)
@@ -207,7 +207,7 @@ class ScalerMetrics:
         self._show_each(judged if each else (), dry=dry)
 
     def clear(self) -> None:
-        """Export no series of any cycle: another replica does."""
+        """Remove the series of all cycles: another replica exports them."""
         for gauge in self._gauges:
             gauge.replace({})
         self._drop.set(0)
@@ -240,7 +240,7 @@ class ScalerMetrics:
 
 
 def _rate(decision: FloorDecision) -> float | None:
-    """Return the value of the query that asks for the most, the first if none has a usable answer."""
+    """Return the value of the query that asks for the most replicas, ``None`` if none has a usable answer."""
     terms = () if decision.inputs is None else decision.inputs.terms
     usable = [term for term in terms if term.replicas is not None]
     return max(usable, key=lambda term: term.replicas or 0).value if usable else None
