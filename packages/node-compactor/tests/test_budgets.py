@@ -8,7 +8,8 @@ import pytest
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.core.reasons import Refusal
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.evaluate import evaluate
 from tightship.planning.facts import FactRules, gather
 from tightship_testkit.builders import NOW, node, snapshot
 
@@ -51,3 +52,15 @@ def room(node: str, claimed: str = "", *, cluster: object = 8, **pool: object) -
 def test_a_claim_is_judged_beside_all_others(node: str, claimed: str, given: Json, why: str) -> None:
     found = room(node, claimed, **given)
     assert ("" if found is None else str(found)) == why
+
+
+def test_explain_shows_both_budgets_though_they_shorten_no_plan() -> None:
+    pools = {"a": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.5, "maximumNodesInDrain": 1}}
+    settings = load_settings({"nodePools": pools, "maximumNodesInDrain": "10%", "neededMarkedTimeForRemoval": 0})
+    found = evaluate(snapshot(node("a1", labels={"nodepool": "a"})), CompactorJudge(settings), NOW)
+    assert [each.node for each in found.plan.removals] == ["a1"]
+    budgets = [check for check in found.checks("a1") if check.reason is Reason.BUDGET_EXHAUSTED]
+    assert [(check.gate, check.open, check.detail) for check in budgets] == [
+        ("pool's budget", True, "pool a may have 1 node out at once (1), 0 are out"),
+        ("cluster's budget", True, "the cluster may have 1 node out at once (10%), 0 are out"),
+    ]

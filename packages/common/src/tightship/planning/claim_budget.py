@@ -43,7 +43,8 @@ def budget_check(budget: NodeBudget | None, what: str, *, nodes: int, out: int, 
     allowed, shown = (1, "1") if budget is None else (budget.allows(nodes), str(budget))
     detail = f"{what} may have {counted(allowed, 'node')} out at once ({shown}), {counted(out, 'is', 'are')} out"
     fix = f"raise the budget ({flag})" if flag else ""
-    return Check(f"{what.split(maxsplit=1)[0]} budget", Reason.BUDGET_EXHAUSTED, out < allowed, detail, fix)
+    whose = what.removeprefix("the ").split(maxsplit=1)[0]
+    return Check(f"{whose}'s budget", Reason.BUDGET_EXHAUSTED, out < allowed, detail, fix)
 
 
 def cluster_room(
