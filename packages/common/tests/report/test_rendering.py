@@ -237,6 +237,7 @@ def test_orders_are_total_and_as_documented() -> None:
     }
 
 
+@pytest.mark.slow
 def test_five_thousand_nodes_render_in_every_form() -> None:
     document = plan(*(entry(f"node-{number:05}", *REASONS) for number in range(5000)))
     for rendered in (render_table, render_wide, render_json, render_yaml):

@@ -14,7 +14,7 @@ from tightship_testkit.off_peak import off_peak
 from tightship_testkit.refining import quick
 from tightship_testkit.replica import COMPACTOR, QUICK, REFINER, new_team
 
-pytestmark = pytest.mark.virtual_time
+pytestmark = [pytest.mark.virtual_time, pytest.mark.slow]
 
 BOTH = {COMPACTOR.user: COMPACTOR.name, REFINER.user: REFINER.name}
 CALM = {"LEASE_RETRY_PERIOD_SECONDS": "10"}
