@@ -108,13 +108,14 @@ class Scraper:
 
     def until(self, now: float, *, up: bool = True) -> None:
         """Do all that is due until *now*; nothing of it where the server is not *up*."""
+        # First what has waited: a sample that is older than the newest of its series is dropped.
+        self._release(now)
         for target in self.targets:
             while self._due[target.instance] <= now:
                 at = self._due[target.instance]
                 self._due[target.instance] += self._source.scrape
                 if up:
                     self._scrape(target, at)
-        self._release(now)
         while self._rules_due <= now:
             if up:
                 self._record(self._rules_due)
