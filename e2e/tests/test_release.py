@@ -179,17 +179,32 @@ def test_going_back_to_a_dry_run_in_the_middle_of_a_drain_gives_the_node_back(in
     in_town(work, by_night=True)
 
 
-@pytest.mark.takes(40)
-def test_an_uninstall_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live) -> None:
+GIVES_BACK = "jobs,roles,rolebindings,serviceaccounts"
+"""The kinds of what gives nodes back, in the release's namespace."""
+
+
+@pytest.mark.takes(60)
+def test_a_controller_taken_away_in_the_middle_of_a_drain_gives_the_node_back(in_town: Live) -> None:
+    """By the umbrella's ``enabled``, and by an uninstall."""
+
     async def work(on: Town) -> None:
         await slow(on, LONG)
         await on.install(**PATIENT)
         node = await under_way(on)
+        await on.apply(**{name: {"enabled": False} for name in PATIENT})
+        assert await held(on) == []
+        await given_back(on, node)
+        assert [each.name for each in await on.provider.controllers(SYSTEM)] == ["hpa-scaler"]
+        assert "release" not in await on.provider.command("kubectl", "get", GIVES_BACK, "-n", SYSTEM)
+
+        async with hastening(on):
+            await on.until_ready(AT_NIGHT)
+            await on.install(**PATIENT)
+        node = await under_way(on)
         await on.provider.uninstall(RELEASE, SYSTEM)
         assert await held(on) == []
         await given_back(on, node)
-        there = await on.provider.command("kubectl", "get", "jobs,roles,rolebindings,serviceaccounts", "-n", SYSTEM)
-        assert RELEASE not in there
+        assert RELEASE not in await on.provider.command("kubectl", "get", GIVES_BACK, "-n", SYSTEM)
 
     in_town(work, by_night=True)
 

@@ -10,13 +10,22 @@
        env, mounts, volumes  text: environment variables, volume mounts and volumes of the pod
        ports         list: ports of other servers that the NetworkPolicy lets the pod reach
        idle          true: no replica has to lead, whatever leaderElection says
-     Templates of this library find these under .Own, beside .Values, .Chart and the rest of the root context. */}}
+     Templates of this library find these under .Own, beside .Values, .Chart and the rest of the root context.
+
+     With .Values.enabled=false the release is only the Job that gives nodes back, in the upgrade that takes the
+     controller away. The parent chart names no condition for a controller that drains nodes: Helm would drop the chart,
+     and with it the Job. `lookup` finds nothing where charts are rendered without a cluster; such a release has no Job. */}}
 
 {{- define "tightship-lib.manifests" -}}
 {{- range $key := list "root" "interval" "config" "clusterRules" -}}
 {{- $_ := required (printf "tightship-lib.manifests: %s is missing" $key) (index $ $key) -}}
 {{- end -}}
 {{- $context := merge (dict "Own" (omit . "root")) .root -}}
+{{- if ne (include "tightship-lib.installed" .root) "true" -}}
+{{- if lookup "apps/v1" "Deployment" (include "tightship-lib.namespace" .root) (include "tightship-lib.fullname" .root) -}}
+{{ include "tightship-lib.release" $context }}
+{{- end -}}
+{{- else -}}
 {{ include "tightship-lib.configMap" $context }}
 ---
 {{ include "tightship-lib.dashboards" $context }}
@@ -44,6 +53,12 @@
 {{ include "tightship-lib.test" $context }}
 ---
 {{ include "tightship-lib.verticalPodAutoscaler" $context }}
+{{- end -}}
+{{- end -}}
+
+{{/* "true" unless a parent chart has switched the controller off. */}}
+{{- define "tightship-lib.installed" -}}
+{{- ne (toString .Values.enabled) "false" -}}
 {{- end -}}
 
 {{/* "true" where the controller drains nodes: the values of its chart say where its claims are. */}}

@@ -1,6 +1,7 @@
 {{/* The Job that gives back the nodes of drains that nobody continues: after an uninstall, and after an upgrade or a
-     rollback to a dry run, which has no rights to write. The Job runs the controller with RELEASE, which waits until the
-     former leader no longer leads. The Job's account and rights exist only while it runs. */}}
+     rollback to a dry run, which has no rights to write, or to a release without the controller. The Job runs the
+     controller with RELEASE, which waits until the former leader no longer leads. The Job's account and rights exist only
+     while it runs. */}}
 
 {{/* "true" if the chart runs the Job. With an account of its own and without rights, the Job could only fail. */}}
 {{- define "tightship-lib.givesBack" -}}
@@ -25,7 +26,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* Takes a dict: root, weight, and perhaps name and namespace. */}}
 {{- define "tightship-lib.releaseMetadata" -}}
-{{- $hook := dict "helm.sh/hook" (ternary "post-delete" "post-upgrade,post-rollback" (include "tightship-lib.live" .root | eq "true")) -}}
+{{- $live := and (eq (include "tightship-lib.installed" .root) "true") (eq (include "tightship-lib.live" .root) "true") -}}
+{{- $hook := dict "helm.sh/hook" (ternary "post-delete" "post-upgrade,post-rollback" $live) -}}
 {{- $_ := set $hook "helm.sh/hook-weight" (toString .weight) -}}
 {{- $_ := set $hook "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" -}}
 {{- $name := .name | default (include "tightship-lib.releaseName" .root) -}}
