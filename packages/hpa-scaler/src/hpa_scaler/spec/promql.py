@@ -16,6 +16,7 @@ own: a number, ``vector(...)``, ``absent(...)``, or a product with 0 such as ``s
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -33,7 +34,8 @@ _LONGEST_RANGE = 24
 _STAND_INS = frozenset({"vector", "absent", "absent_over_time"})
 """Functions that return a value without data."""
 
-# Possessive quantifiers ("++"), and open strings that end with the text: so no text is read twice.
+# The tokens of all readers. Possessive quantifiers ("++"), and open strings that end with the text: so nothing is read
+# twice.
 _TOKEN = re.compile(
     rf"""(?P<space>\s++)
     |(?P<comment>\#[^\n]*+)
@@ -56,16 +58,6 @@ _MOST_MATCHERS = 16
 LONGEST_REMEMBERED = 1024
 """Characters of the longest text in the large cache; longer texts share a small one. Each cycle needs each query
 often."""
-
-# Possessive quantifiers ("++"), so that no text is read twice.
-_WORD = re.compile(
-    r"""(?P<space>(?:\s|\#[^\n]*+(?:\n|\Z))++)
-    |(?P<string>"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|`[^`]*+(?:`|\Z))
-    |(?P<word>[A-Za-z_:][A-Za-z0-9_:.]*+)
-    |(?P<number>[0-9.][0-9A-Za-z_.]*+)
-    |(?P<mark>.)""",
-    re.VERBOSE | re.DOTALL | re.ASCII,
-)
 
 _EITHER = re.compile(r"\b(?:or|default)\b", re.IGNORECASE | re.ASCII)
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
@@ -93,9 +85,14 @@ def lookback(text: str) -> Lookback:
 
 def _scanned(text: str) -> Lookback:
     scanner = _Scanner()
-    for token in _TOKEN.finditer(text):
+    for token in _tokens(text):
         scanner.take(token)
     return scanner.result()
+
+
+def _tokens(text: str) -> Iterator[re.Match[str]]:
+    """Yield the tokens of *text* without blanks and comments."""
+    return (token for token in _TOKEN.finditer(text) if token.lastgroup not in ("space", "comment"))
 
 
 _remembered = lru_cache(16_384)(_scanned)
@@ -118,15 +115,14 @@ class _Scanner:
         self._stands_in = False
 
     def take(self, token: re.Match[str]) -> None:
-        kind, text = token.lastgroup, token[0]
-        if kind in ("space", "comment"):
-            return
+        text = token[0]
         if self._matchers is not None:
             self._in_matchers(text)
         elif self._bracket is not None:
             self._in_bracket(text)
         elif token["offset"] is not None:
-            self._offset(token)
+            if token["sign"] != "-":
+                self._add(token["by"] or "")
         elif text == "{":
             self._matchers = []
         elif text == "[":
@@ -185,10 +181,6 @@ class _Scanner:
         # The resolution of a subquery does not matter.
         self._add("".join(self._bracket).partition(":")[0])
         self._bracket = None
-
-    def _offset(self, token: re.Match[str]) -> None:
-        if token["sign"] != "-":
-            self._add(token["by"] or "")
 
     def _add(self, text: str) -> None:
         seconds = _seconds(text)
@@ -293,11 +285,8 @@ def _found(text: str) -> Bare | None:
     cuts: list[tuple[int, int]] = []
     scopes = [_Scope()]
     whole = False
-    for token in _WORD.finditer(text):
-        word, at = token[0], token.start()
-        if token.lastgroup == "space":
-            continue
-        inner = scopes[-1]
+    for token in _tokens(text):
+        word, at, inner = token[0], token.start(), scopes[-1]
         ends = word in _CLOSE or word == "," or (token.lastgroup == "word" and word.lower() in ("or", "default"))
         if ends and inner.falls_back:
             assert inner.begin is not None
@@ -331,15 +320,8 @@ def _is_zero(word: str) -> bool:
 def _without(text: str, cuts: list[tuple[int, int]]) -> str:
     """Return *text* without the *cuts*; a cut may lie within another that ends later."""
     kept, end = [], 0
-    for begin, until in _outermost(cuts):
-        kept.append(text[end:begin])
-        end = until
-    return ("".join(kept) + text[end:]).strip()
-
-
-def _outermost(cuts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
     for begin, until in sorted(cuts, key=lambda cut: (cut[0], -cut[1])):
-        if not found or begin >= found[-1][1]:
-            found.append((begin, until))
-    return found
+        if begin >= end:
+            kept.append(text[end:begin])
+            end = until
+    return ("".join(kept) + text[end:]).strip()
