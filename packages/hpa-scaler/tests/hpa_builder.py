@@ -13,7 +13,7 @@ from hpa_scaler.decide.history import FloorHistory
 from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.spec.annotations import ENABLE, parse_spec
 from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, answer_of
-from hpa_scaler.spec.spec import PREFIX, Rules, Spec
+from hpa_scaler.spec.spec import PREFIX, FloorSpec, Rules
 from hpa_scaler.spec.values import parse_float
 from tightship.core.objects import HorizontalPodAutoscaler, Owner
 from tightship.core.objects.autoscaling import FieldManager, ScaleTargetRef, ScalingPolicy, ScalingRules
@@ -41,11 +41,11 @@ def annotated(**named: str) -> dict[str, str]:
     return {f"{PREFIX}/{ENABLE}": "true", **own}
 
 
-def spec(**named: str) -> Spec:
+def spec(**named: str) -> FloorSpec:
     if re.fullmatch(rf"{QUERY}[0-9]*", named.get("prometheus_query", "")):
         named = {"query_range": "0", "lowering_window": "0"} | named
     found = parse_spec(annotated(**named))
-    assert isinstance(found, Spec), found
+    assert isinstance(found, FloorSpec), found
     return found
 
 
@@ -98,7 +98,7 @@ def failure(reason: Reason = Reason.CONNECTION_FAILED, detail: str = "refused") 
 
 def judge(
     thing: HorizontalPodAutoscaler,
-    asked: Spec,
+    asked: FloorSpec,
     outcome: Outcome | float | str | None = None,
     *,
     others: Mapping[Query, Outcome] | None = None,
@@ -122,7 +122,7 @@ def reasons(decision: FloorDecision) -> list[str]:
 class World:
     """One HPA over time: what is decided is written, and the HPA is what was written."""
 
-    def __init__(self, thing: HorizontalPodAutoscaler, asked: Spec, rules: Rules = NO_AGE) -> None:
+    def __init__(self, thing: HorizontalPodAutoscaler, asked: FloorSpec, rules: Rules = NO_AGE) -> None:
         self.hpa = thing
         self.asked = asked
         self.rules = rules

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpa_scaler.spec.annotations import ANNOTATIONS, BY_KEY, check_defaults, enabled, parse_spec
-from hpa_scaler.spec.spec import PREFIX, Band, HoldSpec, MissingData, PauseSpec, Problems, QuerySpec, ServerRef, Spec
+from hpa_scaler.spec.spec import (
+    PREFIX,
+    Band,
+    FloorSpec,
+    HoldSpec,
+    MissingData,
+    PauseSpec,
+    Problems,
+    QuerySpec,
+    ServerRef,
+)
 
 
 def annotations(prefix: str = PREFIX, /, **named: str) -> dict[str, str]:
@@ -17,9 +27,9 @@ def annotations(prefix: str = PREFIX, /, **named: str) -> dict[str, str]:
     return {f"{prefix}/hpa-scaler-{name.replace('_', '-')}": text for name, text in named.items()}
 
 
-def spec_of(**named: str) -> Spec:
+def spec_of(**named: str) -> FloorSpec:
     found = parse_spec(annotations(**named))
-    assert isinstance(found, Spec), found
+    assert isinstance(found, FloorSpec), found
     return found
 
 
@@ -42,9 +52,9 @@ def test_the_prefix_is_a_setting() -> None:
     assert enabled(theirs, "example.com")
     assert not enabled(theirs)
     found = parse_spec(theirs, "example.com")
-    assert isinstance(found, Spec)
+    assert isinstance(found, FloorSpec)
     assert found.queries == (QuerySpec("up", delta=2.0),)
-    assert parse_spec(theirs) == Spec()
+    assert parse_spec(theirs) == FloorSpec()
 
 
 def test_without_annotations_everything_is_as_in_the_older_controller() -> None:
@@ -179,7 +189,7 @@ def test_a_long_text_is_cut_in_a_problem() -> None:
 
 @pytest.mark.parametrize("name", ["prometheus_query", "prometheus_query_2", "hold_query"])
 def test_a_query_of_more_than_8_kilobytes_is_refused_by_its_name(name: str) -> None:
-    assert isinstance(parse_spec(annotations(**{name: "x" * 8192})), Spec)
+    assert isinstance(parse_spec(annotations(**{name: "x" * 8192})), FloorSpec)
     [line] = problems_of(**{name: "é" + "x" * 8191})
     assert line.startswith(f"estafette.io/hpa-scaler-{name.replace('_', '-')}: ")
     assert "is a query of 8193 bytes, and at most 8192 are allowed" in line
@@ -252,7 +262,7 @@ def test_the_new_annotations_are_typed() -> None:
         paused_scale_up="false",
         dry_run="true",
     )
-    assert spec == Spec(
+    assert spec == FloorSpec(
         queries=(QuerySpec("a", server=ServerRef(name="main")),),
         series="error",
         query_range=600.0,
@@ -299,14 +309,14 @@ DEFAULTS = {"requests-per-replica": "20", "lowering-window": "10m", "prometheus-
 
 def test_defaults_stand_where_an_hpa_says_nothing() -> None:
     found = parse_spec(annotations(prometheus_query="a", dry_run="false"), defaults=DEFAULTS)
-    assert isinstance(found, Spec)
+    assert isinstance(found, FloorSpec)
     assert found.queries == (QuerySpec("a", 20.0, server=ServerRef(name="main")),)
     assert (found.window, found.dry_run) == (600.0, False)
 
 
 def test_an_address_of_its_own_replaces_a_default_server() -> None:
     found = parse_spec(annotations(prometheus_query="a", prometheus_server_url="http://x"), defaults=DEFAULTS)
-    assert isinstance(found, Spec)
+    assert isinstance(found, FloorSpec)
     assert found.queries[0].server == ServerRef(url="http://x")
 
 
@@ -329,7 +339,7 @@ def test_every_annotation_has_a_key_of_its_own() -> None:
 @given(st.dictionaries(st.sampled_from([each.name for each in ANNOTATIONS]), st.text(max_size=12)))
 def test_no_text_breaks_the_parser(texts: dict[str, str]) -> None:
     found = parse_spec({f"estafette.io/hpa-scaler-{name}": text for name, text in texts.items()})
-    if isinstance(found, Spec):
+    if isinstance(found, FloorSpec):
         assert found.ratio >= 0
         assert all(query.per_replica > 0 and math.isfinite(query.delta) for query in found.queries)
     else:
@@ -338,5 +348,5 @@ def test_no_text_breaks_the_parser(texts: dict[str, str]) -> None:
 
 def test_an_annotation_sets_a_field_of_the_spec_that_no_other_sets() -> None:
     fields = [each.field for each in ANNOTATIONS if each.field]
-    assert set(fields) == set(Spec.__struct_fields__) - {"queries", "missing", "hold"}
+    assert set(fields) == set(FloorSpec.__struct_fields__) - {"queries", "missing", "hold"}
     assert len(fields) == len(set(fields))

@@ -18,7 +18,7 @@ from hpa_scaler.decide.decision import (
 )
 from hpa_scaler.decide.history import Floor, FloorHistory, State, decode_state, encode_state
 from hpa_scaler.spec.queries import Outcome, Query
-from hpa_scaler.spec.spec import Rules, Spec
+from hpa_scaler.spec.spec import FloorSpec, Rules
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 
@@ -28,7 +28,7 @@ def wanted(floor: int) -> FloorHistory:
     return FloorHistory(evaluated=NOW - CYCLE, answers=(Floor(int(NOW), floor),))
 
 
-def asking(name: str, **more: str) -> Spec:
+def asking(name: str, **more: str) -> FloorSpec:
     """What an HPA asks for that has a query of its own."""
     return spec(**{"prometheus_query": name, "requests_per_replica": "10", **more})
 

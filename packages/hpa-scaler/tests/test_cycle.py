@@ -10,7 +10,7 @@ from hpa_scaler.decide.cycle import asked_of, judge_cycle, log_lines, questions,
 from hpa_scaler.decide.decision import DropState, Subject
 from hpa_scaler.decide.history import Floor, FloorHistory
 from hpa_scaler.spec.queries import Query
-from hpa_scaler.spec.spec import LATE_QUERY, Problems, Rules, Spec
+from hpa_scaler.spec.spec import LATE_QUERY, FloorSpec, Problems, Rules
 
 ASKED = spec(prometheus_query=QUERY, requests_per_replica="10")
 
@@ -36,7 +36,7 @@ def test_an_hpa_asks_only_where_it_is_opted_in() -> None:
     assert asked_of(hpa(annotations={}), "estafette.io") is None
     assert isinstance(asked_of(hpa(annotations=annotated(delta="x")), "estafette.io"), Problems)
     found = asked_of(hpa(annotations=annotated()), "estafette.io", {"delta": "2", "prometheus-query": "q"})
-    assert isinstance(found, Spec)
+    assert isinstance(found, FloorSpec)
     assert found.queries[0].delta == 2
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpa_scaler.app.run_settings import RunSettings
+from hpa_scaler.app.run_settings import ScalerRunSettings
 from hpa_scaler.app.settings import BasicAuth, ScalerSettings, ServerSettings, TlsSettings
 from hpa_scaler.spec.annotations import ANNOTATIONS
 from hpa_scaler.spec.spec import MissingDataRule
@@ -55,9 +55,9 @@ def test_every_key_of_the_configuration_is_documented(model: type) -> None:
 
 
 def test_the_variables_of_the_older_controller_and_ours_are_documented() -> None:
-    own = [field for field in RunSettings.__annotations__ if field != "ports"]
+    own = [field for field in ScalerRunSettings.__annotations__ if field != "ports"]
     for field in own:
-        for name in RunSettings.variables(field)[:1]:
+        for name in ScalerRunSettings.variables(field)[:1]:
             assert f"`{name}`" in SETTINGS, name
 
 

@@ -10,7 +10,7 @@ from hpa_builder import NO_AGE, QUERY, hpa, judge, spec
 
 from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.decide.floors import QueryTerm, ratio_floor
-from hpa_scaler.spec.spec import Rules, Spec
+from hpa_scaler.spec.spec import FloorSpec, Rules
 
 LINES = (Path(__file__).parent / "data" / "go_results.txt").read_text().splitlines()
 
@@ -51,7 +51,7 @@ def test_the_ratio_floor(replicas: int, ratio: float, floor: int) -> None:
 BOUND_1 = Rules(age_query="", lower_bound=1)
 
 
-def asks(delta: str = "0", per: str = "1", ratio: str = "1") -> Spec:
+def asks(delta: str = "0", per: str = "1", ratio: str = "1") -> FloorSpec:
     return spec(prometheus_query=QUERY, requests_per_replica=per, delta=delta, scale_down_max_ratio=ratio)
 
 
@@ -79,7 +79,7 @@ def asks(delta: str = "0", per: str = "1", ratio: str = "1") -> Spec:
     ],
 )
 def test_the_larger_of_query_ratio_and_lower_bound_wins(
-    asked: Spec, value: float | None, minimum: int, replicas: int, target: int
+    asked: FloorSpec, value: float | None, minimum: int, replicas: int, target: int
 ) -> None:
     decision = judge(hpa(minimum, 100, replicas), asked, value, rules=NO_AGE)
     assert decision.target == target

@@ -9,7 +9,7 @@ from hpa_builder import QUERY, World, answer, failure, hpa, spec
 
 from hpa_scaler.decide.ownership import Ending
 from hpa_scaler.spec.queries import Failure, Query
-from hpa_scaler.spec.spec import Spec
+from hpa_scaler.spec.spec import FloorSpec
 from hpa_scaler.write.memory import Noted, is_due, noted_after
 
 BAND = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="15%")
@@ -17,7 +17,7 @@ WINDOW = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window
 HELD = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="15%", hold_query="alerts")
 
 
-def world(asked: Spec) -> World:
+def world(asked: FloorSpec) -> World:
     return World(hpa(8, 50, 8), asked)
 
 
@@ -38,7 +38,7 @@ def notes(on: World, answers: Sequence[float | Failure], ending: Ending = "writt
 
 
 @pytest.mark.parametrize("asked", [BAND, WINDOW], ids=["deadband", "window"])
-def test_a_wobble_is_not_noted(asked: Spec) -> None:
+def test_a_wobble_is_not_noted(asked: FloorSpec) -> None:
     """Of 2,000 HPAs the second cycle wrote 2,000 notes, and moved nothing."""
     on = world(asked)
     assert notes(on, [75, 68] * 10) == 0

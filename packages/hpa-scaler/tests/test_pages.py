@@ -16,8 +16,7 @@ from hpa_scaler.decide.cycle import Cycle, cycle_line, decision_line, judge_cycl
 from hpa_scaler.decide.decision import DropState, FloorDecision, Subject
 from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.report import FloorPlan, Sights, plan_page
-from hpa_scaler.report.over_time import LogStory, replay_page
-from hpa_scaler.report.page import CHARTED
+from hpa_scaler.report.pages import CHARTED, LogStory, replay_page
 from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.config_fallback import Standing, deleted, refused

@@ -14,13 +14,13 @@ from hpa_scaler.decide.cycle import Cycle
 from hpa_scaler.decide.decision import DropState, Judged, Subject, count_drops, judge_drops
 from hpa_scaler.decide.ownership import ENDINGS, Ending
 from hpa_scaler.report.story import Told
-from hpa_scaler.spec.spec import Rules, Spec
+from hpa_scaler.spec.spec import FloorSpec, Rules
 
 ASKED = spec(prometheus_query="q", requests_per_replica="10")
 DRY = spec(prometheus_query="q", requests_per_replica="10", dry_run="true")
 
 
-def cycle(rate: float, *names: str, minimum: int = 3, asked: Spec = ASKED) -> Cycle:
+def cycle(rate: float, *names: str, minimum: int = 3, asked: FloorSpec = ASKED) -> Cycle:
     """A cycle of HPAs that all ask the same."""
     made = []
     for name in names or ("web",):
@@ -58,7 +58,7 @@ def test_a_change_that_it_did_not_come_to_is_none() -> None:
 
 
 @pytest.mark.parametrize(("writes", "asked"), [(False, ASKED), (True, DRY)])
-def test_a_dry_run_of_all_or_of_one_has_what_would_be(writes: bool, asked: Spec) -> None:
+def test_a_dry_run_of_all_or_of_one_has_what_would_be(writes: bool, asked: FloorSpec) -> None:
     past = Past(NOW, writes=writes)
     past.note(cycle(72, asked=asked), {"uid-web": "written"} if writes else {}, NOW)
     found = told(past)

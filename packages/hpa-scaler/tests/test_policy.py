@@ -30,7 +30,7 @@ from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.sources import lowering_window
 from hpa_scaler.spec.annotations import parse_spec
 from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer, queries_of, range_of
-from hpa_scaler.spec.spec import Problems, QuerySpec, Rollout, Rules, Spec
+from hpa_scaler.spec.spec import FloorSpec, Problems, QuerySpec, Rollout, Rules
 from tightship.core.durations import format_duration
 from tightship.core.objects.node import Condition
 from tightship.core.reasons import QUERY_FAILURES, Reason
@@ -752,7 +752,7 @@ def test_a_query_that_does_not_look_back_needs_no_age() -> None:
     assert judge(hpa(10), PLAIN, 40).target == 4
 
 
-def falling_back(**named: str) -> Spec:
+def falling_back(**named: str) -> FloorSpec:
     return spec(prometheus_query="sum(load) or vector(0)", requests_per_replica="10", **named)
 
 

@@ -17,7 +17,7 @@ from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.ownership import change, restoration, state_of
 from hpa_scaler.spec.annotations import MOST_QUERIES
 from hpa_scaler.spec.queries import Failure, Outcome, QueryAnswer, queries_of, value_query
-from hpa_scaler.spec.spec import Band, HoldSpec, MissingData, PauseSpec, QuerySpec, Rollout, Rules, Spec
+from hpa_scaler.spec.spec import Band, FloorSpec, HoldSpec, MissingData, PauseSpec, QuerySpec, Rollout, Rules
 from hpa_scaler.spec.values import INT32_MAX
 from hpa_scaler.write.memory import Noted, is_due, noted_after
 from tightship.core.objects import HorizontalPodAutoscaler
@@ -35,7 +35,7 @@ query_specs = st.builds(
     delta=st.sampled_from([0.0, 0.0, -0.5, 3.0]) | st.floats(-50, 50),
 )
 specs = st.builds(
-    Spec,
+    FloorSpec,
     queries=st.lists(query_specs, max_size=3, unique_by=lambda each: each.text).map(tuple),
     series=st.sampled_from(["max", "error"]),
     missing=st.builds(
@@ -127,8 +127,8 @@ HARMLESS = [MissingData(), MissingData("currentIfHigher", 1), MissingData("curre
 QUERIED = (QuerySpec("a", per_replica=10.0), QuerySpec("rate(b[5m])"))
 
 
-def spec_of(subject: Subject) -> Spec:
-    assert isinstance(subject.asked, Spec)
+def spec_of(subject: Subject) -> FloorSpec:
+    assert isinstance(subject.asked, FloorSpec)
     return subject.asked
 
 
@@ -232,7 +232,7 @@ steps = st.lists(
 
 
 def written(
-    thing: HorizontalPodAutoscaler, decision: FloorDecision, asked: Spec, now: float
+    thing: HorizontalPodAutoscaler, decision: FloorDecision, asked: FloorSpec, now: float
 ) -> HorizontalPodAutoscaler:
     """The HPA after the decision, its annotation included."""
     state = encode_state(State(history=decision.written, target=decision.target), asked, now)
@@ -246,7 +246,7 @@ def written(
 
 @given(specs, autoscalers(), steps, st.booleans(), st.sampled_from([1, 2, 3, 10**6]))
 def test_after_anything_the_user_gets_their_last_own_bounds_back(
-    asked: Spec, thing: HorizontalPodAutoscaler, steps: list[Step], restarted: bool, resets: int
+    asked: FloorSpec, thing: HorizontalPodAutoscaler, steps: list[Step], restarted: bool, resets: int
 ) -> None:
     rules = Rules(age_query="", cold_guard=False, contest_resets=resets)
     history, now = FloorHistory(), NOW
@@ -279,7 +279,7 @@ def test_after_anything_the_user_gets_their_last_own_bounds_back(
 
 @given(st.lists(query_specs, max_size=MOST_QUERIES))
 def test_every_question_is_asked_once(queries: list[QuerySpec]) -> None:
-    asked = queries_of(Spec(queries=tuple(queries), hold=HoldSpec("a")), Rules().age_query, 3600)
+    asked = queries_of(FloorSpec(queries=tuple(queries), hold=HoldSpec("a")), Rules().age_query, 3600)
     assert len(asked) == len(set(asked))
     assert {value_query(each) for each in queries} <= set(asked)
 

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from hpa_scaler.app.configuration import (
+from hpa_scaler.app.run_settings import ScalerRunSettings
+from hpa_scaler.app.settings import (
+    ScalerSettings,
     allowed_of,
     limits_of,
+    load_settings,
     parse_config_map,
     read_settings,
     rules_of,
     servers_of,
 )
-from hpa_scaler.app.run_settings import RunSettings
-from hpa_scaler.app.settings import ScalerSettings, load_settings
 from hpa_scaler.prometheus.client import ClientLimits
 from hpa_scaler.prometheus.servers import Server, Tls
 from hpa_scaler.spec.addresses import parse_address
@@ -27,8 +28,8 @@ from tightship.app.settings.process import load_process
 Json = dict[str, Any]
 
 
-def process(**environment: str) -> RunSettings:
-    return load_process(RunSettings, environment)
+def process(**environment: str) -> ScalerRunSettings:
+    return load_process(ScalerRunSettings, environment)
 
 
 def process_problems(**environment: str) -> list[str]:

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hpa_scaler
-from hpa_scaler.app.commands import CommandSettings, judge_selected
-from hpa_scaler.app.options import ORDERS, add_options
+from hpa_scaler.app.commands import ORDERS, CommandSettings, add_options, judge_selected
 from hpa_scaler.app.release import add_release
-from hpa_scaler.app.run_settings import PROGRAM, RunSettings
+from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.app.running import serve
 from hpa_scaler.decide.cycle import LogError, log_lines, replay
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
-from hpa_scaler.report.over_time import LogStory, replay_page, replayed
+from hpa_scaler.report.pages import LogStory, replay_page, replayed
 from hpa_scaler.spec.queries import OutcomeFileError, encode_outcomes
 from tightship.app.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
 from tightship.app.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
@@ -103,7 +102,7 @@ def build_parser() -> Parser:
     again.add_argument("log", metavar="LOG", help="a decision log, .gz too; - for standard input")
     add_logging_arguments(again)
     again.set_defaults(run=_replay)
-    add_run(commands, PROGRAM, hpa_scaler.__version__, RunSettings, serve)
+    add_run(commands, PROGRAM, hpa_scaler.__version__, ScalerRunSettings, serve)
     add_release(commands)
     version = commands.add_parser("version", help="print the version", description="Print the version.")
     version.set_defaults(run=lambda _: print_version(PROGRAM, hpa_scaler.__version__))

@@ -8,7 +8,7 @@ import json
 import pytest
 from aiohttp import web
 
-from hpa_scaler.app import reacting
+from hpa_scaler.app import running
 from tightship.core.objects import ApiObject, HorizontalPodAutoscaler
 from tightship_simulator.life.prometheus import body, says
 from tightship_testkit.replica import SCALER
@@ -59,14 +59,14 @@ async def test_what_is_set_back_before_our_own_write_is_answered_for_is_raised_a
     world.api.stock(**ASKS)
     world.prometheus.set("rate", 72)
     told: list[int | None] = []
-    upsert = reacting.Doorbell.upsert
+    upsert = running.Doorbell.upsert
 
-    def hears(bell: reacting.Doorbell, kind: str, hpa: ApiObject) -> None:
+    def hears(bell: running.Doorbell, kind: str, hpa: ApiObject) -> None:
         upsert(bell, kind, hpa)
         assert isinstance(hpa, HorizontalPodAutoscaler)
         told.append(hpa.min_replicas)
 
-    monkeypatch.setattr(reacting.Doorbell, "upsert", hears)
+    monkeypatch.setattr(running.Doorbell, "upsert", hears)
 
     async def set_back(_: str, hpa: object) -> None:
         del hpa

@@ -1,36 +1,45 @@
-"""Turns a command's arguments into judged HPAs, for ``plan`` and ``explain``."""
+"""``plan`` and ``explain``: their flags, and the HPAs that they select, judged."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 import hpa_scaler
-from hpa_scaler.app.configuration import allowed_of, limits_of, read_settings, rules_of, servers_of
 from hpa_scaler.app.fleet import (
+    KINDS,
     LONGEST,
     HpaFleet,
     Say,
+    Selection,
     fleet_of_cluster,
     fleet_of_file,
     read_rollouts,
     rollouts_of_file,
 )
-from hpa_scaler.app.options import selection_of
-from hpa_scaler.app.run_settings import PROGRAM, RunSettings
-from hpa_scaler.app.settings import ScalerSettings
+from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
+from hpa_scaler.app.settings import (
+    ScalerSettings,
+    allowed_of,
+    limits_of,
+    read_settings,
+    rules_of,
+    selector_text,
+    servers_of,
+)
 from hpa_scaler.app.status import settings_view
 from hpa_scaler.decide.cycle import asked_of, judge_cycle, questions, subject_of, wants_rollout
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.report import Sights
+from hpa_scaler.report.document import HpaEntry
 from hpa_scaler.spec.queries import Outcome, Query, decode_outcomes
 from hpa_scaler.spec.spec import Rules
 from tightship.app.cli import CliError, UsageError
-from tightship.app.cli.arguments import given
+from tightship.app.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, given, value_of
 from tightship.app.cli.basics import near
 from tightship.app.cli.source import file_of, file_source, reading
 from tightship.app.settings.loading import SettingsError
@@ -42,11 +51,64 @@ from tightship.files.object_file import FileError
 from tightship.kube.connection import Connection, connect
 from tightship.report.document import Generator, Source
 
+_ACTIONS = ("raise", "lower", "hold", "skip")
+
+ORDERS: Mapping[str, Callable[[HpaEntry], object] | None] = {
+    "name": None,
+    "action": lambda entry: _ACTIONS.index(entry.action),
+    "change": lambda entry: -abs(entry.minimum.after - entry.minimum.now),
+}
+"""Sort orders of a plan's HPAs, the default first. Namespace and name break ties."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for inputs, settings and answers."""
+    cluster = add_cluster_arguments(parser, KINDS)
+    add_selection(cluster)
+    settings = parser.add_argument_group("settings")
+    settings.add_argument(
+        "--config", metavar="FILE", help="what the controller's ConfigMap holds, or the manifest of one"
+    )
+    add_flags(settings, ScalerRunSettings, "floors", plan=True)
+    add_time_argument(settings)
+    answers = parser.add_argument_group("queries")
+    answers.add_argument(
+        "--outcomes", metavar="FILE", help="take the answers from FILE instead of asking servers (see --save-outcomes)"
+    )
+    answers.add_argument("--save-outcomes", metavar="FILE", help="write the answers to FILE, for another --outcomes")
+
+
+def add_selection(group: argparse._ArgumentGroup, *, all_by_default: bool = True) -> None:
+    """Add the flags that select HPAs."""
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "-n", "--namespace", metavar="NAME", action="append", help="only HPAs of this namespace; repeatable"
+    )
+    which.add_argument(
+        "-A",
+        "--all-namespaces",
+        action="store_true",
+        help="HPAs of all namespaces" + (" (the default)" if all_by_default else ""),
+    )
+    group.add_argument(
+        "-l",
+        "--selector",
+        metavar="SELECTOR",
+        type=value_of(selector_text),
+        help="only HPAs with these labels, as for kubectl: a=b, a!=b, a, !a, 'a in (b,c)', joined by commas",
+    )
+
+
+def selection_of(arguments: argparse.Namespace, namespaces: tuple[str, ...], selector: str) -> Selection:
+    """Return the selection of HPAs: the flags', else the configuration's."""
+    chosen = tuple(dict.fromkeys(arguments.namespace or ())) or (() if arguments.all_namespaces else namespaces)
+    return Selection(chosen, selector if arguments.selector is None else arguments.selector)
+
 
 class CommandSettings(Struct, frozen=True):
     """The settings of a command; *config* is the file they came from, if any."""
 
-    process: RunSettings
+    process: ScalerRunSettings
     settings: ScalerSettings
     rules: Rules
     config: str | None
@@ -57,7 +119,7 @@ class CommandSettings(Struct, frozen=True):
         problems: list[str] = []
         process, settings = None, None
         try:
-            process = load_process(RunSettings, environment, given(arguments, RunSettings, plan=True))
+            process = load_process(ScalerRunSettings, environment, given(arguments, ScalerRunSettings, plan=True))
         except SettingsError as error:
             problems += error.problems
         try:

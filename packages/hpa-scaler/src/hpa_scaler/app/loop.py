@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.app.configuration import allowed_of, limits_of, rules_of, servers_of
 from hpa_scaler.app.fleet import LONGEST, ListedHpas, Selection, fleet_of_cluster, read_rollouts, returns_of, sort_fleet
 from hpa_scaler.app.reacting import Reactor
-from hpa_scaler.app.run_settings import RunSettings
-from hpa_scaler.app.settings import ScalerSettings
+from hpa_scaler.app.run_settings import ScalerRunSettings
+from hpa_scaler.app.settings import ScalerSettings, allowed_of, limits_of, rules_of, servers_of
 from hpa_scaler.app.status import Journal, Past, nothing_yet, settings_view, show
 from hpa_scaler.decide.cycle import Cycle, judge_cycle, log_lines, subject_of, wants_rollout
 from hpa_scaler.decide.decision import DropState
@@ -75,7 +74,7 @@ class ScalerLoop:
     def __init__(
         self,
         frame: Frame[ScalerSettings],
-        run: RunSettings,
+        run: ScalerRunSettings,
         *,
         client: PrometheusClient,
         metrics: ScalerMetrics,

@@ -1,8 +1,7 @@
 """Between two cycles: raises a floor again at once, by the last answers, if somebody has lowered it.
 
-A watch reports the HPAs whose bounds somebody has set back. The watch is only a doorbell: its events may be older than
-our last write, so a reaction reads the HPA again and never judges by the event. The watch is open only while this
-replica leads.
+A :class:`~hpa_scaler.app.running.Doorbell` reports the HPAs whose bounds somebody has set back. Its events may be older
+than our last write, so a reaction reads the HPA again and never judges by the event.
 
 Only cycles lower floors, and only cycles change counts of cycles. No reaction runs during the second half of a cycle,
 from the judgement on. If a reaction has written an HPA since the cycle began to list, the cycle reads that HPA again.
@@ -16,20 +15,13 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from hpa_scaler.app.settings import ScalerSettings
 from hpa_scaler.write.applying import Applier, Todo, judge_again, read_again
 from hpa_scaler.write.memory import Memory
 from hpa_scaler.write.metrics import ScalerMetrics
 from tightship.app.observability.logging import log
-from tightship.app.runtime.serving import Frame
 from tightship.core.api_errors import KubeError, one_line
-from tightship.core.objects import ApiObject, HorizontalPodAutoscaler, ObjectError
+from tightship.core.objects import HorizontalPodAutoscaler, ObjectError
 from tightship.kube.connection import Connection
-from tightship.kube.reflector import Reflector, Timing
-from tightship.kube.resources import AUTOSCALERS, Resource
-
-LOOK = 1.0
-"""Seconds between two checks of the HPAs to watch."""
 
 
 class Reactor:
@@ -123,71 +115,3 @@ class Reactor:
         applied = await self._applier.apply(msgspec.structs.replace(todo, cycle=cycle), self._may)
         if applied.endings.get(hpa.uid) == "written":
             self._metrics.reacted()
-
-
-class Doorbell:
-    """A reflector's sink that calls *ring* for each reported HPA that *concerns* us, and keeps no HPA."""
-
-    def __init__(
-        self,
-        concerns: Callable[[HorizontalPodAutoscaler], bool],
-        ring: Callable[[HorizontalPodAutoscaler], None],
-    ) -> None:
-        self._concerns = concerns
-        self._ring = ring
-
-    def upsert(self, kind: str, thing: ApiObject) -> None:
-        """See :class:`tightship.kube.reflector.Sink`."""
-        del kind
-        if isinstance(thing, HorizontalPodAutoscaler) and self._concerns(thing):
-            self._ring(thing)
-
-    def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
-        """See :class:`tightship.kube.reflector.Sink`."""
-        del errors
-        for thing in things:
-            self.upsert(kind, thing)
-
-    def delete(self, kind: str, namespace: str, name: str) -> None:
-        """Leave deletions to the next cycle."""
-
-    def mark_unreadable(self, error: ObjectError, node: str = "") -> None:
-        """Leave unreadable HPAs to the next cycle."""
-
-    def mark_missing(self, kind: str, why: str) -> None:
-        """Leave missing kinds to the next cycle."""
-
-
-async def watch(frame: Frame[ScalerSettings], doorbell: Doorbell, timing: Timing = Timing()) -> None:
-    """Watch the HPAs that the configuration names while this replica leads, until cancelled.
-
-    API errors only delay the notification; bugs propagate.
-    """
-    watched: tuple[Resource, ...] = ()
-    tasks: list[asyncio.Task[None]] = []
-    try:
-        while True:
-            settings = frame.live.current
-            namespaces = settings.namespaces or ("",)
-            wanted = tuple(
-                AUTOSCALERS.within(namespace=namespace, label_selector=settings.label_selector)
-                for namespace in (namespaces if frame.leading() else ())
-            )
-            if wanted != watched:
-                await _ended(tasks)
-                watched = wanted
-                reflectors = [Reflector(frame.connection, each, doorbell, lambda: None, timing) for each in wanted]
-                tasks = [asyncio.create_task(each.run(), name=f"watch of {each.resource.path}") for each in reflectors]
-            for task in tasks:
-                if task.done():
-                    task.result()
-            await asyncio.sleep(LOOK)
-    finally:
-        await _ended(tasks)
-
-
-async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
-    running = list(tasks)
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 import hpa_scaler
-from hpa_scaler.app.commands import named
+from hpa_scaler.app.commands import add_selection, named
 from hpa_scaler.app.fleet import Say, Selection, fleet_of_cluster
-from hpa_scaler.app.options import add_selection
-from hpa_scaler.app.run_settings import PROGRAM, RunSettings
+from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
 from hpa_scaler.decide.ownership import Restoration, restoration, state_of
 from hpa_scaler.report import RELEASE, FloorRelease
-from hpa_scaler.report.document import Move, ReleaseEntry, ReleaseOutcome
+from hpa_scaler.report.document import BoundMove, ReleaseEntry, ReleaseOutcome
 from hpa_scaler.spec.annotations import ENABLE, enabled
 from hpa_scaler.spec.spec import Rules
 from hpa_scaler.write.applying import AT_ONCE, PlannedPatch, send
@@ -144,8 +143,8 @@ class Release(Struct, frozen=True):
             name=hpa.name,
             outcome="failed" if problem else outcome,
             opted_in=enabled(hpa.annotations, self.rules.prefix),
-            minimum=Move(hpa.min_replicas, given.minimum if given is not None and moves else hpa.min_replicas),
-            maximum=Move(hpa.max_replicas, given.maximum if given is not None and moves else hpa.max_replicas),
+            minimum=BoundMove(hpa.min_replicas, given.minimum if given is not None and moves else hpa.min_replicas),
+            maximum=BoundMove(hpa.max_replicas, given.maximum if given is not None and moves else hpa.max_replicas),
             left="" if given is None else given.left,
             detail=detail,
         )
@@ -193,7 +192,7 @@ def _release(arguments: argparse.Namespace) -> int:
         raise UsageError("nothing is named: give names of HPAs, -n NAMESPACE, or -A for all")
     given = {} if arguments.annotation_prefix is None else {"annotation_prefix": arguments.annotation_prefix}
     try:
-        process = load_process(RunSettings, environment(), given)
+        process = load_process(ScalerRunSettings, environment(), given)
     except SettingsError as error:
         raise CliError(*error.problems) from error
     with Progress() as progress:
@@ -202,7 +201,7 @@ def _release(arguments: argparse.Namespace) -> int:
     return 0 if done.complete else EXIT_ERROR
 
 
-async def _released(arguments: argparse.Namespace, process: RunSettings, say: Say) -> FloorRelease:
+async def _released(arguments: argparse.Namespace, process: ScalerRunSettings, say: Say) -> FloorRelease:
     rules, now = Rules(prefix=process.annotation_prefix), wall()
     selection = Selection(tuple(dict.fromkeys(arguments.namespace or ())), arguments.selector or "")
     say("connecting")

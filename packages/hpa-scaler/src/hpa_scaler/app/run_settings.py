@@ -1,6 +1,6 @@
 """The process's settings: the settings that all controllers share, under the older controller's names.
 
-Servers, defaults and the breaker may change, so they are in the ConfigMap: :mod:`hpa_scaler.app.configuration`.
+Servers, defaults and the breaker may change, so they are in the ConfigMap: :mod:`hpa_scaler.app.settings`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from hpa_scaler.spec.addresses import parse_address
-from hpa_scaler.spec.spec import PREFIX
+from hpa_scaler.spec.spec import Rules
 from hpa_scaler.spec.values import parse_int32
 from tightship.app.observability.logging import FORMATS
 from tightship.app.settings.fields import Allowed, Flag
@@ -40,8 +40,7 @@ def _lower_bound(value: object) -> object:
     return bound
 
 
-def _url(value: object) -> object:
-    text = str(value)
+def _address(text: str) -> str:
     return str(parse_address(text)) if text else ""
 
 
@@ -51,7 +50,11 @@ def _prefix(value: object) -> object:
     return value
 
 
-class RunSettings(ProcessSettings):
+ServerAddress = Annotated[str, AfterValidator(_address)]
+"""The address of a server in its canonical form, or an empty text for none."""
+
+
+class ScalerRunSettings(ProcessSettings):
     """The hpa-scaler's defaults and names. Durations are in seconds."""
 
     words = RunWords(
@@ -71,8 +74,7 @@ class RunSettings(ProcessSettings):
     """The older controller's metrics port; its probe had the default probe port."""
     lease_name: Name = variable("LEASE_NAME", default="hpa-scaler")
     prometheus_server_url: Annotated[
-        str,
-        BeforeValidator(_url),
+        ServerAddress,
         Allowed("an address with `http` or `https`"),
         Flag(
             "--prometheus-server-url URL",
@@ -92,7 +94,7 @@ class RunSettings(ProcessSettings):
             "floors",
             plan=True,
         ),
-    ] = variable("MINIMUM_REPLICAS_LOWER_BOUND", default=3)
+    ] = variable("MINIMUM_REPLICAS_LOWER_BOUND", default=Rules().lower_bound)
     annotation_prefix: Annotated[
         str,
         BeforeValidator(_prefix),
@@ -103,7 +105,7 @@ class RunSettings(ProcessSettings):
             "floors",
             plan=True,
         ),
-    ] = variable("ANNOTATION_PREFIX", default=PREFIX)
+    ] = variable("ANNOTATION_PREFIX", default=Rules().prefix)
     """The prefix of all annotation names, before ``/hpa-scaler``."""
     cycle_deadline: Positive = variable("CYCLE_DEADLINE_SECONDS", default=120.0)
     """How long a cycle may take. The next cycle judges again the HPAs that were not written by then."""
@@ -118,6 +120,3 @@ class RunSettings(ProcessSettings):
         variable("DECISION_LOG_MEGABYTES", default=200.0)
     )
     """At this size the controller renames the file to ``.1``, replacing an earlier ``.1``, and starts a new file."""
-
-
-__all__ = ["PROGRAM", "RunSettings"]

@@ -1,18 +1,16 @@
-"""``hpa-scaler run``: the frame that all controllers share, the Prometheus client and the loop in one process."""
+"""``hpa-scaler run``: the shared frame, the Prometheus client, the loop and the watch of HPAs in one process."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import hpa_scaler
-from hpa_scaler.app.configuration import CYCLES_APART, allowed_of, limits_of, parse_config_map, servers_of
 from hpa_scaler.app.loop import ScalerLoop
-from hpa_scaler.app.reacting import Doorbell, watch
-from hpa_scaler.app.run_settings import PROGRAM, RunSettings
-from hpa_scaler.app.settings import ScalerSettings
+from hpa_scaler.app.run_settings import PROGRAM, ScalerRunSettings
+from hpa_scaler.app.settings import CYCLES_APART, ScalerSettings, allowed_of, limits_of, parse_config_map, servers_of
 from hpa_scaler.prometheus.client import PrometheusClient
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.metrics import ScalerMetrics
@@ -23,9 +21,14 @@ from tightship.app.runtime.serving import Configuration, Frame
 from tightship.app.runtime.serving import serve as serve_frame
 from tightship.core.api_errors import Forbidden, KubeError, one_line
 from tightship.core.backoff import Backoff
+from tightship.core.objects import ApiObject, HorizontalPodAutoscaler, ObjectError
 from tightship.kube.host import monotonic
-from tightship.kube.resources import AUTOSCALERS
+from tightship.kube.reflector import Reflector, Timing
+from tightship.kube.resources import AUTOSCALERS, Resource
 from tightship.report.document import Generator
+
+LOOK = 1.0
+"""Seconds between two checks of the HPAs to watch."""
 
 _FIRST, _LONGEST = 0.5, 30.0
 _LOOK = 0.1
@@ -64,7 +67,75 @@ class FirstLook:
                 self._why = ""
 
 
-async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:
+class Doorbell:
+    """A reflector's sink that calls *ring* for each reported HPA that *concerns* us, and keeps no HPA."""
+
+    def __init__(
+        self,
+        concerns: Callable[[HorizontalPodAutoscaler], bool],
+        ring: Callable[[HorizontalPodAutoscaler], None],
+    ) -> None:
+        self._concerns = concerns
+        self._ring = ring
+
+    def upsert(self, kind: str, thing: ApiObject) -> None:
+        """See :class:`tightship.kube.reflector.Sink`."""
+        del kind
+        if isinstance(thing, HorizontalPodAutoscaler) and self._concerns(thing):
+            self._ring(thing)
+
+    def replace(self, kind: str, things: Iterable[ApiObject], errors: Iterable[tuple[ObjectError, str]] = ()) -> None:
+        """See :class:`tightship.kube.reflector.Sink`."""
+        del errors
+        for thing in things:
+            self.upsert(kind, thing)
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        """Leave deletions to the next cycle."""
+
+    def mark_unreadable(self, error: ObjectError, node: str = "") -> None:
+        """Leave unreadable HPAs to the next cycle."""
+
+    def mark_missing(self, kind: str, why: str) -> None:
+        """Leave missing kinds to the next cycle."""
+
+
+async def watch(frame: Frame[ScalerSettings], doorbell: Doorbell, timing: Timing = Timing()) -> None:
+    """Watch the HPAs that the configuration names while this replica leads, until cancelled.
+
+    API errors only delay the notification; bugs propagate.
+    """
+    watched: tuple[Resource, ...] = ()
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        while True:
+            settings = frame.live.current
+            namespaces = settings.namespaces or ("",)
+            wanted = tuple(
+                AUTOSCALERS.within(namespace=namespace, label_selector=settings.label_selector)
+                for namespace in (namespaces if frame.leading() else ())
+            )
+            if wanted != watched:
+                await _ended(tasks)
+                watched = wanted
+                reflectors = [Reflector(frame.connection, each, doorbell, lambda: None, timing) for each in wanted]
+                tasks = [asyncio.create_task(each.run(), name=f"watch of {each.resource.path}") for each in reflectors]
+            for task in tasks:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(LOOK)
+    finally:
+        await _ended(tasks)
+
+
+async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
+    running = list(tasks)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def serve(runtime: Runtime, run: ScalerRunSettings, environment: Mapping[str, str]) -> None:
     """Run until ``runtime.stop``."""
     del environment  # *run* has all of it
 

@@ -1,6 +1,7 @@
-"""Settings that may change while the hpa-scaler runs: servers, allowed addresses, defaults and safety limits.
+"""Settings that may change while the hpa-scaler runs, and the rules, servers and limits made from them.
 
-Keys follow the older controllers' style. Durations are in seconds, written as ``10m`` or as plain seconds.
+Keys follow the older controllers' style. Durations are in seconds, written as ``10m`` or as plain seconds. Defaults
+come from the parts that the settings configure.
 """
 
 from __future__ import annotations
@@ -9,24 +10,31 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
+import msgspec
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from hpa_scaler.app.run_settings import ScalerRunSettings, ServerAddress
+from hpa_scaler.prometheus.client import ClientLimits
+from hpa_scaler.prometheus.servers import CONCURRENCY, DEFAULT, TIMEOUT, Server, Tls
 from hpa_scaler.spec.addresses import AllowList, parse_address
 from hpa_scaler.spec.annotations import ANNOTATIONS, BY_KEY, check_defaults
-from hpa_scaler.spec.spec import AGE_QUERY, FAILED_QUERY, LATE_QUERY
-from hpa_scaler.spec.values import format_float
+from hpa_scaler.spec.spec import Rules
+from hpa_scaler.spec.values import SERVER_NAME, format_float
 from tightship.app.cli.selector import parse_selector
+from tightship.app.settings.config_maps import config_in, read_config
 from tightship.app.settings.fields import Seconds
 from tightship.app.settings.loading import ConfigSource, Layered, SettingsError, resolve
 
+CONFIG_MAP_KEYS = ("hpa-scaler-config.yaml", "config.yaml", "config.json")
+"""Keys of a ConfigMap's data that may hold the configuration, in order of preference."""
+
+CYCLES_APART = 4
+"""How many cycles may be missed before an HPA's history is too old to continue."""
+
+_RULES, _LIMITS = Rules(), ClientLimits()
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
-_SERVER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-
-
-def _address(text: str) -> str:
-    return str(parse_address(text)) if text else ""
 
 
 def _entries(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -41,7 +49,8 @@ def _namespaces(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _selector(text: str) -> str:
+def selector_text(text: str) -> str:
+    """Return the label selector *text* if it can be parsed; raise :class:`ValueError` otherwise."""
     parse_selector(text)
     return text
 
@@ -75,36 +84,33 @@ def _age_query(text: str) -> str:
     return text
 
 
-Address = Annotated[str, AfterValidator(_address)]
-Texts = Annotated[Mapping[str, str], BeforeValidator(_plain_texts)]
-Headers = Annotated[
-    Mapping[Annotated[str, AfterValidator(_header_name)], Annotated[str, AfterValidator(_header_text)]],
-    BeforeValidator(_plain_texts),
-]
-Share = Annotated[float, Field(gt=0, le=100)]
-
-
 def _factor(factor: float) -> float:
     if 0 < factor < 1:
         raise ValueError("is below 1; allowed is 1 or more, or 0 for no limit")
     return factor
 
 
+Texts = Annotated[Mapping[str, str], BeforeValidator(_plain_texts)]
+Headers = Annotated[
+    Mapping[Annotated[str, AfterValidator(_header_name)], Annotated[str, AfterValidator(_header_text)]],
+    BeforeValidator(_plain_texts),
+]
+Share = Annotated[float, Field(gt=0, le=100)]
 Factor = Annotated[float, Field(ge=0, le=1000), AfterValidator(_factor)]
 
 
-class _Section(BaseModel):
+class _ServerPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-class BasicAuth(_Section):
+class BasicAuth(_ServerPart):
     """A user name, and the file that holds the password."""
 
     username: str = Field(min_length=1)
     password_file: str = Field(default="", alias="passwordFile")
 
 
-class TlsSettings(_Section):
+class TlsSettings(_ServerPart):
     """Paths of the certificate files."""
 
     ca_file: str = Field(default="", alias="caFile")
@@ -123,10 +129,10 @@ class TlsSettings(_Section):
         return self
 
 
-class ServerSettings(_Section):
+class ServerSettings(_ServerPart):
     """One server. Only ``default`` may omit its URL, which is then ``PROMETHEUS_SERVER_URL``."""
 
-    url: Address = ""
+    url: ServerAddress = ""
     bearer_token_file: str = Field(default="", alias="bearerTokenFile")
     basic_auth: BasicAuth | None = Field(default=None, alias="basicAuth")
     tls: TlsSettings = TlsSettings()
@@ -134,9 +140,9 @@ class ServerSettings(_Section):
     """HTTP headers of each query, such as ``X-Scope-OrgID``."""
     parameters: Texts = {}
     """URL parameters of each query, such as ``dedup``."""
-    timeout: Seconds = Field(default=10.0, gt=0, le=120)
+    timeout: Seconds = Field(default=TIMEOUT, gt=0, le=120)
     """Timeout of one query. The controller sends the timeout to the server, and waits slightly longer."""
-    concurrency: int = Field(default=8, ge=1, le=100, alias="maximumConcurrency")
+    concurrency: int = Field(default=CONCURRENCY, ge=1, le=100, alias="maximumConcurrency")
     """Concurrent queries to the server."""
 
     @model_validator(mode="after")
@@ -148,9 +154,9 @@ class ServerSettings(_Section):
 
 def _servers(servers: Mapping[str, ServerSettings]) -> Mapping[str, ServerSettings]:
     for name, server in servers.items():
-        if not _SERVER.fullmatch(name):
+        if SERVER_NAME.fullmatch(name) is None:
             raise ValueError(f"{name!r} is not the name of a server; allowed are letters, digits, '-', '_' and '.'")
-        if not server.url and name != "default":
+        if not server.url and name != DEFAULT:
             raise ValueError(f"server {name!r} has no url")
     return servers
 
@@ -169,52 +175,52 @@ class ScalerSettings(Layered):
     """Default annotation values by name, for HPAs that do not set the annotation."""
     namespaces: Annotated[tuple[str, ...], AfterValidator(_namespaces)] = ()
     """The namespaces whose HPAs are read; empty: all."""
-    label_selector: Annotated[str, AfterValidator(_selector)] = Field(default="", alias="labelSelector")
+    label_selector: Annotated[str, AfterValidator(selector_text)] = Field(default="", alias="labelSelector")
     """The labels that an HPA must have to be read."""
     writes_per_second: float = Field(default=50.0, gt=0, le=1000, alias="maximumWritesPerSecond")
     hpa_metrics: bool = Field(default=True, alias="perHPAMetrics")
     """Whether each HPA has series of its own."""
     query_deadline: Seconds = Field(default=45.0, gt=0, le=600, alias="queryDeadline")
     """Time limit for all queries of one cycle; a query without an answer by then fails."""
-    circuit_failures: int = Field(default=3, ge=1, alias="circuitBreakerFailures")
+    circuit_failures: int = Field(default=_LIMITS.failures, ge=1, alias="circuitBreakerFailures")
     """Consecutive failures after which the controller stops querying a server."""
-    circuit_pause: Seconds = Field(default=30.0, gt=0, alias="circuitBreakerPause")
+    circuit_pause: Seconds = Field(default=_LIMITS.pause, gt=0, alias="circuitBreakerPause")
     """How long the controller then sends that server no queries."""
-    cold_guard: bool = Field(default=True, alias="coldSourceGuard")
+    cold_guard: bool = Field(default=_RULES.cold_guard, alias="coldSourceGuard")
     """Whether to keep a floor from being lowered while the server's data do not cover the query's look-back."""
-    longest_guard: Seconds = Field(default=3600.0, alias="coldSourceLimit")
+    longest_guard: Seconds = Field(default=_RULES.longest_guard, alias="coldSourceLimit")
     """The longest time for which young data prevent lowering."""
-    age_query: Annotated[str, AfterValidator(_age_query)] = Field(default=AGE_QUERY, alias="dataAgeQuery")
+    age_query: Annotated[str, AfterValidator(_age_query)] = Field(default=_RULES.age_query, alias="dataAgeQuery")
     """The query for the age of a server's data; empty for none."""
-    late_query: str = Field(default=LATE_QUERY, alias="lateSamplesQuery")
+    late_query: str = Field(default=_RULES.late_query, alias="lateSamplesQuery")
     """The query for the age of a server's newest sample, in scrape intervals; empty for none."""
-    failed_query: str = Field(default=FAILED_QUERY, alias="failedScrapesQuery")
+    failed_query: str = Field(default=_RULES.failed_query, alias="failedScrapesQuery")
     """The query whose series are the targets that could not always be scraped; empty for none."""
-    rollout_limit: Seconds = Field(default=1800.0, alias="rolloutTimeout")
+    rollout_limit: Seconds = Field(default=_RULES.rollout_limit, alias="rolloutTimeout")
     """How long a rollout may prevent lowering."""
-    contest_resets: int = Field(default=3, ge=1, alias="contestResets")
+    contest_resets: int = Field(default=_RULES.contest_resets, ge=1, alias="contestResets")
     """Resets of the bounds by somebody else after which the controller leaves them alone for a while."""
-    contest_window: Seconds = Field(default=3600.0, gt=0, alias="contestWindow")
+    contest_window: Seconds = Field(default=_RULES.contest_window, gt=0, alias="contestWindow")
     """The longest time between two such resets for both to count."""
-    contest_pause: Seconds = Field(default=900.0, gt=0, alias="contestPause")
+    contest_pause: Seconds = Field(default=_RULES.contest_pause, gt=0, alias="contestPause")
     """How long the controller leaves the bounds alone; each further reset doubles the time."""
-    contest_longest_pause: Seconds = Field(default=6 * 3600.0, gt=0, alias="contestPauseLimit")
-    drop_count: int = Field(default=10, ge=2, alias="correlatedDropMinimumCount")
+    contest_longest_pause: Seconds = Field(default=_RULES.contest_longest_pause, gt=0, alias="contestPauseLimit")
+    drop_count: int = Field(default=_RULES.drop_count, ge=2, alias="correlatedDropMinimumCount")
     """With fewer different queries than this, the breaker for correlated drops never trips."""
-    drop_share: Share = Field(default=50.0, alias="correlatedDropPercentage")
+    drop_share: Share = Field(default=100 * _RULES.drop_share, alias="correlatedDropPercentage")
     """Percentage of the queries that may drop at once."""
-    drop_floor_share: Share = Field(default=50.0, alias="correlatedDropFloorPercentage")
+    drop_floor_share: Share = Field(default=100 * _RULES.drop_floor_share, alias="correlatedDropFloorPercentage")
     """Percentage of all wanted pods that may be lost at once."""
-    drop_size: float = Field(default=30.0, ge=0, lt=100, alias="correlatedDropSize")
+    drop_size: float = Field(default=100 * _RULES.drop_size, ge=0, lt=100, alias="correlatedDropSize")
     """Percentage by which a query must want less than lately to count as a drop."""
-    drop_hold: Seconds = Field(default=3600.0, alias="correlatedDropHold")
+    drop_hold: Seconds = Field(default=_RULES.drop_hold, alias="correlatedDropHold")
     """How long a correlated drop prevents all lowering; 0: until the queries recover."""
-    rise_factor: Factor = Field(default=3.0, alias="suddenRiseFactor")
+    rise_factor: Factor = Field(default=_RULES.rise_factor, alias="suddenRiseFactor")
     """How far a floor goes up at once, as a multiple of the highest floor wanted in the last day; 0: no limit. The
     floor goes further once the queries have wanted more for as long as they look back, plus two cycles."""
-    rise_pods: int = Field(default=10, ge=1, alias="suddenRisePods")
+    rise_pods: int = Field(default=_RULES.rise_pods, ge=1, alias="suddenRisePods")
     """A floor goes up at once to this many pods, whatever was wanted in the last day."""
-    maximum_factor: Factor = Field(default=3.0, alias="maxReplicasFactor")
+    maximum_factor: Factor = Field(default=_RULES.maximum_factor, alias="maxReplicasFactor")
     """The limit for floors, and for ``maxReplicas`` raised with them, as a multiple of the user's own ``maxReplicas``;
     0: no limit."""
 
@@ -271,4 +277,66 @@ def _text(value: object) -> str | None:
             return None
 
 
-__all__ = ["BasicAuth", "ScalerSettings", "ServerSettings", "TlsSettings", "load_settings"]
+def parse_config_map(data: Mapping[str, str]) -> ScalerSettings:
+    """Return the settings in a ConfigMap's *data*, or the defaults if it has no text at all.
+
+    Raises :class:`~tightship.app.settings.loading.SettingsError` with all problems at once.
+    """
+    key, found = config_in(data, CONFIG_MAP_KEYS)
+    return load_settings(found, key)
+
+
+def read_settings(path: str | None) -> ScalerSettings:
+    """Return the settings in the file *path*, or the defaults without a file; raises as :func:`parse_config_map`."""
+    return ScalerSettings() if path is None else load_settings(read_config(path, CONFIG_MAP_KEYS), path)
+
+
+def rules_of(settings: ScalerSettings, run: ScalerRunSettings) -> Rules:
+    """Return the rules for judgements, from the configuration and the process's settings."""
+    return msgspec.structs.replace(
+        msgspec.convert(settings, Rules, from_attributes=True),
+        prefix=run.annotation_prefix,
+        lower_bound=run.lower_bound,
+        longest_gap=CYCLES_APART * run.interval,
+        handover_gap=CYCLES_APART * run.interval,
+        drop_share=settings.drop_share / 100,
+        drop_floor_share=settings.drop_floor_share / 100,
+        drop_size=settings.drop_size / 100,
+    )
+
+
+def servers_of(settings: ScalerSettings, run: ScalerRunSettings) -> dict[str, Server]:
+    """Return the servers by name; ``PROMETHEUS_SERVER_URL`` overrides the URL of the server ``default``."""
+    given = dict(settings.servers)
+    default = given.pop(DEFAULT, ServerSettings())
+    servers = {name: _server(name, each, each.url) for name, each in given.items()}
+    url = run.prometheus_server_url or default.url
+    if url:
+        servers[DEFAULT] = _server(DEFAULT, default, url)
+    return servers
+
+
+def allowed_of(settings: ScalerSettings) -> AllowList:
+    """Return the addresses that HPAs may name besides the servers."""
+    return AllowList.of(settings.allowed)
+
+
+def limits_of(settings: ScalerSettings) -> ClientLimits:
+    """Return the client's timeouts and limits."""
+    return ClientLimits(settings.circuit_failures, settings.circuit_pause)
+
+
+def _server(name: str, given: ServerSettings, url: str) -> Server:
+    tls, basic = given.tls, given.basic_auth
+    return Server(
+        name=name,
+        address=parse_address(url),
+        headers=tuple(sorted(given.headers.items())),
+        parameters=tuple(sorted(given.parameters.items())),
+        token_file=given.bearer_token_file,
+        username=basic.username if basic is not None else "",
+        password_file=basic.password_file if basic is not None else "",
+        tls=Tls(tls.ca_file, tls.cert_file, tls.key_file, tls.server_name, tls.insecure),
+        timeout=given.timeout,
+        concurrency=given.concurrency,
+    )

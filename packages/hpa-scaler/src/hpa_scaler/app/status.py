@@ -11,15 +11,14 @@ from threading import Lock
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.app.configuration import servers_of
-from hpa_scaler.app.run_settings import RunSettings
-from hpa_scaler.app.settings import ScalerSettings
+from hpa_scaler.app.run_settings import ScalerRunSettings
+from hpa_scaler.app.settings import ScalerSettings, servers_of
 from hpa_scaler.decide.cycle import Cycle
 from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.decide.ownership import Ending
 from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.report import FloorPlan, Sights, plan_document, plan_page
-from hpa_scaler.report.over_time import Lately
+from hpa_scaler.report.pages import Lately
 from hpa_scaler.report.story import Fate, Keep, Story, Told
 from hpa_scaler.spec.annotations import BY_NAME
 from hpa_scaler.spec.spec import PREFIX
@@ -112,7 +111,7 @@ class Past:
 
 
 def settings_view(
-    settings: ScalerSettings, run: RunSettings, config: str | None, outcomes: str | None = None
+    settings: ScalerSettings, run: ScalerRunSettings, config: str | None, outcomes: str | None = None
 ) -> SettingsView:
     """Return the settings in force, without secrets, which stay in files.
 
@@ -139,7 +138,7 @@ def settings_view(
     return SettingsView(_summary(settings, run, config, outcomes), values)
 
 
-def _summary(settings: ScalerSettings, run: RunSettings, config: str | None, outcomes: str | None) -> str:
+def _summary(settings: ScalerSettings, run: ScalerRunSettings, config: str | None, outcomes: str | None) -> str:
     servers = [
         f"{server.address}" if name == "default" else f"{name} ({server.address})"
         for name, server in sorted(servers_of(settings, run).items(), key=lambda item: (item[0] != "default", item[0]))

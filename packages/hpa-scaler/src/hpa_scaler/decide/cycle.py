@@ -32,7 +32,7 @@ from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.decide.ownership import state_of
 from hpa_scaler.spec.annotations import enabled, parse_spec
 from hpa_scaler.spec.queries import Outcome, Outcomes, Query, queries_of
-from hpa_scaler.spec.spec import Problems, Rollout, Rules, Spec
+from hpa_scaler.spec.spec import FloorSpec, Problems, Rollout, Rules
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.objects.meta import EMPTY
 from tightship.core.reasons import Refusal
@@ -58,7 +58,7 @@ def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
     """Return every query of a cycle, each once."""
     found: dict[Query, None] = {}
     for each in asked:
-        if isinstance(each, Spec):
+        if isinstance(each, FloorSpec):
             found |= dict.fromkeys(queries_of(each, rules.age_query, rules.longest_guard))
             found |= dict.fromkeys(evidence_queries(each, rules))
     return tuple(found)
@@ -66,7 +66,7 @@ def questions(asked: Iterable[Asked], rules: Rules) -> tuple[Query, ...]:
 
 def wants_rollout(asked: Asked) -> bool:
     """Whether the judgement needs the rollout state of the target."""
-    return isinstance(asked, Spec) and asked.rollout_check
+    return isinstance(asked, FloorSpec) and asked.rollout_check
 
 
 def subject_of(
@@ -97,7 +97,7 @@ def subject_of(
 
 
 def _own(asked: Asked, outcomes: Outcomes, rules: Rules) -> Outcomes:
-    if not isinstance(asked, Spec):
+    if not isinstance(asked, FloorSpec):
         return {}
     return {query: own(asked, query, outcomes[query]) for query in questions([asked], rules) if query in outcomes}
 
@@ -134,7 +134,7 @@ class DecisionLine(Struct, frozen=True, rename="camel", tag="decision", tag_fiel
     hpa: HorizontalPodAutoscaler
     result: Result
     rules: Rules
-    spec: Spec | None = None
+    spec: FloorSpec | None = None
     problems: tuple[str, ...] = ()
     outcomes: tuple[tuple[Query, Outcome], ...] = ()
     rollout: Rollout | None = None
@@ -196,7 +196,7 @@ def decision_line(cycle: str, subject: Subject, decision: FloorDecision, drop: R
         # The spec has all that the judgement needs of these.
         hpa=msgspec.structs.replace(subject.hpa, annotations=EMPTY, labels=EMPTY),
         result=Result.of(decision),
-        spec=asked if isinstance(asked, Spec) else None,
+        spec=asked if isinstance(asked, FloorSpec) else None,
         problems=asked.lines if isinstance(asked, Problems) else (),
         outcomes=tuple(sorted(subject.outcomes.items(), key=lambda item: item[0])),
         rollout=subject.rollout,

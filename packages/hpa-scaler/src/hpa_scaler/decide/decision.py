@@ -18,18 +18,18 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hpa_scaler.decide.floors import FloorInputs, Solution, solve
+from hpa_scaler.decide.floors import FloorInputs, QueryTerm, Solution, solve
 from hpa_scaler.decide.history import Floor, FloorHistory
 from hpa_scaler.spec.queries import Outcomes, Query
-from hpa_scaler.spec.spec import Problems, Rollout, Rules, Spec
+from hpa_scaler.spec.spec import FloorSpec, Problems, Rollout, Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.reasons import Reason, Refusal
+from tightship.core.reasons import QUERY_FAILURES, Reason, Refusal
 
 Action = Literal["raise", "lower", "hold", "skip"]
 
-Asked: TypeAlias = Spec | Problems | None
+Asked: TypeAlias = FloorSpec | Problems | None
 """The parsed annotations of an HPA; ``None`` if the HPA is not opted in."""
 
 
@@ -39,6 +39,9 @@ class FloorDecision(Struct, frozen=True, kw_only=True):
     *target* and *target_maximum* are the new bounds; they equal the present ones if nothing changes. *inputs* and
     *solution* are ``None`` for a skipped HPA. *causes* are all reasons, the most important first. *age* is for how many
     seconds the data are known to be complete.
+
+    *told* says for each query whether it was answered, or the reason without a usable answer. *window* is how long a
+    wanted floor is kept, in seconds; ``None`` if the annotations are invalid.
 
     *history* is kept by default; *written* replaces it once the PATCH succeeds. *pending* says that a restart would
     lose something: the conditions that a lowering waits for, or a bound that is the user's own again.
@@ -59,6 +62,8 @@ class FloorDecision(Struct, frozen=True, kw_only=True):
     solution: Solution | None = None
     causes: tuple[Refusal, ...] = ()
     age: float | None = None
+    told: tuple[str, ...] = ()
+    window: float | None = None
     dry_run: bool = False
     history: FloorHistory = FloorHistory()
     written: FloorHistory = FloorHistory()
@@ -81,6 +86,21 @@ class FloorDecision(Struct, frozen=True, kw_only=True):
     def reason(self) -> Reason:
         """The most important reason."""
         return self.causes[0].reason if self.causes else Reason.FOLLOWS_QUERY
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """All reasons, each once."""
+        return tuple(dict.fromkeys(cause.reason for cause in self.causes))
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a query had no usable answer."""
+        return not QUERY_FAILURES.isdisjoint(self.reasons)
+
+    @property
+    def terms(self) -> tuple[QueryTerm, ...]:
+        """The queries' parts of the formula; empty for a skipped HPA."""
+        return () if self.inputs is None else self.inputs.terms
 
 
 class Subject(Struct, frozen=True, kw_only=True):

@@ -164,13 +164,6 @@ def formula(inputs: FloorInputs) -> str:
     return texts[0] if len(texts) == 1 else ", ".join(texts)
 
 
-def ratio_text(inputs: FloorInputs, solution: Solution) -> str:
-    """Return how the ratio floor is computed, such as ``10 - 2 = 8``."""
-    if inputs.replicas is None or solution.by_ratio is None:
-        return "replicas unknown"
-    return f"{inputs.replicas} - {inputs.replicas - solution.by_ratio} = {solution.by_ratio}"
-
-
 def follows(inputs: FloorInputs, solution: Solution, told: Sequence[Refusal] = ()) -> Refusal:
     """Return the largest of the floors, which decides, as a reason.
 
@@ -229,8 +222,3 @@ def lowering_limits(inputs: FloorInputs, solution: Solution, window: float) -> l
             Refusal(Reason.DEADBAND, detail=f"{reached} is within the deadband of {inputs.band} below {inputs.minimum}")
         )
     return found
-
-
-def raising_limits(wanted: int, steps: Sequence[Limit]) -> list[Refusal]:
-    """Return the limits of a step up to *wanted*, the strictest first."""
-    return [cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < wanted]

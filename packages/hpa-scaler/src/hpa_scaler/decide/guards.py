@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +23,7 @@ from hpa_scaler.decide.floors import Limit
 from hpa_scaler.decide.history import DAY, Floor, FloorHistory, Raise, highest_floor, raised_within, with_known
 from hpa_scaler.spec.promql import Matcher, lookback
 from hpa_scaler.spec.queries import Outcome, Outcomes, Query, QueryAnswer, outcome_of, range_of
-from hpa_scaler.spec.spec import QuerySpec, Rules, Spec
+from hpa_scaler.spec.spec import FloorSpec, QuerySpec, Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.objects.autoscaling import ScalingPolicy, ScalingRules
@@ -43,8 +43,6 @@ _MOST = 20
 _SHOWN = 3
 _LONGEST_VALUE = 60
 
-_MEND = "repair the targets; after an hour, failed scrapes no longer hold the floor"
-
 DEFAULT_POLICIES = (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15))
 """The API server's defaults for a ``behavior.scaleUp`` without policies, or beside a ``scaleDown``."""
 
@@ -52,7 +50,7 @@ LONGEST_LOOK = 3600.0
 """The longest that a rise waits for a query to forget an old sample, in seconds."""
 
 
-def evidence_queries(spec: Spec, rules: Rules) -> Iterator[Query]:
+def evidence_queries(spec: FloorSpec, rules: Rules) -> Iterator[Query]:
     """Yield the queries about gaps to send for *spec*, besides its own queries and the queries for ages."""
     if not rules.cold_guard:
         return
@@ -63,28 +61,29 @@ def evidence_queries(spec: Spec, rules: Rules) -> Iterator[Query]:
             yield _failed_query(query, spec, rules)
 
 
-def doubts(spec: Spec, outcomes: Outcomes, rules: Rules) -> list[Refusal]:
+def doubts(spec: FloorSpec, outcomes: Outcomes, rules: Rules) -> list[Refusal]:
     """Return, each once, the servers' reasons not to lower anything by their answers to *spec*."""
-    found: dict[Refusal, None] = {}
     if not rules.cold_guard:
         return []
-    for query in spec.queries:
-        for cause in (_late(query, outcomes, rules), _failed(query, spec, outcomes, rules)):
-            if cause is not None:
-                found[cause] = None
-    return list(found)
+    told = (
+        each
+        for query in spec.queries
+        for each in (_late(query, outcomes, rules), _failed(query, spec, outcomes, rules))
+    )
+    return list(dict.fromkeys(cause for cause in told if cause is not None))
 
 
-def own(spec: Spec, query: Query, outcome: Outcome) -> Outcome:
+def own(spec: FloorSpec, query: Query, outcome: Outcome) -> Outcome:
     """Return *outcome* with the targets of *spec* alone: a judgement and its record need no others.
 
     With too many targets to keep, or with an incomplete list from the server, the outcome has no targets and counts for
     all.
     """
-    if not query.labels or not isinstance(outcome, QueryAnswer) or outcome.series > len(outcome.targets):
-        return outcome if not isinstance(outcome, QueryAnswer) else msgspec.structs.replace(outcome, targets=())
-    selectors = [each for asked in spec.queries for each in lookback(asked.text).selectors]
-    mine = tuple(target for target in outcome.targets if any(_concerns(target, each) for each in selectors))
+    if not isinstance(outcome, QueryAnswer):
+        return outcome
+    if not query.labels or outcome.series > len(outcome.targets):
+        return msgspec.structs.replace(outcome, targets=())
+    mine = tuple(_targets_of(spec.queries, outcome))
     return msgspec.structs.replace(outcome, series=len(mine), targets=mine if len(mine) <= _MOST else ())
 
 
@@ -92,7 +91,7 @@ def _late_query(query: QuerySpec, rules: Rules) -> Query:
     return Query(rules.late_query, query.server)
 
 
-def _failed_query(query: QuerySpec, spec: Spec, rules: Rules) -> Query:
+def _failed_query(query: QuerySpec, spec: FloorSpec, rules: Rules) -> Query:
     seconds = math.ceil(max(1.0, range_of(query, spec, rules.longest_guard)))
     return Query(rules.failed_query.replace("{range}", str(seconds)), query.server, labels=True)
 
@@ -107,27 +106,30 @@ def _late(query: QuerySpec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
     return Refusal(Reason.LATE_SAMPLES, detail=detail, fix="see why the server scrapes late or receives samples late")
 
 
-def _failed(query: QuerySpec, spec: Spec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
+def _failed(query: QuerySpec, spec: FloorSpec, outcomes: Outcomes, rules: Rules) -> Refusal | None:
     if not rules.failed_query or not _selects(query):
         return None
-    asked = _failed_query(query, spec, rules)
-    told = outcome_of(asked, outcomes)
+    told = outcome_of(_failed_query(query, spec, rules), outcomes)
     if not isinstance(told, QueryAnswer) or not told.series:
         return None
     seconds = format_duration(range_of(query, spec, rules.longest_guard))
     if told.series > len(told.targets):
-        targets = counted(told.series, "target")
-        detail = f"{targets} of server {query.server} could not always be scraped within {seconds}"
-        return Refusal(Reason.FAILED_SCRAPES, detail=detail, fix=_MEND)
-    selectors = lookback(query.text).selectors
-    mine = [target for target in told.targets if any(_concerns(target, selector) for selector in selectors)]
-    if not mine:
-        return None
-    names = ", ".join(_shown(target) for target in mine[:_SHOWN])
-    more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
-    targets = counted(len(mine), "target")
-    detail = f"{targets} of the query could not always be scraped within {seconds}: {names}{more}"
-    return Refusal(Reason.FAILED_SCRAPES, detail=detail, fix=_MEND)
+        number, of, named = told.series, f"server {query.server}", ""
+    else:
+        mine = _targets_of([query], told)
+        if not mine:
+            return None
+        more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
+        number, of, named = len(mine), "the query", f": {', '.join(map(_shown, mine[:_SHOWN]))}{more}"
+    detail = f"{counted(number, 'target')} of {of} could not always be scraped within {seconds}{named}"
+    fix = "repair the targets; after an hour, failed scrapes no longer hold the floor"
+    return Refusal(Reason.FAILED_SCRAPES, detail=detail, fix=fix)
+
+
+def _targets_of(queries: Iterable[QuerySpec], told: QueryAnswer) -> list[dict[str, str]]:
+    """Return the targets in *told* that *queries* concern."""
+    selectors = [each for query in queries for each in lookback(query.text).selectors]
+    return [target for target in told.targets if any(_concerns(target, each) for each in selectors)]
 
 
 def _selects(query: QuerySpec) -> bool:
@@ -181,7 +183,7 @@ def _shown(target: Mapping[str, str]) -> str:
 
 
 def limits(
-    spec: Spec, behavior: ScalingRules | None, raises: tuple[Raise, ...], running: int, now: float
+    spec: FloorSpec, behavior: ScalingRules | None, raises: tuple[Raise, ...], running: int, now: float
 ) -> list[Limit]:
     """Return the limits of a step up from *running*, the larger of the floor and the present replicas."""
     found: list[Limit] = []
@@ -250,7 +252,7 @@ def judge_rise(wanted: Wanted, history: FloorHistory, rules: Rules, now: float, 
     return Rise((max(ceiling, wanted.running), Refusal(Reason.SUDDEN_RISE, detail=detail, fix=fix)), history)
 
 
-def time_to_know(spec: Spec, rules: Rules) -> float:
+def time_to_know(spec: FloorSpec, rules: Rules) -> float:
     """Return for how many seconds a rise must be wanted: until no query sees a sample that was new at first."""
     longest = max((range_of(query, spec, LONGEST_LOOK) for query in spec.queries), default=0.0)
     return longest + rules.longest_gap / 2
@@ -271,14 +273,14 @@ def _ceiling(history: FloorHistory, wanted: Wanted, rules: Rules, now: float) ->
     return known, max(rules.rise_pods, math.floor(known * rules.rise_factor), known)
 
 
-def longest_period(spec: Spec, behavior: ScalingRules | None) -> float:
+def longest_period(spec: FloorSpec, behavior: ScalingRules | None) -> float:
     """Return for how many seconds to remember our own raises."""
     if behavior is None or not _counts(spec, behavior):
         return 0.0
     return float(max((each.period_seconds for each in _policies(behavior)), default=0))
 
 
-def _counts(spec: Spec, behavior: ScalingRules) -> bool:
+def _counts(spec: FloorSpec, behavior: ScalingRules) -> bool:
     """Whether *behavior* limits the floor: not if the HPA opts out, nor if the API server filled it in.
 
     The API server does so as soon as somebody writes a ``scaleDown``. Nobody asked for these limits: without any

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.decide.floors import FloorInputs
-from hpa_scaler.spec.spec import QuerySpec, Spec
+from hpa_scaler.spec.spec import FloorSpec, QuerySpec
 from hpa_scaler.spec.values import format_float, quote
 from tightship.core.times import rfc3339
 
@@ -235,7 +235,7 @@ class StateError(ValueError):
     """An unreadable state annotation."""
 
 
-def encode_state(state: State, spec: Spec, now: float) -> str:
+def encode_state(state: State, spec: FloorSpec, now: float) -> str:
     """Return the annotation's value: compact JSON of at most :data:`LONGEST` bytes, written at *now*.
 
     To fit, the texts of the older controller's keys are cut first, since nobody reads them back. Then the history
@@ -268,7 +268,7 @@ def decode_state(text: str) -> State:
     return State(history=history, inputs=wire.inputs, target=wire.target, reason=wire.reason, known=known)
 
 
-def _legacy_part(spec: Spec, now: float, room: int) -> str:
+def _legacy_part(spec: FloorSpec, now: float, room: int) -> str:
     """Return the older controller's part, without its closing brace, in at most *room* bytes if possible."""
     query = spec.queries[0] if spec.queries else QuerySpec("")
     texts = [query.text, str(query.server)]

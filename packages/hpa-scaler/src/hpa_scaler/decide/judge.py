@@ -13,7 +13,6 @@ from hpa_scaler.decide.floors import (
     caps,
     follows,
     lowering_limits,
-    raising_limits,
     solve,
 )
 from hpa_scaler.decide.guards import (
@@ -29,7 +28,7 @@ from hpa_scaler.decide.ownership import contested, ownership
 from hpa_scaler.decide.sources import lowering_window, read_sources
 from hpa_scaler.spec.annotations import STATE, name_of
 from hpa_scaler.spec.queries import Outcomes, firing, hold_query, outcome_of, read, value_query
-from hpa_scaler.spec.spec import Problems, Rollout, Spec
+from hpa_scaler.spec.spec import FloorSpec, Problems, Rollout
 from tightship.core.durations import format_duration
 from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason, Refusal
@@ -45,15 +44,16 @@ def judge_one(subject: Subject, drops: DropVerdict = DropVerdict()) -> Judged:
         alone = _alone(subject)
     except Exception as error:  # a bug with one HPA must not cost all others their judgement
         why = f"judging this HPA failed: {type(error).__name__}: {' '.join(str(error).split())}"
-        alone = _skipped(subject.hpa, Refusal(Reason.UNREADABLE, detail=why, fix="report this bug"), subject.history)
+        alone = _skipped(subject, Refusal(Reason.UNREADABLE, detail=why, fix="report this bug"))
     return Judged(subject, alone, alone).under(drops)
 
 
 def _alone(subject: Subject) -> FloorDecision:
     refusal = _not_ours(subject.hpa, subject.asked, subject.now)
-    if refusal is not None or not isinstance(subject.asked, Spec):
-        return _skipped(subject.hpa, refusal or Refusal(Reason.NOT_ENABLED), subject.history)
-    return _Judgement(subject, subject.asked).decision()
+    if refusal is not None or not isinstance(subject.asked, FloorSpec):
+        window = lowering_window(subject.asked, subject.rules) if isinstance(subject.asked, FloorSpec) else None
+        return _skipped(subject, refusal or Refusal(Reason.NOT_ENABLED), window)
+    return _FloorJudgement(subject, subject.asked).decision()
 
 
 def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal | None:
@@ -80,7 +80,8 @@ def _not_ours(hpa: HorizontalPodAutoscaler, asked: Asked, now: float) -> Refusal
     return None
 
 
-def _skipped(hpa: HorizontalPodAutoscaler, cause: Refusal, history: FloorHistory) -> FloorDecision:
+def _skipped(subject: Subject, cause: Refusal, window: float | None = None) -> FloorDecision:
+    hpa = subject.hpa
     return FloorDecision(
         namespace=hpa.namespace,
         name=hpa.name,
@@ -91,15 +92,16 @@ def _skipped(hpa: HorizontalPodAutoscaler, cause: Refusal, history: FloorHistory
         target=hpa.min_replicas,
         target_maximum=hpa.max_replicas,
         causes=(cause,),
-        history=unwatched(history),
-        written=history,
+        window=window,
+        history=unwatched(subject.history),
+        written=subject.history,
     )
 
 
-class _Judgement:
+class _FloorJudgement:
     """Judges one HPA step by step: first all observations, then the wanted floor, then the decision."""
 
-    def __init__(self, subject: Subject, spec: Spec) -> None:
+    def __init__(self, subject: Subject, spec: FloorSpec) -> None:
         hpa, rules, now = subject.hpa, subject.rules, subject.now
         self._hpa = hpa
         self._spec = spec
@@ -141,7 +143,8 @@ class _Judgement:
         solution = solve(inputs)
         maximum = inputs.maximum if fight is not None else solution.maximum
         changes = (solution.target, maximum) != (inputs.minimum, inputs.maximum)
-        action = _action(inputs.minimum, solution.target)
+        lowered = solution.target < inputs.minimum
+        action: Action = "lower" if lowered else "raise" if solution.target > inputs.minimum else "hold"
         waits = action == "hold" and solution.wanted < inputs.minimum
         return FloorDecision(
             namespace=self._hpa.namespace,
@@ -156,6 +159,8 @@ class _Judgement:
             solution=solution,
             causes=self._causes(action, inputs, solution, ([] if fight is None else [fight], holds, steps), maximum),
             age=self._sources.age,
+            told=self._sources.told,
+            window=self._window,
             dry_run=self._spec.dry_run,
             history=self._history,
             written=self._written(solution.target, maximum) if changes else self._history,
@@ -314,7 +319,7 @@ class _Judgement:
             *(cause for cause in self._sources.causes if cause not in why),
             *holds,
             *lowering_limits(inputs, solution, self._window),
-            *raising_limits(solution.wanted, steps),
+            *(cause for limit, cause in sorted(steps, key=lambda each: each[0]) if limit < solution.wanted),
         ]
         notes = [] if self._own.changed is None else [self._own.changed]
         if self._state_problem:
@@ -335,12 +340,6 @@ def _known_replicas(hpa: HorizontalPodAutoscaler) -> int | None:
     if able is not None and able.status == "False" and able.reason == "FailedGetScale":
         return None
     return hpa.current_replicas
-
-
-def _action(minimum: int, target: int) -> Action:
-    if target == minimum:
-        return "hold"
-    return "raise" if target > minimum else "lower"
 
 
 def _until(end: float | None, now: float) -> str:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.decide.history import FloorHistory, State, StateError, decode_state, encode_state, with_floor
 from hpa_scaler.spec.annotations import STATE, name_of
-from hpa_scaler.spec.spec import Rules, Spec
+from hpa_scaler.spec.spec import FloorSpec, Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.objects import HorizontalPodAutoscaler
@@ -164,7 +164,7 @@ class Restoration(Struct, frozen=True):
     left: str
 
 
-def change(decision: FloorDecision, spec: Spec, rules: Rules, now: float) -> Patch:
+def change(decision: FloorDecision, spec: FloorSpec, rules: Rules, now: float) -> Patch:
     """Return the patch that sets the bounds of *decision* together with the state.
 
     In a dry run the API server checks the patch, but stores nothing. Raises :class:`ValueError` for a decision that
@@ -185,7 +185,7 @@ def change(decision: FloorDecision, spec: Spec, rules: Rules, now: float) -> Pat
     return _patch(decision.namespace, decision.name, ops, text, dry_run=decision.dry_run)
 
 
-def remember(decision: FloorDecision, spec: Spec, before: State, rules: Rules, now: float) -> Patch:
+def remember(decision: FloorDecision, spec: FloorSpec, before: State, rules: Rules, now: float) -> Patch:
     """Return the patch that writes only the history; *before* is the annotation's present content."""
     history = msgspec.structs.replace(decision.history, evaluated=now)
     state = msgspec.structs.replace(before, history=history)

@@ -27,7 +27,7 @@ from hpa_scaler.spec.queries import (
     read,
     value_query,
 )
-from hpa_scaler.spec.spec import QuerySpec, Rules, Spec
+from hpa_scaler.spec.spec import FloorSpec, QuerySpec, Rules
 from tightship.core.counting import counted
 from tightship.core.durations import format_duration
 from tightship.core.reasons import Reason, Refusal
@@ -39,7 +39,8 @@ _KnownBy = Literal["server", "gap", "us"]
 class Sources(Struct, frozen=True):
     """The queries of an HPA, read.
 
-    *terms* and *causes* cover all queries; *substitute* is the number of replicas in place of missing answers. The
+    *terms* and *causes* cover all queries; *told* says for each whether it was answered, or the reason without a usable
+    answer; *substitute* is the number of replicas in place of missing answers. The
     queries *allow_lower* if each has a usable answer without a warning, or the rule for missing data replaces it.
     *history* includes this cycle. *age* is for how many seconds the data are known to be complete, ``None`` if no query
     looks back. *cold* says why that is too short to lower anything, *split* that one series became several, *doubts*
@@ -55,6 +56,7 @@ class Sources(Struct, frozen=True):
     cold: Refusal | None = None
     split: Refusal | None = None
     doubts: tuple[Refusal, ...] = ()
+    told: tuple[str, ...] = ()
 
     @property
     def holds(self) -> tuple[Refusal, ...]:
@@ -62,7 +64,7 @@ class Sources(Struct, frozen=True):
         return tuple(cause for cause in (self.cold, self.split, *self.doubts) if cause is not None)
 
 
-def lowering_window(spec: Spec, rules: Rules) -> float:
+def lowering_window(spec: FloorSpec, rules: Rules) -> float:
     """Return for how many seconds a wanted floor is kept.
 
     By default, this is the look-back of the queries plus the time that two cycles may be apart. When the target of a
@@ -78,7 +80,7 @@ def lowering_window(spec: Spec, rules: Rules) -> float:
 
 
 def read_sources(
-    spec: Spec,
+    spec: FloorSpec,
     outcomes: Outcomes,
     history: FloorHistory,
     *,
@@ -89,10 +91,12 @@ def read_sources(
 ) -> Sources:
     """Return the reading of *outcomes* for *spec* at *now*; rules for missing data may use *minimum* and *replicas*."""
     several = len(spec.queries) > 1
-    readings = []
+    readings: list[Reading] = []
+    told: list[str] = []
     for number, query in enumerate(spec.queries, 1):
         about = f"query {number}" if several else "the query"
         reading = _reading(query, outcome_of(value_query(query), outcomes), spec, about)
+        told.append(reading.causes[0].reason.value if reading.causes else "answered")
         fallback = _fallback(query, outcomes, history, about) if reading.complete else ()
         readings.append(Reading(reading.value, (*reading.causes, *fallback)))
     complete = all(reading.complete for reading in readings)
@@ -109,10 +113,10 @@ def read_sources(
             "currentIfHigher": None if replicas is None else max(minimum, replicas),
         }
         found = _without_data(spec, readings, causes, history, substitutes.get(spec.missing.rule))
-    return msgspec.structs.replace(found, doubts=tuple(doubts(spec, outcomes, rules)))
+    return msgspec.structs.replace(found, told=tuple(told), doubts=tuple(doubts(spec, outcomes, rules)))
 
 
-def _reading(query: QuerySpec, outcome: Outcome, spec: Spec, about: str) -> Reading:
+def _reading(query: QuerySpec, outcome: Outcome, spec: FloorSpec, about: str) -> Reading:
     reading = read(outcome, spec.series, about)
     if reading.value is not None and QueryTerm(reading.value, query.per_replica, query.delta).replicas is None:
         detail = f"{about} answered {reading.value:g}, from which no number of replicas follows"
@@ -138,7 +142,7 @@ def _fallback(query: QuerySpec, outcomes: Outcomes, history: FloorHistory, about
     return (Refusal(Reason.FALLBACK_ANSWER, detail=detail, fix=NO_SERIES),)
 
 
-def _terms(spec: Spec, readings: list[Reading]) -> tuple[QueryTerm, ...]:
+def _terms(spec: FloorSpec, readings: list[Reading]) -> tuple[QueryTerm, ...]:
     return tuple(
         QueryTerm(reading.value, query.per_replica, query.delta)
         for query, reading in zip(spec.queries, readings, strict=True)
@@ -152,7 +156,7 @@ def _counted(history: FloorHistory, *, complete: bool, now: float) -> FloorHisto
     return msgspec.structs.replace(history, failures=0, answered=answered)
 
 
-def _with_series(history: FloorHistory, spec: Spec, outcomes: Outcomes) -> tuple[FloorHistory, Refusal | None]:
+def _with_series(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes) -> tuple[FloorHistory, Refusal | None]:
     """Return *history* with the number of series of each query, and the cause if that number holds the floor.
 
     If one series became several, for example because of a new label, the largest of them is less than the whole.
@@ -179,7 +183,7 @@ def _with_series(history: FloorHistory, spec: Spec, outcomes: Outcomes) -> tuple
 
 
 def _without_data(
-    spec: Spec, readings: list[Reading], causes: tuple[Refusal, ...], history: FloorHistory, stands: int | None
+    spec: FloorSpec, readings: list[Reading], causes: tuple[Refusal, ...], history: FloorHistory, stands: int | None
 ) -> Sources:
     """Apply the rule for missing data after enough cycles without an answer; *stands* is its substitute."""
     rule = spec.missing
@@ -213,7 +217,7 @@ def _answered(reading: Reading) -> bool:
     return all(cause.reason is Reason.ANSWER_WITH_WARNINGS for cause in reading.causes)
 
 
-def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> Sources:
+def _aged(sources: Sources, spec: FloorSpec, outcomes: Outcomes, rules: Rules, now: float) -> Sources:
     """Add the age of the data, and whether the age covers the look-back of the queries.
 
     A server that lost its data, or was away, answers with low rates until their range is full again. So the controller
@@ -248,7 +252,7 @@ def _aged(sources: Sources, spec: Spec, outcomes: Outcomes, rules: Rules, now: f
     )
 
 
-def _with_ages(history: FloorHistory, spec: Spec, outcomes: Outcomes, rules: Rules, now: float) -> FloorHistory:
+def _with_ages(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes, rules: Rules, now: float) -> FloorHistory:
     """Return *history* with the number of queries whose server told the age of its data.
 
     A server that told the age before and now finds nothing has lost its data, and has not scraped since. A query with a

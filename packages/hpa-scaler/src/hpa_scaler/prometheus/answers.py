@@ -36,7 +36,7 @@ _OUT_OF_TIME = "context deadline exceeded"
 for one of ``--query.max-concurrency`` slots, Thanos ``execution`` if a query to a store did."""
 
 
-class _Series(Struct):
+class _Sample(Struct):
     value: tuple[float, str] | msgspec.UnsetType = msgspec.UNSET
     histogram: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
@@ -62,7 +62,7 @@ class _AnswerBody(Struct, rename="camel"):
 
 _bodies = msgspec.json.Decoder(_AnswerBody)
 _datas = msgspec.json.Decoder(_Data)
-_vectors = msgspec.json.Decoder(list[_Series])
+_vectors = msgspec.json.Decoder(list[_Sample])
 _targets = msgspec.json.Decoder(list[_Target])
 _scalars = msgspec.json.Decoder(tuple[float, str])
 

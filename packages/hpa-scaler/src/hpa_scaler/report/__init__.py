@@ -2,7 +2,7 @@
 
 from hpa_scaler.report.build import Sights, explanation_document, plan_document
 from hpa_scaler.report.document import FloorExplanation, FloorPlan, FloorRelease
-from hpa_scaler.report.page import plan_page
+from hpa_scaler.report.pages import plan_page
 from hpa_scaler.report.views import explanation_printout, plan_printout, release_printout, wide_columns
 from tightship.report.presentation import View
 

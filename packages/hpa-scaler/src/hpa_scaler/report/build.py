@@ -8,29 +8,28 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.decision import FloorDecision, Judged
+from hpa_scaler.decide.decision import Judged
 from hpa_scaler.decide.floors import formula
 from hpa_scaler.decide.history import highest_floor
 from hpa_scaler.decide.ownership import restoration, state_of
-from hpa_scaler.decide.sources import lowering_window
 from hpa_scaler.report.document import (
     Actions,
+    BoundMove,
     CauseEntry,
     Drops,
     FloorExplanation,
     FloorPlan,
     Floors,
+    FloorSummary,
     HpaDetail,
     HpaEntry,
-    Move,
     QueryEntry,
     ReasonCount,
-    Remembered,
-    Summary,
+    RememberedState,
 )
 from hpa_scaler.spec.annotations import ENABLE
-from hpa_scaler.spec.queries import outcome_of, range_from, range_of, read, value_query
-from hpa_scaler.spec.spec import Rules, Spec
+from hpa_scaler.spec.queries import range_from, range_of
+from hpa_scaler.spec.spec import FloorSpec, Rules
 from tightship.core.reasons import Reason
 from tightship.core.times import rfc3339
 from tightship.report.document import API_VERSION, Generator, SettingsView, Source
@@ -85,7 +84,7 @@ def explanation_document(sights: Sights, keys: Iterable[str]) -> FloorExplanatio
 
 def _entry(judged: Judged) -> HpaEntry:
     subject, decision = judged.subject, judged.decision
-    inputs, solution, asked = decision.inputs, decision.solution, subject.asked
+    inputs, solution = decision.inputs, decision.solution
     floors = None
     if inputs is not None and solution is not None:
         floors = Floors(
@@ -104,8 +103,8 @@ def _entry(judged: Judged) -> HpaEntry:
         target=str(subject.hpa.target),
         action=decision.action,
         dry_run=decision.dry_run,
-        minimum=Move(decision.minimum, decision.target),
-        maximum=Move(decision.maximum, decision.target_maximum),
+        minimum=BoundMove(decision.minimum, decision.target),
+        maximum=BoundMove(decision.maximum, decision.target_maximum),
         own_maximum=decision.maximum if inputs is None else inputs.own_maximum,
         replicas=subject.hpa.current_replicas if inputs is None else inputs.replicas,
         desired_replicas=None if subject.hpa.current_replicas is None else subject.hpa.desired_replicas,
@@ -114,47 +113,41 @@ def _entry(judged: Judged) -> HpaEntry:
         ratio=None if inputs is None else inputs.ratio,
         floors=floors,
         data_age_seconds=None if decision.age is None else int(decision.age),
-        lowering_window_seconds=int(lowering_window(asked, subject.rules)) if isinstance(asked, Spec) else None,
-        reasons=tuple(dict.fromkeys(cause.reason.value for cause in decision.causes)),
+        lowering_window_seconds=None if decision.window is None else int(decision.window),
+        reasons=tuple(reason.value for reason in decision.reasons),
         causes=tuple(CauseEntry(each.reason.value, each.detail, each.fix or None) for each in decision.causes),
     )
 
 
 def _queries(judged: Judged) -> tuple[QueryEntry, ...]:
-    subject, inputs = judged.subject, judged.decision.inputs
-    if inputs is None or not isinstance(subject.asked, Spec):
+    asked, rules = judged.subject.asked, judged.subject.rules
+    if not isinstance(asked, FloorSpec):
         return ()
-    asked = subject.asked
-    entries = []
-    for query, term in zip(asked.queries, inputs.terms, strict=True):
-        reading = read(outcome_of(value_query(query), subject.outcomes), asked.series)
-        out_of_range = term.value is not None and term.replicas is None
-        outcome = Reason.OUT_OF_RANGE.value if out_of_range else "answered"
-        entries.append(
-            QueryEntry(
-                query=query.text,
-                server=str(query.server),
-                outcome=reading.causes[0].reason.value if reading.causes else outcome,
-                value=term.value,
-                per_replica=term.per_replica,
-                delta=term.delta,
-                replicas=term.replicas,
-                looks_back_seconds=int(range_of(query, asked, subject.rules.longest_guard)),
-                range_from=range_from(query, asked),
-            )
+    return tuple(
+        QueryEntry(
+            query=query.text,
+            server=str(query.server),
+            outcome=told,
+            value=term.value,
+            per_replica=term.per_replica,
+            delta=term.delta,
+            replicas=term.replicas,
+            looks_back_seconds=int(range_of(query, asked, rules.longest_guard)),
+            range_from=range_from(query, asked),
         )
-    return tuple(entries)
+        for query, term, told in zip(asked.queries, judged.decision.terms, judged.decision.told, strict=False)
+    )
 
 
-def _summary(sights: Sights, entries: list[HpaEntry]) -> Summary:
+def _summary(sights: Sights, entries: list[HpaEntry]) -> FloorSummary:
     actions = Counter(entry.action for entry in entries)
     reasons = Counter(reason for entry in entries for reason in entry.reasons)
     count = sights.cycle.count
-    return Summary(
+    return FloorSummary(
         hpas=len(entries),
         not_enabled=sights.not_enabled,
         actions=Actions(actions["raise"], actions["lower"], actions["hold"], actions["skip"]),
-        floor=Move(sum(entry.minimum.now for entry in entries), sum(entry.minimum.after for entry in entries)),
+        floor=BoundMove(sum(entry.minimum.now for entry in entries), sum(entry.minimum.after for entry in entries)),
         maxima_raised=sum(1 for entry in entries if entry.maximum.after > entry.maximum.now),
         drops=Drops(count.counted, count.dropping, count.floor, count.lost, sights.cycle.verdict.cause is not None),
         reasons=tuple(
@@ -182,16 +175,15 @@ def _detail(judged: Judged) -> HpaDetail:
             )
             for each in hpa.managers
         ),
-        remembered=_remembered(judged, judged.decision),
+        remembered=_remembered(judged),
         gives_back=None if back is None else (back.minimum, back.maximum),
     )
 
 
-def _remembered(judged: Judged, decision: FloorDecision) -> Remembered:
-    history, asked = judged.subject.history, judged.subject.asked
-    window = lowering_window(asked, judged.subject.rules) if isinstance(asked, Spec) else 0.0
+def _remembered(judged: Judged) -> RememberedState:
+    history, window = judged.subject.history, judged.decision.window or 0.0
     state, _ = state_of(judged.subject.hpa, judged.subject.rules.prefix)
-    return Remembered(
+    return RememberedState(
         target=state.target,
         reason=state.reason or None,
         evaluated_at=_time(history.evaluated),
@@ -200,7 +192,7 @@ def _remembered(judged: Judged, decision: FloorDecision) -> Remembered:
         highest_floor_in_window=highest_floor(history.floors, judged.subject.now, window),
         incident_at=_time(history.incident),
         rolling_since=_time(history.rolling),
-        set_back_by_others=decision.history.resets,
+        set_back_by_others=judged.decision.history.resets,
         original_minimum=history.original_min,
         original_maximum=history.original_max,
         applied_minimum=history.applied_min,

@@ -17,7 +17,7 @@ from tightship.report.document import Generator, Head, SettingsView, Source
 Action = Literal["raise", "lower", "hold", "skip"]
 
 
-class Move(Struct, frozen=True, rename="camel"):
+class BoundMove(Struct, frozen=True, rename="camel"):
     """A bound now, and after the plan."""
 
     now: int
@@ -89,8 +89,8 @@ class HpaEntry(Struct, frozen=True, rename="camel"):
     target: str
     action: Action
     dry_run: bool
-    minimum: Move
-    maximum: Move
+    minimum: BoundMove
+    maximum: BoundMove
     own_maximum: int
     replicas: int | None
     desired_replicas: int | None
@@ -135,13 +135,13 @@ class Drops(Struct, frozen=True, rename="camel"):
     held: bool
 
 
-class Summary(Struct, frozen=True, rename="camel"):
+class FloorSummary(Struct, frozen=True, rename="camel"):
     """The plan in numbers. *floor* is the sum of all floors; *not_enabled* HPAs are not opted in and not listed."""
 
     hpas: int
     not_enabled: int
     actions: Actions
-    floor: Move
+    floor: BoundMove
     maxima_raised: int
     drops: Drops
     reasons: tuple[ReasonCount, ...]
@@ -161,12 +161,12 @@ class FloorHead(Head, frozen=True, rename="camel"):
 class FloorPlan(FloorHead, frozen=True, rename="camel", tag_field="kind", tag="FloorPlan"):
     """Where the floors of all HPAs would go in the next cycle, and why."""
 
-    summary: Summary
+    summary: FloorSummary
     hpas: tuple[HpaEntry, ...]
     warnings: tuple[str, ...]
 
 
-class Remembered(Struct, frozen=True, rename="camel"):
+class RememberedState(Struct, frozen=True, rename="camel"):
     """The content of an HPA's state annotation; *target* and *reason* are from the last change."""
 
     target: int | None
@@ -191,7 +191,7 @@ class HpaDetail(Struct, frozen=True, rename="camel"):
     annotations: Mapping[str, str]
     conditions: tuple[str, ...]
     managers: tuple[str, ...]
-    remembered: Remembered
+    remembered: RememberedState
     gives_back: tuple[int, int] | None
 
 
@@ -216,8 +216,8 @@ class ReleaseEntry(Struct, frozen=True, rename="camel"):
     name: str
     outcome: ReleaseOutcome
     opted_in: bool
-    minimum: Move
-    maximum: Move
+    minimum: BoundMove
+    maximum: BoundMove
     left: str
     detail: str
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hpa_scaler.decide.decision import FloorDecision
 from tightship.core.objects import HorizontalPodAutoscaler
-from tightship.core.reasons import QUERY_FAILURES, Reason
+from tightship.core.reasons import Reason
 
 Fate: TypeAlias = Literal["set", "would", "left"]
 """The fate of a decision's bounds: ``set``; ``would`` in a dry run; ``left`` if the HPA kept its own, because a write
@@ -33,7 +33,7 @@ class Keep(Struct, frozen=True):
     changes: int
 
 
-class Change(Struct, frozen=True, gc=False):
+class BoundChange(Struct, frozen=True, gc=False):
     """A bound that moved: when, minReplicas *before* and *after*, maxReplicas after, and the decision's reasons."""
 
     at: float
@@ -57,7 +57,7 @@ class Told(Struct, frozen=True):
     floors: tuple[int, ...]
     maxima: tuple[int, ...]
     replicas: tuple[int | None, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[BoundChange, ...]
     dry: bool
 
 
@@ -74,7 +74,7 @@ class HpaStory:
         self.target = target
         self._keep = keep
         self._dry = False
-        self._changes: list[Change] = []
+        self._changes: list[BoundChange] = []
         self._columns: _Columns = (array("d"), array("f"), array("i"), array("i"), array("i"))
 
     def told(self, until: float = math.inf) -> Told:
@@ -118,12 +118,13 @@ class HpaStory:
     def _note(self, at: float, floor: int, maximum: int, decision: FloorDecision, fate: Fate) -> None:
         _, _, floors, maxima, _ = self._columns
         last = (floors[-1], maxima[-1]) if floors else (decision.minimum, decision.maximum)
-        reasons = reasons_of(decision)
         made = decision.changes and fate == "set"
         # A bound that was set back and set again within one cycle looks unchanged.
-        again = made and Reason.CHANGED_BY_OTHERS in reasons
+        again = made and Reason.CHANGED_BY_OTHERS in decision.reasons
         if last != (floor, maximum) or again:
-            self._changes.append(Change(at, decision.minimum if made else last[0], floor, maximum, reasons))
+            self._changes.append(
+                BoundChange(at, decision.minimum if made else last[0], floor, maximum, decision.reasons)
+            )
 
     def _take_back(self, at: float) -> None:
         self._drop(slice(bisect_left(self._columns[0], at), None))
@@ -202,17 +203,8 @@ class Story:
         self._hpas = {key: each for key, each in self._hpas.items() if key in keys}
 
 
-def reasons_of(decision: FloorDecision) -> tuple[str, ...]:
-    """Return the reasons of *decision*, each once."""
-    return tuple(dict.fromkeys(cause.reason.value for cause in decision.causes))
-
-
-def failed(decision: FloorDecision) -> bool:
-    """Return whether a query had no usable answer."""
-    return any(cause.reason in QUERY_FAILURES for cause in decision.causes)
-
-
 def _traffic(decision: FloorDecision) -> float:
     """Return the most that a query asks for, in replicas; NaN if unknown."""
-    terms = () if decision.inputs is None or failed(decision) else decision.inputs.terms
-    return max((term.exact for term in terms if math.isfinite(term.exact)), default=math.nan)
+    if decision.unanswered:
+        return math.nan
+    return max((term.exact for term in decision.terms if math.isfinite(term.exact)), default=math.nan)

@@ -1,4 +1,4 @@
-"""The annotations of an HPA, from text to :class:`~hpa_scaler.spec.spec.Spec`.
+"""The annotations of an HPA, from text to :class:`~hpa_scaler.spec.spec.FloorSpec`.
 
 ``PREFIX/hpa-scaler: "true"`` opts in; all others are ``PREFIX/hpa-scaler-NAME``. The configuration's ``defaults``, with
 the same names in camelCase, replace absent annotations. An invalid or unknown annotation disables the HPA: its floor
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from hpa_scaler.spec import values
-from hpa_scaler.spec.spec import PREFIX, HoldSpec, MissingData, Problems, QuerySpec, ServerRef, Spec
+from hpa_scaler.spec.spec import PREFIX, FloorSpec, HoldSpec, MissingData, Problems, QuerySpec, ServerRef
 from tightship.core.quoting import quoted
 
 ENABLE = "hpa-scaler"
@@ -103,7 +103,7 @@ def enabled(annotations: Mapping[str, str], prefix: str = PREFIX) -> bool:
 
 def parse_spec(
     annotations: Mapping[str, str], prefix: str = PREFIX, defaults: Mapping[str, str] = {}
-) -> Spec | Problems:
+) -> FloorSpec | Problems:
     """Return the spec in *annotations*, or all their problems.
 
     *defaults* are texts by annotation name (``delta``), already checked by :func:`check_defaults`. An HPA's own server,
@@ -146,10 +146,10 @@ class _SpecReader:
         if line not in self.problems:
             self.problems.append(line)
 
-    def spec(self) -> Spec:
+    def spec(self) -> FloorSpec:
         missing = self._value("missing-data", MissingData())
         given: dict[str, Any] = {each.field: self._value(each.name, None) for each in ANNOTATIONS if each.field}
-        spec = Spec(
+        spec = FloorSpec(
             queries=tuple(self._queries()),
             missing=msgspec.structs.replace(missing, after=self._value("missing-data-after", missing.after)),
             hold=self._hold(),

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from hpa_scaler.spec.addresses import AddressError, parse_address
 from hpa_scaler.spec.promql import lookback, without_fallback
-from hpa_scaler.spec.spec import HoldSpec, QuerySpec, SeriesRule, ServerRef, Spec
+from hpa_scaler.spec.spec import FloorSpec, HoldSpec, QuerySpec, SeriesRule, ServerRef
 from hpa_scaler.spec.values import parse_float
 from tightship.core.reasons import QUERY_FAILURES, Reason, Refusal
 from tightship.core.times import rfc3339
@@ -159,7 +159,7 @@ def firing(outcome: Outcome) -> bool | None:
     return None if outcome.not_numbers or outcome.warnings else False
 
 
-def range_from(query: QuerySpec, spec: Spec) -> RangeFrom:
+def range_from(query: QuerySpec, spec: FloorSpec) -> RangeFrom:
     """Return the source of the look-back of *query*."""
     found = lookback(query.text)
     if not found.readable:
@@ -171,7 +171,7 @@ def range_from(query: QuerySpec, spec: Spec) -> RangeFrom:
     return "text" if found.seconds and range_of(query, spec, math.inf) == found.seconds else "default"
 
 
-def range_of(query: QuerySpec, spec: Spec, longest: float) -> float:
+def range_of(query: QuerySpec, spec: FloorSpec, longest: float) -> float:
     """Return the look-back of *query* in seconds, at most *longest*."""
     found = lookback(query.text)
     said = spec.query_range
@@ -209,7 +209,7 @@ def age_step(seconds: float) -> int:
     return max(1, math.ceil(seconds / _STEPS))
 
 
-def queries_of(spec: Spec, template: str, longest: float) -> tuple[Query, ...]:
+def queries_of(spec: FloorSpec, template: str, longest: float) -> tuple[Query, ...]:
     """Return every query that a judgement of *spec* needs, each once.
 
     *template* is the query for the age of data (empty: not sent), *longest* the limit of its range in seconds.

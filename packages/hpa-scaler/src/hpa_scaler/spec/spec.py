@@ -99,7 +99,7 @@ class HoldSpec(Struct, frozen=True):
     server: ServerRef = ServerRef()
 
 
-class Spec(Struct, frozen=True):
+class FloorSpec(Struct, frozen=True):
     """Everything that one HPA asks for. Defaults are the older controller's, for settings that it has.
 
     *ratio* is the part of the present replicas that one step down may remove (at least one pod). *up_ratio* and

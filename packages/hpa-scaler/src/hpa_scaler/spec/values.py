@@ -45,7 +45,7 @@ LONGEST_QUERY = 8192
 
 _WHOLE = re.compile(r"[0-9]{1,10}", re.ASCII)
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%", re.ASCII)
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+SERVER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def parse_float(text: str) -> float | None:
@@ -246,7 +246,7 @@ def missing_data(text: str) -> MissingData:
 
 def server_name(text: str) -> str:
     """Read the name of a server; a later check finds names without a server."""
-    if not _NAME.fullmatch(text):
+    if not SERVER_NAME.fullmatch(text):
         raise ValueError("allowed is the name of a server in prometheusServers: letters, digits, '-', '_' and '.'")
     return text
 

@@ -29,7 +29,7 @@ from hpa_scaler.decide.ownership import (
     restoration,
     state_of,
 )
-from hpa_scaler.spec.spec import Rules, Spec
+from hpa_scaler.spec.spec import FloorSpec, Rules
 from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.memory import Memory, Noted, is_due
 from hpa_scaler.write.metrics import ScalerMetrics
@@ -239,7 +239,7 @@ class Applier:
 
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[Judged | None]:
             now = judged if hpa is judged.subject.hpa else judge_again(judged, hpa, todo, memory)
-            if now is None or not isinstance(now.subject.asked, Spec) or not now.decision.changes:
+            if now is None or not isinstance(now.subject.asked, FloorSpec) or not now.decision.changes:
                 return PlannedPatch(None, now)
             return PlannedPatch(change(now.decision, now.subject.asked, todo.rules, todo.now), now)
 
@@ -275,7 +275,7 @@ class Applier:
         judged_hpa, asked, decision = judged.subject.hpa, judged.subject.asked, judged.decision
 
         def make(hpa: HorizontalPodAutoscaler) -> PlannedPatch[None]:
-            if hpa is not judged_hpa or not isinstance(asked, Spec):
+            if hpa is not judged_hpa or not isinstance(asked, FloorSpec):
                 return PlannedPatch(None, None)  # the HPA has changed, and the next cycle judges it
             before = state_of(hpa, todo.rules.prefix)[0]
             return PlannedPatch(remember(decision, asked, before, todo.rules, todo.now), None)

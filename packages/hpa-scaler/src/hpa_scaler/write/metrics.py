@@ -16,7 +16,7 @@ from hpa_scaler.decide.decision import Action, FloorDecision, Judged
 from hpa_scaler.decide.ownership import ENDINGS, Ending
 from hpa_scaler.prometheus.servers import CircuitState
 from tightship.app.observability.metrics import NamedCounter, SnapshotGauge
-from tightship.core.reasons import QUERY_FAILURES, Reason
+from tightship.core.reasons import Reason
 
 OLD = "estafette_hpa_scaler_"
 BY_URL = "by-url"
@@ -154,7 +154,7 @@ class ScalerMetrics:
             decision = judged.decision
             totals[decision.namespace, _status(decision, endings.get(decision.uid))] += 1
             self._decisions.labels(decision.action).inc()
-            if any(cause.reason is Reason.CHANGED_BY_OTHERS for cause in decision.causes):
+            if Reason.CHANGED_BY_OTHERS in decision.reasons:
                 self._contests.inc()
         for namespace, count in passed_over.items():
             totals[namespace, "skipped"] += count
@@ -184,8 +184,7 @@ class ScalerMetrics:
             {(action,): float(actions[action]) for action in _ACTIONS}
             | {("not-enabled",): float(sum(passed_over.values()))}
         )
-        met = (dict.fromkeys(cause.reason for cause in each.decision.causes) for each in judged)
-        reasons = Count(reason.value for found in met for reason in found)
+        reasons = Count(reason.value for each in judged for reason in each.decision.reasons)
         if unreadable:
             reasons[Reason.UNREADABLE.value] += unreadable
         self._reasons.replace({(reason,): float(number) for reason, number in reasons.items()})
@@ -241,8 +240,7 @@ class ScalerMetrics:
 
 def _rate(decision: FloorDecision) -> float | None:
     """Return the value of the query that asks for the most replicas, ``None`` if none has a usable answer."""
-    terms = () if decision.inputs is None else decision.inputs.terms
-    usable = [term for term in terms if term.replicas is not None]
+    usable = [term for term in decision.terms if term.replicas is not None]
     return max(usable, key=lambda term: term.replicas or 0).value if usable else None
 
 
@@ -252,4 +250,4 @@ def _status(decision: FloorDecision, ending: Ending | None) -> str:
         return "succeeded"
     if ending in ("refused", "failed", "unheard"):
         return "failed"
-    return "failed" if any(cause.reason in QUERY_FAILURES for cause in decision.causes) else "skipped"
+    return "failed" if decision.unanswered else "skipped"

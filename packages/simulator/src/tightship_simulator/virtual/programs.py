@@ -10,7 +10,7 @@ from msgspec import Struct
 import hpa_scaler.app.running
 import node_compactor.running
 import node_refiner.running
-from hpa_scaler.app.run_settings import RunSettings as ScalerSettings
+from hpa_scaler.app.run_settings import ScalerRunSettings
 from node_compactor.run_settings import RunSettings as CompactorSettings
 from node_refiner.run_settings import RunSettings as RefinerSettings
 from tightship.app.runtime.main import Runtime
@@ -27,7 +27,7 @@ class Program(Struct, frozen=True):
 
 COMPACTOR = Program("node-compactor", CompactorSettings, node_compactor.running.serve)
 REFINER = Program("node-refiner", RefinerSettings, node_refiner.running.serve)
-SCALER = Program("hpa-scaler", ScalerSettings, hpa_scaler.app.running.serve)
+SCALER = Program("hpa-scaler", ScalerRunSettings, hpa_scaler.app.running.serve)
 PROGRAMS = (COMPACTOR, REFINER, SCALER)
 
 __all__ = ["COMPACTOR", "PROGRAMS", "REFINER", "SCALER", "Program"]

@@ -1,0 +1,351 @@
+"""The pages about floors: a plan, with HPAs in trouble first, and HPAs over time.
+
+A plan shows each HPA's bounds, wanted floor and replicas on one scale. Over time, traffic, floor and replicas are in
+one picture, with every change of a bound: a running controller remembers a day, and a decision log has everything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from hpa_scaler.decide.cycle import DecisionLine, Replay
+from hpa_scaler.decide.decision import FloorDecision
+from hpa_scaler.decide.floors import short
+from hpa_scaler.report.document import FloorPlan, HpaEntry
+from hpa_scaler.report.story import BoundChange, Story, Told
+from hpa_scaler.report.views import deciding, dropping, floor_rows, query_formula
+from tightship.core.counting import counted
+from tightship.core.reasons import HPA_TROUBLE
+from tightship.core.times import rfc3339
+from tightship.report.presentation import (
+    Cell,
+    Chart,
+    Entry,
+    EntryList,
+    Fact,
+    Mark,
+    MarkKind,
+    Page,
+    Scale,
+    Section,
+    Series,
+    Table,
+    Tone,
+)
+
+COLUMNS = ("HPA", "Bounds and replicas", "Decision", "Query", "Why, and what was compared")
+STATES = (
+    ("trouble", "HPAs in trouble"),
+    ("raise", "floors that go up"),
+    ("lower", "floors that go down"),
+    ("hold", "floors that stay"),
+    ("skip", "HPAs that are skipped"),
+)
+"""The states of a row, with their descriptions."""
+CHARTED = 1000
+"""How many rows, from the first, show the recent past: such a row is three times as large, up to 10 KB."""
+LEGEND: tuple[tuple[MarkKind, str], ...] = (
+    ("minimum", "minReplicas now"),
+    ("after", "minReplicas after"),
+    ("wanted", "wanted floor"),
+    ("current", "replicas"),
+    ("desired", "replicas the HPA wants"),
+    ("maximum", "maxReplicas"),
+)
+
+_TROUBLE = frozenset(reason.value for reason in HPA_TROUBLE)
+_TONES: dict[str, Tone] = {"raise": "good", "lower": "warn", "skip": "dim"}
+_FARTHEST = 3
+"""A scale or a chart includes maxReplicas up to this many times the largest other number."""
+OPENED = 12
+"""Up to this number of HPAs, all charts are open from the beginning."""
+CHANGES = 200
+"""How many changes of an HPA are listed, the last ones."""
+
+
+def plan_page(plan: FloorPlan, lately: Lately | None = None) -> Page:
+    """Return the page of *plan*, with the recent past from *lately*, if any."""
+    summary = plan.summary
+    hpas = sorted(plan.hpas, key=lambda each: not _is_troubled(each))
+    moves = summary.actions.raised + summary.actions.lowered
+    told = f"{counted(moves, 'floor')} of {counted(summary.hpas, 'HPA')} would move" if moves else "no floor would move"
+    held = (dropping(summary.drops),) if summary.drops.held else ()
+    others = (f"{counted(summary.not_enabled, 'more HPA')} not enabled",) if summary.not_enabled else ()
+    return Page(
+        title=f"{plan.generator.name}: {told}",
+        subtitle=(*plan.heading, *others),
+        facts=_facts(plan),
+        alerts=(*held, *plan.warnings),
+        sections=tuple(_sections(plan)),
+        listing=EntryList(
+            heading="HPAs",
+            columns=COLUMNS,
+            keys=tuple(hpa.key for hpa in hpas),
+            rows=lambda: _rows(hpas, lately),
+            states=STATES,
+            noun="HPA",
+            hint="name, target, query or reason",
+            note="The last column opens: every query, every floor that was compared, every reason. Those in trouble "
+            f"come first. Arrow keys go from name to name.{_lately_note(plan, lately)}",
+            empty="No HPA is opted in.",
+            legend=LEGEND,
+        ),
+    )
+
+
+def _facts(plan: FloorPlan) -> tuple[Fact, ...]:
+    summary = plan.summary
+    actions, floor = summary.actions, summary.floor
+    trouble = sum(map(_is_troubled, plan.hpas))
+    return (
+        Fact("in trouble", f"{trouble:,}", "bad" if trouble else "", f"of {counted(summary.hpas, 'HPA')}"),
+        Fact("raised", f"{actions.raised:,}", "good" if actions.raised else "", "floors go up"),
+        Fact("lowered", f"{actions.lowered:,}", "warn" if actions.lowered else "", "floors go down"),
+        Fact("held", f"{actions.held:,}", detail="floors stay"),
+        Fact("skipped", f"{actions.skipped:,}", detail="left alone"),
+        Fact("sum of floors", f"{floor:,}", detail="pods"),
+        Fact("maxima raised", f"{summary.maxima_raised:,}", detail="bounds of HPAs"),
+    )
+
+
+def _lately_note(plan: FloorPlan, lately: Lately | None) -> str:
+    if lately is None:
+        return ""
+    return f" {lately}" + (f" Only the first {CHARTED:,} rows have it here." if len(plan.hpas) > CHARTED else "")
+
+
+def _sections(plan: FloorPlan) -> Iterator[Section]:
+    if not plan.summary.reasons:
+        return
+    rows = tuple((Cell(each.reason, anchor=each.reason), Cell(f"{each.hpas:,}")) for each in plan.summary.reasons)
+    yield Section(
+        "Reasons",
+        note="How many HPAs have each. docs/reasons.md has a heading for each reason, with what to do about it.",
+        table=Table(("Reason", "HPAs"), rows, filters=True, compact=True),
+    )
+
+
+def _is_troubled(hpa: HpaEntry) -> bool:
+    """Return whether somebody should look at *hpa*."""
+    return not _TROUBLE.isdisjoint(hpa.reasons)
+
+
+def _rows(hpas: Sequence[HpaEntry], lately: Lately | None) -> Iterator[Entry]:
+    for number, hpa in enumerate(hpas):
+        told = lately.told(hpa.key) if lately is not None and number < CHARTED else None
+        yield Entry(
+            key=hpa.key,
+            state="trouble" if _is_troubled(hpa) else hpa.action,
+            cells=(Cell(hpa.key, detail=hpa.target), _bounds(hpa), _decision(hpa), _query(hpa)),
+            tags=hpa.reasons,
+            summary=Cell(", ".join(hpa.reasons) or "no reason"),
+            details=tuple(_hpa_details(hpa, told)),
+        )
+
+
+def _bounds(hpa: HpaEntry) -> Cell:
+    wanted = None if hpa.floors is None else hpa.floors.wanted
+    values: list[tuple[MarkKind, str, int | None]] = [
+        ("minimum", "min", hpa.minimum.now),
+        ("after", "then", hpa.minimum.after if hpa.minimum.moves else None),
+        ("wanted", "wanted", wanted),
+        ("desired", "desired", hpa.desired_replicas),
+        ("current", "replicas", hpa.replicas),
+        ("maximum", "max", hpa.maximum.after),
+    ]
+    known = [(kind, label, value) for kind, label, value in values if value is not None]
+    others = max((value for kind, _, value in known if kind != "maximum"), default=1)
+    top = hpa.maximum.after if hpa.maximum.after <= _FARTHEST * max(1, others) else 2 * max(1, others)
+    text = ", ".join(f"{label} {value:,}" for _, label, value in known)
+    return Cell(text, picture=Scale(tuple(Mark(kind, value) for kind, _, value in known), top))
+
+
+def _decision(hpa: HpaEntry) -> Cell:
+    dry = ", dry run" if hpa.dry_run else ""
+    raised = f"maxReplicas {hpa.maximum:,}" if hpa.maximum.moves else ""
+    return Cell(f"{hpa.action} {hpa.minimum:,}{dry}", _TONES.get(hpa.action, ""), detail=raised)
+
+
+def _query(hpa: HpaEntry) -> Cell:
+    query = deciding(hpa)
+    if query is None:
+        return Cell("none", "dim")
+    more = len(hpa.queries) - 1
+    return Cell(query_formula(query), detail=f"and {counted(more, 'more query', 'more queries')}" if more else "")
+
+
+def _hpa_details(hpa: HpaEntry, told: Told | None) -> Iterator[Section]:
+    rows = tuple(
+        (Cell(each.reason, about=each.reason), each.detail, each.fix or "none is known") for each in hpa.causes
+    )
+    if rows:
+        yield Section("Why", table=Table(("Reason", "Detail", "Smallest change"), rows))
+    if told is not None:
+        yield from over_time(told)
+    if hpa.queries:
+        yield Section("Queries", table=_queries(hpa))
+    floors = tuple(floor_rows(hpa))
+    if floors:
+        yield Section("Floors that were compared", table=Table(("Floor", "Replicas"), floors))
+
+
+def _queries(hpa: HpaEntry) -> Table:
+    columns = ("Query", "Server", "Outcome", "Value", "Per replica", "Delta", "Replicas", "Looks back")
+    rows = tuple(
+        (
+            each.query,
+            each.server,
+            each.outcome,
+            Cell("-" if each.value is None else short(each.value), number=True),
+            Cell(short(each.per_replica), number=True),
+            Cell(short(each.delta), number=True),
+            Cell("-" if each.replicas is None else f"{each.replicas:,}", number=True),
+            Cell(f"{each.looks_back_seconds:,}s", number=True),
+        )
+        for each in hpa.queries
+    )
+    return Table(columns, rows)
+
+
+class Lately(Struct, frozen=True):
+    """A running controller's memory: *told* returns the story of an HPA by its key. *dry* marks a dry run."""
+
+    since: float
+    dry: bool
+    told: Callable[[str], Told | None]
+
+    def __str__(self) -> str:
+        """Say how far back the story goes, and where to find more."""
+        why = "it makes a dry run" if self.dry else "it leads"
+        return (
+            "An opened row has the HPA over time, a day back at most, as far as this process remembers: since "
+            f"{rfc3339(self.since)} {why}. With --decision-log FILE all of it is kept, and hpa-scaler replay -o html "
+            "FILE draws that."
+        )
+
+
+def over_time(told: Told, note: str = "") -> Iterator[Section]:
+    """Yield the chart, if there are several points, and the changes, the latest first, with a *note* below."""
+    if len(told.times) > 1:
+        yield Section("Traffic, floor and replicas", chart=_chart(told))
+    if told.changes:
+        columns = ("At", "minReplicas", "maxReplicas", "Reasons")
+        yield Section("Changes", note=note, table=Table(columns, tuple(map(_change_row, reversed(told.changes)))))
+
+
+def _change_row(change: BoundChange) -> tuple[Cell | str, ...]:
+    same = change.before == change.after
+    return (
+        rfc3339(change.at),
+        Cell(f"{change.after:,}" if same else f"{change.before:,} → {change.after:,}", number=True),
+        Cell(f"{change.maximum:,}", number=True),
+        ", ".join(change.reasons),
+    )
+
+
+def _chart(told: Told) -> Chart:
+    would = " that would be set" if told.dry else ""
+    series = [
+        Series("what the queries ask for, in pods", "traffic", told.traffic),
+        Series("replicas", "replicas", told.replicas, step=True),
+        Series(f"minReplicas{would}", "floor", told.floors, step=True),
+    ]
+    most = max((value for each in series for value in each.values if value is not None), default=1.0)
+    if max(told.maxima) <= _FARTHEST * most:
+        series.append(Series(f"maxReplicas{would}", "maximum", told.maxima, step=True))
+    begin, end = rfc3339(told.times[0]), rfc3339(told.times[-1])
+    label = f"{told.key}: traffic, floor and replicas from {begin} to {end}; the tables below have the changes"
+    return Chart(told.times, tuple(series), "pods", label)
+
+
+class LogStory:
+    """The story of a whole log, and how often each HPA had each reason, or no usable answer."""
+
+    def __init__(self) -> None:
+        self.story = Story()
+        self.decisions: Counter[str] = Counter()
+        self.unanswered: Counter[str] = Counter()
+        self.reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def add(self, line: DecisionLine, decision: FloorDecision) -> None:
+        """Add the *decision* that the replay made from *line*."""
+        key = decision.key
+        self.story.add(line.now, line.hpa, decision, "would" if decision.dry_run else "set")
+        self.decisions[key] += 1
+        self.unanswered[key] += decision.unanswered
+        self.reasons[key].update(decision.reasons)
+
+
+def replayed(found: Replay) -> str:
+    """Return the result of a replay in one line."""
+    unended = f", {found.unended} of them cut off" if found.unended else ""
+    cycles = found.cycles + found.unended
+    decisions, in_all = counted(found.decisions, "decision"), counted(cycles, "cycle")
+    return f"{decisions} of {in_all}{unended}: {counted(len(found.differences), 'difference')}"
+
+
+def replay_page(program: str, name: str, found: Replay, story: LogStory) -> Page:
+    """Return the page of the decision log called *name*."""
+    hpas = [each.told() for each in story.story.hpas.values()]
+    times = [at for hpa in hpas for at in (hpa.times[0], hpa.times[-1])]
+    span = f"from {rfc3339(min(times))} to {rfc3339(max(times))}" if times else "no decision"
+    differing = len(found.differences)
+    return Page(
+        title=f"{program}: {counted(len(hpas), 'HPA')} over time",
+        subtitle=(f"decision log {name}, {span}", replayed(found)),
+        facts=(
+            Fact("decisions", f"{found.decisions:,}"),
+            Fact("differences", f"{differing:,}", "bad" if differing else "good", "repeated by this version"),
+            Fact("changes", f"{sum(len(hpa.changes) for hpa in hpas):,}", detail="of bounds"),
+            Fact("without an answer", f"{story.unanswered.total():,}", detail="decisions"),
+        ),
+        sections=tuple(_differences(found)),
+        listing=EntryList(
+            heading="HPAs",
+            columns=("HPA", "Floors", "Changes", "Without an answer", "Over time"),
+            keys=tuple(hpa.key for hpa in hpas),
+            rows=lambda: (_log_entry(hpa, story, opened=len(hpas) <= OPENED) for hpa in hpas),
+            states=(("moved", "HPAs whose bounds moved"), ("still", "HPAs whose bounds stayed")),
+            noun="HPA",
+            hint="name, target or reason",
+            empty="The log has no decision.",
+        ),
+    )
+
+
+def _differences(found: Replay) -> Iterator[Section]:
+    if found.differences:
+        rows = tuple(
+            (Cell(f"{each.line:,}", number=True), each.about, each.logged, each.now) for each in found.differences
+        )
+        yield Section("Differences", table=Table(("Line", "About", "Logged", "Now"), rows))
+
+
+def _log_entry(hpa: Told, story: LogStory, *, opened: bool) -> Entry:
+    reasons = story.reasons[hpa.key]
+    return Entry(
+        key=hpa.key,
+        state="moved" if hpa.changes else "still",
+        cells=(
+            Cell(hpa.key, detail=hpa.target),
+            Cell(f"{min(hpa.floors):,} to {max(hpa.floors):,}, at last {hpa.floors[-1]:,}"),
+            Cell(f"{len(hpa.changes):,}"),
+            Cell(f"{story.unanswered[hpa.key]:,} of {counted(story.decisions[hpa.key], 'decision')}"),
+        ),
+        tags=tuple(reasons),
+        summary=Cell("chart, changes and reasons"),
+        details=tuple(_log_details(hpa, reasons)),
+        opened=opened,
+    )
+
+
+def _log_details(hpa: Told, reasons: Counter[str]) -> Iterator[Section]:
+    note = f"the last {CHANGES:,} of {len(hpa.changes):,}" if len(hpa.changes) > CHANGES else ""
+    yield from over_time(msgspec.structs.replace(hpa, changes=hpa.changes[-CHANGES:]), note)
+    counts = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    kinds = tuple((reason, Cell(f"{count:,}", number=True)) for reason, count in counts)
+    yield Section("Reasons", table=Table(("Reason", "Decisions"), kinds))
