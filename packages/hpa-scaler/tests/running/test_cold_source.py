@@ -157,6 +157,7 @@ async def test_so_many_that_fall_at_once_are_a_failure_and_one_of_them_is_not(on
     assert "12 of 12 queries fell at once, by 84 of 96 pods" in told[0]["message"]
     assert not [each for app in apps for each in await fleet.events(app) if is_drop(each["reason"])]
     assert await fleet.samples("tightship_hpa_correlated_drop") == {(): 1}
+    assert (await fleet.replica.status())["correlatedDrop"]
 
     async with between_cycles(fleet):
         for app in apps:

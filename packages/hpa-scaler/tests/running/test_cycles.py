@@ -14,11 +14,9 @@ from tightship_simulator.life.prometheus import silent
 from tightship_testkit.faults import Answer, Hang
 from tightship_testkit.replica import NAMESPACE, Replica
 
-from .world import World
+from .world import ASKS, World
 
 pytestmark = pytest.mark.virtual_time
-
-ASKS = {"prometheus_query": "rate", "requests_per_replica": "10", "minimum_replicas": "1"}
 
 
 async def age(replica: Replica) -> float:
@@ -33,10 +31,7 @@ def asked(world: World) -> int:
 
 
 async def test_while_the_api_server_is_away_nothing_is_decided_and_the_age_grows(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    process = world.start(LEADER_ELECT="false")
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    process = await world.started(LEADER_ELECT="false")
     assert await age(process) < 100
     world.api.away = True
     world.prometheus.set("rate", 95)
@@ -53,10 +48,7 @@ async def test_while_the_api_server_is_away_nothing_is_decided_and_the_age_grows
 
 
 async def test_a_list_that_never_ends_ends_the_cycle(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    process = world.start(CYCLE_DEADLINE_SECONDS="20")
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    process = await world.started(CYCLE_DEADLINE_SECONDS="20")
     world.api.on_list = Hang()
     words = str(CycleTooLongError("did not answer within"))
     assert words not in process.log
@@ -78,9 +70,7 @@ async def test_a_silent_prometheus_holds_and_a_stop_does_not_wait_for_it(world: 
 
 
 async def test_a_stop_finishes_the_write_under_way_and_begins_no_other(world: World) -> None:
-    for number in range(40):
-        world.api.stock(f"web-{number}", **ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock(*(f"web-{number}" for number in range(40)))
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(*_: object) -> None:
@@ -135,10 +125,7 @@ async def test_what_a_lowering_waits_for_is_written_down_at_the_end(world: World
 
 
 async def test_a_standby_asks_and_writes_nothing_and_takes_over_with_what_is_on_the_hpas(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    first = world.start()
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    first = await world.started()
     second = world.start()
     await second.ready()
     identity = world.api.holder()
@@ -157,9 +144,7 @@ async def test_a_standby_asks_and_writes_nothing_and_takes_over_with_what_is_on_
 
 
 async def test_a_leader_that_lost_its_lease_in_a_cycle_writes_no_more(world: World) -> None:
-    for number in range(40):
-        world.api.stock(f"web-{number}", **ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock(*(f"web-{number}" for number in range(40)))
 
     async def taken(*_: object) -> None:
         world.api.before = None
@@ -180,9 +165,7 @@ async def test_a_leader_that_lost_its_lease_in_a_cycle_writes_no_more(world: Wor
 
 
 async def test_an_api_server_that_goes_away_between_writes_is_not_asked_all_the_rest(world: World) -> None:
-    for number in range(60):
-        world.api.stock(f"web-{number}", **ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock(*(f"web-{number}" for number in range(60)))
 
     async def breaks(*_: object) -> None:
         world.api.deaf = True
@@ -215,8 +198,7 @@ async def test_a_dry_run_judges_and_shows_and_changes_nothing(world: World) -> N
 
 
 async def test_a_dry_run_beside_a_controller_does_not_take_its_writes_for_a_quarrel(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     dry = world.start(DRY_RUN="true")
     await world.cycles(3)
     world.start()
@@ -229,8 +211,7 @@ async def test_a_dry_run_beside_a_controller_does_not_take_its_writes_for_a_quar
 
 
 async def test_a_bad_configuration_leaves_the_last_good_one_in_force(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     world.configure(defaults={"maximumReplicas": "6"})
     process = world.start()
     await world.until(lambda: world.api.bounds() == (6, 20))
@@ -245,8 +226,7 @@ async def test_a_bad_configuration_leaves_the_last_good_one_in_force(world: Worl
 
 
 async def test_a_deleted_configuration_is_told_with_what_is_in_force(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     world.configure(defaults={"maximumReplicas": 6})
     process = world.start()
     await world.until(lambda: world.api.bounds() == (6, 20))
@@ -256,25 +236,6 @@ async def test_a_deleted_configuration_is_told_with_what_is_in_force(world: Worl
     await world.cycles()
     assert (await process.status())["problems"] == [told]
     assert f">{told}<" in (await process.get("/"))[1]
-
-
-async def test_many_that_fall_at_once_are_held_and_told_once(world: World) -> None:
-    for number in range(12):
-        asks = ASKS | {"prometheus_query": f"rate-{number}"}
-        world.api.stock(f"web-{number}", minimum=8, replicas=8, **asks)
-        world.prometheus.set(f"rate-{number}", 80)
-    process = world.start()
-    await world.until(lambda: asked(world))
-    await world.cycles(8)  # what they want is known then
-    for number in range(12):
-        world.prometheus.set(f"rate-{number}", 0)
-    await world.until(lambda: world.api.notes("CorrelatedDrop"))
-    await world.cycles(4)
-    assert world.api.told().count(("CorrelatedDrop", world.api.lease)) == 1
-    assert [each for each in world.api.told() if each[0] == "CorrelatedDrop"] == [("CorrelatedDrop", world.api.lease)]
-    assert all(world.api.bounds(f"web-{number}") == (8, 20) for number in range(12))
-    assert "tightship_hpa_correlated_drop 1.0" in (await process.get("/metrics"))[1]
-    assert json.loads((await process.get("/status"))[1])["correlatedDrop"]
 
 
 async def test_events_tell_changes_and_trouble_once_and_nothing_of_a_calm_start(world: World) -> None:
@@ -288,6 +249,7 @@ async def test_events_tell_changes_and_trouble_once_and_nothing_of_a_calm_start(
     await world.until(lambda: ("InvalidAnnotation", "typo") in world.api.told())
     await world.cycles(5)
     assert sorted(world.api.told()) == [("FollowsQuery", "moves"), ("InvalidAnnotation", "typo")]
+    assert {each["reportingComponent"] for each in world.api.events()} == {"tightship.dev/hpa-scaler"}
     kinds = {each["reason"]: (each["type"], each["action"]) for each in world.api.events()}
     assert kinds == {"FollowsQuery": ("Normal", "Raise"), "InvalidAnnotation": ("Warning", "Hold")}
     world.prometheus.set("rate", "NaN")
@@ -295,14 +257,8 @@ async def test_events_tell_changes_and_trouble_once_and_nothing_of_a_calm_start(
 
 
 async def test_a_decision_log_is_replayed_without_a_difference(world: World, tmp_path: Path) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-
-    async def somebody(*_: object) -> None:
-        world.api.before = None
-        world.api.edit(minReplicas=5)
-
-    world.api.before = somebody
+    world.stock()
+    world.api.once(lambda: world.api.edit(minReplicas=5))
     log = tmp_path / "decisions.jsonl"
     process = world.start(DECISION_LOG=str(log))
     await world.until(lambda: world.api.bounds() == (8, 20))
@@ -316,8 +272,7 @@ async def test_a_decision_log_is_replayed_without_a_difference(world: World, tmp
 
 
 async def test_a_decision_log_begins_anew_before_it_is_too_large(world: World, tmp_path: Path) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     log = tmp_path / "decisions.jsonl"
     world.start(DECISION_LOG=str(log), DECISION_LOG_MEGABYTES="0.003")
     older = tmp_path / "decisions.jsonl.1"
@@ -328,17 +283,13 @@ async def test_a_decision_log_begins_anew_before_it_is_too_large(world: World, t
 
 
 async def test_a_decision_log_that_cant_be_written_holds_nothing_up(world: World, tmp_path: Path) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    process = world.start(DECISION_LOG=str(tmp_path / "nowhere" / "decisions.jsonl"))
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    process = await world.started(DECISION_LOG=str(tmp_path / "nowhere" / "decisions.jsonl"))
     await world.cycles(3)
     assert process.log.count("decision log not written") == 1
 
 
 async def test_an_hpa_that_cant_be_read_is_told_and_the_others_go_on(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     world.api.stock("broken")
     # The API server would not take it: another version of it may know more than we do.
     world.api.hpa("broken")["spec"]["maxReplicas"] = "many"
@@ -351,10 +302,7 @@ async def test_an_hpa_that_cant_be_read_is_told_and_the_others_go_on(world: Worl
 
 
 async def test_what_is_opted_out_leaves_the_metrics(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    process = world.start()
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    process = await world.started()
     await world.cycles()
     assert 'hpa="web"' in (await process.get("/metrics"))[1]
     world.api.edit(notes={"estafette.io/hpa-scaler": "false"})
@@ -363,32 +311,18 @@ async def test_what_is_opted_out_leaves_the_metrics(world: World) -> None:
     assert 'hpa="web"' not in (await process.get("/metrics"))[1]
 
 
-async def test_who_sets_a_floor_back_again_and_again_is_left_alone(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    world.start()
-    for _ in range(3):
-        await world.until(lambda: world.api.bounds() == (8, 20))
-        world.api.edit(minReplicas=3)
-    await world.until(lambda: world.api.notes("Contested"))
-    writes = len(world.api.written())
-    await world.cycles(5)
-    assert world.api.bounds() == (3, 20)
-    # One more is a note of what is waited for, which a restart would forget.
-    assert len(world.api.written()) - writes <= 1
-
-
 async def test_when_nobody_fights_any_more_the_floor_comes_back(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     world.start()
     while not world.api.notes("Contested"):
         await world.until(lambda: world.api.bounds() == (8, 20))
         world.api.edit(minReplicas=3)
         await world.cycles(1)
-    began = world.on.simulation.wall()
+    began, writes = world.on.simulation.wall(), len(world.api.written())
     await world.sleep(600)
     assert world.api.bounds() == (3, 20)
+    # One more is a note of what is waited for, which a restart would forget.
+    assert len(world.api.written()) - writes <= 1
     # For a quarter of an hour by default.
     await world.until(lambda: world.api.bounds() == (8, 20), 900)
     assert world.on.simulation.wall() - began >= 600
@@ -404,7 +338,6 @@ async def test_a_replica_that_may_not_read_hpas_is_not_ready_and_says_why(world:
     await world.shows(process, "/readyz", "cannot list resource; see docs/permissions.md")
     assert world.api.did == []
     world.api.on_list = None
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     await world.until(lambda: world.api.bounds() == (8, 20))
     assert (await process.get("/readyz"))[0] == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -135,35 +134,6 @@ async def test_no_useless_answer_lowers_and_each_has_its_reason(on: Stall, expor
         assert fleet.moves(name) == [(2, 8), (8, 10), (10, 12), (12, 5)]
 
 
-async def test_a_wobble_is_written_at_most_once(on: Stall, exporter: Exporter) -> None:
-    # Not in turn: cycles that lasted an even number of scrapes would see but one of the two.
-    chance = random.Random(7)
-    exporter.set("wobble", lambda: 72 * chance.choice((1.05, 0.95)))
-    fleet = Fleet(on)
-    await on.configured(GUARDED)
-    ways: Mapping[str, Mapping[str, object]] = {
-        "band": {"deadband": "15%"},
-        "window": {"lowering_window": "10m"},
-        "both": {"deadband": 1, "lowering_window": "10m"},
-        "follows": {"lowering_window": "0s"},
-    }
-    await fleet.stand({name: {**PER_POD, **way, "prometheus_query": "wobble"} for name, way in ways.items()})
-    await on.sleep(60)
-    fleet.start()
-
-    # Up to the crest, from where all but one stay.
-    await fleet.until_floors(dict.fromkeys(ways.keys() - {"follows"}, 9))
-    fleet.patches()
-    patches: list[str] = []
-
-    async def wobbled() -> bool:
-        patches.extend(fleet.patches())
-        return patches.count("follows") >= 5
-
-    await on.until(wobbled, "five times up or down")
-    assert {name: patches.count(name) for name in ways if patches.count(name) > 1}.keys() == {"follows"}
-
-
 async def test_a_server_that_hangs_or_is_gone_lowers_nothing_and_following_goes_on_by_itself(
     on: Stall, exporter: Exporter
 ) -> None:
@@ -206,23 +176,6 @@ async def test_a_server_that_hangs_or_is_gone_lowers_nothing_and_following_goes_
     await fleet.until_floors({"web": 5})
     assert fleet.moves("web") == [(2, 8), (8, 10), (10, 5)]
     assert fleet.moves("step") == [(2, 8), (8, 16), (16, 24), (24, 32)]
-
-
-@pytest.mark.parametrize("outage", [Outage.REFUSES, Outage.EMPTY, Outage.SILENT])
-async def test_an_outage_of_prometheus_lowers_nothing(tmp_path: Path, outage: Outage) -> None:
-    async with stall(tmp_path) as on:
-        await on.stock("web", 3, 20, **ASKS)
-        on.prometheus.set("rate", 72)
-        replica = on.start()
-        await on.until_bounds("web", 8, 20)
-        # In this order, so that no cycle is answered with the lower one.
-        on.prometheus.outage = outage
-        on.prometheus.set("rate", 41)
-        await on.cycles(replica, 20)
-        assert await on.bounds("web") == (8, 20)
-        on.prometheus.outage = Outage.NONE
-        on.prometheus.set("rate", 31)
-        await on.until_bounds("web", 4, 20)
 
 
 # Several servers.

@@ -9,23 +9,17 @@ import pytest
 from tightship_testkit.replica import Replica
 from tightship_testkit.stall import Stall
 
-from .world import Refused, World
+from .world import ASKS, World
 
 pytestmark = pytest.mark.virtual_time
 
-ASKS = {"prometheus_query": "rate", "requests_per_replica": "10", "minimum_replicas": "1"}
 CHANGES = "<h3>Changes</h3>"
 PICTURE = "<h3>Traffic, floor and replicas</h3>"
 
 
 async def test_what_was_refused_is_no_change_until_it_was_written(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-
-    async def policy(*_: object) -> None:
-        raise Refused(403, "at most 5")
-
-    world.api.before = policy
+    world.stock()
+    world.api.refuses(403, "at most 5")
     process = world.start()
     await world.shows(process, "/", PICTURE)
     _, shown = await process.get("/")
@@ -37,8 +31,7 @@ async def test_what_was_refused_is_no_change_until_it_was_written(world: World) 
 
 
 async def test_an_hpa_that_was_made_anew_has_no_past(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     process = world.start()
     await world.shows(process, "/", CHANGES)
     world.api.remove()
@@ -50,8 +43,7 @@ async def test_an_hpa_that_was_made_anew_has_no_past(world: World) -> None:
 
 async def test_a_leader_that_was_none_for_a_while_begins_anew(world: World) -> None:
     """Somebody else may have moved the floors meanwhile."""
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     process = world.start()
     await world.shows(process, "/", CHANGES)
     world.api.taken()
@@ -98,8 +90,7 @@ async def test_its_page_has_what_it_did_since_it_leads_and_another_leader_begins
 
 
 async def test_a_dry_run_has_the_floor_that_would_be_on_its_page(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     process = world.start(DRY_RUN="true")
     await world.cycles()
     await world.shows(process, "/", "minReplicas that would be set")

@@ -1,14 +1,10 @@
-"""What HPAs may ask for: rules for missing data, steps, caps, maxima, pauses, rollouts, dry runs."""
+"""What HPAs may ask for, where the API server and others have a say: maxima, pauses, rollouts, dry runs."""
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
-from aiohttp import web
 
 from tightship.core.times import rfc3339
-from tightship_simulator.life.prometheus import Prometheus, body, says
 from tightship_simulator.small import node
 from tightship_testkit.client import Json
 from tightship_testkit.faults import Answer, Call, Fault
@@ -26,102 +22,21 @@ def asks(name: str, **more: object) -> dict[str, object]:
     return {**PER_POD, "prometheus_query": name, **more}
 
 
-# Missing data.
-
-
-def now_and_then(prometheus: Prometheus, query: str) -> list[int]:
-    """Answer *query* with nothing twice, then with 80, and so on; what is returned grows by each answer."""
-    told: list[int] = []
-    answers = itertools.cycle([says(body()), says(body()), says(body("80"))])
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        told.append(len(told))
-        return await next(answers)(request)
-
-    prometheus.answers[query] = answer
-    return told
-
-
-async def test_missing_data_are_treated_by_their_rule_and_an_answer_begins_the_count_anew(on: Stall) -> None:
-    rules = {"hold": "hold", "zero": "zero", "four": "replicas=4", "current": "current", "higher": "currentIfHigher"}
-
-    fleet = Fleet(on)
-    await on.configured({**ALONE, "circuitBreakerFailures": 1000})
-    hpas = {name: asks(name, missing_data=rule, missing_data_after=2) for name, rule in rules.items()}
-    hpas["outage"] = asks("outage", missing_data="zero", missing_data_after=1)
-    hpas["broken-off"] = asks("broken-off", missing_data="zero", missing_data_after=3)
-    for name in hpas:
-        on.prometheus.set(name, 80)
-    await fleet.stand(hpas)
-    fleet.start()
-    await fleet.until_floors(dict.fromkeys(hpas, 8))
-
-    for name in rules:
-        on.prometheus.set(name)
-    on.prometheus.answers["outage"] = says("no store", 500)
-    told = now_and_then(on.prometheus, "broken-off")
-    await fleet.until_floors({"zero": 1, "four": 4})
-    await fleet.until_status(dict.fromkeys(("zero", "four", "current"), "MissingDataPolicy"))
-    await fleet.scale(["hold", "outage", "current", "higher"], 12)
-    stands = {"hold": 8, "outage": 8, "zero": 1, "four": 4, "current": 12, "higher": 12, "broken-off": 8}
-    await fleet.until_floors(stands)
-
-    async def often() -> bool:
-        return len(told) >= 9
-
-    await on.until(often, "three runs of two cycles without data")
-    assert await fleet.floors(hpas) == stands
-    assert fleet.moves("broken-off") == [(2, 8)]
-    for name in hpas:
-        on.prometheus.set(name, 90)
-    await fleet.until_floors(dict.fromkeys(hpas, 9))
-
-
-# Steps, caps and maxima.
-
-
-async def test_floors_climb_by_steps_and_end_at_their_caps(on: Stall) -> None:
+async def test_a_raised_maximum_is_shown_and_given_back(on: Stall) -> None:
     fleet = Fleet(on)
     await on.configured({**ALONE, "suddenRiseFactor": 0})
-    hpas = {
-        "pods": asks("pods", scale_up_max_pods=3),
-        "share": asks("share", scale_up_max_ratio=0.5),
-        "capped": asks("capped", maximum_replicas=20),
-        "clamped": asks("clamped", max_replicas_policy="clamp"),
-        "endless": asks("endless"),
-        "raised": asks("raised"),
-    }
-    for name in [*hpas, "disabled"]:
-        on.prometheus.set(name, 20)
-    disabled = {"scaleUp": {"selectPolicy": "Disabled"}}
-    await fleet.stand({"disabled": asks("disabled")}, behavior=disabled)
-    await fleet.stand(hpas)
+    on.prometheus.set("raised", 400)
+    await fleet.stand({"raised": asks("raised")})
     fleet.start()
-    await fleet.until_status(dict.fromkeys(hpas, "FollowsQuery"))
-
-    for name, value in {"pods": 110, "share": 110, "disabled": 110, "raised": 400}.items():
-        on.prometheus.set(name, value)
-    for name in ("capped", "clamped", "endless"):
-        on.prometheus.set(name, 1e12)
-    spikes = {"pods": 11, "share": 11, "capped": 20, "clamped": 30, "endless": 2, "disabled": 2, "raised": 40}
-    await fleet.until_floors(spikes)
-    await fleet.until_status({"capped": "AtUpperBound", "clamped": "AtMaxReplicas"})
-    await fleet.until_told({"endless": "OutOfRange", "disabled": "BehaviorLimit"})
-    assert fleet.moves("pods") == [(2, 5), (5, 8), (8, 11)]
-    assert fleet.moves("share") == [(2, 3), (3, 4), (4, 6), (6, 9), (9, 11)]
-    await fleet.until_replicas({"pods": 11, "disabled": 2})
-
-    # Whose maximum was raised knows it, and gets it back.
+    await fleet.until_floors({"raised": 40})
     assert await on.bounds("raised") == (40, 41)
     assert (await on.state("raised"))["originalMax"] == 30
     await fleet.until_samples("tightship_hpa_max_replicas_raised", {("raised", SHOP): 11})
     await fleet.until_events({"raised": "MaxRaised"})
-    for name in ("capped", "clamped", "raised"):
-        on.prometheus.set(name, 50)
-    await fleet.until_floors({"capped": 5, "clamped": 5, "raised": 5})
+    on.prometheus.set("raised", 50)
+    await fleet.until_floors({"raised": 5})
     await fleet.until_events({"raised": "MaxTakenBack"})
-    for name in ("capped", "clamped", "raised"):
-        assert await on.bounds(name) == (5, 30)
+    assert await on.bounds("raised") == (5, 30)
 
 
 # What is left alone.

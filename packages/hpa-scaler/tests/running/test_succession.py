@@ -6,7 +6,6 @@ import pytest
 
 from tightship_testkit.fault_proxy import FaultProxy
 from tightship_testkit.fleet import patched
-from tightship_testkit.floors import SHOP
 from tightship_testkit.replica import NAMESPACE, lease
 from tightship_testkit.stall import Stall
 
@@ -18,29 +17,6 @@ ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replica
 def patches(proxy: FaultProxy) -> int:
     """How many patches of HPAs were asked for through *proxy*, whatever became of them."""
     return len(patched(proxy.writes))
-
-
-async def test_a_floor_follows_its_query_up_and_down(on: Stall) -> None:
-    await on.stock("web", 3, 20, **ASKS)
-    on.prometheus.set("rate", 72)
-    on.start()
-    await on.until_bounds("web", 8, 20)
-    state = await on.state("web")
-    assert (state["originalMin"], state["applied"], state["reason"]) == (3, 8, "FollowsQuery")
-
-    async def scaled() -> bool:
-        return bool((await on.hpa("web"))["status"]["currentReplicas"] == 8)
-
-    await on.until(scaled, "the HPA controller has scaled to the floor")
-    on.prometheus.set("rate", 41)
-    await on.until_bounds("web", 5, 20)
-
-    async def told() -> bool:
-        events = [each for each in await on.events(SHOP) if "minReplicas" in each["message"]]
-        assert {each["reportingComponent"] for each in events} <= {"tightship.dev/hpa-scaler"}
-        return len(events) == 2
-
-    await on.until(told, "an Event for each change")
 
 
 async def test_told_to_end_it_gives_up_its_lease_and_the_next_one_goes_on_from_the_hpas(on: Stall) -> None:

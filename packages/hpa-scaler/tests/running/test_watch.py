@@ -13,10 +13,9 @@ from tightship.core.objects import ApiObject, HorizontalPodAutoscaler
 from tightship_simulator.life.prometheus import body, says
 from tightship_testkit.replica import SCALER
 
-from .world import World
+from .world import ASKS, World
 
 pytestmark = pytest.mark.virtual_time
-ASKS = {"prometheus_query": "rate", "requests_per_replica": "10", "minimum_replicas": "1"}
 HOURLY = {SCALER.interval: "3600"}
 
 
@@ -34,10 +33,7 @@ def gets(world: World) -> int:
 
 
 async def test_a_floor_that_is_set_back_is_raised_again_before_the_next_cycle(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    process = world.start(WATCH_HPAS="true", **HOURLY)
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    process = await world.started(WATCH_HPAS="true", **HOURLY)
     await watched(world)
     questions = len(world.prometheus.seen)
     world.api.edit(minReplicas=4)
@@ -56,8 +52,7 @@ async def test_a_floor_that_is_set_back_is_raised_again_before_the_next_cycle(wo
 async def test_what_is_set_back_before_our_own_write_is_answered_for_is_raised_again_too(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     told: list[int | None] = []
     upsert = running.Doorbell.upsert
 
@@ -97,8 +92,7 @@ async def test_nothing_is_lowered_between_cycles(world: World) -> None:
 
 async def test_what_the_watch_shows_late_is_no_change_by_others(world: World) -> None:
     """Events of before our own write come after it: judged by them, our own write would be somebody's."""
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 45)
+    world.stock(rate=45)
     world.start(WATCH_HPAS="true")
     await world.until(lambda: world.api.bounds() == (5, 20))
     await watched(world)
@@ -116,10 +110,7 @@ async def test_what_the_watch_shows_late_is_no_change_by_others(world: World) ->
 
 
 async def test_a_reaction_while_a_cycle_asks_is_not_undone_by_it(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    world.start(WATCH_HPAS="true")
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.started(WATCH_HPAS="true")
     await watched(world)
     asking, go_on = asyncio.Event(), asyncio.Event()
 
@@ -146,8 +137,7 @@ async def test_a_reaction_while_a_cycle_asks_is_not_undone_by_it(world: World) -
 
 
 async def test_who_sets_back_again_and_again_is_left_to_it(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     world.start(WATCH_HPAS="true", **HOURLY)
     for reset in range(3):
         await world.until(lambda: world.api.bounds() == (8, 20))
@@ -160,10 +150,7 @@ async def test_who_sets_back_again_and_again_is_left_to_it(world: World) -> None
 
 
 async def test_nothing_is_watched_unless_it_is_asked_for_nor_by_a_standby(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    world.start()
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.started()
     world.start(WATCH_HPAS="true")
     await world.cycles(5)
     assert world.api.watches == 0

@@ -12,18 +12,13 @@ from hpa_scaler.spec.annotations import ENABLE
 from hpa_scaler.spec.spec import PREFIX
 from tightship_testkit.client import Json
 
-from .world import STATE, Refused, World
+from .world import ASKS, STATE, Refused, World
 
 pytestmark = pytest.mark.virtual_time
 
-ASKS = {"prometheus_query": "rate", "requests_per_replica": "10", "minimum_replicas": "1"}
-
 
 async def test_a_floor_is_raised_and_the_original_kept_in_the_same_patch(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    world.start()
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.started()
     state = world.api.state()
     assert (state["originalMin"], state["originalMax"], state["applied"]) == (3, 20, 8)
     [patch] = [each for each in world.api.did if each.verb == "PATCH"]
@@ -38,23 +33,14 @@ async def test_a_floor_is_raised_and_the_original_kept_in_the_same_patch(world: 
 
 
 async def test_a_floor_that_is_right_is_not_written_again(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    world.start()
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.started()
     await world.cycles(5)
     assert world.api.written() == [("web", 200)]
 
 
 async def test_a_change_in_between_is_read_judged_and_written_once_more(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-
-    async def somebody(_: str, thing: Json) -> None:
-        world.api.before = None
-        world.api.edit(minReplicas=5)
-
-    world.api.before = somebody
+    world.stock()
+    world.api.once(lambda: world.api.edit(minReplicas=5))
     world.start()
     await world.until(lambda: world.api.bounds() == (8, 20))
     assert [code for _, code in world.api.written()] == [422, 200]
@@ -63,8 +49,7 @@ async def test_a_change_in_between_is_read_judged_and_written_once_more(world: W
 
 
 async def test_a_status_update_in_between_makes_no_difference(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
 
     async def controller(_: str, thing: Json) -> None:
         world.api.touch()
@@ -76,13 +61,8 @@ async def test_a_status_update_in_between_makes_no_difference(world: World) -> N
 
 
 async def test_a_refusal_has_its_reason_and_is_tried_no_more_than_once_a_cycle(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-
-    async def policy(*_: object) -> None:
-        raise Refused(422, 'admission policy "floors" denied the request: at most 5', reason="Invalid")
-
-    world.api.before = policy
+    world.stock()
+    world.api.refuses(422, 'admission policy "floors" denied the request: at most 5', reason="Invalid")
     world.start()
     await world.until(lambda: world.api.notes("WriteRefused"))
     lists, patches = world.lists, world.api.patches
@@ -98,27 +78,16 @@ async def test_a_refusal_has_its_reason_and_is_tried_no_more_than_once_a_cycle(w
 
 @pytest.mark.parametrize("code", [400, 403])
 async def test_what_is_plainly_refused_is_not_tried_twice_in_a_cycle(world: World, code: int) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-
-    async def webhook(*_: object) -> None:
-        raise Refused(code, 'admission webhook "floors" denied the request')
-
-    world.api.before = webhook
+    world.stock()
+    world.api.refuses(code, 'admission webhook "floors" denied the request')
     world.start()
     await world.until(lambda: world.api.notes("WriteRefused"))
     assert world.api.patches <= world.lists + 1
 
 
 async def test_an_hpa_that_is_gone_is_forgotten(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-
-    async def deleted(name: str, _: Json) -> None:
-        world.api.before = None
-        world.api.remove(name)
-
-    world.api.before = deleted
+    world.stock()
+    world.api.once(world.api.remove)
     world.start()
     await world.until(lambda: world.api.patches)
     await world.cycles()
@@ -127,8 +96,7 @@ async def test_an_hpa_that_is_gone_is_forgotten(world: World) -> None:
 
 async def test_the_original_survives_a_write_whose_answer_was_lost(world: World) -> None:
     """Taken for not written, our own bound would count as the user's from then on."""
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     world.api.deaf = True
     world.start()
     await world.until(lambda: world.api.bounds() == (8, 20))
@@ -143,8 +111,7 @@ async def test_the_original_survives_a_write_whose_answer_was_lost(world: World)
 
 
 async def test_a_write_that_never_arrived_is_made_again(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
 
     async def broken(*_: object) -> None:
         world.api.before = None
@@ -157,8 +124,7 @@ async def test_a_write_that_never_arrived_is_made_again(world: World) -> None:
 
 
 async def test_somebodys_change_after_a_lost_answer_is_still_somebodys(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock()
     world.api.deaf = True
 
     async def somebody(*_: object) -> None:
@@ -193,29 +159,20 @@ async def test_on_opt_out_the_users_bounds_are_back_and_our_annotation_is_gone(
 
 
 async def test_an_opt_out_with_our_annotation_removed_too_gives_back_all_the_same(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    world.start()
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.started()
     world.api.edit(notes={f"{PREFIX}/{ENABLE}": None, STATE: None})
     await world.until(lambda: world.api.bounds() == (3, 20))
 
 
 async def test_on_opt_out_what_somebody_set_meanwhile_stays(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    world.start()
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.started()
     world.api.edit(minReplicas=5, notes={f"{PREFIX}/{ENABLE}": "false"})
     await world.until(lambda: STATE not in world.api.hpa()["metadata"]["annotations"])
     assert world.api.bounds() == (5, 20)
 
 
 async def test_on_opt_out_what_the_user_set_in_a_pause_stays(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    world.start()
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.started()
     world.api.edit(notes={f"{PREFIX}/{ENABLE}-paused": "true"})
     world.api.edit(minReplicas=4)
     await world.cycles(5)
@@ -229,10 +186,7 @@ async def test_on_opt_out_what_the_user_set_in_a_pause_stays(world: World) -> No
 
 
 async def test_a_return_whose_answer_was_lost_is_not_taken_for_somebodys_change(world: World) -> None:
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 72)
-    world.start()
-    await world.until(lambda: world.api.bounds() == (8, 20))
+    await world.started()
     world.api.deaf = True
     world.api.edit(notes={f"{PREFIX}/{ENABLE}": "false"})
     await world.until(lambda: world.api.bounds() == (3, 20))
@@ -283,9 +237,7 @@ async def test_no_change_is_lost_to_status_updates(world: World) -> None:
 
 async def test_writes_keep_to_their_pace(world: World) -> None:
     world.configure(maximumWritesPerSecond=5)
-    for number in range(12):
-        world.api.stock(f"web-{number}", **ASKS)
-    world.prometheus.set("rate", 72)
+    world.stock(*(f"web-{number}" for number in range(12)))
     times: list[float] = []
 
     async def note(*_: object) -> None:
@@ -311,8 +263,7 @@ async def test_raises_go_before_lowerings(world: World) -> None:
 
 async def test_a_write_of_the_leader_before_that_comes_late_is_not_somebodys_change(world: World) -> None:
     """It may be on its way for as long as a request may take, and arrive after the next leader has listed."""
-    world.api.stock(**ASKS)
-    world.prometheus.set("rate", 30)
+    world.stock(rate=30)
     world.start()
     await world.cycles(3)
     late = {

@@ -19,6 +19,8 @@ from tightship_testkit.replica import NAMESPACE, Replica
 from tightship_testkit.stall import DEADLINE, Stall
 
 STATE = f"{PREFIX}/{ENABLE}-state"
+ASKS = {"prometheus_query": "rate", "requests_per_replica": "10", "minimum_replicas": "1"}
+"""What an HPA asks for unless a test says otherwise: a pod for each 10 of the rate."""
 
 
 class Refused(Exception):
@@ -168,6 +170,23 @@ class Api:
 
     # Disturbing.
 
+    def once(self, disturb: Callable[[], object]) -> None:
+        """Have something happen right before the next PATCH, and once only."""
+
+        async def before(*_: object) -> None:
+            self.before = None
+            disturb()
+
+        self.before = before
+
+    def refuses(self, code: int, message: str, reason: str = "") -> None:
+        """Refuse every PATCH from now on."""
+
+        async def before(*_: object) -> None:
+            raise Refused(code, message, reason)
+
+        self.before = before
+
     def freeze(self) -> None:
         """Tell watches of HPAs nothing until :meth:`thaw`."""
         self._gate.clear()
@@ -221,9 +240,22 @@ class World:
 
         self.on.store.modify("ConfigMap", self.on.team, NAMESPACE, change)
 
+    def stock(self, *names: str, rate: float = 72, **notes: str) -> None:
+        """Make HPAs called *names*, or one, whose floor of 3 should be 8 by the *rate*."""
+        for name in names or ("web",):
+            self.api.stock(name, **ASKS, **notes)
+        self.prometheus.set("rate", rate)
+
     def start(self, **variables: str) -> Replica:
         """Start a replica."""
         return self.on.start(**variables)
+
+    async def started(self, **variables: str) -> Replica:
+        """Start a replica with one HPA, whose floor it has set to 8."""
+        self.stock()
+        replica = self.start(**variables)
+        await self.until(lambda: self.api.bounds() == (8, 20))
+        return replica
 
     async def ended(self, replica: Replica) -> None:
         """Have a replica end as SIGTERM does."""
