@@ -35,10 +35,159 @@ from tightship.core.durations import format_duration
 from tightship.core.objects.node import Condition
 from tightship.core.reasons import QUERY_FAILURES, Reason
 
-PLAIN = spec(prometheus_query=QUERY, requests_per_replica="10")
+
+def asking(**named: str) -> FloorSpec:
+    """A pod for each 10 of the query."""
+    return spec(**{"prometheus_query": QUERY, "requests_per_replica": "10"} | named)
+
+
+def aged(seconds: float, asked: str = "300s:15s") -> dict[Query, Any]:
+    return {Query(f"time() - min(min_over_time(timestamp(up)[{asked}]))"): answer(seconds)}
+
+
+PLAIN = asking()
 """100 a second make 10."""
 
 RATED = spec(prometheus_query="rate(x[5m])", requests_per_replica="10", lowering_window="0")
+
+TWO = spec(prometheus_query="a", requests_per_replica="10", prometheus_query_2="b", requests_per_replica_2="100")
+
+FALLS_BACK = spec(prometheus_query="sum(rate(x[5m])) or sum(up)*0", requests_per_replica="10")
+BARE = Query("sum(rate(x[5m]))")
+
+CHECKED = asking(enable_scale_down_ratio_deployment_checking="true")
+ROLLING = Rollout("rolling", "Deployment web has 2 new pods of 8")
+
+GUARDED = asking(hold_query="errors > 0.05", hold_cool_down="150")
+HOLD = Query("errors > 0.05")
+
+SKIPPED = {"ControlledByOther", "HpaTerminating", "TargetAtZero", "ScaleToZero", "Paused"}
+RATIO, STRICT = asking(scale_down_max_ratio="0.2"), asking(several_series="error")
+CLAMPED = asking(max_replicas_policy="clamp")
+WARNED = answer(200, warnings=("partial",))
+UNKNOWN = Condition("AbleToScale", "False", "FailedGetScale")
+ASLEEP = Condition("ScalingActive", "False", "ScalingDisabled")
+BLIND = (Condition("AbleToScale", "True"), Condition("ScalingActive", "False", "FailedGetResourceMetric"))
+
+
+def case(name: str, thing: Any, asked: FloorSpec, told: Any, target: int, *why: str, **more: Any) -> Any:
+    """One judgement: where the floor goes, all reasons where they are given, and the maximum if *more* has one."""
+    return pytest.param(thing, asked, told, target, why, {"rules": NO_AGE, **more}, id=name)
+
+
+@pytest.mark.parametrize(
+    ("thing", "asked", "told", "target", "why", "more"),
+    [
+        # What is not ours to move.
+        case("somebody owns it", hpa(owner=owner()), PLAIN, 1000, 5, "ControlledByOther"),
+        case("it is being deleted", hpa(deletion=5), PLAIN, 1000, 5, "HpaTerminating"),
+        case("its target is at zero", hpa(conditions=(ASLEEP,)), PLAIN, 1000, 5, "TargetAtZero"),
+        case("its own metrics fail", hpa(conditions=BLIND), PLAIN, 200, 20),
+        case("it is to scale to zero", hpa(0), PLAIN, 100, 0, "ScaleToZero"),
+        case("from zero if a lowest floor is given", hpa(0, replicas=1), asking(minimum_replicas="0"), 40, 4),
+        case("to zero if a lowest floor is given", hpa(0, replicas=1), asking(minimum_replicas="0"), 0, 0),
+        case("never to zero else", hpa(5), asking(minimum_replicas="0"), 0, 1),
+        # Answers.
+        case("a query never asked", hpa(20, 50, 20), PLAIN, None, 20, "NotAsked", "FollowsLowerBound"),
+        case("the ratio raises in a failure", hpa(5, 50, 20), RATIO, failure(), 16, "FollowsRatio", "ConnectionFailed"),
+        case("warnings raise", hpa(5), PLAIN, WARNED, 20, "FollowsQuery", "AnswerWithWarnings"),
+        case("the largest series counts", hpa(5), PLAIN, answer(50, 200, 100), 20),
+        case("the largest number counts", hpa(5), PLAIN, answer("NaN", 200), 20),
+        case("a fallback may raise", hpa(5), FALLS_BACK, 80, 8, others={BARE: answer()}),
+        case("one series is no several", hpa(5), STRICT, answer(70), 7),
+        case("several series as an error", hpa(10), STRICT, answer(50, 200), 10, "SeveralSeries", "FollowsLowerBound"),
+        case("a broken query keeps none from raising", hpa(5), TWO, 200, 20, others={Query("b"): failure()}),
+        case("a broken query keeps it from lowering", hpa(15), TWO, 80, 15, others={Query("b"): failure()}),
+        # Behavior and deadband.
+        case("disabled", hpa(2, 50, 2, scale_up=DISABLED), PLAIN, 90, 2, "BehaviorLimit", "FollowsQuery"),
+        case("disabled, but that runs", hpa(2, 50, 6, scale_up=DISABLED), PLAIN, 90, 6),
+        case("overruled", hpa(2, 50, 2, scale_up=DISABLED), asking(honour_scale_up_behavior="false"), 90, 9),
+        *(
+            case(f"a deadband of 2 at {value}", hpa(10, 50, 10), asking(deadband="2"), value, target)
+            for value, target in ((80, 10), (79, 10), (70, 7), (101, 11))
+        ),
+        case("a deadband says so", hpa(10), asking(deadband="2"), 90, 10, "Deadband", "FollowsQuery"),
+        case("within a share", hpa(40, 50, 40), asking(deadband="5%"), 380, 40),
+        case("outside of a share", hpa(40, 50, 40), asking(deadband="5%"), 370, 37),
+        # Caps and the maximum.
+        case("own lower bound", hpa(8), asking(minimum_replicas="7", maximum_replicas="12"), 0, 7),
+        case("own upper bound", hpa(8), asking(maximum_replicas="12"), 1000, 12, "FollowsQuery", "AtUpperBound"),
+        case("a bound below that of the process", hpa(5), asking(minimum_replicas="1"), 0, 1),
+        case("an upper bound below the lower one of the process", hpa(1), asking(maximum_replicas="2"), 100, 2),
+        *(
+            case(
+                "a spike at " + next(iter(cap)),
+                hpa(5, 50, 5),
+                spec(prometheus_query=QUERY, **cap),
+                1e12,
+                50,
+                maximum=50,
+            )
+            for cap in ({"max_replicas_policy": "clamp"}, {"maximum_replicas": "50"})
+        ),
+        case("a spike without a cap", hpa(5, 50, 5), PLAIN, 1e13, 5, "OutOfRange", "FollowsLowerBound", maximum=50),
+        case("clamped", hpa(5, 10, 5), CLAMPED, 250, 10, "FollowsQuery", "AtMaxReplicas", maximum=10),
+        case(
+            "no maximum is raised for the ratio",
+            hpa(5, 10, 20),
+            asking(scale_down_max_ratio="0.2"),
+            60,
+            10,
+            *("FollowsRatio", "AtMaxReplicas"),
+            maximum=10,
+        ),
+        case("an upper bound on the maximum", hpa(5, 10, 5), asking(maximum_replicas="25"), 900, 25, maximum=25),
+        # Rollouts and replicas.
+        case("a rollout holds", hpa(10), CHECKED, 40, 10, "RolloutInProgress", "FollowsQuery", rollout=ROLLING),
+        case("no rollout", hpa(10), CHECKED, 40, 4, rollout=Rollout("steady")),
+        case("a rollout raises", hpa(10), CHECKED, 200, 20, rollout=ROLLING),
+        case("a rollout nobody asks for", hpa(10), PLAIN, 40, 4, rollout=ROLLING),
+        *(
+            case(f"a rollout: {rollout}", hpa(10), CHECKED, 40, 10, "RolloutUnknown", "FollowsQuery", rollout=rollout)
+            for rollout in (None, Rollout("unknown", "forbidden"))
+        ),
+        *(
+            case(f"{told} with {replicas} replicas", hpa(10, 50, replicas, conditions=conditions), PLAIN, told, *target)
+            for replicas, conditions in ((None, ()), (10, (UNKNOWN,)))
+            for told, target in ((40, (10, "ReplicasUnknown", "FollowsQuery")), (400, (40,)))
+        ),
+        # Pauses, dry runs, incidents.
+        *(case(f"a pause at {value}", hpa(), asking(paused="true"), value, 5, "Paused") for value in (0, 1000)),
+        case("no lowering", hpa(10), asking(paused_scale_down="true"), 40, 10, "PausedScaleDown", "FollowsQuery"),
+        case("raising all the same", hpa(10), asking(paused_scale_down="true"), 400, 40),
+        case("no raising", hpa(10), asking(paused_scale_up="true"), 400, 10, "PausedScaleUp", "FollowsQuery"),
+        case("lowering all the same", hpa(10), asking(paused_scale_up="true"), 40, 4),
+        case("a dry run", hpa(10), asking(dry_run="true"), 200, 20, "FollowsQuery", "DryRun"),
+        case("a dry run of nothing", hpa(20), asking(dry_run="true"), 200, 20, "FollowsQuery"),
+        case("an incident raises", hpa(10), GUARDED, 400, 40, others={HOLD: answer(1)}),
+        *(
+            case(f"no incident {number}", hpa(10), GUARDED, 40, 4, others={HOLD: calm})
+            for number, calm in enumerate((answer(), answer(0), answer(0, 0)))
+        ),
+        *(
+            case(f"who knows {number}", hpa(10), GUARDED, 40, 10, "HoldQueryFailed", "FollowsQuery", others=others)
+            for number, others in enumerate(
+                ({HOLD: failure()}, {HOLD: answer("NaN")}, {HOLD: answer(warnings=("partial",))}, {})
+            )
+        ),
+        case("a bad state", hpa(10), PLAIN, 100, 10, "FollowsQuery", "StateUnreadable", state_problem="x"),
+        # The age of data.
+        case("a query that does not look back", hpa(10), PLAIN, 40, 4, rules=Rules()),
+        *(case(f"data of {age} s", hpa(10), RATED, 40, 4, others=aged(age), rules=Rules()) for age in (300, 285)),
+    ],
+)
+def test_one_judgement(
+    thing: Any, asked: FloorSpec, told: Any, target: int, why: tuple[str, ...], more: dict[str, Any]
+) -> None:
+    maximum = more.pop("maximum", None)
+    decision = judge(thing, asked, told, **more)
+    floor = thing.min_replicas
+    stays = "skip" if {*why} & SKIPPED else "hold"
+    assert decision.target == target
+    assert decision.action == ("raise" if target > floor else "lower" if target < floor else stays)
+    assert decision.dry_run is asked.dry_run
+    assert not why or tuple(reasons(decision)) == why
+    assert maximum is None or decision.target_maximum == maximum
 
 
 # What is not ours to move.
@@ -66,36 +215,6 @@ def test_an_annotation_that_cannot_be_used_means_that_nothing_is_done() -> None:
     assert "'x'" in decision.causes[0].detail
 
 
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        ({"owner": owner()}, "ControlledByOther"),
-        ({"deletion": 5}, "HpaTerminating"),
-        ({"conditions": (Condition("ScalingActive", "False", "ScalingDisabled"),)}, "TargetAtZero"),
-    ],
-)
-def test_what_is_somebody_elses_is_skipped(more: dict[str, Any], reason: str) -> None:
-    decision = judge(hpa(**more), PLAIN, 1000)
-    assert (decision.action, decision.changes, decision.reason) == ("skip", False, reason)
-
-
-def test_an_hpa_whose_own_metrics_fail_is_still_ours() -> None:
-    broken = (Condition("AbleToScale", "True"), Condition("ScalingActive", "False", "FailedGetResourceMetric"))
-    assert judge(hpa(conditions=broken), PLAIN, 200, rules=NO_AGE).target == 20
-
-
-def test_a_minimum_of_0_is_left_alone_unless_a_lowest_floor_is_given() -> None:
-    assert judge(hpa(0), PLAIN, 100).reason == "ScaleToZero"
-    given = spec(prometheus_query=QUERY, requests_per_replica="10", minimum_replicas="0")
-    assert judge(hpa(0, replicas=1), given, 40, rules=NO_AGE).target == 4
-    assert judge(hpa(0, replicas=1), given, 0, rules=NO_AGE).target == 0
-
-
-def test_only_what_was_meant_to_scale_to_zero_may_go_there() -> None:
-    given = spec(prometheus_query=QUERY, minimum_replicas="0")
-    assert judge(hpa(5), given, 0, rules=NO_AGE).target == 1
-
-
 # A failure never lowers.
 
 
@@ -104,10 +223,6 @@ def test_no_failure_lowers_and_each_has_its_own_reason(reason: Reason) -> None:
     decision = judge(hpa(20, 50, 20), PLAIN, Failure(reason, "why"))
     assert (decision.action, decision.target, decision.reason) == ("hold", 20, reason)
     assert "why" in decision.causes[0].detail
-
-
-def test_a_query_that_was_never_asked_is_a_failure() -> None:
-    assert judge(hpa(20, 50, 20), PLAIN).reason == "NotAsked"
 
 
 @pytest.mark.parametrize(
@@ -128,24 +243,6 @@ def test_a_query_that_was_never_asked_is_a_failure() -> None:
 def test_no_answer_that_is_not_whole_lowers(outcome: QueryAnswer, reason: str) -> None:
     decision = judge(hpa(20, 50, 20), PLAIN, outcome, rules=NO_AGE)
     assert (decision.action, decision.target, decision.reason) == ("hold", 20, reason)
-
-
-def test_during_a_failure_the_ratio_may_still_raise_the_floor() -> None:
-    careful = spec(prometheus_query=QUERY, scale_down_max_ratio="0.2")
-    decision = judge(hpa(5, 50, 20), careful, failure())
-    assert (decision.action, decision.target) == ("raise", 16)
-    assert reasons(decision) == ["FollowsRatio", "ConnectionFailed"]
-
-
-def test_an_answer_with_warnings_may_raise() -> None:
-    decision = judge(hpa(5), PLAIN, answer(200, warnings=("partial",)))
-    assert decision.target == 20
-    assert reasons(decision) == ["FollowsQuery", "AnswerWithWarnings"]
-
-
-def test_the_largest_of_several_series_counts() -> None:
-    assert judge(hpa(5), PLAIN, answer(50, 200, 100)).target == 20
-    assert judge(hpa(5), PLAIN, answer("NaN", 200)).target == 20
 
 
 def split_into(*values: float, several_series: str = "hold") -> World:
@@ -191,7 +288,7 @@ def test_that_a_series_was_one_is_remembered_over_a_restart_and_not_for_another_
 
 def test_in_an_outage_nobody_is_told_to_raise_a_maximum() -> None:
     """The floor is held above it, and a step of the ratio would end there too."""
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", scale_down_max_ratio="0.1")
+    asked = asking(scale_down_max_ratio="0.1")
     world = World(hpa(5, 20, 5), asked)
     world.cycle(400)
     assert world.bounds == (40, 41)
@@ -199,10 +296,6 @@ def test_in_an_outage_nobody_is_told_to_raise_a_maximum() -> None:
     decision = world.cycle(failure())
     assert (decision.action, decision.target) == ("hold", 40)
     assert "AtMaxReplicas" not in reasons(decision)
-
-
-FALLS_BACK = spec(prometheus_query="sum(rate(x[5m])) or sum(up)*0", requests_per_replica="10")
-BARE = Query("sum(rate(x[5m]))")
 
 
 @pytest.mark.parametrize("there", [answer(), failure()], ids=["no series", "no answer"])
@@ -218,10 +311,6 @@ def test_an_answer_of_the_fallback_is_none_however_long_it_lasts(there: Outcome)
     for _ in range(20):
         world.cycle(50, others={BARE: answer(50)})
     assert world.bounds[0] == 5
-
-
-def test_a_fallback_may_raise_a_floor() -> None:
-    assert judge(hpa(5), FALLS_BACK, 80, others={BARE: answer()}, rules=NO_AGE).target == 8
 
 
 def test_who_says_that_an_empty_answer_means_no_traffic_is_believed() -> None:
@@ -249,32 +338,17 @@ def test_a_query_that_falls_back_is_asked_without_that_too() -> None:
     assert [each.text for each in queries_of(FALLS_BACK, "", 3600)] == ["sum(rate(x[5m])) or sum(up)*0", BARE.text]
 
 
-def test_several_series_may_be_an_error() -> None:
-    strict = spec(prometheus_query=QUERY, several_series="error")
-    assert judge(hpa(5), strict, answer(50, 200)).reason == "SeveralSeries"
-    assert judge(hpa(5), strict, answer(7), rules=NO_AGE).target == 7
-
-
-TWO = spec(prometheus_query="a", requests_per_replica="10", prometheus_query_2="b", requests_per_replica_2="100")
-
-
 def test_of_several_queries_the_largest_floor_counts() -> None:
     decision = judge(hpa(5), TWO, 80, others={Query("b"): answer(1200)}, rules=NO_AGE)
     assert decision.target == 12
     assert decision.causes[0].detail == "ceil(80/10) = 8, ceil(1200/100) = 12"
 
 
-def test_a_broken_query_does_not_keep_another_from_raising_but_from_lowering() -> None:
-    broken = {Query("b"): failure()}
-    assert judge(hpa(5), TWO, 200, others=broken).target == 20
-    assert judge(hpa(15), TWO, 80, others=broken).target == 15
-
-
 # Rules for missing data.
 
 
 def after(rule: str, cycles: int, outcome: QueryAnswer | Failure, replicas: int = 8, **more: str) -> World:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", missing_data=rule, missing_data_after="3", **more)
+    asked = asking(missing_data=rule, missing_data_after="3", **more)
     world = World(hpa(10, 50, replicas), asked)
     world.cycle(100)
     for _ in range(cycles):
@@ -305,13 +379,20 @@ def test_missing_data_are_treated_by_their_rule_after_some_cycles(
     assert after(rule, 8, outcome).bounds[0] == floor
 
 
-def test_current_follows_the_replicas_up() -> None:
-    for rule in ("current", "currentIfHigher"):
-        assert after(rule, 3, failure(), replicas=14).bounds[0] == 14
-
-
-def test_an_empty_answer_that_counts_as_zero_still_has_its_delta() -> None:
-    assert after("zero", 3, answer(), delta="4").bounds[0] == 4
+@pytest.mark.parametrize(
+    ("rule", "outcome", "replicas", "more", "floor"),
+    [
+        ("current", failure(), 14, {}, 14),
+        ("currentIfHigher", failure(), 14, {}, 14),
+        ("zero", answer(), 8, {"delta": "4"}, 4),
+        ("replicas=1", failure(), 10, {"scale_down_max_ratio": "0.2"}, 8),
+    ],
+    ids=["up with the replicas", "up if higher", "zero has its delta", "no rule for steps is passed over"],
+)
+def test_what_stands_for_missing_data(
+    rule: str, outcome: QueryAnswer | Failure, replicas: int, more: dict[str, str], floor: int
+) -> None:
+    assert after(rule, 3, outcome, replicas=replicas, **more).bounds[0] == floor
 
 
 def test_an_answer_begins_the_count_anew() -> None:
@@ -331,10 +412,6 @@ def test_the_rule_is_named_where_it_decides() -> None:
     assert decision.causes[0].detail == "missing-data replicas=20 makes it 20 after 3 cycles"
 
 
-def test_missing_data_never_take_the_place_of_a_rule_for_steps() -> None:
-    assert after("replicas=1", 3, failure(), replicas=10, scale_down_max_ratio="0.2").bounds[0] == 8
-
-
 # Limits of a step up.
 
 
@@ -350,24 +427,35 @@ def climbing(thing: Any, asked: Any, cycles: int, *, value: float = 1000, follow
     return floors
 
 
-def test_a_floor_climbs_by_pods() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="50", scale_up_max_pods="4")
-    assert climbing(hpa(5, 50, 5), asked, 5) == [9, 13, 17, 20, 20]
-
-
-def test_a_floor_climbs_by_a_share_of_at_least_one() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="50", scale_up_max_ratio="0.5")
-    assert climbing(hpa(3, 50, 3), asked, 6) == [4, 6, 9, 13, 19, 20]
-
-
-def test_the_smaller_of_two_limits_counts() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="50", scale_up_max_ratio="0.5", scale_up_max_pods="2")
-    assert climbing(hpa(10, 50, 10), asked, 2) == [12, 14]
-
-
-def test_up_to_what_runs_already_a_floor_goes_at_once() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="50", scale_up_max_pods="1")
-    assert climbing(hpa(3, 50, 18), asked, 2) == [19, 20]
+@pytest.mark.parametrize(
+    ("start", "running", "behavior", "more", "floors"),
+    [
+        (5, 5, None, {"scale_up_max_pods": "4"}, [9, 13, 17, 20, 20]),
+        (3, 3, None, {"scale_up_max_ratio": "0.5"}, [4, 6, 9, 13, 19, 20]),
+        (10, 10, None, {"scale_up_max_ratio": "0.5", "scale_up_max_pods": "2"}, [12, 14]),
+        (3, 18, None, {"scale_up_max_pods": "1"}, [19, 20]),
+        (2, 2, policies(("Pods", 2, 60)), {}, [4, 6, 8, 10]),
+        (2, 2, policies(("Pods", 2, 150)), {}, [4, 4, 6, 6]),
+        (2, 2, policies(("Percent", 100, 60)), {}, [4, 8, 16, 20]),
+        (2, 2, policies(("Percent", 10, 60)), {}, [3, 4, 5, 6]),
+        (2, 2, policies(("Percent", 100, 30), ("Pods", 4, 15)), {}, [6, 12, 20, 20]),
+        (2, 2, policies(("Percent", 100, 15), ("Pods", 4, 15), select="Min"), {}, [4, 8, 12, 16]),
+        (2, 2, None, {}, [20]),
+        (2, 2, policies(("Pods", 4, 15), ("Percent", 100, 15), select="Max"), {}, [20]),
+        (2, 2, policies(), {}, [20]),
+        (2, 2, policies(select="Max"), {}, [20]),
+    ],
+    ids=[
+        *("pods", "a share of at least one", "the smaller of two", "at once to what runs"),
+        *("policy: pods", "pods in a long period", "percent", "percent rounds up", "max", "min"),
+        *("no behavior", "as the API server fills it in", "empty", "only that the larger counts"),
+    ],
+)
+def test_a_floor_climbs_as_its_limits_allow(
+    start: int, running: int, behavior: Any, more: dict[str, str], floors: list[int]
+) -> None:
+    asked = spec(prometheus_query=QUERY, requests_per_replica="50", **more)
+    assert climbing(hpa(start, 50, running, scale_up=behavior), asked, len(floors)) == floors
 
 
 def test_a_limited_step_says_so() -> None:
@@ -377,63 +465,11 @@ def test_a_limited_step_says_so() -> None:
     assert decision.causes[1].detail == "scale-up-max-pods allows 4 more than 5"
 
 
-def test_behavior_that_is_disabled_keeps_the_floor_from_starting_anything() -> None:
-    thing = hpa(2, 50, 2, scale_up=DISABLED)
-    decision = judge(thing, PLAIN, 90)
-    assert (decision.action, decision.target, reasons(decision)[0]) == ("hold", 2, "BehaviorLimit")
-    assert judge(hpa(2, 50, 6, scale_up=DISABLED), PLAIN, 90).target == 6
-
-
-def test_behavior_may_be_overruled() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", honour_scale_up_behavior="false")
-    assert judge(hpa(2, 50, 2, scale_up=DISABLED), asked, 90).target == 9
-
-
-@pytest.mark.parametrize(
-    ("behavior", "floors"),
-    [
-        (policies(("Pods", 2, 60)), [4, 6, 8, 10]),
-        (policies(("Pods", 2, 150)), [4, 4, 6, 6]),
-        (policies(("Percent", 100, 60)), [4, 8, 16, 20]),
-        (policies(("Percent", 10, 60)), [3, 4, 5, 6]),
-        (policies(("Percent", 100, 30), ("Pods", 4, 15)), [6, 12, 20, 20]),
-        (policies(("Percent", 100, 15), ("Pods", 4, 15), select="Min"), [4, 8, 12, 16]),
-    ],
-    ids=["pods", "pods in a long period", "percent", "percent rounds up", "max", "min"],
-)
-def test_policies_of_the_behavior_limit_each_step(behavior: Any, floors: list[int]) -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="50")
-    assert climbing(hpa(2, 50, 2, scale_up=behavior), asked, 4) == floors
-
-
-@pytest.mark.parametrize(
-    "behavior",
-    [None, policies(("Pods", 4, 15), ("Percent", 100, 15), select="Max"), policies(), policies(select="Max")],
-    ids=["none", "as the API server fills it in", "empty", "only that the larger counts"],
-)
-def test_without_a_behavior_of_its_users_an_hpa_has_no_limit_of_it(behavior: Any) -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="50")
-    assert climbing(hpa(2, 50, 2, scale_up=behavior), asked, 1) == [20]
-
-
 # Deadband and lowering window.
 
 
-def test_a_floor_within_the_deadband_stays() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="2")
-    for value, target in ((90, 10), (80, 10), (79, 10), (70, 7), (101, 11)):
-        assert judge(hpa(10, 50, 10), asked, value, rules=NO_AGE).target == target
-    assert reasons(judge(hpa(10), asked, 90, rules=NO_AGE)) == ["Deadband", "FollowsQuery"]
-
-
-def test_a_deadband_may_be_a_share() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", deadband="5%")
-    assert judge(hpa(40, 50, 40), asked, 380, rules=NO_AGE).target == 40
-    assert judge(hpa(40, 50, 40), asked, 370, rules=NO_AGE).target == 37
-
-
 def test_a_wobble_is_written_once() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="10m", deadband="5%")
+    asked = asking(lowering_window="10m", deadband="5%")
     world = World(hpa(20, 500, 40), asked)
     changes = sum(world.cycle(400 * (1.05 if number % 2 else 0.95)).changes for number in range(20))
     assert changes <= 2
@@ -441,7 +477,7 @@ def test_a_wobble_is_written_once() -> None:
 
 
 def test_a_floor_is_lowered_to_the_highest_of_its_window() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
+    asked = asking(lowering_window="300")
     world = World(hpa(10, 50, 10), asked)
     floors = []
     for value in (100, 80, 60, 40, 40, 40, 40, 40, 40, 40):
@@ -452,14 +488,14 @@ def test_a_floor_is_lowered_to_the_highest_of_its_window() -> None:
 
 
 def test_a_raise_is_never_held_by_the_window() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
+    asked = asking(lowering_window="300")
     world = World(hpa(10, 50, 10), asked)
     world.cycle(50)
     assert world.cycle(300).target == 30
 
 
 def test_the_window_says_what_it_holds() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
+    asked = asking(lowering_window="300")
     decision = judge(hpa(10), asked, 50, rules=NO_AGE)
     assert reasons(decision) == ["LoweringWindow", "FollowsQuery"]
     assert decision.causes[0].detail == "5 is wanted, but 10 was within the last 5m"
@@ -490,7 +526,7 @@ def test_traffic_that_ends_is_followed_once_the_range_and_the_gap_have_passed() 
 
 
 def test_after_the_target_was_at_zero_the_floor_is_held_for_a_window_for_nobody_saw_what_was_wanted() -> None:
-    world = World(hpa(11, 50, 11), spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="600"))
+    world = World(hpa(11, 50, 11), asking(lowering_window="600"))
     for _ in range(9):
         assert not world.cycle(60).changes
     off = msgspec.structs.replace(world.hpa, conditions=(Condition("ScalingActive", "False", "ScalingDisabled"),))
@@ -513,7 +549,7 @@ def test_a_window_of_its_own_or_no_guard_is_no_window_for_the_range(more: dict[s
 
 
 def test_a_window_keeps_what_was_wanted_and_not_the_steps_that_led_there() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300", scale_down_max_ratio="0.2")
+    asked = asking(lowering_window="300", scale_down_max_ratio="0.2")
     world = World(hpa(20, 50, 20), asked)
     floors = []
     for value in (200, *[50] * 12):
@@ -524,7 +560,7 @@ def test_a_window_keeps_what_was_wanted_and_not_the_steps_that_led_there() -> No
 
 
 def test_a_history_too_old_to_trust_begins_the_window_anew() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
+    asked = asking(lowering_window="300")
     world = World(hpa(10, 50, 10), asked)
     world.cycle(100)
     world.now += 3600
@@ -536,7 +572,7 @@ def test_a_history_too_old_to_trust_begins_the_window_anew() -> None:
 
 
 def test_during_missing_data_the_present_floor_counts_as_wanted() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", lowering_window="300")
+    asked = asking(lowering_window="300")
     world = World(hpa(10, 50, 10), asked)
     world.cycle(100)
     for _ in range(6):
@@ -547,42 +583,7 @@ def test_during_missing_data_the_present_floor_counts_as_wanted() -> None:
 # Caps.
 
 
-def test_the_floor_stays_within_bounds_of_its_own() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", minimum_replicas="7", maximum_replicas="12")
-    assert judge(hpa(8), asked, 0, rules=NO_AGE).target == 7
-    decision = judge(hpa(8), asked, 1000)
-    assert (decision.target, reasons(decision)) == (12, ["FollowsQuery", "AtUpperBound"])
-
-
-@pytest.mark.parametrize("asked", [{"max_replicas_policy": "clamp"}, {"maximum_replicas": "50"}])
-def test_a_spike_beyond_all_numbers_ends_at_the_cap(asked: dict[str, str]) -> None:
-    decision = judge(hpa(5, 50, 5), spec(prometheus_query=QUERY, **asked), 1e12)
-    assert (decision.target, decision.target_maximum) == (50, 50)
-    assert "OutOfRange" in reasons(decision)
-
-
-def test_a_spike_beyond_all_numbers_without_a_cap_changes_nothing() -> None:
-    assert not judge(hpa(5, 50, 5), spec(prometheus_query=QUERY), 1e12).changes
-
-
-def test_an_own_lower_bound_may_be_below_that_of_the_process() -> None:
-    asked = spec(prometheus_query=QUERY, minimum_replicas="1")
-    assert judge(hpa(5), asked, 0, rules=NO_AGE).target == 1
-
-
-def test_an_upper_bound_below_the_lower_bound_of_the_process_wins() -> None:
-    asked = spec(prometheus_query=QUERY, maximum_replicas="2")
-    assert judge(hpa(1), asked, 100, rules=NO_AGE).target == 2
-
-
 # maxReplicas.
-
-
-def test_clamping_leaves_the_maximum_alone() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", max_replicas_policy="clamp")
-    decision = judge(hpa(5, 10, 5), asked, 250)
-    assert (decision.target, decision.target_maximum) == (10, 10)
-    assert reasons(decision) == ["FollowsQuery", "AtMaxReplicas"]
 
 
 def test_a_raised_maximum_is_taken_back() -> None:
@@ -597,23 +598,11 @@ def test_a_raised_maximum_is_taken_back() -> None:
     assert world.bounds == (6, 10)
 
 
-def test_the_maximum_is_never_raised_for_the_ratio() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", scale_down_max_ratio="0.2")
-    decision = judge(hpa(5, 10, 20), asked, 60)
-    assert (decision.target, decision.target_maximum) == (10, 10)
-    assert "AtMaxReplicas" in reasons(decision)
-
-
 def test_a_failure_does_not_take_a_raised_maximum_back() -> None:
     world = World(hpa(5, 10, 5), PLAIN)
     world.cycle(250)
     world.cycle(failure())
     assert world.bounds == (25, 26)
-
-
-def test_an_upper_bound_limits_a_raised_maximum() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", maximum_replicas="25")
-    assert judge(hpa(5, 10, 5), asked, 900).target_maximum == 25
 
 
 def test_a_maximum_that_somebody_changed_is_theirs() -> None:
@@ -626,25 +615,6 @@ def test_a_maximum_that_somebody_changed_is_theirs() -> None:
 
 
 # Rollouts.
-
-CHECKED = spec(prometheus_query=QUERY, requests_per_replica="10", enable_scale_down_ratio_deployment_checking="true")
-ROLLING = Rollout("rolling", "Deployment web has 2 new pods of 8")
-
-
-def test_a_rollout_holds_the_floor_and_never_drops_it() -> None:
-    decision = judge(hpa(10), CHECKED, 40, rollout=ROLLING, rules=NO_AGE)
-    assert (decision.action, reasons(decision)) == ("hold", ["RolloutInProgress", "FollowsQuery"])
-    assert judge(hpa(10), CHECKED, 40, rollout=Rollout("steady"), rules=NO_AGE).target == 4
-    assert judge(hpa(10), CHECKED, 200, rollout=ROLLING).target == 20
-
-
-def test_a_rollout_is_looked_at_only_where_that_is_asked_for() -> None:
-    assert judge(hpa(10), PLAIN, 40, rollout=ROLLING, rules=NO_AGE).target == 4
-
-
-@pytest.mark.parametrize("rollout", [None, Rollout("unknown", "forbidden")])
-def test_an_unknown_rollout_holds_too(rollout: Rollout | None) -> None:
-    assert judge(hpa(10), CHECKED, 40, rollout=rollout).reason == "RolloutUnknown"
 
 
 def test_a_rollout_that_does_not_end_holds_the_floor_no_longer() -> None:
@@ -666,42 +636,11 @@ def test_each_rollout_has_its_own_time() -> None:
 # Replicas that are not known.
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"replicas": None, "conditions": ()},
-        {"replicas": 10, "conditions": (Condition("AbleToScale", "False", "FailedGetScale"),)},
-    ],
-    ids=["no status yet", "the scale can't be read"],
-)
-def test_without_known_replicas_nothing_is_lowered(more: dict[str, Any]) -> None:
-    thing = hpa(10, 50, **more)
-    assert judge(thing, PLAIN, 40, rules=NO_AGE).reason == "ReplicasUnknown"
-    assert judge(thing, PLAIN, 400).target == 40
-
-
 # Pauses and dry runs.
 
 
-def test_a_pause_leaves_everything_as_it_is() -> None:
-    paused = spec(prometheus_query=QUERY, paused="true")
-    for value in (0, 1000):
-        decision = judge(hpa(), paused, value)
-        assert (decision.action, reasons(decision)) == ("skip", ["Paused"])
-
-
-def test_a_pause_of_one_direction_leaves_the_other() -> None:
-    down = spec(prometheus_query=QUERY, requests_per_replica="10", paused_scale_down="true")
-    assert judge(hpa(10), down, 40, rules=NO_AGE).reason == "PausedScaleDown"
-    assert judge(hpa(10), down, 400).target == 40
-    up = spec(prometheus_query=QUERY, requests_per_replica="10", paused_scale_up="true")
-    decision = judge(hpa(10), up, 400)
-    assert (decision.action, reasons(decision)) == ("hold", ["PausedScaleUp", "FollowsQuery"])
-    assert judge(hpa(10), up, 40, rules=NO_AGE).target == 4
-
-
 def test_a_pause_ends_by_itself() -> None:
-    asked = spec(prometheus_query=QUERY, requests_per_replica="10", paused="2027-01-15T08:05:00Z")
+    asked = asking(paused="2027-01-15T08:05:00Z")
     world = World(hpa(10, 50, 10), asked)  # begins at 08:00:00
     decision = world.cycle(40)
     assert decision.causes[0].detail == "paused for another 5m"
@@ -710,23 +649,7 @@ def test_a_pause_ends_by_itself() -> None:
     assert world.cycle(40).target == 4
 
 
-def test_a_dry_run_decides_all_the_same() -> None:
-    decision = judge(hpa(10), spec(prometheus_query=QUERY, dry_run="true"), 20)
-    assert (decision.action, decision.target, decision.dry_run) == ("raise", 20, True)
-    assert reasons(decision) == ["FollowsQuery", "DryRun"]
-    assert "DryRun" not in reasons(judge(hpa(20), spec(prometheus_query=QUERY, dry_run="true"), 20))
-
-
 # Sources that can't know.
-
-
-def aged(seconds: float, asked: str = "300s:15s") -> dict[Query, Any]:
-    return {Query(f"time() - min(min_over_time(timestamp(up)[{asked}]))"): answer(seconds)}
-
-
-def test_a_server_whose_data_are_old_enough_lowers_at_once() -> None:
-    assert judge(hpa(10), RATED, 40, others=aged(300)).target == 4
-    assert judge(hpa(10), RATED, 40, others=aged(285)).target == 4
 
 
 def test_young_data_hold_the_floor_as_far_as_the_query_looks_back() -> None:
@@ -746,10 +669,6 @@ def test_it_is_said_how_the_age_is_known() -> None:
     assert detail(recent) == start + "server default does not say how old its data are, and has answered for 70s"
     recovering = msgspec.structs.replace(recent, recovering=True)
     assert detail(recovering, others=aged(300)) == start + "server default has answered without a gap for only 70s"
-
-
-def test_a_query_that_does_not_look_back_needs_no_age() -> None:
-    assert judge(hpa(10), PLAIN, 40).target == 4
 
 
 def falling_back(**named: str) -> FloorSpec:
@@ -914,9 +833,6 @@ def test_a_query_without_a_range_waits_until_all_targets_were_scraped() -> None:
 
 # Incidents.
 
-GUARDED = spec(prometheus_query=QUERY, requests_per_replica="10", hold_query="errors > 0.05", hold_cool_down="150")
-HOLD = Query("errors > 0.05")
-
 
 def test_an_incident_holds_the_floor_until_it_is_over_and_cooled_down() -> None:
     world = World(hpa(10, 50, 10), GUARDED)
@@ -924,22 +840,6 @@ def test_an_incident_holds_the_floor_until_it_is_over_and_cooled_down() -> None:
     assert world.cycle(40, others=firing).reason == "IncidentHold"
     assert world.cycle(40, others=calm).reason == "IncidentHold"
     assert world.cycle(40, others=calm).target == 4
-
-
-def test_an_incident_does_not_keep_the_floor_from_rising() -> None:
-    assert judge(hpa(10), GUARDED, 400, others={HOLD: answer(1)}).target == 40
-
-
-@pytest.mark.parametrize("calm", [answer(), answer(0), answer(0, 0)])
-def test_no_series_and_zeros_are_no_incident(calm: QueryAnswer) -> None:
-    assert judge(hpa(10), GUARDED, 40, others={HOLD: calm}, rules=NO_AGE).target == 4
-
-
-@pytest.mark.parametrize("outcome", [failure(), answer("NaN"), answer(warnings=("partial",)), None])
-def test_an_incident_that_can_not_be_told_holds_the_floor(outcome: Any) -> None:
-    others = {} if outcome is None else {HOLD: outcome}
-    decision = judge(hpa(10), GUARDED, 40, others=others, rules=NO_AGE)
-    assert (decision.action, decision.reason) == ("hold", "HoldQueryFailed")
 
 
 # All reasons are there, and the judgement is a function.
@@ -961,11 +861,6 @@ def test_every_reason_for_a_hold_is_given() -> None:
         "PausedScaleDown",
         "FollowsLowerBound",
     ]
-
-
-def test_a_state_that_can_not_be_read_is_told() -> None:
-    decision = judge(hpa(10), PLAIN, 100, state_problem="the state annotation can't be read: x")
-    assert reasons(decision) == ["FollowsQuery", "StateUnreadable"]
 
 
 def test_equal_subjects_get_equal_decisions() -> None:
