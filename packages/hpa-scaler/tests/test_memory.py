@@ -114,7 +114,7 @@ def test_a_return_without_an_answer_is_settled_by_what_the_hpa_says() -> None:
     ours = with_state(hpa(minimum=5), made(NOW))
     given = restoration(ours, KNOWN, NO_AGE, NOW)
     assert given is not None
-    memory.doubt_return(ours, KNOWN, given)
+    memory.keep(ours, KNOWN, returned=given)
     assert memory.recall(ours) == KNOWN
     assert memory.recall(with_state(ours, made(NOW), min_replicas=3)) == KNOWN
     assert memory.recall(with_state(ours, None, min_replicas=3)) is None

@@ -33,7 +33,7 @@ from tightship.core.objects import HorizontalPodAutoscaler
 from tightship.core.reasons import Reason, Refusal
 from tightship.kube.connection import Connection, connect
 from tightship.kube.host import run, wall
-from tightship.kube.leases import Lease, held_leases
+from tightship.kube.leases import held_leases
 from tightship.report.document import API_VERSION, Generator, Source
 from tightship.report.formats import formats_of
 
@@ -53,36 +53,23 @@ _EXITS = """exit codes: 0 nothing of the controller is left on any of them; 1 an
 back, or a controller that runs (nothing is done then); 64 wrong usage; 130 interrupted."""
 
 
-class Leaders(Struct, frozen=True):
-    """The Leases that controllers hold now; *unknown* says why they are unknown, and is empty if they are known."""
-
-    leases: tuple[Lease, ...] = ()
-    unknown: str = ""
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Who leads, by which Lease."""
-        return tuple(f"{each.holder} by the Lease {each.namespace}/{each.name}" for each in self.leases)
-
-
-async def leaders_of(connection: Connection, name: str, namespace: str, now: float) -> Leaders:
-    """Return the controllers that lead by a Lease called *name*, in *namespace* (empty: in any)."""
+async def _leaders(connection: Connection, name: str, namespace: str, now: float) -> tuple[tuple[str, ...], str]:
+    """Return who leads by a Lease called *name*, in *namespace* (empty: in any), or why that is unknown."""
     try:
-        return Leaders(tuple(await held_leases(connection, name, now, namespace)))
+        leases = await held_leases(connection, name, now, namespace)
     except KubeError as error:
-        return Leaders(unknown=one_line(error))
+        return (), one_line(error)
+    return tuple(f"{each.holder} by the Lease {each.namespace}/{each.name}" for each in leases), ""
 
 
-def refuse_while_led(hpas: Iterable[HorizontalPodAutoscaler], leaders: Leaders, rules: Rules) -> None:
-    """Raise :class:`CliError` if a leading controller would take up some of *hpas* again."""
-    if not leaders.leases:
-        return
+def _refuse_while_led(hpas: Iterable[HorizontalPodAutoscaler], leaders: Sequence[str], rules: Rules) -> None:
+    """Raise :class:`CliError` if one of *leaders* would take up some of *hpas* again."""
     keys = [hpa.key for hpa in hpas if enabled(hpa.annotations, rules.prefix)]
-    if not keys:
+    if not leaders or not keys:
         return
     some = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
     raise CliError(
-        f"a controller runs: {'; '.join(leaders.texts)}. It would take up again what is opted in: {some}",
+        f"a controller runs: {'; '.join(leaders)}. It would take up again what is opted in: {some}",
         f"stop it (kubectl scale deployment hpa-scaler --replicas=0), or opt out (annotation {rules.prefix}/{ENABLE}), "
         "which gives back by itself; --force releases all the same",
     )
@@ -95,13 +82,9 @@ class Release(Struct, frozen=True):
     rules: Rules
     now: float
 
-    def plan(self, hpas: Iterable[HorizontalPodAutoscaler]) -> list[tuple[HorizontalPodAutoscaler, Restoration | None]]:
-        """Return the restoration of each of *hpas*, ``None`` for an HPA with nothing of ours on it."""
-        return [(hpa, self._given(hpa)) for hpa in hpas]
-
-    def shown(self, hpa: HorizontalPodAutoscaler, given: Restoration | None) -> ReleaseEntry:
-        """Return the outcome that a release would have for *hpa*."""
-        return self._entry(hpa, given, "nothing-ours" if given is None else "would-restore")
+    def given(self, hpa: HorizontalPodAutoscaler) -> Restoration | None:
+        """Return the restoration of *hpa*, ``None`` with nothing of ours on it."""
+        return restoration(hpa, state_of(hpa, self.rules.prefix)[0].history, self.rules, self.now)
 
     async def carry_out(
         self, planned: Sequence[tuple[HorizontalPodAutoscaler, Restoration | None]], say: Callable[[str], None]
@@ -111,7 +94,7 @@ class Release(Struct, frozen=True):
 
         async def one(each: tuple[HorizontalPodAutoscaler, Restoration | None]) -> None:
             hpa, given = each
-            entries[hpa.uid] = self._entry(hpa, None, "nothing-ours") if given is None else await self._give(hpa)
+            entries[hpa.uid] = self.entry(hpa, None, "nothing-ours") if given is None else await self._give(hpa)
             say(f"giving back: {len(entries):,} of {len(planned):,}")
 
         await a_few_at_a_time(one, planned, AT_ONCE)
@@ -119,21 +102,19 @@ class Release(Struct, frozen=True):
 
     async def _give(self, hpa: HorizontalPodAutoscaler) -> ReleaseEntry:
         def make(present: HorizontalPodAutoscaler) -> PlannedPatch[tuple[HorizontalPodAutoscaler, Restoration | None]]:
-            given = self._given(present)
+            given = self.given(present)
             return PlannedPatch(None if given is None else given.patch, (present, given))
 
         async def always() -> bool:
             return True
 
         sent = await send(self.connection, hpa, make, always)
-        return self._entry(*sent.write.of, _OUTCOMES[sent.ending], sent.detail)
+        return self.entry(*sent.write.of, _OUTCOMES[sent.ending], sent.detail)
 
-    def _given(self, hpa: HorizontalPodAutoscaler) -> Restoration | None:
-        return restoration(hpa, state_of(hpa, self.rules.prefix)[0].history, self.rules, self.now)
-
-    def _entry(
+    def entry(
         self, hpa: HorizontalPodAutoscaler, given: Restoration | None, outcome: ReleaseOutcome, detail: str = ""
     ) -> ReleaseEntry:
+        """Return the *outcome* of a release for *hpa*, by its restoration *given*."""
         moves = given is not None and outcome in ("restored", "would-restore")
         problem = state_of(hpa, self.rules.prefix)[1]
         if problem:
@@ -209,31 +190,30 @@ async def _released(arguments: argparse.Namespace, process: ScalerRunSettings, s
         fleet = await fleet_of_cluster(connection, selection, say)
         chosen = named(arguments.names, fleet.hpas) if arguments.names else list(fleet.hpas)
         release = Release(connection, rules, now)
-        planned = release.plan(chosen)
+        planned = [(hpa, release.given(hpa)) for hpa in chosen]
         if not arguments.names:
             planned = [each for each in planned if each[1] is not None or state_of(each[0], rules.prefix)[1]]
         ours = [hpa for hpa, given in planned if given is not None]
-        leaders = await leaders_of(connection, process.lease_name, arguments.controller_namespace, now)
+        leaders, unknown = await _leaders(connection, process.lease_name, arguments.controller_namespace, now)
         if arguments.dry_run:
-            entries = [release.shown(hpa, given) for hpa, given in planned]
+            entries = [
+                release.entry(hpa, given, "nothing-ours" if given is None else "would-restore")
+                for hpa, given in planned
+            ]
         else:
             if not arguments.force:
-                refuse_while_led(ours, leaders, rules)
+                _refuse_while_led(ours, leaders, rules)
             entries = await release.carry_out(planned, say)
+        warnings = [f"a controller runs, and takes up again what is opted in: {text}" for text in leaders]
+        if unknown:
+            told = "whether a controller runs can't be told, and it would take up again what is opted in"
+            warnings = [f"{told}: {unknown}"]
         return FloorRelease(
             api_version=API_VERSION,
             generator=Generator(PROGRAM, hpa_scaler.__version__),
             source=Source("cluster", connection.context),
             dry_run=arguments.dry_run,
-            leaders=leaders.texts,
+            leaders=leaders,
             hpas=tuple(entries),
-            warnings=(*fleet.problems, *_warnings(leaders)),
+            warnings=(*fleet.problems, *warnings),
         )
-
-
-def _warnings(leaders: Leaders) -> list[str]:
-    if leaders.unknown:
-        return [
-            f"whether a controller runs can't be told, and it would take up again what is opted in: {leaders.unknown}"
-        ]
-    return [f"a controller runs, and takes up again what is opted in: {text}" for text in leaders.texts]

@@ -30,7 +30,6 @@ MANAGER = "hpa-scaler"
 """Our name as a field manager."""
 
 CONTENT_TYPE = "application/json-patch+json"
-_Op = dict[str, object]
 
 
 class Ownership(Struct, frozen=True):
@@ -176,13 +175,8 @@ def change(decision: FloorDecision, spec: FloorSpec, rules: Rules, now: float) -
         history=decision.written, inputs=decision.inputs, target=decision.target, reason=decision.reason.value
     )
     text = encode_state(state, spec, now)
-    ops = [
-        *_tests(decision.uid, decision.minimum, decision.maximum),
-        *_bound("minReplicas", decision.minimum, decision.target),
-        *_bound("maxReplicas", decision.maximum, decision.target_maximum),
-        _annotation("add", rules.prefix, text),
-    ]
-    return _patch(decision.namespace, decision.name, ops, text, dry_run=decision.dry_run)
+    bounds = (decision.target, decision.target_maximum)
+    return _patch(decision, (decision.minimum, decision.maximum), bounds, rules, text, dry_run=decision.dry_run)
 
 
 def remember(decision: FloorDecision, spec: FloorSpec, before: State, rules: Rules, now: float) -> Patch:
@@ -190,8 +184,8 @@ def remember(decision: FloorDecision, spec: FloorSpec, before: State, rules: Rul
     history = msgspec.structs.replace(decision.history, evaluated=now)
     state = msgspec.structs.replace(before, history=history)
     text = encode_state(state, spec, now)
-    ops = [*_tests(decision.uid, decision.minimum, decision.maximum), _annotation("add", rules.prefix, text)]
-    return _patch(decision.namespace, decision.name, ops, text, dry_run=decision.dry_run)
+    bounds = (decision.minimum, decision.maximum)
+    return _patch(decision, bounds, bounds, rules, text, dry_run=decision.dry_run)
 
 
 def restoration(hpa: HorizontalPodAutoscaler, history: FloorHistory, rules: Rules, now: float) -> Restoration | None:
@@ -208,18 +202,11 @@ def restoration(hpa: HorizontalPodAutoscaler, history: FloorHistory, rules: Rule
     own = ownership(hpa, history, rules, now)
     maximum = own.maximum
     minimum = min(own.minimum, maximum)
-    ops = [
-        *_tests(hpa.uid, hpa.min_replicas, hpa.max_replicas),
-        *_bound("minReplicas", hpa.min_replicas, minimum),
-        *_bound("maxReplicas", hpa.max_replicas, maximum),
-    ]
-    if annotated:
-        ops.append(_annotation("remove", rules.prefix))
     detail = f"minReplicas is {minimum} and maxReplicas {maximum} again"
     left = "" if own.changed is None else own.changed.detail
     if left:
         detail += f"; {left}"
-    patch = _patch(hpa.namespace, hpa.name, ops, None)
+    patch = _patch(hpa, (hpa.min_replicas, hpa.max_replicas), (minimum, maximum), rules, annotated=annotated)
     return Restoration(minimum, maximum, Refusal(Reason.RESTORED, detail=detail), patch, left)
 
 
@@ -239,24 +226,29 @@ def path_of(namespace: str, name: str) -> str:
     return f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}"
 
 
-def _tests(uid: str, minimum: int, maximum: int) -> list[_Op]:
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": uid},
-        {"op": "test", "path": "/spec/minReplicas", "value": minimum},
-        {"op": "test", "path": "/spec/maxReplicas", "value": maximum},
-    ]
+def _patch(
+    about: FloorDecision | HorizontalPodAutoscaler,
+    present: tuple[int, int],
+    bounds: tuple[int, int],
+    rules: Rules,
+    state: str | None = None,
+    *,
+    annotated: bool = True,
+    dry_run: bool = False,
+) -> Patch:
+    """Return the patch from the *present* bounds to *bounds*, with the annotation *state*.
 
-
-def _bound(name: str, before: int, after: int) -> list[_Op]:
-    return [] if after == before else [{"op": "replace", "path": f"/spec/{name}", "value": after}]
-
-
-def _annotation(op: str, prefix: str, text: str | None = None) -> _Op:
-    escaped = name_of(prefix, STATE).replace("~", "~0").replace("/", "~1")
-    value = {} if text is None else {"value": text}
-    return {"op": op, "path": f"/metadata/annotations/{escaped}", **value}
-
-
-def _patch(namespace: str, name: str, ops: list[_Op], state: str | None, *, dry_run: bool = False) -> Patch:
+    Without a *state*, the patch removes the annotation if the HPA is *annotated*.
+    """
+    paths = ("/spec/minReplicas", "/spec/maxReplicas")
+    moves = [(path, now, after) for path, now, after in zip(paths, present, bounds, strict=True)]
+    note = f"/metadata/annotations/{name_of(rules.prefix, STATE).replace('~', '~0').replace('/', '~1')}"
+    ops: list[dict[str, object]] = [{"op": "test", "path": "/metadata/uid", "value": about.uid}]
+    ops += [{"op": "test", "path": path, "value": now} for path, now, _ in moves]
+    ops += [{"op": "replace", "path": path, "value": after} for path, now, after in moves if after != now]
+    if state is not None:
+        ops.append({"op": "add", "path": note, "value": state})
+    elif annotated:
+        ops.append({"op": "remove", "path": note})
     params = {"fieldManager": MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
-    return Patch(path_of(namespace, name), params, msgspec.json.encode(ops), state)
+    return Patch(path_of(about.namespace, about.name), params, msgspec.json.encode(ops), state)

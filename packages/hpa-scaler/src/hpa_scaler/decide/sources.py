@@ -197,7 +197,7 @@ def _without_data(
             word = Refusal(Reason.MISSING_DATA_POLICY, detail=f"missing-data zero: an empty answer counts as 0 {after}")
             causes = (*causes, word)
         return Sources(_terms(spec, read_as), causes, all(each.complete for each in read_as), history)
-    if stands is None or all(_answered(reading) for reading in readings):
+    if stands is None or all(cause.reason is Reason.ANSWER_WITH_WARNINGS for cause in causes):
         return Sources(_terms(spec, readings), causes, False, history)
     word = Refusal(Reason.MISSING_DATA_POLICY, detail=f"missing-data {rule} makes it {stands} {after}")
     warned = any(cause.reason is Reason.ANSWER_WITH_WARNINGS for cause in causes)
@@ -211,10 +211,6 @@ def _empty(reading: Reading) -> bool:
 
 def _mark(text: str) -> int:
     return crc32(text.encode())
-
-
-def _answered(reading: Reading) -> bool:
-    return all(cause.reason is Reason.ANSWER_WITH_WARNINGS for cause in reading.causes)
 
 
 def _aged(sources: Sources, spec: FloorSpec, outcomes: Outcomes, rules: Rules, now: float) -> Sources:
@@ -233,7 +229,8 @@ def _aged(sources: Sources, spec: FloorSpec, outcomes: Outcomes, rules: Rules, n
         if seconds <= 0:
             continue
         longest = max(longest, seconds)
-        told = _told_age(query, seconds, outcomes, rules)
+        asked = outcome_of(age_query(rules.age_query, query, seconds), outcomes) if rules.age_query else None
+        told = asked.highest if isinstance(asked, QueryAnswer) else None
         young = told is not None and told < seconds - age_step(seconds)
         # Until we see an outage, the server's own report of the age is enough.
         unproved = since < seconds and (history.recovering or told is None)
@@ -267,13 +264,6 @@ def _with_ages(history: FloorHistory, spec: FloorSpec, outcomes: Outcomes, rules
     if aged + failed < min(history.aged, len(told)):
         return msgspec.structs.replace(history, answered=now, recovering=True, aged=aged)
     return msgspec.structs.replace(history, aged=max(aged, min(history.aged, aged + failed)))
-
-
-def _told_age(query: QuerySpec, seconds: float, outcomes: Outcomes, rules: Rules) -> float | None:
-    if not rules.age_query:
-        return None
-    outcome = outcome_of(age_query(rules.age_query, query, seconds), outcomes)
-    return outcome.highest if isinstance(outcome, QueryAnswer) else None
 
 
 def _cold(age: float, seconds: float, query: QuerySpec, told_by: _KnownBy) -> Refusal:

@@ -12,6 +12,7 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TypeAlias
 
@@ -132,8 +133,11 @@ class PrometheusClient:
 
     async def __aenter__(self) -> PrometheusClient:
         self._resolver = GuardedResolver(self._directory)
+        given = HOST.get().connector
+        real = partial(aiohttp.TCPConnector, limit=0, keepalive_timeout=_IDLE, resolver=self._resolver)
+        connector = real if given is None else given
         self._session = aiohttp.ClientSession(
-            connector=_connector(self._resolver),
+            connector=connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             headers={
@@ -287,11 +291,6 @@ class PrometheusClient:
         if self._observe is not None:
             self._observe(server.name, "answered" if failure is None else failure.reason.value, seconds)
         return msgspec.structs.replace(told.outcome, seconds=round(seconds, 3))
-
-
-def _connector(resolver: GuardedResolver) -> aiohttp.BaseConnector:
-    made = HOST.get().connector
-    return aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE, resolver=resolver) if made is None else made()
 
 
 def _left_alone(server: Server, circuit: Circuit) -> Failure:

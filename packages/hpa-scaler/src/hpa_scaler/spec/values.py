@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
 from hpa_scaler.spec.addresses import parse_address
 from hpa_scaler.spec.spec import Band, MissingData, PauseSpec
@@ -105,25 +106,16 @@ def format_float(value: float) -> str:
     """
     if not math.isfinite(value):
         raise ValueError(f"{value} can't be written in JSON")
-    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    negative, numbers, exponent = Decimal(repr(value)).normalize().as_tuple()
+    sign, digits = "-" * negative, "".join(map(str, numbers))
     if value == 0:
         return sign + "0"
-    mantissa, _, exponent = f"{abs(value)!r}e0".partition("e")
-    digits, point = _digits(mantissa, int(exponent.partition("e")[0]))
+    point = len(digits) + int(exponent)  # where the decimal point is in the digits
     if _SMALLEST_PLAIN <= abs(value) < _LARGEST_PLAIN:
         return sign + _plain(digits, point)
     fraction = f".{digits[1:]}" if len(digits) > 1 else ""
     power = point - 1
     return f"{sign}{digits[0]}{fraction}e{'+' if power >= 0 else '-'}{abs(power):02d}".replace("e-0", "e-")
-
-
-def _digits(mantissa: str, exponent: int) -> tuple[str, int]:
-    """Return the significant digits of the shortest form, and the position of the decimal point in them."""
-    whole, _, fraction = mantissa.partition(".")
-    joined = whole + fraction
-    digits = joined.lstrip("0")
-    point = len(whole) + exponent - (len(joined) - len(digits))
-    return digits.rstrip("0"), point
 
 
 def _plain(digits: str, point: int) -> str:

@@ -303,7 +303,7 @@ class Applier:
         if sent.ending in ("written", "gone"):
             memory.forget(uid)
         elif sent.ending == "unheard":
-            memory.doubt_return(last.hpa, last.history, last.given)
+            memory.keep(last.hpa, last.history, returned=last.given)
         if sent.ending == "written":
             self._events.given_back(last.hpa, last.given)
         elif sent.ending == "refused":

@@ -17,6 +17,7 @@ user later set such a bound to the value that the annotation says we set, it wou
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 import msgspec
@@ -80,7 +81,12 @@ class Memory:
         if state is None:
             # Somebody removed the annotation, or we gave the HPA back to its user.
             return None if entry.returned == (hpa.min_replicas, hpa.max_replicas) else entry.history
-        return None if _as_new(state, entry.seen) else _brought_back(hpa, entry.history, state)
+        then, last = _history_in(state), _history_in(entry.seen)
+        if then is None:
+            return entry.history
+        before = 0.0 if last is None else last.evaluated or 0.0
+        newer = then.evaluated is not None and then.evaluated >= before
+        return None if newer else _brought_back(hpa, entry.history, then)
 
     def ours(self, hpa: HorizontalPodAutoscaler) -> bool:
         """Whether *hpa* has the bounds that we last set, as far as we set any."""
@@ -90,15 +96,20 @@ class Memory:
         history = entry.history
         return history.applied_min in (None, hpa.min_replicas) and history.applied_max in (None, hpa.max_replicas)
 
-    def keep(self, hpa: HorizontalPodAutoscaler, history: FloorHistory, written: str | None = None) -> None:
-        """Remember *history* of *hpa*; *written* is the new value of the annotation, if we wrote one."""
-        seen = hpa.annotations.get(self._name) if written is None else written
-        self._entries[hpa.uid] = _KnownHpa(history, seen)
+    def keep(
+        self,
+        hpa: HorizontalPodAutoscaler,
+        history: FloorHistory,
+        written: str | None = None,
+        returned: Restoration | None = None,
+    ) -> None:
+        """Remember *history* of *hpa*.
 
-    def doubt_return(self, hpa: HorizontalPodAutoscaler, history: FloorHistory, given: Restoration) -> None:
-        """Remember that *hpa* may have been given back."""
-        seen = hpa.annotations.get(self._name)
-        self._entries[hpa.uid] = _KnownHpa(history, seen, (given.minimum, given.maximum))
+        *written* is the new value of the annotation, if we wrote one; *returned* is a return that may have succeeded.
+        """
+        seen = hpa.annotations.get(self._name) if written is None else written
+        bounds = None if returned is None else (returned.minimum, returned.maximum)
+        self._entries[hpa.uid] = _KnownHpa(history, seen, bounds)
 
     def forget(self, uid: str) -> None:
         """Forget one HPA."""
@@ -113,21 +124,18 @@ class Memory:
         self._entries.clear()
 
 
-def _as_new(state: str, seen: str | None) -> bool:
-    """Whether the annotation *state* is no older than *seen*; an unreadable *state* counts as older."""
-    made = _made(state)
-    return made is not None and made >= (_made(seen) or 0.0)
+def _history_in(state: str | None) -> FloorHistory | None:
+    """Return the history in the annotation *state*, ``None`` without one that can be read."""
+    with suppress(StateError):
+        return None if state is None else decode_state(state).history
+    return None
 
 
-def _brought_back(hpa: HorizontalPodAutoscaler, history: FloorHistory, state: str) -> FloorHistory:
-    """Return *history*, with the owned bounds from *state* if *hpa* has exactly these, and nobody else owns them.
+def _brought_back(hpa: HorizontalPodAutoscaler, history: FloorHistory, then: FloorHistory) -> FloorHistory:
+    """Return *history*, with the owned bounds from *then* if *hpa* has exactly these, and nobody else owns them.
 
     Otherwise our own floor would count as the user's from then on, and the user's own would be lost.
     """
-    try:
-        then = decode_state(state).history
-    except StateError:
-        return history
     applied = (then.applied_min, then.applied_max)
     others = [each for each in hpa.managers if each.manager != MANAGER]
     theirs = any(each.sets_min for each in others), any(each.sets_max for each in others)
@@ -144,15 +152,6 @@ def _brought_back(hpa: HorizontalPodAutoscaler, history: FloorHistory, state: st
         applied_max=then.applied_max,
         seen=None,
     )
-
-
-def _made(state: str | None) -> float | None:
-    if state is None:
-        return None
-    try:
-        return decode_state(state).history.evaluated
-    except StateError:
-        return None
 
 
 def is_due(decision: FloorDecision, noted: Noted) -> bool:

@@ -222,9 +222,9 @@ class ScalerMetrics:
             found["min_replicas"][labels] = decision.target
             if each.subject.hpa.current_replicas is not None:
                 found["actual_replicas"][labels] = each.subject.hpa.current_replicas
-            rate = _rate(decision)
-            if rate is not None:
-                found["request_rate"][labels] = rate
+            usable = [term for term in decision.terms if term.replicas is not None and term.value is not None]
+            if usable:  # the value of the query that asks for the most replicas
+                found["request_rate"][labels] = max(usable, key=lambda term: term.replicas or 0).value or 0.0
             if (dry or decision.dry_run) and decision.target != decision.minimum:
                 would_be[labels] = decision.target
             if inputs is not None and decision.target_maximum > inputs.own_maximum:
@@ -236,12 +236,6 @@ class ScalerMetrics:
 
     def _label(self, server: str) -> str:
         return server if server in self._named else BY_URL
-
-
-def _rate(decision: FloorDecision) -> float | None:
-    """Return the value of the query that asks for the most replicas, ``None`` if none has a usable answer."""
-    usable = [term for term in decision.terms if term.replicas is not None]
-    return max(usable, key=lambda term: term.replicas or 0).value if usable else None
 
 
 def _status(decision: FloorDecision, ending: Ending | None) -> str:
