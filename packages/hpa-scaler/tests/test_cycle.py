@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, hpa, spec
@@ -84,5 +85,9 @@ def test_each_hpa_is_judged_by_itself_and_then_with_the_others() -> None:
 def test_a_cycle_is_logged_so_that_it_is_replayed() -> None:
     for values in ([0.0] * 20, [100.0, 80.0, 300.0]):
         cycle = judge_cycle(subjects(values), DropState(), NO_AGE, NOW)
-        found = replay(log_lines(cycle, "one", DropState(), NO_AGE, NOW))
+        lines = log_lines(cycle, "one", DropState(), NO_AGE, NOW)
+        held = not any(values)
+        assert json.loads(lines[-1])["held"] is held
+        assert (json.loads(lines[0])["result"]["reasons"][0] == "CorrelatedDrop") is held
+        found = replay(lines)
         assert (found.decisions, found.differences) == (len(values), ())

@@ -8,7 +8,7 @@ import pytest
 from hpa_builder import DISABLED, NO_AGE, NOW, QUERY, answer, failure, hpa, spec
 
 from hpa_scaler.decide.cycle import LogError, cycle_line, decision_line, replay
-from hpa_scaler.decide.decision import DropState, Subject, count_drops, hold_lowering, judge_drops
+from hpa_scaler.decide.decision import DropState, Subject
 from hpa_scaler.decide.history import Floor, FloorHistory
 from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.spec.queries import Outcome, Query
@@ -51,31 +51,6 @@ def test_a_log_is_replayed_without_a_difference() -> None:
     assert (found.decisions, found.cycles, found.unended) == (len(made), 1, 0)
     assert found.differences == ()
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
-
-
-def test_lowering_that_was_held_with_others_is_replayed() -> None:
-    fleet = [
-        Subject(
-            hpa=hpa(10, name=f"w{number}"),
-            asked=spec(prometheus_query=f"{QUERY}{number}"),
-            outcomes={Query(f"{QUERY}{number}"): answer(0)},
-            history=FloorHistory(answers=(Floor(int(NOW), 10),)),
-            now=NOW,
-            rules=NO_AGE,
-        )
-        for number in range(20)
-    ]
-    made = [judge_one(subject).decision for subject in fleet]
-    cause = judge_drops(count_drops(made, NO_AGE), DropState(), NO_AGE, NOW).cause
-    assert cause is not None
-    lines = [
-        decision_line("c", subject, hold_lowering(each, cause), cause)
-        for subject, each in zip(fleet, made, strict=True)
-    ]
-    lines.append(cycle_line("c", NOW, made, DropState(), NO_AGE))
-    assert json.loads(lines[-1])["held"] is True
-    assert json.loads(lines[0])["result"]["reasons"][0] == "CorrelatedDrop"
-    assert replay(lines).differences == ()
 
 
 def test_what_comes_out_otherwise_is_named() -> None:

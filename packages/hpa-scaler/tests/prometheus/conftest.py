@@ -13,7 +13,7 @@ from aiohttp import web
 from hpa_scaler.prometheus.client import ClientLimits, PrometheusClient
 from hpa_scaler.prometheus.servers import Server
 from hpa_scaler.spec.addresses import AllowList, parse_address
-from hpa_scaler.spec.queries import Outcome, Query
+from hpa_scaler.spec.queries import Failure, Outcome, Query
 from hpa_scaler.spec.spec import ServerRef
 from tightship_simulator.life.prometheus import Prometheus, body, says, serving, silent
 from tightship_simulator.life.responders import redirects
@@ -100,6 +100,14 @@ async def one(
     return (await client.ask([query], deadline))[query]
 
 
+async def failure_of(*servers: Server, **more: Any) -> Failure:
+    """The failure of a query to the default one of *servers*."""
+    async with asking(*servers, **more) as client:
+        found = await one(client)
+    assert isinstance(found, Failure)
+    return found
+
+
 __all__ = [
     "AT",
     "ClientLimits",
@@ -108,6 +116,7 @@ __all__ = [
     "answering_one",
     "asking",
     "body",
+    "failure_of",
     "now",
     "one",
     "prometheus",

@@ -18,7 +18,7 @@ from hpa_scaler.spec.queries import Failure, Query, QueryAnswer
 from hpa_scaler.spec.spec import ServerRef
 from tightship.core.reasons import Reason
 
-from .conftest import Prometheus, asking, body, now, one, says, server, silent, trickling
+from .conftest import Prometheus, asking, body, failure_of, now, one, says, server, silent, trickling
 
 pytestmark = pytest.mark.virtual_time
 
@@ -80,9 +80,7 @@ FAILING: list[tuple[str, Any, str, str]] = [
 @pytest.mark.parametrize(("responder", "reason", "says_"), [each[1:] for each in FAILING], ids=[e[0] for e in FAILING])
 async def test_a_failure_has_its_own_reason(prometheus: Prometheus, responder: Any, reason: str, says_: str) -> None:
     prometheus.otherwise = responder
-    async with asking(server(prometheus.url, timeout=10.0)) as client:
-        found = await one(client)
-    assert isinstance(found, Failure)
+    found = await failure_of(server(prometheus.url, timeout=10.0))
     # The server is given a fifth more than it was told to take, to say so itself.
     assert found.seconds == (12 if responder in (silent, trickling) else 0)
     assert found.reason == reason
@@ -94,9 +92,7 @@ async def test_an_encoded_answer_is_not_unpacked(prometheus: Prometheus) -> None
         return web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
 
     prometheus.otherwise = encoded
-    async with asking(server(prometheus.url)) as client:
-        found = await one(client)
-    assert isinstance(found, Failure)
+    found = await failure_of(server(prometheus.url))
     assert (found.reason, found.detail) == (Reason.BAD_ANSWER, "encoded as gzip, which was not requested")
 
 

@@ -15,7 +15,7 @@ from hpa_scaler.spec.queries import Failure, QueryAnswer
 from hpa_scaler.spec.spec import ServerRef
 from tightship.core.reasons import Reason
 
-from .conftest import Prometheus, answering_one, asking, body, one, redirects, says, server, serving
+from .conftest import Prometheus, answering_one, asking, body, failure_of, one, redirects, says, server, serving
 
 pytestmark = pytest.mark.virtual_time
 
@@ -114,17 +114,13 @@ async def test_each_hop_is_looked_at(prometheus: Prometheus, elsewhere: Promethe
 )
 async def test_a_redirect_to_what_is_no_address_is_refused(prometheus: Prometheus, location: str) -> None:
     prometheus.otherwise = redirects(location)
-    async with asking(server(prometheus.url)) as client:
-        found = await one(client)
-    assert isinstance(found, Failure)
+    found = await failure_of(server(prometheus.url))
     assert found.reason in (Reason.SERVER_NOT_ALLOWED, Reason.CONNECTION_FAILED)
 
 
 async def test_redirects_in_a_circle_end(prometheus: Prometheus) -> None:
     prometheus.otherwise = redirects(QUERY_PATH)
-    async with asking(server(prometheus.url)) as client:
-        found = await one(client)
-    assert isinstance(found, Failure)
+    found = await failure_of(server(prometheus.url))
     assert (found.reason, found.detail) == (Reason.HTTP_ERROR, "default: more than 5 redirects")
     assert len(prometheus.seen) == MOST_REDIRECTS + 1
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import os
-import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from hpa_scaler.prometheus.servers import CredentialsError, ServerCredentials, Tls
 from hpa_scaler.spec.queries import Failure, QueryAnswer
 from tightship.core.reasons import Reason
+from tightship_testkit.credentials import Authority
 
-from .conftest import Prometheus, answering_one, asking, one, server, serving
+from .conftest import Prometheus, answering_one, asking, failure_of, one, server, serving
 
 
 def authorization(credentials: ServerCredentials) -> str:
@@ -101,126 +94,41 @@ async def test_credentials_that_were_never_there_are_a_failure_of_each_query(
     assert prometheus.seen[0].headers["Authorization"] == "Bearer late"
 
 
-# TLS, with certificates made for the test.
-
-Key = ec.EllipticCurvePrivateKey
-
-
-class Issued(NamedTuple):
-    certificate: x509.Certificate
-    key: Key
-
-
-def issue(name: str, issuer: Issued | None = None, *, address: str | None = None) -> Issued:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject if issuer is None else issuer.certificate.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-    signer = key if issuer is None else issuer.key
-    builder = builder.add_extension(
-        x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
-    )
-    if issuer is None:
-        usage = dict.fromkeys(
-            [
-                "digital_signature",
-                "content_commitment",
-                "key_encipherment",
-                "data_encipherment",
-                "key_agreement",
-                "encipher_only",
-                "decipher_only",
-            ],
-            False,
-        )
-        builder = builder.add_extension(x509.KeyUsage(key_cert_sign=True, crl_sign=True, **usage), critical=True)
-    else:
-        names: list[x509.GeneralName] = [x509.DNSName(name)]
-        if address is not None:
-            names.append(x509.IPAddress(ipaddress.ip_address(address)))
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    return Issued(builder.sign(signer, hashes.SHA256()), key)
-
-
-class Files(NamedTuple):
-    ca: str
-    certificate: str
-    key: str
-
-
-def write(folder: Path, name: str, issued: Issued, ca: Issued) -> Files:
-    pem = serialization.Encoding.PEM
-    files = Files(*(str(folder / f"{name}-{part}.pem") for part in ("ca", "cert", "key")))
-    Path(files.ca).write_bytes(ca.certificate.public_bytes(pem))
-    Path(files.certificate).write_bytes(issued.certificate.public_bytes(pem))
-    private = issued.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    Path(files.key).write_bytes(private)
-    return files
+# TLS.
 
 
 @pytest.fixture(scope="module")
-def issued_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Files]:
-    """Those of the server, which is called prometheus.example.com at 127.0.0.1, and those of a client."""
-    folder = tmp_path_factory.mktemp("tls")
-    ca = issue("test authority")
-    named = issue("prometheus.example.com", ca)
-    return write(folder, "server", named, ca), write(folder, "client", issue("hpa-scaler", ca), ca)
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest_asyncio.fixture
-async def secure(issued_files: tuple[Files, Files]) -> AsyncIterator[Prometheus]:
-    """A server that wants to see a client's certificate."""
-    files, _ = issued_files
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.ca)
-    context.load_cert_chain(files.certificate, files.key)
-    context.verify_mode = ssl.CERT_REQUIRED
-    async with serving(answering_one(), context) as fake:
+async def secure(authority: Authority) -> AsyncIterator[Prometheus]:
+    """A server called localhost that wants to see a client's certificate."""
+    async with serving(answering_one(), authority.server(demands_client=True)) as fake:
         yield fake
 
 
 @pytest.mark.asyncio
-async def test_both_sides_show_their_certificates(secure: Prometheus, issued_files: tuple[Files, Files]) -> None:
-    ours = issued_files[1]
-    tls = Tls(ours.ca, ours.certificate, ours.key, "prometheus.example.com")
-    async with asking(server(secure.url, tls=tls)) as client:
+@pytest.mark.parametrize("insecure", [False, True], ids=["both show their certificates", "insecure trusts anybody"])
+async def test_a_server_that_is_trusted_is_asked(secure: Prometheus, authority: Authority, insecure: bool) -> None:
+    certificate, key = map(str, authority.issue("hpa-scaler"))
+    ca, name = ("", "elsewhere.example.com") if insecure else (str(authority.ca_file), "localhost")
+    async with asking(server(secure.url, tls=Tls(ca, certificate, key, name, insecure))) as client:
         assert isinstance(await one(client), QueryAnswer)
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("lacking", ["ca", "name", "certificate"])
 async def test_what_is_not_shown_or_not_trusted_is_no_connection(
-    secure: Prometheus, issued_files: tuple[Files, Files], lacking: str
+    secure: Prometheus, authority: Authority, lacking: str
 ) -> None:
-    ours = issued_files[1]
-    tls = Tls(
-        "" if lacking == "ca" else ours.ca,
-        "" if lacking == "certificate" else ours.certificate,
-        "" if lacking == "certificate" else ours.key,
-        "" if lacking == "name" else "prometheus.example.com",
-    )
-    async with asking(server(secure.url, tls=tls)) as client:
-        found = await one(client)
-    assert isinstance(found, Failure)
+    certificate, key = ("", "") if lacking == "certificate" else map(str, authority.issue("hpa-scaler"))
+    name = "elsewhere.example.com" if lacking == "name" else "localhost"
+    tls = Tls("" if lacking == "ca" else str(authority.ca_file), certificate, key, name)
+    found = await failure_of(server(secure.url, tls=tls))
     assert found.reason is Reason.CONNECTION_FAILED
     assert secure.seen == []
-
-
-@pytest.mark.asyncio
-async def test_insecure_trusts_anybody(secure: Prometheus, issued_files: tuple[Files, Files]) -> None:
-    ours = issued_files[1]
-    tls = Tls("", ours.certificate, ours.key, "", insecure=True)
-    async with asking(server(secure.url, tls=tls)) as client:
-        assert isinstance(await one(client), QueryAnswer)
 
 
 def test_a_certificate_that_is_none_is_named_by_its_files(tmp_path: Path) -> None:

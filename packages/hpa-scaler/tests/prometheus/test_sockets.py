@@ -12,7 +12,7 @@ from hpa_scaler.spec.queries import Failure, QueryAnswer
 from tightship.core.reasons import Reason
 from tightship_simulator.life.responders import redirects
 
-from .conftest import Prometheus, asking, body, one, says, server, tcp
+from .conftest import Prometheus, asking, body, failure_of, one, says, server, tcp
 
 pytestmark = pytest.mark.asyncio
 
@@ -20,9 +20,7 @@ pytestmark = pytest.mark.asyncio
 async def test_a_refused_connection_is_one() -> None:
     async with tcp(_hang) as url:
         pass
-    async with asking(server(url)) as client:
-        found = await one(client)
-    assert isinstance(found, Failure)
+    found = await failure_of(server(url))
     assert found.reason is Reason.CONNECTION_FAILED
     assert "default: " in found.detail
 
@@ -33,9 +31,7 @@ async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def test_a_name_that_leads_nowhere_is_one() -> None:
-    async with asking(server("http://no-such-host.invalid")) as client:
-        found = await one(client)
-    assert isinstance(found, Failure)
+    found = await failure_of(server("http://no-such-host.invalid"))
     assert found.reason is Reason.CONNECTION_FAILED
 
 
@@ -126,8 +122,6 @@ async def test_a_huge_answer_is_given_up(prometheus: Prometheus, monkeypatch: py
             sent += 65536
 
     prometheus.otherwise = endless
-    async with asking(server(prometheus.url)) as client:
-        found = await one(client)
-    assert isinstance(found, Failure)
+    found = await failure_of(server(prometheus.url))
     assert found.reason is Reason.ANSWER_TOO_LARGE
     assert sent < 16 << 20
