@@ -14,7 +14,6 @@ from msgspec import Struct
 from hpa_scaler.app.run_settings import ScalerRunSettings
 from hpa_scaler.app.settings import ScalerSettings, servers_of
 from hpa_scaler.decide.cycle import Cycle
-from hpa_scaler.decide.decision import FloorDecision
 from hpa_scaler.decide.ownership import Ending
 from hpa_scaler.prometheus.servers import CircuitState
 from hpa_scaler.report import FloorPlan, Sights, plan_document, plan_page
@@ -84,8 +83,11 @@ class Past:
             ending = endings.get(decision.uid)
             if ending == "gone":
                 continue
+            fate: Fate = "set" if ending == "written" or not decision.changes else "left"
+            if decision.dry_run or not self._writes:
+                fate = "would"
             with self._lock:
-                self._story.add(now, judged.subject.hpa, decision, self._fate(decision, ending))
+                self._story.add(now, judged.subject.hpa, decision, fate)
         self._until = now
 
     def retain(self, keys: Collection[str]) -> None:
@@ -103,11 +105,6 @@ class Past:
                 return None if story is None else story.told(until)
 
         return Lately(self._since, not self._writes, told)
-
-    def _fate(self, decision: FloorDecision, ending: Ending | None) -> Fate:
-        if decision.dry_run or not self._writes:
-            return "would"
-        return "set" if ending == "written" or not decision.changes else "left"
 
 
 def settings_view(

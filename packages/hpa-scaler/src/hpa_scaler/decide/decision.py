@@ -157,8 +157,18 @@ class Judged(Struct, frozen=True):
     decision: FloorDecision
 
     def under(self, drops: DropVerdict) -> Judged:
-        """Return the judgement with the verdict on the whole cycle applied. Nothing else applies the verdict."""
-        return msgspec.structs.replace(self, decision=_settled(self.first, drops, self.subject.now))
+        """Return the judgement with the verdict on the whole cycle applied. Nothing else applies the verdict.
+
+        The history of the HPA's queries is changed to match.
+        """
+        decision = self.first
+        if drops.cause is not None:
+            decision = hold_lowering(decision, drops.cause)
+            if decision.earlier is not None:
+                decision = _remembering(decision, decision.earlier, drops.state.since, self.subject.now)
+        elif drops.believed and decision.answered is not None:
+            decision = _remembering(decision, decision.answered, None, self.subject.now)
+        return msgspec.structs.replace(self, decision=decision)
 
 
 def count_drops(decisions: Iterable[FloorDecision], rules: Rules) -> DropCount:
@@ -194,16 +204,6 @@ def judge_drops(count: DropCount, state: DropState, rules: Rules, now: float) ->
     return DropVerdict(
         Refusal(Reason.CORRELATED_DROP, detail=detail, fix="look at Prometheus and its targets"), DropState(since)
     )
-
-
-def _settled(decision: FloorDecision, verdict: DropVerdict, now: float) -> FloorDecision:
-    """Return *decision* with *verdict* applied, and with the history of its queries to match."""
-    if verdict.cause is not None:
-        held = hold_lowering(decision, verdict.cause)
-        return held if decision.earlier is None else _remembering(held, decision.earlier, verdict.state.since, now)
-    if verdict.believed and decision.answered is not None:
-        return _remembering(decision, decision.answered, None, now)
-    return decision
 
 
 def _remembering(decision: FloorDecision, answered: int, falling: float | None, now: float) -> FloorDecision:

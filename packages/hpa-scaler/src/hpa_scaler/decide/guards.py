@@ -293,19 +293,16 @@ def _counts(spec: FloorSpec, behavior: ScalingRules) -> bool:
 def _by_behavior(behavior: ScalingRules, raises: tuple[Raise, ...], running: int, now: float) -> Limit:
     if behavior.select_policy == "Disabled":
         return running, Refusal(Reason.BEHAVIOR_LIMIT, detail="behavior.scaleUp is Disabled")
-    allowed = {each: _by_policy(each, raises, running, now) for each in _policies(behavior)}
+    allowed = {}
+    for each in _policies(behavior):
+        start = max(0, running - raised_within(raises, now, each.period_seconds))
+        percent = each.type == "Percent"
+        allowed[each] = math.ceil(start * (1 + each.value / 100)) if percent else start + each.value
     choose = min if behavior.select_policy == "Min" else max
     policy = choose(allowed, key=lambda each: allowed[each])
     value = f"{policy.value} %" if policy.type == "Percent" else counted(policy.value, "pod")
     detail = f"behavior.scaleUp allows {value} in {policy.period_seconds} s"
     return max(running, allowed[policy]), Refusal(Reason.BEHAVIOR_LIMIT, detail=detail)
-
-
-def _by_policy(policy: ScalingPolicy, raises: tuple[Raise, ...], running: int, now: float) -> int:
-    start = max(0, running - raised_within(raises, now, policy.period_seconds))
-    if policy.type == "Percent":
-        return math.ceil(start * (1 + policy.value / 100))
-    return start + policy.value
 
 
 def _policies(behavior: ScalingRules) -> tuple[ScalingPolicy, ...]:

@@ -5,7 +5,6 @@ Nothing is guessed: an answer counts only if its HTTP status, its ``status`` and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from http import HTTPStatus
 
 import msgspec
@@ -156,24 +155,20 @@ def _result(status: int, told: _AnswerBody, moment: Moment | None) -> Outcome:
             series = _vectors.decode(data.result)
             if any(each.histogram is not msgspec.UNSET for each in series):
                 return Failure(Reason.WRONG_RESULT_TYPE, "a native histogram, not a number")
-            values = [each.value for each in series if each.value is not msgspec.UNSET]
-            if len(values) < len(series):
+            found = [each.value for each in series if each.value is not msgspec.UNSET]
+            if len(found) < len(series):
                 return Failure(Reason.BAD_ANSWER, "a series without a value")
         case "scalar":
-            values = [_scalars.decode(data.result)]
+            found = [_scalars.decode(data.result)]
         case other:
             return Failure(Reason.WRONG_RESULT_TYPE, f"a {_cut(other)}; allowed are vector and scalar")
-    return _summed_up(values, (*_doubts(status, told), *_dated([at for at, _ in values], moment)))
-
-
-def _summed_up(found: Sequence[tuple[float, str]], warnings: tuple[str, ...]) -> Outcome:
     values = []
     for _, text in found:
         value = parse_float(text)
         if value is None:
             return Failure(Reason.BAD_ANSWER, f"{_cut(text)!r} is not a number")
         values.append(value)
-    return answer_of(values, warnings)
+    return answer_of(values, (*_doubts(status, told), *_dated([at for at, _ in found], moment)))
 
 
 def _shown(body: bytes) -> str:

@@ -88,10 +88,9 @@ class Turns:
 
     def left(self, queries: Iterable[Query]) -> float:
         """Return how many seconds *queries*, which share one text, may still take; 0 or less: none."""
-        return max((self._left(query) for query in queries), default=math.inf)
-
-    def _left(self, query: Query) -> float:
-        return self.share - min((self._spent[each] for each in self._askers.get(query, ())), default=-math.inf)
+        spent = self._spent
+        least = (min((spent[each] for each in self._askers.get(query, ())), default=-math.inf) for query in queries)
+        return max((self.share - each for each in least), default=math.inf)
 
     def spend(self, queries: Iterable[Query], seconds: float) -> None:
         """Record that *queries*, which share one text, took *seconds*."""
@@ -182,7 +181,12 @@ class PrometheusClient:
                 outcomes[query] = server
             else:
                 asked.setdefault(server, {}).setdefault(query.text, []).append(query)
-        self._forget_others(asked)
+        # Forget servers that nobody queries any more, or that were reconfigured.
+        circuits, credentials, limits = self._circuits, self._credentials, self._limits
+        self._circuits = {
+            each: circuits.get(each) or Circuit(limits.failures, limits.pause, self._clock) for each in asked
+        }
+        self._credentials = {each: credentials.get(each) or ServerCredentials(each) for each in asked}
         late = Failure(Reason.TIMED_OUT, f"not answered within the {deadline:g} s of the cycle")
         outcomes |= {query: late for texts in asked.values() for same in texts.values() for query in same}
         jobs = [
@@ -200,15 +204,6 @@ class PrometheusClient:
             if isinstance(each, Exception):
                 raise each
         return outcomes
-
-    def _forget_others(self, asked: Iterable[Server]) -> None:
-        """Forget servers that nobody queries any more, or that were reconfigured."""
-        circuits, credentials = self._circuits, self._credentials
-        limits = self._limits
-        self._circuits = {
-            each: circuits.get(each) or Circuit(limits.failures, limits.pause, self._clock) for each in asked
-        }
-        self._credentials = {each: credentials.get(each) or ServerCredentials(each) for each in asked}
 
     async def _ask_server(
         self, server: Server, texts: Mapping[str, list[Query]], turns: Turns, outcomes: dict[Query, Outcome]
@@ -237,7 +232,8 @@ class PrometheusClient:
                 async with deciding:
                     open_ = circuit.state != "closed"
                 if open_:
-                    tell(text, _left_alone(server, circuit))
+                    left = f"{server.name} gets no queries for another {max(0.0, circuit.left):.0f} s"
+                    tell(text, Failure(Reason.CIRCUIT_OPEN, f"{left}, because it failed: {circuit.why}"))
                     continue
                 tell(text, await self._in_turn(server, access, text, texts[text], turns))
                 culprits.update(turns.who(texts[text]))
@@ -245,7 +241,10 @@ class PrometheusClient:
                     culprits.clear()
                 elif circuit.state != "closed" and 0 < len(culprits) < self._limits.failures and not deciding.locked():
                     async with deciding:
-                        await self._decide(server, access)
+                        # A small query decides whether the circuit stays open: not one HPA's heavy ones for all.
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(_SOON):
+                                await self._ask_one(server, access, _LIVENESS)
                 if circuit.failing:
                     await asyncio.sleep(_BREATH)
 
@@ -270,12 +269,6 @@ class PrometheusClient:
         finally:
             turns.spend(queries, self._clock() - began)
 
-    async def _decide(self, server: Server, access: ServerAccess) -> None:
-        """Let a small query decide whether the circuit stays open: one HPA's heavy queries must not decide for all."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_SOON):
-                await self._ask_one(server, access, _LIVENESS)
-
     async def _ask_one(self, server: Server, access: ServerAccess, text: str, *, labels: bool = False) -> Outcome:
         assert self._session is not None
         # Without a time, as in the older controller: the server's clock matches its samples, ours may not.
@@ -291,10 +284,3 @@ class PrometheusClient:
         if self._observe is not None:
             self._observe(server.name, "answered" if failure is None else failure.reason.value, seconds)
         return msgspec.structs.replace(told.outcome, seconds=round(seconds, 3))
-
-
-def _left_alone(server: Server, circuit: Circuit) -> Failure:
-    left = f"{max(0.0, circuit.left):.0f} s"
-    return Failure(
-        Reason.CIRCUIT_OPEN, f"{server.name} gets no queries for another {left}, because it failed: {circuit.why}"
-    )

@@ -74,13 +74,22 @@ def plan_page(plan: FloorPlan, lately: Lately | None = None) -> Page:
     moves = summary.actions.raised + summary.actions.lowered
     told = f"{counted(moves, 'floor')} of {counted(summary.hpas, 'HPA')} would move" if moves else "no floor would move"
     held = (dropping(summary.drops),) if summary.drops.held else ()
+    counts = tuple((Cell(each.reason, anchor=each.reason), Cell(f"{each.hpas:,}")) for each in summary.reasons)
+    reasons = Section(
+        "Reasons",
+        note="How many HPAs have each. docs/reasons.md has a heading for each reason, with what to do about it.",
+        table=Table(("Reason", "HPAs"), counts, filters=True, compact=True),
+    )
+    past = "" if lately is None else f" {lately}"
+    if past and len(hpas) > CHARTED:
+        past += f" Only the first {CHARTED:,} rows have it here."
     others = (f"{counted(summary.not_enabled, 'more HPA')} not enabled",) if summary.not_enabled else ()
     return Page(
         title=f"{plan.generator.name}: {told}",
         subtitle=(*plan.heading, *others),
         facts=_facts(plan),
         alerts=(*held, *plan.warnings),
-        sections=tuple(_sections(plan)),
+        sections=(reasons,) if summary.reasons else (),
         listing=EntryList(
             heading="HPAs",
             columns=COLUMNS,
@@ -90,7 +99,7 @@ def plan_page(plan: FloorPlan, lately: Lately | None = None) -> Page:
             noun="HPA",
             hint="name, target, query or reason",
             note="The last column opens: every query, every floor that was compared, every reason. Those in trouble "
-            f"come first. Arrow keys go from name to name.{_lately_note(plan, lately)}",
+            f"come first. Arrow keys go from name to name.{past}",
             empty="No HPA is opted in.",
             legend=LEGEND,
         ),
@@ -109,23 +118,6 @@ def _facts(plan: FloorPlan) -> tuple[Fact, ...]:
         Fact("skipped", f"{actions.skipped:,}", detail="left alone"),
         Fact("sum of floors", f"{floor:,}", detail="pods"),
         Fact("maxima raised", f"{summary.maxima_raised:,}", detail="bounds of HPAs"),
-    )
-
-
-def _lately_note(plan: FloorPlan, lately: Lately | None) -> str:
-    if lately is None:
-        return ""
-    return f" {lately}" + (f" Only the first {CHARTED:,} rows have it here." if len(plan.hpas) > CHARTED else "")
-
-
-def _sections(plan: FloorPlan) -> Iterator[Section]:
-    if not plan.summary.reasons:
-        return
-    rows = tuple((Cell(each.reason, anchor=each.reason), Cell(f"{each.hpas:,}")) for each in plan.summary.reasons)
-    yield Section(
-        "Reasons",
-        note="How many HPAs have each. docs/reasons.md has a heading for each reason, with what to do about it.",
-        table=Table(("Reason", "HPAs"), rows, filters=True, compact=True),
     )
 
 
@@ -294,6 +286,8 @@ def replay_page(program: str, name: str, found: Replay, story: LogStory) -> Page
     times = [at for hpa in hpas for at in (hpa.times[0], hpa.times[-1])]
     span = f"from {rfc3339(min(times))} to {rfc3339(max(times))}" if times else "no decision"
     differing = len(found.differences)
+    rows = tuple((Cell(f"{each.line:,}", number=True), each.about, each.logged, each.now) for each in found.differences)
+    table = Table(("Line", "About", "Logged", "Now"), rows)
     return Page(
         title=f"{program}: {counted(len(hpas), 'HPA')} over time",
         subtitle=(f"decision log {name}, {span}", replayed(found)),
@@ -303,7 +297,7 @@ def replay_page(program: str, name: str, found: Replay, story: LogStory) -> Page
             Fact("changes", f"{sum(len(hpa.changes) for hpa in hpas):,}", detail="of bounds"),
             Fact("without an answer", f"{story.unanswered.total():,}", detail="decisions"),
         ),
-        sections=tuple(_differences(found)),
+        sections=(Section("Differences", table=table),) if differing else (),
         listing=EntryList(
             heading="HPAs",
             columns=("HPA", "Floors", "Changes", "Without an answer", "Over time"),
@@ -315,14 +309,6 @@ def replay_page(program: str, name: str, found: Replay, story: LogStory) -> Page
             empty="The log has no decision.",
         ),
     )
-
-
-def _differences(found: Replay) -> Iterator[Section]:
-    if found.differences:
-        rows = tuple(
-            (Cell(f"{each.line:,}", number=True), each.about, each.logged, each.now) for each in found.differences
-        )
-        yield Section("Differences", table=Table(("Line", "About", "Logged", "Now"), rows))
 
 
 def _log_entry(hpa: Told, story: LogStory, *, opened: bool) -> Entry:

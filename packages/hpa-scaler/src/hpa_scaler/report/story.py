@@ -105,7 +105,8 @@ class HpaStory:
         self._note(at, floor, maximum, decision, fate)
         times, traffic, floors, maxima, counts = self._columns
         times.append(at)
-        traffic.append(_traffic(decision))
+        known = () if decision.unanswered else decision.terms
+        traffic.append(max((term.exact for term in known if math.isfinite(term.exact)), default=math.nan))
         floors.append(floor)
         maxima.append(maximum)
         counts.append(_UNKNOWN if replicas is None else replicas)
@@ -201,10 +202,3 @@ class Story:
     def retain(self, keys: Collection[str]) -> None:
         """Forget all HPAs except *keys*."""
         self._hpas = {key: each for key, each in self._hpas.items() if key in keys}
-
-
-def _traffic(decision: FloorDecision) -> float:
-    """Return the most that a query asks for, in replicas; NaN if unknown."""
-    if decision.unanswered:
-        return math.nan
-    return max((term.exact for term in decision.terms if math.isfinite(term.exact)), default=math.nan)

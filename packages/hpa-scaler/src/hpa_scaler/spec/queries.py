@@ -120,7 +120,8 @@ def read(outcome: Outcome, series: SeriesRule, about: str = "query") -> Reading:
     The largest number of several series counts even if others are not numbers: it may raise a floor, but not lower it.
     """
     if isinstance(outcome, Failure):
-        return Reading(None, (Refusal(outcome.reason, detail=_about(about, outcome.detail)),))
+        detail = f"{about}: {outcome.detail}" if outcome.detail else f"{about} failed"
+        return Reading(None, (Refusal(outcome.reason, detail=detail),))
     if not outcome.series:
         cause = Refusal(Reason.EMPTY_RESULT, detail=f"{about} answered with no series", fix=NO_SERIES)
         return Reading(None, (cause,))
@@ -226,10 +227,6 @@ def queries_of(spec: FloorSpec, template: str, longest: float) -> tuple[Query, .
     if spec.hold is not None:
         asked[hold_query(spec.hold)] = None
     return tuple(asked)
-
-
-def _about(about: str, detail: str) -> str:
-    return f"{about}: {detail}" if detail else f"{about} failed"
 
 
 class _RecordedOutcome(Struct, omit_defaults=True, forbid_unknown_fields=True):
