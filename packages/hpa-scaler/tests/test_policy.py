@@ -476,22 +476,42 @@ def test_a_wobble_is_written_once() -> None:
     assert sum(world.cycle(400 * (1.05 if number % 2 else 0.95)).changes for number in range(20)) == 0
 
 
-def test_a_floor_is_lowered_to_the_highest_of_its_window() -> None:
-    asked = asking(lowering_window="300")
-    world = World(hpa(10, 50, 10), asked)
-    floors = []
-    for value in (100, 80, 60, 40, 40, 40, 40, 40, 40, 40):
-        world.cycle(value)
-        floors.append(world.bounds[0])
-    # 300 s are four cycles of 75 s; a twentieth of the window may be added.
-    assert floors == [10, 10, 10, 10, 10, 8, 6, 4, 4, 4]
+UNAGED = Rules(age_query="")
+WINDOW = asking(lowering_window="300")
+"""Four cycles of 75 s; a twentieth of the window may be added."""
 
 
-def test_a_raise_is_never_held_by_the_window() -> None:
-    asked = asking(lowering_window="300")
-    world = World(hpa(10, 50, 10), asked)
-    world.cycle(50)
-    assert world.cycle(300).target == 30
+@pytest.mark.parametrize(
+    ("asked", "rules", "values", "floors"),
+    [
+        (WINDOW, NO_AGE, [100, 80, 60, *[40] * 7], [10, 10, 10, 10, 10, 8, 6, 4, 4, 4]),
+        (WINDOW, NO_AGE, [50, 300], [10, 30]),
+        (RATED, UNAGED, [40] * 6, [10, 10, 10, 10, 4, 4]),
+        (asking(prometheus_query="rate(x[5m])"), Rules(age_query="", cold_guard=False), [40] * 5, [4] * 5),
+        (RATED, Rules(cold_guard=False), [40], [4]),
+        (
+            asking(prometheus_query="avg_over_time(x[7d])", lowering_window="0"),
+            Rules(age_query="", longest_guard=150),
+            [40] * 4,
+            [10, 10, 4, 4],
+        ),
+        (
+            asking(prometheus_query="job:requests:sum", query_range="150", lowering_window="0"),
+            NO_AGE,
+            [40] * 4,
+            [10, 10, 4, 4],
+        ),
+        (asking(prometheus_query="sum(load)", query_range="0", lowering_window="0"), NO_AGE, [40], [4]),
+    ],
+    ids=[
+        *("lowered to the highest of its window", "never held from rising", "a server without an age"),
+        *("no guard is no window for the range", "no guard needs no age", "the longest time of the guard"),
+        *("a range behind a recording rule that is said", "the older controller's way"),
+    ],
+)
+def test_a_floor_comes_down_in_its_time(asked: FloorSpec, rules: Rules, values: list[float], floors: list[int]) -> None:
+    world = World(hpa(10, 50, 10), asked, rules)
+    assert [world.cycle(value).target for value in values] == floors
 
 
 def test_the_window_says_what_it_holds() -> None:
@@ -537,15 +557,6 @@ def test_after_the_target_was_at_zero_the_floor_is_held_for_a_window_for_nobody_
         world.cycle(60)
     assert 600 <= world.now - back <= 600 * 1.05 + 2 * CYCLE
     assert world.bounds[0] == 6
-
-
-@pytest.mark.parametrize("more", [{"lowering_window": "0"}, {}])
-def test_a_window_of_its_own_or_no_guard_is_no_window_for_the_range(more: dict[str, str]) -> None:
-    asked = spec(prometheus_query="rate(x[5m])", requests_per_replica="10", **more)
-    rules = Rules(age_query="", cold_guard=bool(more))
-    world = World(hpa(10, 50, 10), asked, rules)
-    floors = [world.cycle(40).target for _ in range(5)]
-    assert floors[-1] == 4
 
 
 def test_a_window_keeps_what_was_wanted_and_not_the_steps_that_led_there() -> None:
@@ -700,12 +711,6 @@ def test_how_long_a_fallback_is_not_believed_can_be_said(said: str, waits: bool)
     assert decision.target == (10 if waits else 3)
 
 
-def test_a_server_without_an_age_has_to_answer_for_the_whole_range() -> None:
-    world = World(hpa(10, 50, 10), RATED)
-    targets = [world.cycle(40).target for _ in range(6)]
-    assert targets == [10, 10, 10, 10, 4, 4]
-
-
 def test_after_an_outage_the_whole_range_has_to_pass_whatever_the_server_says() -> None:
     world = World(hpa(10, 50, 10), RATED, Rules())
     assert world.cycle(100, others=aged(300)).target == 10
@@ -759,8 +764,7 @@ def test_an_age_that_can_not_be_had_for_once_is_no_loss_of_data() -> None:
 
 def test_a_server_that_never_knew_an_age_has_lost_nothing() -> None:
     world = World(hpa(10, 50, 10), RATED, Rules())
-    targets = [world.cycle(40, others=unaged(answer())).target for _ in range(6)]
-    assert targets == [10, 10, 10, 10, 4, 4]
+    assert [world.cycle(40, others=unaged(answer())).target for _ in range(6)] == [10, 10, 10, 10, 4, 4]
 
 
 def test_a_query_without_a_past_needs_no_age_any_more() -> None:
@@ -768,20 +772,6 @@ def test_a_query_without_a_past_needs_no_age_any_more() -> None:
     world.cycle(100, others=aged(300))
     world.asked = PLAIN
     assert world.cycle(40).target == 4
-
-
-def test_the_guard_can_be_switched_off_and_has_a_longest_time() -> None:
-    assert judge(hpa(10), RATED, 40, rules=Rules(cold_guard=False)).target == 4
-    long = spec(prometheus_query="avg_over_time(x[7d])", requests_per_replica="10", lowering_window="0")
-    world = World(hpa(10, 50, 10), long, Rules(age_query="", longest_guard=150))
-    assert [world.cycle(40).target for _ in range(4)] == [10, 10, 4, 4]
-
-
-def test_a_range_behind_a_recording_rule_can_be_said() -> None:
-    more = {"query_range": "150", "lowering_window": "0"}
-    asked = spec(prometheus_query="job:requests:sum", requests_per_replica="10", **more)
-    world = World(hpa(10, 50, 10), asked)
-    assert [world.cycle(40).target for _ in range(4)] == [10, 10, 4, 4]
 
 
 @pytest.mark.parametrize(
@@ -813,12 +803,6 @@ def test_without_a_visible_range_a_floor_is_lowered_only_after_answers_that_agre
     assert targets == [10] * (low - 1) + [4] * (13 - low)
     assert world.cycle(100).target == 10
     assert [world.cycle(0).target, world.cycle(100).target] == [10, 10], "one low answer lowers nothing"
-
-
-def test_a_lowering_window_of_nothing_is_the_older_controllers_way() -> None:
-    asked = spec(prometheus_query="sum(load)", requests_per_replica="10", lowering_window="0", query_range="0")
-    world = World(hpa(10, 50, 10), asked)
-    assert world.cycle(40).target == 4
 
 
 def test_a_query_without_a_range_waits_until_all_targets_were_scraped() -> None:
