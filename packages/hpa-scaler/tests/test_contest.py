@@ -33,6 +33,8 @@ def test_a_floor_that_somebody_changed_is_theirs_and_moved_from_there() -> None:
     assert reasons(decision) == ["FollowsQuery", "ChangedByOthers"]
     assert "somebody changed minReplicas from 10 to 7" in decision.causes[1].detail
     assert world.history.original_min == 7
+    world.set(minimum=3)
+    assert world.cycle(100).target == 10, "and raised from a lower one too"
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["a floor that we set", "a floor that we never set"])
@@ -52,13 +54,6 @@ def test_a_floor_that_somebody_raised_is_kept_for_the_lowering_window(ours: bool
         world.cycle(200)
         kept += 1
     assert 600 <= (kept - 1) * CYCLE <= 600 + 2 * CYCLE
-
-
-def test_a_floor_that_somebody_lowered_is_where_it_is_raised_from() -> None:
-    world = World(hpa(5), ASKED)
-    world.cycle(200)
-    world.set(minimum=3)
-    assert world.cycle(100).target == 10
 
 
 def test_who_sets_it_back_again_and_again_is_left_alone_for_a_while() -> None:

@@ -122,13 +122,15 @@ async def test_hostile_texts_of_a_plan_are_texts(browser: Browser, plan: FloorPl
         assert (watch.said, watch.asked_for) == ([], [url])
 
 
-ASKED = spec(
-    prometheus_query="q",
-    requests_per_replica="10",
-    scale_down_max_ratio="0.5",
-    query_range="0",
-    lowering_window="0",
-)
+ASKED = spec(prometheus_query="requests", requests_per_replica="10", scale_down_max_ratio="0.5")
+
+
+def after(world: World, decision: FloorDecision, *, writes: bool = True) -> None:
+    """Have the world as it is after the decision."""
+    changes = decision.changes and writes
+    if changes:
+        world.set(minimum=decision.target, maximum=decision.target_maximum)
+    world.history = decision.written if changes else decision.history
 
 
 def asked_of(world: World, minute: int, value: float | None) -> Subject:
@@ -147,18 +149,15 @@ def asked_of(world: World, minute: int, value: float | None) -> Subject:
 def told(values: list[float | None]) -> tuple[LogStory, list[bytes]]:
     """The log of one HPA, a minute between two cycles; ``None`` is a query that failed."""
     world = World(hpa(3, 60, 10), ASKED, Rules(age_query=""))
-    lines, decisions = [], []
+    lines = []
     for number, value in enumerate(values):
         subject = asked_of(world, number, value)
         decision: FloorDecision = judge_one(subject).decision
-        decisions.append(decision)
         lines += [
             decision_line(str(number), subject, decision),
             cycle_line(str(number), subject.now, [decision], DropState(), world.rules),
         ]
-        if decision.changes:
-            world.set(minimum=decision.target, maximum=decision.target_maximum)
-        world.history = decision.written if decision.changes else decision.history
+        after(world, decision)
     return LogStory(), lines
 
 
@@ -253,9 +252,7 @@ def lived(values: list[float | None], *, writes: bool = True) -> tuple[ServedCyc
         judged = judge_cycle([subject], DropState(), world.rules, subject.now)
         [one] = judged.judged
         past.note(judged, {"u1": "written"} if one.decision.changes and writes else {}, subject.now)
-        if one.decision.changes and writes:
-            world.set(minimum=one.decision.target, maximum=one.decision.target_maximum)
-        world.history = one.decision.written if one.decision.changes and writes else one.decision.history
+        after(world, one.decision, writes=writes)
     return show(sights(judged, subject.now), past.lately(), leader="me", dry_run=not writes, circuits={}), past
 
 

@@ -49,18 +49,10 @@ def problems(values: Json) -> list[str]:
 
 def test_without_anything_the_process_is_as_the_older_controllers() -> None:
     run = process()
-    assert (run.interval, run.lower_bound, run.annotation_prefix, run.prometheus_server_url) == (
-        75.0,
-        3,
-        "estafette.io",
-        "",
-    )
-    assert (*run.ports, run.probe_port, run.lease_name, run.config_map) == (
-        9101,
-        5000,
-        "hpa-scaler",
-        "hpa-scaler-config",
-    )
+    assert (run.interval, run.lower_bound) == (75.0, 3)
+    assert (run.annotation_prefix, run.prometheus_server_url) == ("estafette.io", "")
+    assert (*run.ports, run.probe_port) == (9101, 5000)
+    assert (run.lease_name, run.config_map) == ("hpa-scaler", "hpa-scaler-config")
     assert (run.log_format, run.log_level) == ("plaintext", "info")
 
 

@@ -28,6 +28,11 @@ def test_a_change_tests_what_was_judged_before_it_sets_anything() -> None:
     patch = change(decision, ASKED, NO_AGE, NOW)
     assert patch.path == "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web"
     assert patch.params == {"fieldManager": "hpa-scaler", "fieldValidation": "Strict"}
+    raised = ops(change(judge(hpa(5, 10), ASKED, 200, rules=NO_AGE), ASKED, NO_AGE, NOW).body)
+    assert raised[3:5] == [
+        {"op": "replace", "path": "/spec/minReplicas", "value": 20},
+        {"op": "replace", "path": "/spec/maxReplicas", "value": 21},
+    ]
     *bounds, annotation = ops(patch.body)
     assert bounds == [
         {"op": "test", "path": "/metadata/uid", "value": "u1"},
@@ -45,14 +50,6 @@ def test_the_state_goes_with_the_change() -> None:
     history = state.history
     assert (history.original_min, history.original_max, history.applied_min, history.applied_max) == (5, 50, 20, 50)
     assert history.evaluated == NOW
-
-
-def test_a_raised_maximum_is_in_the_same_patch() -> None:
-    decision = judge(hpa(5, 10), ASKED, 200, rules=NO_AGE)
-    assert ops(change(decision, ASKED, NO_AGE, NOW).body)[3:5] == [
-        {"op": "replace", "path": "/spec/minReplicas", "value": 20},
-        {"op": "replace", "path": "/spec/maxReplicas", "value": 21},
-    ]
 
 
 def test_a_dry_run_asks_the_server_only_for_its_answer() -> None:
