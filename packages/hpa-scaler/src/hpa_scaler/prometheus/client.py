@@ -132,11 +132,9 @@ class PrometheusClient:
 
     async def __aenter__(self) -> PrometheusClient:
         self._resolver = GuardedResolver(self._directory)
-        given = HOST.get().connector
-        real = partial(aiohttp.TCPConnector, limit=0, keepalive_timeout=_IDLE, resolver=self._resolver)
-        connector = real if given is None else given
+        tcp = partial(aiohttp.TCPConnector, limit=0, keepalive_timeout=_IDLE, resolver=self._resolver)
         self._session = aiohttp.ClientSession(
-            connector=connector(),
+            connector=(HOST.get().connector or tcp)(),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             headers={
