@@ -53,30 +53,24 @@ def settled(decisions: list[FloorDecision], rules: Rules = NO_AGE) -> list[Floor
     return decisions if cause is None else [hold_lowering(each, cause) for each in decisions]
 
 
-def test_when_every_query_falls_to_zero_nothing_is_lowered() -> None:
-    decisions = settled(fleet((100, 0)))
-    assert {each.action for each in decisions} == {"hold"}
-    assert {each.reason for each in decisions} == {"CorrelatedDrop"}
-    assert not any(each.changes for each in decisions)
-
-
-def test_when_a_few_fall_they_are_lowered() -> None:
-    decisions = settled(fleet((97, 100), (3, 0)))
-    assert [each.target for each in decisions[-3:]] == [3, 3, 3]
-
-
-def test_what_rises_meanwhile_is_raised() -> None:
-    decisions = settled(fleet((90, 0), (10, 300)))
-    assert [each.target for each in decisions[-10:]] == [30] * 10
-
-
-def test_a_fleet_that_gets_quieter_slowly_is_followed() -> None:
-    decisions = settled(fleet((100, 75)))
-    assert {each.target for each in decisions} == {8}
-
-
-def test_a_few_hpas_prove_nothing() -> None:
-    assert {each.action for each in settled(fleet((9, 0)))} == {"lower"}
+@pytest.mark.parametrize(
+    ("outcomes", "last", "reason", "target"),
+    [
+        (((100, 0),), 100, "CorrelatedDrop", 10),
+        (((97, 100), (3, 0)), 3, "FollowsLowerBound", 3),
+        (((90, 0), (10, 300)), 10, "FollowsQuery", 30),
+        (((100, 75),), 100, "FollowsQuery", 8),
+        (((9, 0),), 9, "FollowsLowerBound", 3),
+    ],
+    ids=["all fall", "a few fall", "what rises meanwhile is raised", "slowly quieter", "a few HPAs prove nothing"],
+)
+def test_only_where_many_fall_at_once_nothing_is_lowered(
+    outcomes: tuple[tuple[int, float], ...], last: int, reason: str, target: int
+) -> None:
+    decisions = settled(fleet(*outcomes))[-last:]
+    assert {(each.reason, each.target) for each in decisions} == {(reason, target)}
+    assert {each.action for each in decisions} == {"hold" if target == 10 else "raise" if target > 10 else "lower"}
+    assert {each.changes for each in decisions} == {target != 10}
 
 
 def test_one_large_floor_counts_by_its_pods() -> None:

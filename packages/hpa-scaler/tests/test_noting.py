@@ -37,18 +37,16 @@ def notes(on: World, answers: Sequence[float | Failure], ending: Ending = "writt
     return count
 
 
-@pytest.mark.parametrize("asked", [BAND, WINDOW], ids=["deadband", "window"])
-def test_a_wobble_is_not_noted(asked: FloorSpec) -> None:
+@pytest.mark.parametrize(
+    ("asked", "answers", "floor"),
+    [(BAND, [75, 68] * 10, 8), (WINDOW, [75, 68] * 10, 8), (BAND, [68, 75, 68, 90, 78, 88, 78], 9)],
+    ids=["deadband", "window", "after a change"],
+)
+def test_a_wobble_is_not_noted(asked: FloorSpec, answers: list[float], floor: int) -> None:
     """Of 2,000 HPAs the second cycle wrote 2,000 notes, and moved nothing."""
     on = world(asked)
-    assert notes(on, [75, 68] * 10) == 0
-    assert on.bounds[0] == 8
-
-
-def test_nor_is_it_after_a_change() -> None:
-    on = world(BAND)
-    assert notes(on, [68, 75, 68, 90, 78, 88, 78]) == 0
-    assert on.bounds[0] == 9
+    assert notes(on, answers) == 0
+    assert on.bounds[0] == floor
 
 
 def test_data_that_are_young_from_the_beginning_are_not_noted() -> None:

@@ -11,6 +11,7 @@ from hpa_builder import CYCLE, NO_AGE, World, answer, failure, hpa, judge, reaso
 
 from hpa_scaler.app.settings import load_settings
 from hpa_scaler.decide.history import FloorHistory, State, decode_state, encode_state
+from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.loading import SettingsError
 
@@ -47,12 +48,9 @@ def test_one_bad_sample_raises_to_what_the_last_day_knew_times_the_factor_and_no
     assert max(floors) == 60
     assert max(world.bounds) <= 40
     assert floors[-1] == 20
-
-
-def test_the_maximum_is_not_taken_along_by_a_sample() -> None:
-    world = steady(floor=10, maximum=40)
-    follow(world, [100_000.0])
-    assert world.bounds == (30, 40)
+    small = steady(floor=10, maximum=40)
+    follow(small, [100_000.0])
+    assert small.bounds == (30, 40), "the maximum is not taken along"
 
 
 def test_what_lasts_is_believed_once_no_sample_from_before_is_in_the_range() -> None:
@@ -110,13 +108,10 @@ def test_traffic_that_grows_by_two_thirds_in_minutes_is_followed_in_each_cycle()
         assert world.bounds[0] == math.ceil(rate / 10)
 
 
-def test_a_small_floor_is_not_limited() -> None:
+def test_a_small_floor_and_what_runs_already_are_not_limited() -> None:
     world = World(hpa(1, 40, 1), ASKED, LIMITED)
     assert world.cycle(100.0).target == 10
     assert follow(world, [390.0])[-1] == 10
-
-
-def test_what_runs_already_is_never_limited() -> None:
     world = steady()
     world.set(replicas=90)
     assert world.cycle(900.0).target == 90
@@ -147,8 +142,6 @@ def test_a_look_that_fails_proves_nothing_and_breaks_nothing() -> None:
 def test_a_failure_of_another_query_does_not_begin_the_wait_anew() -> None:
     two = spec(prometheus_query="sum(rate(x[5m]))", prometheus_query_2="sum(rate(y[5m]))", requests_per_replica="10")
     world = World(hpa(20, 400, 20), two, LIMITED)
-    from hpa_scaler.spec.queries import Query
-
     other = Query("sum(rate(y[5m]))")
     for number in range(7):
         world.cycle(2000.0, others={other: failure() if number % 2 else answer(10.0)})
