@@ -62,6 +62,7 @@ often."""
 _EITHER = re.compile(r"\b(?:or|default)\b", re.IGNORECASE | re.ASCII)
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _SIGNS = frozenset("+-()")
+_HOLDS = {"{": "}", "[": "]"}
 
 
 class Lookback(Struct, frozen=True):
@@ -100,15 +101,18 @@ _long_remembered = lru_cache(512)(_scanned)
 
 
 class _Scanner:
-    """*_here* is the look-back of the expression that has just ended, *_open* the largest in each open parenthesis."""
+    """*_here* is the look-back of the expression that has just ended, *_open* the largest in each open parenthesis.
+
+    *_held* are the tokens since a bracket or a brace that *_closes* will end.
+    """
 
     def __init__(self) -> None:
         self._here = 0.0
         self._open = [0.0]
         self._readable = True
         self._hidden = False
-        self._bracket: list[str] | None = None
-        self._matchers: list[str] | None = None
+        self._closes = ""
+        self._held: list[str] = []
         self._selectors: list[tuple[Matcher, ...]] = []
         self._last_word = ""
         self._either = False
@@ -116,17 +120,15 @@ class _Scanner:
 
     def take(self, token: re.Match[str]) -> None:
         text = token[0]
-        if self._matchers is not None:
-            self._in_matchers(text)
-        elif self._bracket is not None:
-            self._in_bracket(text)
+        if self._closes == text:
+            self._close()
+        elif self._closes:
+            self._held.append(text)
         elif token["offset"] is not None:
             if token["sign"] != "-":
                 self._add(token["by"] or "")
-        elif text == "{":
-            self._matchers = []
-        elif text == "[":
-            self._bracket = []
+        elif text in _HOLDS:
+            self._closes, self._held = _HOLDS[text], []
         elif token["at"] is None:
             self._plain(text)
             if token["word"] is not None and ":" in text:
@@ -134,8 +136,8 @@ class _Scanner:
 
     def result(self) -> Lookback:
         self._fold()
-        readable = self._readable and self._bracket is None and self._matchers is None
         falls_back = self._either and self._stands_in
+        readable = self._readable and not self._closes
         return Lookback(max(self._open), readable, falls_back, self._hidden, tuple(self._selectors))
 
     def _plain(self, text: str) -> None:
@@ -160,27 +162,19 @@ class _Scanner:
         else:
             self._add(found[1])
 
-    def _in_matchers(self, text: str) -> None:
-        assert self._matchers is not None
-        if text != "}":
-            self._matchers.append(text)
+    def _close(self) -> None:
+        """Read what is held in brackets or braces."""
+        closes, self._closes = self._closes, ""
+        if closes == "]":
+            # The resolution of a subquery does not matter.
+            self._add("".join(self._held).partition(":")[0])
             return
-        found = _matchers(self._matchers)
+        found = _matchers(self._held)
         for label, operator, value in found:
             if label == "__name__" and ":" in value:
                 self._rule(value[1:-1] if operator == "=" else "")
         if len(self._selectors) < MOST_SELECTORS:
             self._selectors.append(tuple(found[:_MOST_MATCHERS]))
-        self._matchers = None
-
-    def _in_bracket(self, text: str) -> None:
-        assert self._bracket is not None
-        if text != "]":
-            self._bracket.append(text)
-            return
-        # The resolution of a subquery does not matter.
-        self._add("".join(self._bracket).partition(":")[0])
-        self._bracket = None
 
     def _add(self, text: str) -> None:
         seconds = _seconds(text)
