@@ -39,12 +39,7 @@ specs = st.builds(
     FloorSpec,
     queries=st.lists(query_specs, max_size=3, unique_by=lambda each: each.text).map(tuple),
     series=st.sampled_from(["max", "error"]),
-    missing=st.builds(
-        MissingData,
-        st.sampled_from(["hold", "zero", "replicas", "current", "currentIfHigher"]),
-        st.integers(1, 3),
-        numbers,
-    ),
+    missing=st.builds(MissingData, st.sampled_from(MISSING), st.integers(1, 3), numbers),
     ratio=ratios,
     rollout_check=st.booleans(),
     up_ratio=st.none() | ratios,

@@ -83,9 +83,6 @@ def server(url: str, name: str = "default", **more: Any) -> Server:
     return Server(name, parse_address(url), **({"timeout": 60.0} | more))
 
 
-Ask = Callable[..., Awaitable[Outcome]]
-
-
 @asynccontextmanager
 async def asking(*servers: Server, allowed: tuple[str, ...] = (), **more: Any) -> AsyncIterator[PrometheusClient]:
     given = {each.name: each for each in servers}

@@ -14,9 +14,9 @@ from tightship_testkit.floors import SHOP, STATE
 from tightship_testkit.replica import SCALER
 from tightship_testkit.stall import Stall, stall
 
-pytestmark = [pytest.mark.slow, pytest.mark.virtual_time]
+from .world import ASKS
 
-ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
+pytestmark = [pytest.mark.slow, pytest.mark.virtual_time]
 
 STEPS = [(72, (8, 20)), (41, (5, 20)), (250, (25, 26)), (250, (3, 20))]
 """What the query answers, and the bounds that follow; the last step is the opt-out."""

@@ -15,12 +15,11 @@ from tightship_testkit.client import Json
 from tightship_testkit.floors import cli
 from tightship_testkit.stall import Stall
 
-from .world import STATE, Refused, World
+from .world import ASKS, STATE, Refused, World
 
 pytestmark = pytest.mark.virtual_time
 
 OURS = json.dumps({"originalMin": 3, "originalMax": 6, "applied": 8, "appliedMax": 9, "history": {}})
-ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
 
 
 class Ended(Struct, frozen=True):

@@ -9,9 +9,9 @@ from tightship_testkit.fleet import patched
 from tightship_testkit.replica import NAMESPACE, lease
 from tightship_testkit.stall import Stall
 
-pytestmark = pytest.mark.virtual_time
+from .world import ASKS
 
-ASKS = {"prometheus_query": "rate", "requests_per_replica": 10, "minimum_replicas": 1}
+pytestmark = pytest.mark.virtual_time
 
 
 def patches(proxy: FaultProxy) -> int:
