@@ -66,6 +66,7 @@ async def test_a_target_is_read_by_one_get(api: ScriptedApi, connection: Connect
         (status(403, "Forbidden", "no"), "Deployment/web: may not be read: no"),
         (status(404, "NotFound", "x"), "Deployment/web: not found"),
         (status(500, "InternalError", "broken"), "Deployment/web: "),
+        (page([]), "Deployment/web: "),
     ],
 )
 async def test_a_target_that_can_not_be_read_is_unknown(
@@ -75,11 +76,6 @@ async def test_a_target_that_can_not_be_read_is_unknown(
     found = await read_rollout(connection, hpa())
     assert found.state == "unknown"
     assert found.detail.startswith(says)
-
-
-async def test_a_malformed_target_is_unknown(api: ScriptedApi, connection: Connection) -> None:
-    api.on(TARGET, page([]))
-    assert (await read_rollout(connection, hpa())).state == "unknown"
 
 
 async def test_a_kind_whose_rollouts_nobody_knows_is_not_asked_for(api: ScriptedApi, connection: Connection) -> None:

@@ -140,7 +140,11 @@ async def test_somebodys_change_after_a_lost_answer_is_still_somebodys(world: Wo
     assert world.api.state()["originalMin"] == 6
 
 
-@pytest.mark.parametrize("notes", [{f"{PREFIX}/{ENABLE}": "false"}, {f"{PREFIX}/{ENABLE}": None}])
+@pytest.mark.parametrize(
+    "notes",
+    [{f"{PREFIX}/{ENABLE}": "false"}, {f"{PREFIX}/{ENABLE}": None}, {f"{PREFIX}/{ENABLE}": None, STATE: None}],
+    ids=["false", "removed", "our annotation removed too"],
+)
 async def test_on_opt_out_the_users_bounds_are_back_and_our_annotation_is_gone(
     world: World, notes: dict[str, str | None]
 ) -> None:
@@ -156,12 +160,6 @@ async def test_on_opt_out_the_users_bounds_are_back_and_our_annotation_is_gone(
     await world.cycles()
     assert world.api.written().count(("web", 200)) == 2
     assert len([each for each in world.api.did[writes:] if each.verb == "PATCH"]) == 0
-
-
-async def test_an_opt_out_with_our_annotation_removed_too_gives_back_all_the_same(world: World) -> None:
-    await world.started()
-    world.api.edit(notes={f"{PREFIX}/{ENABLE}": None, STATE: None})
-    await world.until(lambda: world.api.bounds() == (3, 20))
 
 
 async def test_on_opt_out_what_somebody_set_meanwhile_stays(world: World) -> None:
