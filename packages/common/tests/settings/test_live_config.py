@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kube.conftest import Sleeper, until
 
-from tightship.app.settings.live import LiveConfig, LiveConfigError, Report
+from tightship.app.settings.live import LiveConfig, Report
 from tightship.app.settings.sources import Absent, ConfigMapSource, Content, FileSource, Found, Unusable
 from tightship.kube.connection import Connection
 from tightship.kube.reflector import Timing
@@ -59,7 +59,7 @@ class Scene:
 
     def live(
         self,
-        starting: int | None = None,
+        starting: int = 1,
         *,
         lost: Callable[[int], int] | None = None,
         first_look: float = 10,
@@ -130,19 +130,13 @@ async def test_back_to_the_same_value_is_told_but_no_change(scene: Scene) -> Non
     assert scene.told == [(True, True), (False, False), (True, False)]
 
 
-@pytest.mark.parametrize(
-    ("starting", "in_use", "stands"),
-    [(1, 1, "environment and defaults apply until it is back"), (None, 3, "the last good one applies")],
-)
-async def test_when_it_is_deleted_the_starting_one_stands_if_there_is_one(
-    scene: Scene, starting: int | None, in_use: int, stands: str
-) -> None:
+async def test_when_it_is_deleted_the_starting_one_stands(scene: Scene) -> None:
     scene.api.on(LIST, page([config_map("3")]))
     scene.api.on(WATCH, stream(event("DELETED", config_map("3", "12"))))
-    async with scene.live(starting) as live:
+    async with scene.live() as live:
         await until(lambda: len(scene.reports) == 2)
-        assert live.current == in_use
-        assert live.valid is (starting is not None)
+        assert (live.current, live.valid) == (1, True)
+        stands = "environment and defaults apply until it is back"
         assert live.problems == (f"ConfigMap {NAMESPACE}/limits was deleted; {stands}",)
     assert scene.reports[1].absent
 
@@ -151,7 +145,7 @@ async def test_when_it_is_deleted_the_starting_one_may_be_too_bold(scene: Scene)
     scene.api.on(LIST, page([config_map("3")]))
     gone = event("DELETED", config_map("3", "12"))
     scene.api.on(WATCH, stream(gone))
-    async with scene.live(1, lost=lambda limit: -limit) as live:
+    async with scene.live(lost=lambda limit: -limit) as live:
         await until(lambda: len(scene.reports) == 2)
         assert live.current == -3
         assert live.problems == (DELETED,)
@@ -160,7 +154,7 @@ async def test_when_it_is_deleted_the_starting_one_may_be_too_bold(scene: Scene)
 async def test_what_is_written_and_never_could_be_used_does_not_leave_the_starting_one_too_bold(scene: Scene) -> None:
     scene.api.on(LIST, page([config_map("x")]))
     scene.api.on(WATCH, stream(*changes("y", "5")))
-    async with scene.live(1, lost=lambda limit: -abs(limit)) as live:
+    async with scene.live(lost=lambda limit: -abs(limit)) as live:
         await until(lambda: live.current == 5)
     off = "The configuration was refused; nothing new begins until there is a good one"
     assert scene.sentences(0) == (f"{off}: limit: 'x': not a number",)
@@ -172,7 +166,7 @@ async def test_a_bad_one_in_the_place_of_one_that_was_deleted_changes_nothing(sc
     gone, bad = event("DELETED", config_map("3", "12")), event("ADDED", config_map("x", "13"))
     scene.api.on(LIST, page([config_map("3")]))
     scene.api.on(WATCH, stream(gone, bad))
-    async with scene.live(1, lost=lambda limit: -abs(limit)) as live:
+    async with scene.live(lost=lambda limit: -abs(limit)) as live:
         await until(lambda: len(scene.reports) == 3)
         assert live.current == -3
     assert scene.sentences(1) == (DELETED,)
@@ -182,7 +176,7 @@ async def test_a_bad_one_in_the_place_of_one_that_was_deleted_changes_nothing(sc
 async def test_where_there_never_was_one_the_starting_one_stands_again_once_that_is_known(scene: Scene) -> None:
     scene.api.on(LIST, page([]), status(403, "Forbidden", "no"), page([]))
     scene.api.on(WATCH, stream(end="close"))
-    async with scene.live(1, lost=lambda limit: -abs(limit)) as live:
+    async with scene.live(lost=lambda limit: -abs(limit)) as live:
         await until(lambda: len(scene.reports) == 3)
         assert (live.current, live.valid, live.problems) == (1, True, ())
     assert scene.told == [(True, False), (False, True), (True, True)]
@@ -191,7 +185,7 @@ async def test_where_there_never_was_one_the_starting_one_stands_again_once_that
 async def test_once_it_is_back_it_counts_again(scene: Scene) -> None:
     scene.api.on(LIST, page([config_map("3")]))
     scene.api.on(WATCH, stream(event("DELETED", config_map("3", "12")), event("ADDED", config_map("5", "13"))))
-    async with scene.live(1, lost=lambda limit: -limit) as live:
+    async with scene.live(lost=lambda limit: -limit) as live:
         await until(lambda: len(scene.reports) == 3)
         assert live.current == 5
     assert scene.told == [(True, True), (False, True), (True, True)]
@@ -199,32 +193,16 @@ async def test_once_it_is_back_it_counts_again(scene: Scene) -> None:
 
 async def test_without_a_config_map_the_starting_one_stands(scene: Scene) -> None:
     scene.api.on(WATCH, stream(event("ADDED", config_map("3", "12"))))
-    async with scene.live(1) as live:
+    async with scene.live() as live:
         assert scene.reports[0] == Report(f"ConfigMap {NAMESPACE}/limits", True, None, changed=False, absent=True)
         await until(lambda: live.current == 3)
 
 
 async def test_a_bad_start_falls_back_on_the_starting_one(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.api.on(LIST, page([config_map("x")]))
-    async with scene.live(1) as live:
+    async with scene.live() as live:
         assert (live.current, live.valid, live.read) == (1, False, True)
     assert "refused; environment and defaults apply: limit: 'x': not a number" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        pytest.param(page([config_map("x y")]), "'x': not a number; limit: 'y': not a number", id="bad"),
-        pytest.param(page([]), "ConfigMap tightship/limits: does not exist", id="absent"),
-        pytest.param(status(403, "Forbidden", "no list"), "limits can't be read: no list", id="forbidden"),
-    ],
-)
-async def test_nothing_to_start_with_is_an_error(scene: Scene, answer: Responder, message: str) -> None:
-    scene.api.on(LIST, answer)
-    with pytest.raises(LiveConfigError, match=message) as caught:
-        async with scene.live():
-            raise AssertionError
-    assert caught.value.problems
 
 
 async def test_an_api_server_that_does_not_answer_is_not_waited_for_for_ever(scene: Scene) -> None:
@@ -232,11 +210,8 @@ async def test_an_api_server_that_does_not_answer_is_not_waited_for_for_ever(sce
         await asyncio.Event().wait()
 
     scene.api.on(LIST, hang)  # type: ignore[arg-type]
-    async with scene.live(1, first_look=0.05) as live:
+    async with scene.live(first_look=0.05) as live:
         assert (live.current, live.read) == (1, False)
-    with pytest.raises(LiveConfigError, match="not read in time"):
-        async with scene.live(first_look=0.05):
-            raise AssertionError
     assert scene.reports == []
 
 
@@ -275,7 +250,7 @@ async def test_a_watch_that_says_nothing_is_found_out(scene: Scene) -> None:
 async def test_an_outage_changes_nothing_but_is_seen(scene: Scene) -> None:
     scene.api.on(LIST, page([config_map("3")]), status(500))
     scene.api.on(WATCH, status(500))
-    async with scene.live(1) as live:
+    async with scene.live() as live:
         await until(lambda: "500" in live.trouble)
         assert (live.current, live.valid) == (3, True)
     assert len(scene.reports) == 1
@@ -284,7 +259,7 @@ async def test_an_outage_changes_nothing_but_is_seen(scene: Scene) -> None:
 async def test_a_permission_that_is_taken_away_and_given_back_is_told(scene: Scene) -> None:
     scene.api.on(LIST, page([config_map("3")]), status(403, "Forbidden", "no"), page([config_map("3")]))
     scene.api.on(WATCH, stream(end="close"))
-    async with scene.live(1) as live:
+    async with scene.live() as live:
         await until(lambda: len(scene.reports) == 3)
         assert live.current == 3
     assert scene.told == [(True, True), (False, False), (True, False)]
@@ -307,7 +282,7 @@ async def test_a_report_that_fails_does_no_harm(scene: Scene, connection: Connec
 
     scene.api.on(LIST, page([config_map("3")]))
     source = ConfigMapSource(connection, NAMESPACE, "limits")
-    async with LiveConfig(source, parse, report=broken) as live:
+    async with LiveConfig(source, parse, starting=1, report=broken) as live:
         assert live.current == 3
 
 
@@ -322,7 +297,7 @@ async def test_a_source_with_a_defect_is_tried_again(sleeper: Sleeper, caplog: p
             sink(Found({"limit": "3"}))
             await asyncio.Event().wait()
 
-    async with LiveConfig(Broken(), parse, sleep=sleeper) as live:
+    async with LiveConfig(Broken(), parse, starting=1, sleep=sleeper) as live:
         assert live.current == 3
     assert "a defect" in caplog.text
 

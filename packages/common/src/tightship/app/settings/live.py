@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -26,14 +25,6 @@ _PAUSE = 10.0
 """Seconds before a retry after a defect in a source: short enough for several within the first look."""
 
 
-class LiveConfigError(Exception):
-    """There is no configuration to start with. *problems* are whole lines, one for each problem."""
-
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = list(problems)
-
-
 class Report(Struct, frozen=True):
     """A change.
 
@@ -52,7 +43,7 @@ class Report(Struct, frozen=True):
 class _Verdict(Struct, Generic[T], frozen=True):
     """The result of one look: *current* is in use from now on."""
 
-    current: T | None
+    current: T
     standing: Standing
     notice: Notice | None = None
     valid: bool = True
@@ -78,7 +69,7 @@ class LiveConfig(Generic[T]):
         source: Source,
         parse: Callable[[Mapping[str, str]], T],
         *,
-        starting: T | None = None,
+        starting: T,
         lost: Callable[[T], T] | None = None,
         report: Callable[[Report], None] | None = None,
         changed: asyncio.Event | None = None,
@@ -95,7 +86,7 @@ class LiveConfig(Generic[T]):
         self._first_look = first_look
         self._sleep = sleep
         self._current = starting
-        self._standing = Standing.NOTHING if starting is None else Standing.STARTING
+        self._standing = Standing.STARTING
         self._notice: Notice | None = None
         self._last: Content | None = None
         self._there = False
@@ -104,9 +95,7 @@ class LiveConfig(Generic[T]):
 
     @property
     def current(self) -> T:
-        """The configuration in use. Raises :class:`LiveConfigError` before there is one."""
-        if self._current is None:
-            raise LiveConfigError(self.problems or (f"{self._source.name}: not read yet",))
+        """The configuration in use."""
         return self._current
 
     @property
@@ -125,11 +114,7 @@ class LiveConfig(Generic[T]):
         return self._source.trouble
 
     async def __aenter__(self) -> LiveConfig[T]:
-        """Take the first look.
-
-        Raises :class:`LiveConfigError` if neither the source nor *starting* gives a configuration. With *starting*,
-        entering waits at most the time of the first look for an API server that does not answer: see :attr:`read`.
-        """
+        """Take the first look, but wait no longer than its time for an API server that does not answer."""
         self._task = asyncio.create_task(self._follow(), name=f"configuration from {self._source.name}")
         try:
             async with asyncio.timeout(self._first_look):
@@ -141,15 +126,9 @@ class LiveConfig(Generic[T]):
         except BaseException:
             await self._end()
             raise
-        if self._current is None:
-            await self._end()
-            why = f"{self._source.name}: {self.trouble or 'not read in time'}"
-            raise LiveConfigError(self.problems or (why,))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._end()
 
     async def _end(self) -> None:
@@ -195,20 +174,16 @@ class LiveConfig(Generic[T]):
 
     def _refused(self, problems: tuple[str, ...]) -> _Verdict[T]:
         current, standing = self._current, self._standing
-        if self._lost is not None and current is not None and standing is Standing.STARTING:
+        if self._lost is not None and standing is Standing.STARTING:
             current, standing = self._lost(current), Standing.OFF
         return _Verdict(current, standing, refused(standing, problems), valid=False)
 
     def _without(self) -> _Verdict[T]:
-        current, source = self._current, self._source.name
+        source = self._source.name
         if not self._there:
-            if self._starting is None:
-                return _Verdict(None, Standing.NOTHING, Notice("", (f"{source}: does not exist",)), valid=False)
             return _Verdict(self._starting, Standing.STARTING)
-        if self._lost is not None and current is not None:
-            return _Verdict(self._lost(current), Standing.OFF, deleted(Standing.OFF, source), valid=False)
-        if self._starting is None:
-            return _Verdict(current, self._standing, deleted(self._standing, source), valid=False)
+        if self._lost is not None:
+            return _Verdict(self._lost(self._current), Standing.OFF, deleted(Standing.OFF, source), valid=False)
         return _Verdict(self._starting, Standing.STARTING, deleted(Standing.STARTING, source))
 
     def _say(self, report: Report, first: bool) -> None:
@@ -233,6 +208,3 @@ def _problems(error: Exception) -> tuple[str, ...]:
     if isinstance(told, list | tuple) and told:
         return tuple(str(each) for each in told)
     return (one_line(error),)
-
-
-__all__ = ["LiveConfig", "LiveConfigError", "Report"]
