@@ -20,13 +20,14 @@ import msgspec
 from tightship.core.api_errors import ApiError, ConnectionFailed, api_error
 from tightship.kube.connection import Connection, RetryPolicy
 from tightship.kube.credentials import ClusterAccess, ClusterCredentials, Loaded
+from tightship.kube.election import Elector
 from tightship_simulator.api.answers import encode
 from tightship_simulator.api.errors import Refused
 from tightship_simulator.api.requests import target_of
 from tightship_simulator.api.store import Store
 from tightship_simulator.virtual.loop import VirtualLoop
 from tightship_testkit.faults import Answer, Call, Fault, Hang, Late, Reset, Twice
-from tightship_testkit.simulated import Simulated, simulated
+from tightship_testkit.simulated import Simulated, simulated, until
 
 T = TypeVar("T")
 
@@ -165,6 +166,12 @@ class Direct:
     def _unheard(self, verb: str, path: str, body: bytes | None) -> None:
         with contextlib.suppress(ApiError):
             answer(self._store, verb, path, body)
+
+
+async def term(elector: Elector) -> int:
+    """Wait until *elector* leads; return its epoch."""
+    await until(lambda: elector.is_leader)
+    return elector.epoch
 
 
 def virtually(work: Callable[[Simulated], Coroutine[Any, Any, T]], hours: float = 1) -> T:

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 import pytest_asyncio
-from links import Client
+from links import Client, term
 
 from tightship.core.api_errors import ApiError
 from tightship.kube.connection import Connection
 from tightship.kube.election import Elector, LeaseTiming
-from tightship_testkit.simulated import Simulated, simulated
+from tightship_testkit.simulated import Simulated, simulated, until
 
 pytestmark = pytest.mark.virtual_time
 
@@ -76,7 +76,7 @@ class Scene:
 
     async def leader(self, identity: str = "a") -> Replica:
         made = self.replica(identity)
-        await made.elector.wait_for_leadership()
+        await term(made.elector)
         return made
 
     def edit(self, change: Callable[[dict[str, Any]], object]) -> None:
@@ -180,21 +180,21 @@ async def test_a_longer_outage_ends_leadership_in_time_though_the_process_goes_o
     a = await scene.leader()
     await asyncio.sleep(20.5)
     began, a.link.mode = now(), mode
-    await a.elector.wait_for_loss()
+    await until(lambda: not a.elector.is_leader)
     assert DEADLINE - PERIOD - 0.1 < now() - began <= DEADLINE
     assert a.changes == [True, False]
     await asyncio.sleep(60)
     assert not a.leads
     assert not a.task.done()
     a.link.mode = "up"
-    assert await a.elector.wait_for_leadership() > 1
+    assert await term(a.elector) > 1
     assert a.changes == [True, False, True]
 
 
 async def test_the_term_counts_from_before_the_request_was_sent(scene: Scene) -> None:
     a = scene.replica()
     a.link.delay = lambda: 3.0
-    await a.elector.wait_for_leadership()
+    await term(a.elector)
     assert a.elector.remaining == pytest.approx(DEADLINE - 3.0, abs=0.1)
 
 
@@ -209,7 +209,7 @@ async def test_a_write_answered_after_the_deadline_prolongs_nothing(scene: Scene
     assert not a.leads
     assert a.changes == [True, False]
     a.link.delay = lambda: 0.01
-    assert await a.elector.wait_for_leadership() == 2
+    assert await term(a.elector) == 2
 
 
 async def test_wall_clocks_that_jump_or_differ_do_not_matter(scene: Scene) -> None:
@@ -230,7 +230,7 @@ async def test_a_process_that_was_stopped_is_no_leader_when_it_wakes(scene: Scen
     a.skew += 60
     assert not a.leads
     assert a.elector.remaining == 0
-    assert await a.elector.wait_for_leadership() == 2
+    assert await term(a.elector) == 2
     assert a.changes == [True, False, True]
 
 
@@ -243,7 +243,7 @@ async def test_a_process_that_was_stopped_while_another_took_over_stays_a_candid
     await asyncio.sleep(DURATION - 1)
     assert not a.leads
     assert a.elector.holder == "b"
-    assert await a.elector.wait_for_leadership() == 3
+    assert await term(a.elector) == 3
 
 
 async def test_a_dead_leader_is_succeeded_after_the_duration(scene: Scene) -> None:
@@ -253,7 +253,7 @@ async def test_a_dead_leader_is_succeeded_after_the_duration(scene: Scene) -> No
     died = now()
     assert not a.leads
     assert scene.spec["holderIdentity"] == "a"
-    assert await b.elector.wait_for_leadership() == 2
+    assert await term(b.elector) == 2
     assert DURATION - PERIOD <= now() - died <= DURATION + 2.5 * PERIOD
 
 
@@ -265,7 +265,7 @@ async def test_release_hands_over_at_once(scene: Scene) -> None:
     assert not a.leads
     assert (scene.spec["holderIdentity"], scene.spec["leaseDurationSeconds"]) == ("", 1)
     released = now()
-    assert await b.elector.wait_for_leadership() == 2
+    assert await term(b.elector) == 2
     assert now() - released <= 1.25 * PERIOD + 0.1
     assert a.changes == [True, False]
 
@@ -352,7 +352,7 @@ async def test_a_renewal_whose_answer_was_lost_costs_nothing(scene: Scene, mode:
 async def test_an_acquisition_whose_answer_was_lost_begins_a_later_term(scene: Scene, mode: str) -> None:
     a = scene.replica("a")
     a.link.once.append(mode)
-    epoch = await a.elector.wait_for_leadership()
+    epoch = await term(a.elector)
     assert epoch == scene.spec["leaseTransitions"] == 2
     assert now() < scene.began + DEADLINE
 
@@ -366,7 +366,7 @@ async def test_a_restart_under_the_same_identity_waits_and_begins_a_new_term(sce
     assert not again.leads
     await a.gone()
     died = now()
-    assert await again.elector.wait_for_leadership() == 2
+    assert await term(again.elector) == 2
     assert now() - died >= DURATION - PERIOD - 0.1
 
 
@@ -376,7 +376,7 @@ async def test_the_holders_own_longer_duration_counts(scene: Scene) -> None:
     scene.edit(lambda lease: lease["spec"].update(leaseDurationSeconds=100))
     b = scene.replica("b")
     began = now()
-    await b.elector.wait_for_leadership()
+    await term(b.elector)
     assert 100 <= now() - began <= 100 + 1.25 * PERIOD + 0.1
 
 
@@ -400,7 +400,7 @@ async def test_trouble_is_told_once(scene: Scene, caplog: pytest.LogCaptureFixtu
         await asyncio.sleep(120)
         assert isinstance(a.elector.failure, ApiError)
         a.link.mode = "up"
-        await a.elector.wait_for_leadership()
+        await term(a.elector)
     told = [each.message for each in caplog.records if "403" in each.message]
     assert len(told) == 1
     assert PATH in told[0]
@@ -434,4 +434,4 @@ async def test_an_elector_runs_once_at_a_time_and_again_after_its_end(scene: Sce
     await a.task
     a.stop.clear()
     a.task = a.client.process.run(a.elector.run(a.stop))
-    assert await a.elector.wait_for_leadership() == 2
+    assert await term(a.elector) == 2

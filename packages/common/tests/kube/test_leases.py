@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from links import term
 
 from tightship.core.api_errors import ApiError, BadAnswer, Conflict, ConnectionFailed
 from tightship.kube.connection import Connection
@@ -53,7 +54,7 @@ async def test_a_lease_is_created_and_given_up_on_the_wire(api: ScriptedApi, con
     api.on(f"PUT {PATH}", recording(replaced, lease_body(holderIdentity="")))
     elector, stop = Elector(connection, namespace="ns", name="leader", identity="me"), asyncio.Event()
     running = asyncio.create_task(elector.run(stop))
-    await elector.wait_for_leadership()
+    await term(elector)
     stop.set()
     await running
     [body] = created
@@ -73,11 +74,10 @@ async def test_nothing_is_sent_twice_and_answers_are_typed(api: ScriptedApi, con
     store = LeaseStore(connection, "ns", "leader")
     api.on(f"LIST {PATH}", recording_get(lease_body(holderIdentity="x", leaseTransitions=3)))
     lease = await store.get(5)
-    assert lease is not None
     assert (lease.holder, lease.transitions, lease.resource_version) == ("x", 3, "7")
     api.on(f"PUT {PATH}", status(409, "Conflict"))
     with pytest.raises(Conflict):
-        await store.replace(lease, 5)
+        await store.write(lease, 5)
     api.on(f"LIST {PATH}", status(503))
     with pytest.raises(ApiError, match="503"):
         await store.get(5)

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from links import Client
+from links import Client, term
 
 from tightship.app.runtime.serving import campaign
 from tightship.kube.election import Elector
-from tightship_testkit.simulated import Simulated, simulated
+from tightship_testkit.simulated import Simulated, simulated, until
 
 pytestmark = pytest.mark.virtual_time
 
@@ -58,24 +58,24 @@ async def test_switched_on_it_leads_and_switched_off_the_lease_is_free_at_once(t
     async with scene(tmp_path, on=False) as made:
         await asyncio.sleep(10)
         made.on = True
-        first = await made.elector.wait_for_leadership()
+        first = await term(made.elector)
         assert made.holder == "a"
         made.on = False
-        await made.elector.wait_for_loss()
+        await until(lambda: not made.elector.is_leader)
         await asyncio.sleep(5)
         assert made.holder == ""
         quiet = made.asked
         await asyncio.sleep(600)
         assert made.asked == quiet
         made.on = True
-        assert await made.elector.wait_for_leadership() > first
+        assert await term(made.elector) > first
         await made.ended()
         assert made.holder == ""
 
 
 async def test_a_stop_gives_the_lease_up(tmp_path: Path) -> None:
     async with scene(tmp_path, on=True) as made:
-        await made.elector.wait_for_leadership()
+        await term(made.elector)
         await made.ended()
         assert made.holder == ""
         assert not made.elector.is_leader
@@ -92,7 +92,7 @@ async def test_a_defect_of_the_election_is_raised(tmp_path: Path) -> None:
 
 async def test_cancelled_the_lease_is_left_to_run_out(tmp_path: Path) -> None:
     async with scene(tmp_path, on=True) as made:
-        await made.elector.wait_for_leadership()
+        await term(made.elector)
         made.task.cancel()
         await asyncio.gather(made.task, return_exceptions=True)
         assert not made.elector.is_leader

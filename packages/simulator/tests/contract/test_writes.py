@@ -407,7 +407,7 @@ async def test_a_lease_that_was_deleted_is_not_made_again_by_a_replacement(api: 
     code, answer = await api.request("PUT", leases(api, "leader"), body=made)
     assert (code, answer["reason"]) == (409, "Conflict")
     with pytest.raises(Conflict):
-        await LeaseStore(api.connection, api.namespace, "leader").replace(decode_lease(msgspec.json.encode(made)), 30)
+        await LeaseStore(api.connection, api.namespace, "leader").write(decode_lease(msgspec.json.encode(made)), 30)
     assert (await api.request("GET", leases(api, "leader")))[0] == 404
 
 

@@ -13,7 +13,7 @@ stranger's next write then fails.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -186,7 +186,7 @@ class ClaimLedger:
 
     async def _try(self, edit: _Edit) -> None:
         lease = await self._store.get(REQUEST_TIMEOUT)
-        version = lease.resource_version if lease else ""
+        version = lease.resource_version
         present = self._decode(lease)
         self._unsettled &= {version}
         wanted = edit(present)
@@ -197,27 +197,25 @@ class ClaimLedger:
             # version outdated.
             wanted = present
         self._unsettled.add(version)
-        changed = self._with(lease, wanted)
-        write = self._store.replace if lease else self._store.create
-        await write(changed, REQUEST_TIMEOUT)
+        await self._store.write(_with(lease, wanted), REQUEST_TIMEOUT)
 
-    def _with(self, lease: Lease | None, entries: Sequence[_Entry]) -> Lease:
-        base = lease or Lease(namespace=self._store.namespace, name=self._store.name)
-        value = msgspec.json.encode([each.raw for each in entries]).decode()
-        # A write that changes nothing keeps the version, so each write has another time.
-        now = int(wall() * 1_000_000)
-        stamp = micro_time(now if micro_time(now) != base.renewed else now + 1)
-        annotations: Mapping[str, str] = {**base.annotations, CLAIMS_ANNOTATION: value}
-        return msgspec.structs.replace(base, annotations=annotations, renewed=stamp)
-
-    def _decode(self, lease: Lease | None) -> Sequence[_Entry]:
-        value = lease.annotations.get(CLAIMS_ANNOTATION) if lease else None
+    def _decode(self, lease: Lease) -> Sequence[_Entry]:
+        value = lease.annotations.get(CLAIMS_ANNOTATION)
         if value is None:
             return ()
         try:
             return [_Entry(_read(raw), raw) for raw in _entries.decode(value)]
         except (msgspec.DecodeError, ValueError) as error:
             raise ClaimsUnreadable(self._store, value, str(error)) from error
+
+
+def _with(lease: Lease, entries: Sequence[_Entry]) -> Lease:
+    value = msgspec.json.encode([each.raw for each in entries]).decode()
+    # A write that changes nothing keeps the version, so each write has another time.
+    now = int(wall() * 1_000_000)
+    stamp = micro_time(now if micro_time(now) != lease.renewed else now + 1)
+    annotations = {**lease.annotations, CLAIMS_ANNOTATION: value}
+    return msgspec.structs.replace(lease, annotations=annotations, renewed=stamp)
 
 
 def _taken(claim: Claim) -> Refusal:

@@ -82,11 +82,11 @@ class DrainHistory:
             wanted = edit(known)
             if wanted == known:
                 return known
-            base = lease or Lease(namespace=self._store.namespace, name=self._store.name)
+            annotations = {**lease.annotations, **_encode(wanted)}
             stamp = micro_time(int(now * 1_000_000))
-            changed = msgspec.structs.replace(base, annotations={**base.annotations, **_encode(wanted)}, renewed=stamp)
+            changed = msgspec.structs.replace(lease, annotations=annotations, renewed=stamp)
             try:
-                await (self._store.replace if lease else self._store.create)(changed, REQUEST_TIMEOUT)
+                await self._store.write(changed, REQUEST_TIMEOUT)
             except Conflict:
                 if attempt == _TRIES - 1:
                     raise
@@ -115,8 +115,8 @@ def _drain(finished: Finished) -> _Wire:
     )
 
 
-def _decode(lease: Lease | None) -> PastDrains:
-    notes = lease.annotations if lease is not None else {}
+def _decode(lease: Lease) -> PastDrains:
+    notes = lease.annotations
     return PastDrains(_drains(notes.get(HISTORY_ANNOTATION, "[]")), _regrets(notes.get(REGRETS_ANNOTATION, "{}")))
 
 

@@ -107,7 +107,6 @@ class Elector:
         # Whether the version in _seen is the present one, as far as this replica knows.
         self._current = False
         self._announced = False
-        self._changed = asyncio.Event()
         self._running = False
         self._failure: KubeError | None = None
 
@@ -136,17 +135,6 @@ class Elector:
     def failure(self) -> KubeError | None:
         """The error of the last try, ``None`` while all is well."""
         return self._failure
-
-    async def wait_for_leadership(self) -> int:
-        """Wait until this replica leads; return the epoch. Blocks forever unless :meth:`run` is active."""
-        while not self.is_leader:
-            await self._changed.wait()
-        return self.epoch
-
-    async def wait_for_loss(self) -> None:
-        """Wait until this replica does not lead."""
-        while self.is_leader:
-            await self._changed.wait()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Acquire and renew the Lease until *stop* is set, then release it so that another replica can lead at once.
@@ -197,7 +185,7 @@ class Elector:
         lease = await self._read()
         if self.is_leader:
             # After a conflict or a lost answer, go on only from a record of this very term.
-            if self._is_ours(lease) and lease is not None and lease.transitions == self._epoch:
+            if self._is_ours(lease) and lease.transitions == self._epoch:
                 await self._renew()
                 return period
             self._end()
@@ -207,10 +195,11 @@ class Elector:
         # Candidates that failed together must not come back together.
         return period * (0.75 + self._spread() / 2)
 
-    async def _read(self) -> Lease | None:
+    async def _read(self) -> Lease:
         lease = await self._store.get(self._budget())
-        self._observe(lease)
-        self._current = lease is not None
+        if lease.exists:  # after a deletion the holder may not know yet, so the last record still counts
+            self._observe(lease)
+        self._current = lease.exists
         return lease
 
     async def _renew(self) -> bool:
@@ -220,7 +209,7 @@ class Elector:
         self._current = False
         started = self._clock()
         try:
-            stored = await self._store.replace(msgspec.structs.replace(seen, renewed=self._stamp()), self._budget())
+            stored = await self._store.write(msgspec.structs.replace(seen, renewed=self._stamp()), self._budget())
         except Conflict:
             return False
         self._observe(stored)
@@ -229,27 +218,25 @@ class Elector:
             self._until = started + self._timing.renew_deadline
         return True
 
-    async def _acquire(self, lease: Lease | None) -> None:
+    async def _acquire(self, lease: Lease) -> None:
         """Begin a new term, always with a new epoch: a write whose answer got lost may have used the previous one."""
         self._announce()
-        blank = Lease(namespace=self._store.namespace, name=self._store.name)
-        epoch = max(self._highest, lease.transitions if lease else 0) + 1
+        epoch = max(self._highest, lease.transitions) + 1
         stamp = self._stamp()
         wanted = msgspec.structs.replace(
-            lease or blank,
+            lease,
             holder=self.identity,
             duration=math.ceil(self._timing.duration),
             acquired=stamp,
             renewed=stamp,
             transitions=epoch,
-            annotations={**(lease or blank).annotations, WRITER_ANNOTATION: self._writer},
+            annotations={**lease.annotations, WRITER_ANNOTATION: self._writer},
         )
         self._current = False
         self._wrote = True
         started = self._clock()
-        write = self._store.replace if lease else self._store.create
         try:
-            stored = await write(wanted, self._budget())
+            stored = await self._store.write(wanted, self._budget())
         except Conflict:
             return  # another replica was faster; the next look shows who
         self._observe(stored)
@@ -272,17 +259,15 @@ class Elector:
                     freed = msgspec.structs.replace(lease, holder="", duration=1, acquired=stamp, renewed=stamp)
                     self._current = False
                     with contextlib.suppress(Conflict):
-                        self._observe(await self._store.replace(freed, self._timing.request_timeout))
+                        self._observe(await self._store.write(freed, self._timing.request_timeout))
                         _log.info("%s is given up", self._store)
                         return
         except (KubeError, TimeoutError) as error:
             why = str(error) or "no answer in time"
             _log.warning("%s could not be given up, others wait until it runs out: %s", self._store, why)
 
-    def _observe(self, lease: Lease | None) -> None:
+    def _observe(self, lease: Lease) -> None:
         """Record the Lease. The clock is read after the answer, because the holder's term began before that."""
-        if lease is None:
-            return  # deleted: the holder may not know yet, so the last record still counts
         self._highest = max(self._highest, lease.transitions)
         if self._seen is None or _record(lease) != _record(self._seen):
             self._seen_at = self._clock()
@@ -290,15 +275,11 @@ class Elector:
             _log.info("%s is held by %s", self._store, lease.holder or "nobody")
         self._seen = lease
 
-    def _is_ours(self, lease: Lease | None) -> bool:
-        return (
-            lease is not None
-            and lease.holder == self.identity
-            and lease.annotations.get(WRITER_ANNOTATION) == self._writer
-        )
+    def _is_ours(self, lease: Lease) -> bool:
+        return lease.holder == self.identity and lease.annotations.get(WRITER_ANNOTATION) == self._writer
 
-    def _is_free(self, lease: Lease | None) -> bool:
-        judged = lease or self._seen
+    def _is_free(self, lease: Lease) -> bool:
+        judged = lease if lease.exists else self._seen
         if judged is None or not judged.holder or self._is_ours(judged):
             return True
         # The holder may have other settings, so the longer of the two durations counts.
@@ -327,8 +308,6 @@ class Elector:
             _log.info("%s leads by %s, epoch %d", self.identity, self._store, self._epoch)
         else:
             _log.log(level, "%s leads no longer by %s, epoch %d", self.identity, self._store, self._epoch)
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
         if self._on_change is not None:
             self._on_change(leads)
 

@@ -40,6 +40,11 @@ class Lease(Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str] = {}
     raw: bytes = b""
 
+    @property
+    def exists(self) -> bool:
+        """Whether the Lease was read from the server."""
+        return bool(self.resource_version)
+
 
 class _Meta(Struct):
     name: str = ""
@@ -128,25 +133,21 @@ class LeaseStore:
     def __str__(self) -> str:
         return f"Lease {self.namespace}/{self.name}"
 
-    async def get(self, timeout: float) -> Lease | None:  # noqa: ASYNC109 - raises a typed error
-        """Return the Lease as it is now, ``None`` if it does not exist."""
+    async def get(self, timeout: float) -> Lease:  # noqa: ASYNC109 - raises a typed error
+        """Return the Lease as it is now, or a blank one to be written if it does not exist."""
         try:
             return await self._send("GET", self._path, None, timeout)
         except NotFound:
-            return None
+            return Lease(namespace=self.namespace, name=self.name)
 
-    async def create(self, lease: Lease, timeout: float) -> Lease:  # noqa: ASYNC109
-        """Create *lease* and return it as stored. Raises :class:`~tightship.core.api_errors.Conflict` if it exists."""
-        return await self._send("POST", self._collection, encode_lease(lease), timeout)
+    async def write(self, lease: Lease, timeout: float) -> Lease:  # noqa: ASYNC109
+        """Store *lease* over the version that it was read from, or create it, and return it as stored.
 
-    async def replace(self, lease: Lease, timeout: float) -> Lease:  # noqa: ASYNC109
-        """Store *lease* over the version that it was read from, and return it as stored.
-
-        Raises :class:`~tightship.core.api_errors.Conflict` if the version changed, or the Lease is gone.
+        Raises :class:`~tightship.core.api_errors.Conflict` if the version changed, the Lease is gone, or a Lease that
+        was not read exists.
         """
-        if not lease.resource_version:
-            raise ValueError(f"{self} was not read from the server: nothing to compare with")
-        return await self._send("PUT", self._path, encode_lease(lease), timeout)
+        verb, path = ("PUT", self._path) if lease.exists else ("POST", self._collection)
+        return await self._send(verb, path, encode_lease(lease), timeout)
 
     async def _send(self, verb: str, path: str, body: bytes | None, seconds: float) -> Lease:
         server = self._connection.server
