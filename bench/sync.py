@@ -110,7 +110,8 @@ def read_ours(kubeconfig: str) -> Iterator[int]:
 
         async def read() -> int:
             async with connection, ClusterCache(connection) as cache:
-                await cache.synced(600)
+                while not cache.has_synced:
+                    await cache.changed(cache.revision, 600)
                 unsynced = sum(1 for each in cache.stats().values() if not each.synced)
                 return cache.snapshot().pod_count - unsynced
 

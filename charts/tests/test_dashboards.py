@@ -20,7 +20,7 @@ from node_compactor.metrics import CompactorMetrics
 from node_refiner.metrics import RefinerMetrics
 from tightship.app.observability.metrics import RunMetrics, new_registry
 from tightship.core.drain_record import Ending
-from tightship.core.reasons import HPA_REASONS
+from tightship.core.reasons import NODE_REASONS, Reason
 from tightship.drain.answers import EvictionAnswer
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship_charts.alerts import ALERTS
@@ -37,7 +37,7 @@ VALUES: Mapping[str, frozenset[str]] = {
     "action": frozenset(Action.__args__) | {"not-enabled"},  # type: ignore[attr-defined]
     "state": frozenset(CircuitState.__args__),  # type: ignore[attr-defined]
     "result": frozenset(ENDINGS),
-    "reason": frozenset(each.value for each in HPA_REASONS),
+    "reason": frozenset(each.value for each in {*Reason} - NODE_REASONS | {Reason.UNREADABLE}),
     "which": frozenset({"now", "wanted", "counted", "dropping"}),
     "outcome": frozenset({"answered"}),
 }

@@ -17,7 +17,7 @@ from rights import grant
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.core.reasons import NODE_REASONS, RUNNING_ONLY, Reason
+from tightship.core.reasons import NODE_REASONS, Reason
 from tightship.files.snapshot_file import parse, read_file
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
@@ -28,7 +28,7 @@ from tightship.planning.plan import Plan
 from tightship_e2e import ControlPlane, load
 from tightship_e2e.source import clean_node, clean_pod
 from tightship_testkit.client import Client, Json, wait_for
-from tightship_testkit.golden import REFINERS, refusals_of, removals_of
+from tightship_testkit.golden import REFINERS, RUNNING_ONLY, refusals_of, removals_of
 
 GOLDEN = Path(__file__).resolve().parents[2] / "packages" / "node-compactor" / "tests" / "golden"
 DEADLINE = 60.0

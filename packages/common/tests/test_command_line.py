@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from tightship.app.cli import Progress, SelectorError, parse_selector, terminal_of
+from tightship.app.cli.output import terminal_of
+from tightship.app.cli.progress import Progress
+from tightship.app.cli.selector import SelectorError, parse_selector
 
 LABELS = {"pool": "web", "zone": "a", "size": "4", "example.com/tier": "gold", "empty": ""}
 

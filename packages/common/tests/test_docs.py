@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tightship.core.reasons import HPA_REASONS, NODE_REASONS, Reason
+from tightship.core.reasons import NODE_REASONS, Reason
 from tightship.planning.demand import SWITCHABLE as DEMAND_RULES
 from tightship.planning.evictability import SWITCHABLE as POD_RULES
 from tightship.planning.nodes import SWITCHABLE as NODE_RULES
@@ -43,14 +43,9 @@ def test_a_reason_says_whether_its_rule_can_be_switched_off(reason: Reason) -> N
     assert ("*Can't be switched off:* " in text) == (reason not in SWITCHABLE)
 
 
-@pytest.mark.parametrize("reason", sorted(HPA_REASONS))
+@pytest.mark.parametrize("reason", sorted({*Reason} - NODE_REASONS | {Reason.UNREADABLE}))
 def test_a_reason_of_an_hpa_says_what_to_do(reason: Reason) -> None:
     assert "*What to do:* " in sections()[reason]
-
-
-def test_each_reason_belongs_to_nodes_or_to_hpas_and_an_unreadable_object_may_be_either() -> None:
-    assert set(Reason) == NODE_REASONS | HPA_REASONS
-    assert {Reason.UNREADABLE} == NODE_REASONS & HPA_REASONS
 
 
 def test_the_groups_are_those_of_the_enum() -> None:

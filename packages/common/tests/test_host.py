@@ -11,8 +11,9 @@ from contextvars import copy_context
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
 
-from tightship.app.observability.metrics import new_registry, render
+from tightship.app.observability.metrics import new_registry
 from tightship.kube.connector import Connector, connector
 from tightship.kube.host import HOST, Host, monotonic, random_bits, token, wall
 
@@ -78,7 +79,7 @@ def test_a_token_has_its_digits_and_is_of_the_seeded_chance(digits: int) -> None
 
 def test_only_a_process_of_its_own_has_metrics_of_the_process() -> None:
     def families() -> bytes:
-        return render(new_registry("node-compactor"))[0]
+        return generate_latest(new_registry("node-compactor"))
 
     alone, beside = _on(Host(), families), _on(Host(own_process=False), families)
     assert isinstance(alone, bytes)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tightship.app.cli import CliError, Parser
+from tightship.app.cli.app import CliError
+from tightship.app.cli.arguments import Parser
 from tightship.app.cli.run_command import add_run
 from tightship.app.runtime.main import Runtime
 from tightship.app.settings.process import Name, Ports, Positive, ProcessSettings, RunWords, variable

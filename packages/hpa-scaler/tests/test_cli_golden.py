@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from hpa_scaler.report import EXPLANATION, PLAN, FloorExplanation, FloorPlan
-from tightship.report import Terminal
 from tightship.report.formats import formats_of
+from tightship.report.terminal import Terminal
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "hpa-plan-output.md"
 UPDATE = bool(os.environ.get("TIGHTSHIP_UPDATE_GOLDEN"))

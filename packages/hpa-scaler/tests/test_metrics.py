@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from hpa_builder import NO_AGE, NOW, QUERY, annotated, answer, failure, hpa, spec
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder, generate_latest
 
 from hpa_scaler.decide.cycle import Cycle, judge_cycle, subject_of
 from hpa_scaler.decide.decision import DropState
 from hpa_scaler.spec.queries import Outcome, Query
 from hpa_scaler.write.metrics import BY_URL, ScalerMetrics
-from tightship.app.observability.metrics import RunMetrics, new_registry, render
+from tightship.app.observability.metrics import RunMetrics, new_registry
 from tightship.core.objects import HorizontalPodAutoscaler
 
 DOCS = Path(__file__).parents[3] / "docs" / "hpa-metrics.md"
@@ -53,7 +54,9 @@ class Scraped:
         return self.value(f"estafette_hpa_scaler_{name}", hpa=hpa, namespace=namespace)
 
     def samples(self) -> set[str]:
-        return {line.split()[0] for line in render(self.registry)[0].decode().splitlines() if not line.startswith("#")}
+        return {
+            line.split()[0] for line in generate_latest(self.registry).decode().splitlines() if not line.startswith("#")
+        }
 
 
 @pytest.fixture
@@ -72,7 +75,7 @@ def test_the_counter_of_the_older_controller_has_no_other_name(scraped: Scraped)
     cycle = cycle_of(hpa(annotations=ASKING), hpa(name="other", uid="u2", annotations=ASKING))
     for accept in ("", "application/openmetrics-text; version=1.0.0"):
         scraped.metrics.counted(cycle, {"shop": 3, "lab": 2}, {"u1": "written"})
-        assert "estafette_hpa_scaler_totals{" in render(scraped.registry, accept)[0].decode()
+        assert "estafette_hpa_scaler_totals{" in choose_encoder(accept)[0](scraped.registry).decode()
     statuses = [("shop", "succeeded", 1), ("shop", "skipped", 4), ("lab", "skipped", 2)]
     for namespace, status, times in statuses:
         name = "estafette_hpa_scaler_totals"

@@ -20,7 +20,7 @@ from hpa_scaler.report.pages import CHARTED, LogStory, replay_page
 from hpa_scaler.spec.queries import Query
 from hpa_scaler.spec.spec import Rules
 from tightship.app.settings.config_fallback import Standing, deleted, refused
-from tightship.report import Generator, SettingsView, Source
+from tightship.report.document import Generator, SettingsView, Source
 from tightship.report.html.page import render_page
 from tightship.report.presentation import Chart, Page, Scale
 from tightship_testkit.accessibility import assert_accessible

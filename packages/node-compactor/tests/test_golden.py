@@ -10,7 +10,7 @@ import pytest
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.core.reasons import NODE_REASONS, RUNNING_ONLY, Reason
+from tightship.core.reasons import NODE_REASONS, Reason
 from tightship.files.object_file import FileError
 from tightship.files.snapshot_file import read_file
 from tightship.planning.cluster import Snapshot
@@ -18,10 +18,10 @@ from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.facts import candidates_of
 from tightship.planning.plan import Plan, Planner
-from tightship.report import Generator, SettingsView, Source
 from tightship.report.build import plan_document
+from tightship.report.document import Generator, SettingsView, Source
 from tightship.report.inputs import Inputs
-from tightship_testkit.golden import ELSEWHERE, REFINERS, Folder, refusals_of, removals_of
+from tightship_testkit.golden import ELSEWHERE, REFINERS, RUNNING_ONLY, Folder, refusals_of, removals_of
 
 HERE = Path(__file__).parent
 GOLDEN = Folder(HERE / "golden")

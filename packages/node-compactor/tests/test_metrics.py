@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.metrics import CompactorMetrics
 from node_compactor.settings import load_settings
-from tightship.app.observability.metrics import render
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, encode_record
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import evaluate
@@ -109,5 +109,5 @@ def test_what_is_gone_from_the_cluster_is_gone_from_the_metrics(scraped: Scraped
 
 def test_everything_can_be_scraped(scraped: Scraped) -> None:
     scraped.update(cluster())
-    text = render(scraped.registry)[0].decode()
+    text = generate_latest(scraped.registry).decode()
     assert 'estafette_node_compactor_utilized_cpu_ratio{node="a2",nodepool="a"} 0.75' in text

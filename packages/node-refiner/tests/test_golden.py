@@ -10,12 +10,12 @@ import pytest
 from node_refiner.configuration import parse_config_map
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
-from tightship.core.reasons import NODE_REASONS, RUNNING_ONLY, Reason
+from tightship.core.reasons import NODE_REASONS, Reason
 from tightship.files.snapshot_file import read_file
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.plan import Plan
-from tightship_testkit.golden import COMPACTORS, ELSEWHERE, Folder, refusals_of, removals_of
+from tightship_testkit.golden import COMPACTORS, ELSEWHERE, RUNNING_ONLY, Folder, refusals_of, removals_of
 
 HERE = Path(__file__).parent
 GOLDEN = Folder(HERE / "golden")

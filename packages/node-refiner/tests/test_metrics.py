@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
 from node_refiner.judge import RefinerJudge
 from node_refiner.metrics import RefinerMetrics
 from node_refiner.settings import RefinerSettings
-from tightship.app.observability.metrics import render
 from tightship.core.drain_record import DrainRecord, Phase
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.planning.evaluate import evaluate
@@ -56,7 +56,7 @@ def told(kind: EventKind, phase: Phase, before: Phase | None = None) -> DrainEve
 
 def test_every_name_of_the_older_controller_is_there_from_the_start(scraped: Scraped) -> None:
     for accept in ("", "application/openmetrics-text; version=1.0.0"):
-        text = render(scraped.registry, accept)[0].decode()
+        text = choose_encoder(accept)[0](scraped.registry).decode()
         samples = {line.split()[0] for line in text.splitlines() if not line.startswith("#")}
         assert samples >= NAMES, accept
 

@@ -15,7 +15,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.nodes.soft_taints import steer
 from tightship.nodes.status import Situation, show
 from tightship.planning.evaluate import Evaluation, evaluate
-from tightship.report import Generator, SettingsView
+from tightship.report.document import Generator, SettingsView
 from tightship_testkit.builders import NOW, node, pod, snapshot, workload
 
 Json = dict[str, Any]

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tightship.core.api_errors import Conflict, ConnectionFailed, Gone, TooManyRequests, Unavailable
-from tightship.kube.connection import NO_RETRY, Connection, connect
+from tightship.kube.connection import Connection, RetryPolicy, connect
 from tightship.kube.host import monotonic
 from tightship_simulator.virtual.simulation import Simulation
 from tightship_testkit.client import RESOURCES, Client, Json
@@ -94,7 +94,7 @@ async def site(folder: Path) -> AsyncIterator[Site]:
         api = await stack.enter_async_context(Client(cluster.url, {}, None))
         proxy = await stack.enter_async_context(Proxy(cluster.url, writes=WRITES))
         file = kubeconfig_to(proxy.url, cluster.kubeconfig(folder / "of-cluster"), folder / "of-proxy")
-        connection = await stack.enter_async_context(await connect(file, retry=NO_RETRY, timeout=30))
+        connection = await stack.enter_async_context(await connect(file, retry=RetryPolicy(attempts=1), timeout=30))
         yield Site(api, proxy, connection)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
 
-from tightship.app.observability.metrics import render
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Ending, Phase, encode_record
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import EvictionAnswer
@@ -164,13 +164,13 @@ def test_the_time_in_a_phase_is_observed_when_it_is_left(scraped: Scraped) -> No
 
 
 def test_trouble_is_no_metric_of_its_own(scraped: Scraped) -> None:
-    before = render(scraped.registry)
+    before = generate_latest(scraped.registry)
     scraped.metrics.news(news(EventKind.TROUBLE, text="reset"))
-    assert render(scraped.registry) == before
+    assert generate_latest(scraped.registry) == before
 
 
 def test_everything_can_be_scraped(scraped: Scraped) -> None:
     scraped.update(cluster())
-    text = render(scraped.registry)[0].decode()
+    text = generate_latest(scraped.registry).decode()
     assert "# TYPE tightship_drains_total counter" in text
     assert 'tightship_nodes_planned{pool="a"} 0.0' in text

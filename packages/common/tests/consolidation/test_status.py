@@ -15,7 +15,7 @@ from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished,
 from tightship.core.reasons import Reason, Refusal
 from tightship.nodes.status import Remarks, Situation, Status, nothing_yet, show
 from tightship.planning.evaluate import Evaluation, evaluate
-from tightship.report import Generator, SettingsView
+from tightship.report.document import Generator, SettingsView
 from tightship.report.html.page import render_page
 from tightship.report.presentation import Cell, Fact, Page, Section
 from tightship_testkit.accessibility import assert_accessible_in_every_way

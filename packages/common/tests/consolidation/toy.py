@@ -28,7 +28,7 @@ from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.placement.scoring import best_fit
 from tightship.planning.plan import Candidate, Gates, Placement, Planner, Removal, Strategy
-from tightship.report import Generator, SettingsView
+from tightship.report.document import Generator, SettingsView
 from tightship.report.presentation import Fact
 from tightship_testkit.simulated import Controller, Simulated, until
 

@@ -106,7 +106,7 @@ class Replica:
             await connect(self._api.kubeconfig()) as watching,
             ClusterCache(watching) as self.cache,
         ):
-            await self.cache.synced(60)
+            await until(lambda: self.cache.has_synced, 60)
             self.ledger = ClaimLedger(self.connection, namespace="tightship")
             self.history = DrainHistory(self.connection, namespace="tightship")
             self.tools = Tools(

@@ -40,7 +40,7 @@ from tightship_testkit.faults import Rates, SeededFaults
 from tightship_testkit.invariants import Recorder
 from tightship_testkit.manifests import POOL, budget
 from tightship_testkit.marks import TAINT
-from tightship_testkit.simulated import kubeconfig_to
+from tightship_testkit.simulated import kubeconfig_to, until
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.slow, pytest.mark.takes(3)]
 
@@ -110,7 +110,7 @@ async def crew(kubeconfig: Path, name: str, rules: DrainRules = RULES, timing: T
     news: list[DrainEvent] = []
     settings = DrainSettings(rules=rules)
     async with await connect(kubeconfig, timeout=5) as connection, ClusterCache(connection, timing=timing) as cache:
-        await cache.synced(60)
+        await until(lambda: cache.has_synced, 60)
         ledger = ClaimLedger(connection, namespace=NAMESPACE, name=name)
         tools = Tools(
             connection=connection,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +79,3 @@ async def connection(api: ScriptedApi, sleeper: Sleeper) -> AsyncIterator[Connec
     source = ClusterCredentials("test", load)
     async with Connection(source, access, retry=RetryPolicy(attempts=3, sleep=sleeper), timeout=60) as made:
         yield made
-
-
-async def until(condition: Callable[[], bool], deadline: float = 3600) -> None:
-    """Wait for *condition*, looking again whenever the loop has been round."""
-    async with asyncio.timeout(deadline):
-        while not condition():  # noqa: ASYNC110 - any condition, on either side of the connection
-            await asyncio.sleep(0.02)

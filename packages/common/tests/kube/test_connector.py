@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 
 from tightship.core.api_errors import ConnectionFailed
-from tightship.kube.connection import NO_RETRY, Connection
+from tightship.kube.connection import Connection, RetryPolicy
 from tightship.kube.credentials import ClusterAccess, ClusterCredentials, Loaded
 from tightship_testkit.credentials import write_key, write_serving_certificate
-
-from .conftest import until
+from tightship_testkit.simulated import until
 
 DEADLINE = 60.0
 NODES = "/api/v1/nodes"
@@ -116,7 +115,9 @@ def test_no_socket_outlives_its_client(silent: Silent, work: Callable[[Connectio
         async def load() -> Loaded:
             return Loaded(access)
 
-        async with Connection(ClusterCredentials("test", load), access, retry=NO_RETRY, timeout=DEADLINE) as connection:
+        async with Connection(
+            ClusterCredentials("test", load), access, retry=RetryPolicy(attempts=1), timeout=DEADLINE
+        ) as connection:
             await work(connection, silent)
 
     with warnings.catch_warnings(record=True) as warned:

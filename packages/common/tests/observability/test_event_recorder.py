@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from kube.conftest import Sleeper, until
+from kube.conftest import Sleeper
 
 from tightship.app.observability.events import EventRecorder, ObjectRef, Pace, cut
 from tightship.kube.connection import Connection
 from tightship_testkit.scripted import Json, ScriptedApi, status
+from tightship_testkit.simulated import until
 
 pytestmark = pytest.mark.virtual_time
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tightship.report import NodePlan
 from tightship.report.document import (
     Generator,
     KeptBy,
     MoveEntry,
     NodeEntry,
+    NodePlan,
     NodeTotals,
     PodCounts,
     RefusalEntry,

@@ -8,8 +8,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from tightship.report import NodePlan, Terminal
-from tightship.report.document import SchedulerForecast, StuckNode
+from tightship.report.document import NodePlan, SchedulerForecast, StuckNode
 from tightship.report.formats import formats_of
 from tightship.report.html.markup import VOID, tag
 from tightship.report.html.page import render_page
@@ -18,6 +17,7 @@ from tightship.report.node_rows import arrivals_of
 from tightship.report.plan_page import plan_page
 from tightship.report.plan_view import PLAN
 from tightship.report.presentation import Chart, Page, Section, Series
+from tightship.report.terminal import Terminal
 
 from .plans import HOSTILE, hostile_plan, large_plan, plan, refusal, small_plan
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tightship.report import NodePlan
+from tightship.report.document import NodePlan
 from tightship.report.html.page import render_page
 from tightship.report.plan_page import plan_page
 from tightship_testkit.accessibility import assert_accessible

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from tightship.app.cli.output import text_of
-from tightship.report import NodePlan, Terminal
 from tightship.report.amounts import cores, memory, memory_pair
 from tightship.report.document import (
     ORDERS,
@@ -18,6 +17,7 @@ from tightship.report.document import (
     Generator,
     KeptBy,
     NodeEntry,
+    NodePlan,
     NodeTotals,
     PodCounts,
     RefusalEntry,
@@ -31,7 +31,7 @@ from tightship.report.document import (
 from tightship.report.formats import formats_of
 from tightship.report.lines import reason_words
 from tightship.report.plan_view import PLAN
-from tightship.report.terminal import clean
+from tightship.report.terminal import Terminal, clean
 
 GIB = 1 << 30
 

@@ -11,7 +11,7 @@ from report.plans import node, plan, refusal, small_plan
 
 from tightship.app.observability.metrics import new_registry
 from tightship.app.runtime.http import Content, HttpServer
-from tightship.report import NodePlan
+from tightship.report.document import NodePlan
 from tightship.report.plan_page import plan_page
 from tightship.report.presentation import SERVED_LINKS, Page
 from tightship_testkit.accessibility import assert_accessible

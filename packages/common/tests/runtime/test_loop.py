@@ -10,12 +10,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from kube.conftest import until
 
 from tightship.app.observability.metrics import RunMetrics, new_registry
 from tightship.app.runtime.heartbeat import Heartbeat
 from tightship.app.runtime.loop import a_few_at_a_time, any_of, every, in_thread, jittered, threads_at_work
 from tightship.core.api_errors import KubeError
+from tightship_testkit.simulated import until
 
 HOURS = 10_000.0
 

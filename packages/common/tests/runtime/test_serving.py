@@ -15,7 +15,7 @@ from tightship.app.runtime.serving import Configuration, Frame, serve
 from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import Name, Ports, Positive, ProcessSettings, load_process, variable
 from tightship.kube.cache import CacheCrashed
-from tightship.report import Generator
+from tightship.report.document import Generator
 from tightship.report.presentation import Page
 from tightship_testkit.simulated import Controller, Simulated, simulated, until
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from kube.conftest import Sleeper, until
+from kube.conftest import Sleeper
 
 from tightship.app.settings.live import LiveConfig, Report
 from tightship.app.settings.sources import Absent, ConfigMapSource, Content, FileSource, Found, Unusable
 from tightship.kube.connection import Connection
 from tightship.kube.reflector import Timing
 from tightship_testkit.scripted import Json, Responder, ScriptedApi, event, page, status, stream
+from tightship_testkit.simulated import until
 
 pytestmark = pytest.mark.virtual_time
 

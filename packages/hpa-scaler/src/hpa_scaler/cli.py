@@ -17,10 +17,11 @@ from hpa_scaler.decide.decision import DropState
 from hpa_scaler.report import EXPLANATION, PLAN, Sights, explanation_document, plan_document
 from hpa_scaler.report.pages import LogStory, replay_page, replayed
 from hpa_scaler.spec.queries import OutcomeFileError, encode_outcomes
-from tightship.app.cli import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, Parser, Progress, run
-from tightship.app.cli.arguments import add_logging_arguments, add_output_arguments, environment, set_up_logging
+from tightship.app.cli.app import EXIT_ERROR, EXIT_WOULD_CHANGE, CliError, run
+from tightship.app.cli.arguments import Parser, add_logging_arguments, add_output_arguments, environment, set_up_logging
 from tightship.app.cli.basics import no_command, print_version, write_rendered
 from tightship.app.cli.output import write_document
+from tightship.app.cli.progress import Progress
 from tightship.app.cli.run_command import add_run
 from tightship.files.documents import DocumentError, unpack
 from tightship.files.object_file import read_bytes

@@ -12,11 +12,11 @@ from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.run_settings import RunSettings
 from node_compactor.running import serve
-from tightship.app.cli import run
+from tightship.app.cli.app import run
 from tightship.app.cli.arguments import environment
 from tightship.app.cli.commands import Configured, Program
 from tightship.app.cli.run_command import add_run
-from tightship.report import SettingsView
+from tightship.report.document import SettingsView
 
 PROGRAM = "node-compactor"
 

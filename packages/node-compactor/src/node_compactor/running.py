@@ -21,7 +21,7 @@ from tightship.nodes.drains import drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.pools import pool_of
-from tightship.report import Generator, SettingsView
+from tightship.report.document import Generator, SettingsView
 
 
 def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSettings, CompactorGates]:

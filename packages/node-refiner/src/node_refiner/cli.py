@@ -12,11 +12,11 @@ from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.run_settings import RunSettings
 from node_refiner.running import serve
-from tightship.app.cli import run
+from tightship.app.cli.app import run
 from tightship.app.cli.arguments import environment
 from tightship.app.cli.commands import Configured, Program
 from tightship.app.cli.run_command import add_run
-from tightship.report import SettingsView
+from tightship.report.document import SettingsView
 
 PROGRAM = "node-refiner"
 

@@ -8,8 +8,7 @@ from node_refiner.outlook import Outlook
 from node_refiner.settings import DURATIONS, KEYS, RefinerSettings
 from tightship.app.settings.fields import plain
 from tightship.core.counting import counted
-from tightship.report import ExcessSummary
-from tightship.report.document import Setting
+from tightship.report.document import ExcessSummary, Setting
 from tightship.report.inputs import share
 
 

@@ -21,7 +21,7 @@ from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks
 from tightship.planning.evaluate import Evaluation
 from tightship.planning.pools import pool_of
-from tightship.report import Generator, SettingsView
+from tightship.report.document import Generator, SettingsView
 from tightship.report.presentation import Fact
 
 

@@ -16,7 +16,7 @@ from tightship.core.times import rfc3339
 from tightship.kube.cache import read_cluster
 from tightship.kube.connection import connect
 from tightship.kube.resources import resources
-from tightship.report import Source
+from tightship.report.document import Source
 from tightship_testkit.client import Json, wait_for
 from tightship_testkit.drains import DEADLINE
 from tightship_testkit.embedded import ground

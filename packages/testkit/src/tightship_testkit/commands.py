@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tightship.app.cli import run
+from tightship.app.cli.app import run
 
 NOW = "2026-03-10T00:00:00Z"
 """The time at which plans are made unless ``--now`` says otherwise."""

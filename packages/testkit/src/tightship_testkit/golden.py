@@ -36,6 +36,27 @@ COMPACTORS = _named_in("node-compactor") - _named_in("common") - _named_in("node
 REFINERS = _named_in("node-refiner") - _named_in("common") - _named_in("node-compactor")
 """Reasons that only node-refiner's plans give."""
 
+RUNNING_ONLY = frozenset(
+    {
+        Reason.BUDGET_EXHAUSTED,
+        Reason.COOL_DOWN,
+        Reason.RECENT_REGRET,
+        Reason.CLUSTER_UNHEALTHY,
+        Reason.DRAIN_DEADLINE,
+        Reason.POD_STUCK,
+        Reason.STUCK_FINALIZER,
+        Reason.EVICTION_FORBIDDEN,
+        Reason.EVICTION_FAILED,
+        Reason.REPLACEMENTS_PENDING,
+        Reason.NOT_HANDED_OVER,
+        Reason.RETURNS_TO_NODE,
+        Reason.UNCORDONED,
+        Reason.ORPHANED,
+        Reason.RELEASED,
+    }
+)
+"""Reasons that only a running controller gives: a plan made from a file or by the CLI never has them."""
+
 ELSEWHERE = frozenset({Reason.NOT_SELECTED, Reason.BUFFER_NEEDS_NODE})
 """Reasons that no golden cluster shows: one needs a selection on the command line, one an API that a control plane does
 not serve by itself.

@@ -22,20 +22,21 @@ class ConfigError(KubeError):
     """The kubeconfig, or the service account of our pod, is unusable."""
 
 
-class ConnectionFailed(KubeError):
+class _NoAnswer(KubeError):
+    hint = ""
+
+    def __init__(self, verb: str, path: str, server: str, problem: str) -> None:
+        super().__init__(f"{verb} {path} at {server}: {problem}{self.hint}")
+
+
+class ConnectionFailed(_NoAnswer):
     """The server did not answer: network, TLS or timeout. The request may or may not have succeeded."""
 
-    def __init__(self, verb: str, path: str, server: str, problem: str) -> None:
-        super().__init__(f"{verb} {path} at {server}: {problem}")
-        self.problem = problem
 
-
-class BadAnswer(KubeError):
+class BadAnswer(_NoAnswer):
     """The answer is not one of an API server: broken JSON, or a page of something else at the same address."""
 
-    def __init__(self, verb: str, path: str, server: str, problem: str) -> None:
-        super().__init__(f"{verb} {path} at {server}: {problem}; is this an API server?")
-        self.problem = problem
+    hint = "; is this an API server?"
 
 
 class StatusCause(Struct, frozen=True):
@@ -72,9 +73,6 @@ class ApiError(KubeError):
         self.message = message
         self.retry_after = retry_after
         self.causes = causes
-        self.verb = verb
-        self.path = path
-        self.server = server
 
 
 class BadRequest(ApiError):
@@ -126,7 +124,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 class AccessDenied(KubeError):
-    """Reading kinds that every decision needs is forbidden. *kinds* names them."""
+    """Reading kinds that every decision needs is forbidden."""
 
     def __init__(self, denied: Mapping[str, Forbidden], identity: str) -> None:
         refused = "; ".join(f"{kind}: {error.message or 'forbidden'}" for kind, error in sorted(denied.items()))
@@ -134,16 +132,14 @@ class AccessDenied(KubeError):
             f"{identity} does not allow reading {', '.join(sorted(denied))} ({refused}). "
             "Bind the ClusterRole in docs/permissions.md (list and watch of these resources) to this account"
         )
-        self.kinds = tuple(sorted(denied))
 
 
 class NotSynced(KubeError):
-    """The cache did not read every required kind in time. *waiting* gives the last obstacle of each kind."""
+    """The cache did not read *kind* in *timeout* seconds; *failure* is the last obstacle."""
 
-    def __init__(self, waiting: Mapping[str, str], timeout: float) -> None:
-        reasons = "; ".join(f"{kind}: {why}" for kind, why in sorted(waiting.items()))
-        super().__init__(f"not synced after {timeout:g} s ({reasons})")
-        self.waiting = dict(waiting)
+    def __init__(self, kind: str, failure: KubeError | None, timeout: float) -> None:
+        why = "not listed yet" if failure is None else one_line(failure)
+        super().__init__(f"not synced after {timeout:g} s ({kind}: {why})")
 
 
 class _Details(Struct):

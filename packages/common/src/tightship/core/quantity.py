@@ -40,7 +40,6 @@ class QuantityError(ValueError):
     def __init__(self, text: object, allowed: str = ALLOWED_FORMS) -> None:
         super().__init__(f"{quoted(text)} is not a quantity; allowed is {allowed}")
         self.text = text
-        self.allowed = allowed
 
 
 @lru_cache(maxsize=65536)

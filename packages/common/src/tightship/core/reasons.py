@@ -171,35 +171,10 @@ class Reason(StrEnum):
     WRITE_REFUSED = "WriteRefused"
 
 
-RUNNING_ONLY = frozenset(
-    {
-        Reason.BUDGET_EXHAUSTED,
-        Reason.COOL_DOWN,
-        Reason.RECENT_REGRET,
-        Reason.CLUSTER_UNHEALTHY,
-        Reason.DRAIN_DEADLINE,
-        Reason.POD_STUCK,
-        Reason.STUCK_FINALIZER,
-        Reason.EVICTION_FORBIDDEN,
-        Reason.EVICTION_FAILED,
-        Reason.REPLACEMENTS_PENDING,
-        Reason.NOT_HANDED_OVER,
-        Reason.RETURNS_TO_NODE,
-        Reason.UNCORDONED,
-        Reason.ORPHANED,
-        Reason.RELEASED,
-    }
-)
-"""Reasons that only a running controller gives: a plan made from a file or by the CLI never has them."""
-
 _ALL = tuple(Reason)
-_FIRST_OF_HPAS = _ALL.index(Reason.NOT_ENABLED)
 
-NODE_REASONS = frozenset(_ALL[:_FIRST_OF_HPAS])
+NODE_REASONS = frozenset(_ALL[: _ALL.index(Reason.NOT_ENABLED)])
 """What the controllers of nodes give."""
-
-HPA_REASONS = frozenset(_ALL[_FIRST_OF_HPAS:]) | {Reason.UNREADABLE}
-"""What the hpa-scaler gives; an object of either kind may be unreadable."""
 
 QUERY_FAILURES = frozenset(
     {

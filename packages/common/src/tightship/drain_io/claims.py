@@ -70,7 +70,6 @@ class ClaimsUnreadable(KubeError):  # noqa: N818 - named as the errors of tights
             f"empty list if no node is being drained: kubectl -n {store.namespace} annotate --overwrite lease "
             f"{store.name} {CLAIMS_ANNOTATION}='[]'"
         )
-        self.value = value
 
 
 class ClaimsContended(KubeError):  # noqa: N818

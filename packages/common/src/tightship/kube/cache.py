@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 
-import msgspec
+from msgspec import Struct
 
 from tightship.core.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
 from tightship.kube.connection import Connection
 from tightship.kube.listing import ObjectList, list_served
-from tightship.kube.reflector import Counters, Reflector, Timing
+from tightship.kube.reflector import Reflector, Timing
 from tightship.kube.resources import RESOURCES, Resource
 from tightship.planning.cluster import FORBIDDEN, NOT_SERVED, ClusterState, Snapshot
 
 
-class KindStats(Counters):
-    """The counts of one kind since the start, and its health.
+class KindStats(Struct, frozen=True):
+    """The health of one kind; *age*: seconds since its last list, event or bookmark, ``None`` before the first."""
 
-    *age* is the seconds since its last list, event or bookmark, ``None`` before the first.
-    """
-
-    age: float | None = None
-    synced: bool = False
+    age: float | None
+    synced: bool
 
 
 async def read_cluster(
@@ -114,22 +110,6 @@ class ClusterCache:
         self._raise_crash()
         return self._state.snapshot()
 
-    async def synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - raises a typed error
-        """Wait until :attr:`has_synced`.
-
-        Raises :class:`~tightship.core.api_errors.AccessDenied` as soon as the server forbids a required kind, and
-        :class:`~tightship.core.api_errors.NotSynced` after *timeout* seconds. The cache keeps trying in either case.
-        """
-
-        def synced() -> bool:
-            found = self.has_synced
-            if not found:
-                self._raise_denied()
-            return found
-
-        if not await self._until(synced, timeout):
-            raise NotSynced(_waiting(self._reflectors), timeout or 0)
-
     async def changed(self, since: int, timeout: float) -> bool:  # noqa: ASYNC109 - its end is a value
         """Wait until :attr:`revision` is above *since*. Return true then, and false after *timeout* seconds."""
         return await self._until(lambda: self.revision > since, timeout)
@@ -153,14 +133,17 @@ class ClusterCache:
             self._reflectors = (*self._reflectors, known)
             self._start(known)
         if not await self._until(lambda: known.settled, timeout):
-            raise NotSynced(_waiting([known]), timeout)
+            raise NotSynced(kind, known.failure, timeout)
 
     def stats(self) -> Mapping[str, KindStats]:
-        """Return the counts and the health of every kind."""
+        """Return the health of every kind."""
         now = self._timing.clock()
-        return {each.resource.kind: _stats(each, now) for each in self._reflectors}
+        return {
+            each.resource.kind: KindStats(None if each.seen is None else now - each.seen, each.synced)
+            for each in self._reflectors
+        }
 
-    async def _until(self, done: Callable[[], bool], timeout: float | None) -> bool:  # noqa: ASYNC109
+    async def _until(self, done: Callable[[], bool], timeout: float) -> bool:  # noqa: ASYNC109
         """Wait until *done*. Return true then, and false after *timeout* seconds. Raises :class:`CacheCrashed`."""
         try:
             async with asyncio.timeout(timeout):
@@ -175,13 +158,6 @@ class ClusterCache:
         self.revision += 1
         touched, self._touched = self._touched, asyncio.Event()
         touched.set()
-
-    def _raise_denied(self) -> None:
-        required = [each for each in self._reflectors if each.resource.required]
-        denied = {each.resource.kind: each.failure for each in required if isinstance(each.failure, Forbidden)}
-        # The error names every denied kind, so each kind must have had its answer.
-        if denied and all(each.synced or each.failure for each in required):
-            raise AccessDenied(denied, self._connection.identity)
 
     def _raise_crash(self) -> None:
         for task in self._tasks.values():
@@ -207,24 +183,7 @@ class ClusterCache:
             self._start(each)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-
-
-def _waiting(reflectors: Sequence[Reflector]) -> dict[str, str]:
-    """Return what delays each kind that is not settled."""
-    return {
-        each.resource.kind: one_line(each.failure) if each.failure else "not listed yet"
-        for each in reflectors
-        if not each.settled
-    }
-
-
-def _stats(reflector: Reflector, now: float) -> KindStats:
-    counters = reflector.counters
-    age = None if counters.seen is None else now - counters.seen
-    return KindStats(**msgspec.structs.asdict(counters), age=age, synced=reflector.synced)

@@ -11,7 +11,6 @@ import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from types import TracebackType
 
 import aiohttp
 from msgspec import Struct
@@ -58,9 +57,6 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
             # Clients that the server sent away together must not come back together.
             return min(asked, self.longest_retry_after) + random.uniform(0, self.first)  # noqa: S311
         return wait_random_exponential(multiplier=self.first, max=self.longest)(state)
-
-
-NO_RETRY = RetryPolicy(attempts=1)
 
 
 def transient(error: BaseException) -> bool:
@@ -248,9 +244,7 @@ class Connection:
     async def __aenter__(self) -> Connection:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

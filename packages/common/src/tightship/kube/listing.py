@@ -66,13 +66,11 @@ class _PodPlace(Struct):
 
 
 class ObjectList(Struct):
-    """All objects of one kind at *resource_version*; *restarts* counts the continue tokens that expired on the way."""
+    """All objects of one kind at *resource_version*."""
 
     things: list[ApiObject]
     problems: list[Problem]
     resource_version: str
-    pages: int = 0
-    restarts: int = 0
 
 
 _pages = msgspec.json.Decoder(_Page)
@@ -92,19 +90,12 @@ async def list_all(
     the way (410), the list starts again. Raises what :meth:`Connection.request` raises, and
     :class:`~tightship.core.api_errors.BadAnswer`.
     """
-    restarts = 0
-    while True:
-        limit = page_size if restarts < _PAGED_TRIES else 0
+    for _ in range(_PAGED_TRIES):
         try:
-            listing = await _list_once(connection, resource, limit, progress)
+            return await _list_once(connection, resource, page_size, progress)
         except Gone:
-            if not limit:
-                raise
-            restarts += 1
             _log.info("the list of %s expired on the way; beginning anew", resource.name)
-        else:
-            listing.restarts = restarts
-            return listing
+    return await _list_once(connection, resource, 0, progress)
 
 
 async def list_served(
@@ -138,7 +129,6 @@ async def _list_once(
             token = page.metadata.next_page
             bodies.follow(token)
             await _take(listing, resource.kind, page.items or [])
-            listing.pages += 1
             # Every page has the version of the first.
             listing.resource_version = page.metadata.resource_version
             del page

@@ -59,25 +59,12 @@ class Sink(Protocol):
         """Record that *kind* can't be read."""
 
 
-class Counters(Struct):
-    """Counts of one kind since the start. *relists* counts lists after the first; *seen* is the last sign of life."""
-
-    lists: int = 0
-    pages: int = 0
-    relists: int = 0
-    watches: int = 0
-    events: int = 0
-    bookmarks: int = 0
-    errors: int = 0
-    unreadable: int = 0
-    seen: float | None = None
-
-
 class Reflector:
     """Feeds all objects of *resource* into *state*, and calls *changed* after each change.
 
     *synced* says whether the state holds a complete list. *withheld* is why an optional kind is unavailable, else
-    empty. *failure* is the present error, ``None`` while all is well.
+    empty. *failure* is the present error, ``None`` while all is well. *seen* is the time of the last list, event or
+    bookmark by the clock of *timing*, ``None`` before the first.
     """
 
     def __init__(
@@ -89,7 +76,7 @@ class Reflector:
         timing: Timing,
     ) -> None:
         self.resource = resource
-        self.counters = Counters()
+        self.seen: float | None = None
         self.synced = False
         self.withheld = ""
         self.failure: KubeError | None = None
@@ -99,6 +86,8 @@ class Reflector:
         self._timing = timing
         self._served = resource
         self._backoff = Backoff(timing.first, timing.longest)
+        # Whether an event came over the present connection.
+        self._arrived = False
 
     @property
     def settled(self) -> bool:
@@ -119,15 +108,10 @@ class Reflector:
                 await self._timing.sleep(self._backoff.next())
 
     async def _list(self) -> str:
-        counters, kind = self.counters, self.resource.kind
         self._served, listing = await list_served(self._connection, self.resource, page_size=self._timing.page_size)
-        counters.relists += bool(counters.lists)
-        counters.lists += 1
-        counters.pages += listing.pages
-        counters.unreadable += len(listing.problems)
         for problem, _ in listing.problems:
             _log.warning("unreadable object: %s", problem)
-        self._state.replace(kind, listing.things, listing.problems)
+        self._state.replace(self.resource.kind, listing.things, listing.problems)
         if self.withheld:
             _log.info("%s can be read now", self.resource.qualified)
         self.synced, self.withheld, self.failure = True, "", None
@@ -141,9 +125,8 @@ class Reflector:
             self._served, resource_version, server=self._connection.server, server_timeout=timing.server_timeout
         )
         while True:
-            began, events = timing.clock(), self.counters.events + self.counters.bookmarks
+            began, self._arrived = timing.clock(), False
             try:
-                self.counters.watches += 1
                 if not await watch_once(self._connection, driver, timing.silence, self._apply, self._heard):
                     return
             except Gone:
@@ -154,7 +137,7 @@ class Reflector:
                 await self._failed(error)
                 continue
             self.failure = None
-            if events == self.counters.events + self.counters.bookmarks and timing.clock() - began < 1:
+            if not self._arrived and timing.clock() - began < 1:
                 # A proxy ends watches as soon as they are opened.
                 await timing.sleep(self._backoff.next())
 
@@ -164,24 +147,21 @@ class Reflector:
         self._alive()
 
     def _apply(self, event: WatchEvent) -> None:
-        counters, kind = self.counters, self.resource.kind
+        self._arrived, kind = True, self.resource.kind
         match event:
             case Applied(raw):
-                counters.events += 1
                 try:
                     self._state.upsert(kind, decode(kind, raw))
                 except ObjectError as error:
-                    counters.unreadable += 1
                     _log.warning("unreadable object: %s", error)
                     self._state.mark_unreadable(error, node_of(kind, raw))
             case Removed(namespace, name):
-                counters.events += 1
                 self._state.delete(kind, namespace, name)
             case _:
-                counters.bookmarks += 1
+                pass
 
     def _alive(self) -> None:
-        self.counters.seen = self._timing.clock()
+        self.seen = self._timing.clock()
         self._changed()
 
     async def _refused(self, error: Forbidden | NotFound) -> None:
@@ -194,7 +174,6 @@ class Reflector:
             usual = self.resource.extension and why == NOT_SERVED
             level = logging.INFO if usual else logging.WARNING
             _log.log(level, "doing without %s: %s (%s)", self.resource.qualified, why, error)
-        self.counters.errors += 1
         # The known objects would grow old unnoticed.
         self._state.replace(self.resource.kind, ())
         self._state.mark_missing(self.resource.kind, why)
@@ -203,7 +182,6 @@ class Reflector:
         await self._timing.sleep(self._timing.recheck)
 
     async def _failed(self, error: KubeError) -> None:
-        self.counters.errors += 1
         if self.failure is None:
             _log.warning("%s; trying again", error)
         else:

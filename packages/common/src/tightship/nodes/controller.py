@@ -17,7 +17,7 @@ from tightship.drain_io.drain_task import DrainSettings
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.status import Remarks
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts, Judge
-from tightship.report import Generator, SettingsView
+from tightship.report.document import Generator, SettingsView
 
 S = TypeVar("S", bound=SteeringKeys)
 G = TypeVar("G", bound=ExplainedGates)

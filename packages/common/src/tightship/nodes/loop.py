@@ -47,7 +47,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates
 from tightship.planning.nodes import draining
 from tightship.planning.regret import learned
-from tightship.report import SettingsView
+from tightship.report.document import SettingsView
 
 ASKED_AT_THE_END = 3.0
 """Seconds for asking the API server, on shutdown, whether another replica comes."""

@@ -13,9 +13,16 @@ from tightship.core.times import rfc3339
 from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.nodes import drain_record
 from tightship.planning.pools import shown
-from tightship.report import ExcessSummary, Generator, SettingsView
 from tightship.report.build import plan_document
-from tightship.report.document import API_VERSION, NodePlan, RefusalEntry, Source
+from tightship.report.document import (
+    API_VERSION,
+    ExcessSummary,
+    Generator,
+    NodePlan,
+    RefusalEntry,
+    SettingsView,
+    Source,
+)
 from tightship.report.inputs import Inputs, refusal_entry
 from tightship.report.plan_page import plan_page
 from tightship.report.presentation import REFRESH, SERVED_LINKS, Cell, Fact, Page, Section, Table

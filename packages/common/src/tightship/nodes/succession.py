@@ -47,6 +47,3 @@ class Succession:
             return own.replicas != 0
         # In a rollout the next pod belongs to another ReplicaSet of the same Deployment.
         return any(each.replicas != 0 for each in sets.values() if each.owner == own.owner)
-
-
-__all__ = ["Succession"]

@@ -38,7 +38,7 @@ from hpa_scaler.report import Sights
 from hpa_scaler.report.document import HpaEntry
 from hpa_scaler.spec.queries import Outcome, Query, decode_outcomes
 from hpa_scaler.spec.spec import Rules
-from tightship.app.cli import CliError, UsageError
+from tightship.app.cli.app import CliError, UsageError
 from tightship.app.cli.arguments import add_cluster_arguments, add_flags, add_time_argument, given, value_of
 from tightship.app.cli.basics import near
 from tightship.app.cli.source import file_of, file_source, reading

@@ -22,9 +22,10 @@ from hpa_scaler.report.document import BoundMove, ReleaseEntry, ReleaseOutcome
 from hpa_scaler.spec.annotations import ENABLE, enabled
 from hpa_scaler.spec.spec import Rules
 from hpa_scaler.write.applying import AT_ONCE, PlannedPatch, send
-from tightship.app.cli import EXIT_ERROR, CliError, Parser, Progress, UsageError
-from tightship.app.cli.arguments import add_logging_arguments, add_output_arguments, environment
+from tightship.app.cli.app import EXIT_ERROR, CliError, UsageError
+from tightship.app.cli.arguments import Parser, add_logging_arguments, add_output_arguments, environment
 from tightship.app.cli.basics import write_rendered
+from tightship.app.cli.progress import Progress
 from tightship.app.runtime.loop import a_few_at_a_time
 from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import load_process

@@ -17,7 +17,7 @@ from tightship.app.cli.app import EXIT_USAGE
 from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.loading import flags_of
 from tightship.core.times import parse_rfc3339
-from tightship.report import DEFAULT_ORDER, ORDERS
+from tightship.report.document import DEFAULT_ORDER, ORDERS
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 

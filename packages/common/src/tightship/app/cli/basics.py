@@ -52,6 +52,3 @@ def near(name: str, known: Iterable[str]) -> str:
     names = list(known)
     close = difflib.get_close_matches(name, names, n=3) or [each for each in names if name in each][:3]
     return f"; did you mean {' or '.join(close)}?" if close else ""
-
-
-__all__ = ["near", "no_command", "print_version", "write_rendered"]

@@ -28,8 +28,8 @@ from tightship.kube.host import wall
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
 from tightship.planning.pools import pool_of, shown
-from tightship.report import ExcessSummary, Generator, SettingsView
 from tightship.report.build import plan_document
+from tightship.report.document import ExcessSummary, Generator, SettingsView
 from tightship.report.explain import explanation_document
 from tightship.report.explanation_view import EXPLANATION
 from tightship.report.formats import formats_of

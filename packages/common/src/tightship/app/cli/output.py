@@ -10,8 +10,8 @@ from typing import TextIO
 
 import yaml
 
-from tightship.report import Terminal
 from tightship.report.formats import Rendered
+from tightship.report.terminal import Terminal
 
 _WIDE_ENOUGH_TO_ASK = "█·→✓…"
 

@@ -69,6 +69,3 @@ def _run(
 
     sys.stderr.write(f"{program} {version}\n")
     return run_controller(main, loaded.grace, name=program)
-
-
-__all__ = ["Serve", "add_run"]

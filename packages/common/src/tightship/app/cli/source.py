@@ -11,7 +11,7 @@ from tightship.app.cli.progress import Progress
 from tightship.kube.host import run
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead
-from tightship.report import Source
+from tightship.report.document import Source
 
 
 def load_snapshot(arguments: argparse.Namespace, progress: Progress, ahead: Ahead) -> tuple[Snapshot, Source]:

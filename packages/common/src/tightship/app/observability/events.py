@@ -16,7 +16,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Literal
 
 import msgspec
@@ -235,9 +234,7 @@ class EventRecorder:
         self._task = asyncio.create_task(self._run(), name="event recorder")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exit: object) -> None:
         task = self._task
         if task is None:
             return

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, UntypedMetricFamily
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics_core import Metric
 from prometheus_client.platform_collector import PlatformCollector
@@ -46,12 +45,6 @@ def new_registry(controller: str, version: str = __version__) -> CollectorRegist
     )
     info.labels(controller, version).set(1)
     return registry
-
-
-def render(registry: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
-    """Return all metrics and their content type: OpenMetrics if the ``Accept`` header asks for it, else plain."""
-    encode, content_type = choose_encoder(accept)
-    return encode(registry), content_type
 
 
 class _Series(Collector):

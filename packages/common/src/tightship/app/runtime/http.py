@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from email.utils import formatdate
-from types import TracebackType
 
 from aiohttp import web
 from msgspec import Struct
@@ -95,9 +94,7 @@ class HttpServer:
             _log.info("serving probes on %s, port %d", self._host, self.probe_port)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def _listen(

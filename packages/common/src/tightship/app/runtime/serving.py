@@ -29,7 +29,7 @@ from tightship.app.settings.sources import ConfigMapSource, FileSource, Source
 from tightship.kube.cache import CacheCrashed
 from tightship.kube.connection import Connection, connect
 from tightship.kube.election import Elector, LeaseTiming
-from tightship.report import Generator
+from tightship.report.document import Generator
 
 LOOK = 1.0
 """Seconds between two checks whether the controller needs the Lease."""

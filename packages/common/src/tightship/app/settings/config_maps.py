@@ -88,6 +88,3 @@ def _decoded(text: str) -> object:
         except yaml.YAMLError as as_yaml:
             why = str(as_json) if text.lstrip().startswith("{") else " ".join(str(as_yaml).split())
             raise ValueError(why) from as_yaml
-
-
-__all__ = ["config_in", "mapping_of", "read_config", "read_mapping"]

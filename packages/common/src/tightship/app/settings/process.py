@@ -235,6 +235,3 @@ def _own_namespace(file: Path) -> str:
         return file.read_text(encoding="utf-8").strip() or "default"
     except OSError:
         return "default"
-
-
-__all__ = ["EVERYWHERE", "NodeProcessSettings", "ProcessSettings", "RunWords", "load_process", "variable"]

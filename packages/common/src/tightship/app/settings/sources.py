@@ -203,6 +203,3 @@ class FileSource:
     def _unusable(self, problem: str) -> Unusable:
         self.trouble = f"{self._path}: {problem}"
         return Unusable((self.trouble,))
-
-
-__all__ = ["Absent", "ConfigMapSource", "Content", "FileSource", "Found", "Source", "Unusable"]

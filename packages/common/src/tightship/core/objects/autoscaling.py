@@ -161,7 +161,6 @@ class HorizontalPodAutoscalerWire(Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
     def autoscaler(self) -> HorizontalPodAutoscaler:
-        """Return the decoded object."""
         meta, spec, status = self.metadata, self.spec, self.status
         behavior, target = spec.behavior or _Behavior(), spec.scale_target_ref
         managers = (each.manager_of_bounds() for each in meta.managed_fields or ())
@@ -229,7 +228,6 @@ class ScaleTargetWire(Struct, frozen=True, gc=False):
     status: _TargetStatus = _TargetStatus()
 
     def target(self, kind: str) -> ScaleTarget:
-        """Return the decoded object."""
         meta, status = self.metadata, self.status
         observed = status.observed_generation
         if isinstance(observed, str):  # Argo Rollouts writes a text

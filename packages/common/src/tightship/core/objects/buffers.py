@@ -60,7 +60,6 @@ class CapacityBufferWire(Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
     def buffer(self) -> CapacityBuffer:
-        """Return the decoded object."""
         meta, status = self.metadata, self.status
         return CapacityBuffer(
             namespace=meta.namespace,

@@ -69,7 +69,6 @@ class PodDisruptionBudgetWire(Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
     def budget(self) -> PodDisruptionBudget:
-        """Return the decoded object."""
         failed = next(
             (
                 each.message or each.reason

@@ -14,11 +14,6 @@ class PersistentVolumeClaim(Namespaced, frozen=True, gc=False):
     volume: str
     storage_class: str
 
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
 
 class PersistentVolume(Struct, frozen=True, gc=False):
     """A volume: which nodes can reach it (*node_affinity*, zone *labels*) and what attaches it.
@@ -63,7 +58,6 @@ class PersistentVolumeClaimWire(Struct, frozen=True, gc=False):
     spec: _ClaimSpec = _ClaimSpec()
 
     def claim(self) -> PersistentVolumeClaim:
-        """Return the decoded object."""
         return PersistentVolumeClaim(
             namespace=self.metadata.namespace,
             name=self.metadata.name,
@@ -104,7 +98,6 @@ class PersistentVolumeWire(Struct, frozen=True, gc=False):
     spec: _VolumeSpec = _VolumeSpec()
 
     def volume(self) -> PersistentVolume:
-        """Return the decoded object."""
         spec, labels = self.spec, self.metadata.labels or EMPTY
         return PersistentVolume(
             name=self.metadata.name,
@@ -134,7 +127,6 @@ class StorageClassWire(Struct, frozen=True, rename="camel", gc=False):
     allowed_topologies: tuple[_TopologyTerm, ...] | None = None
 
     def storage_class(self) -> StorageClass:
-        """Return the decoded object."""
         terms = tuple(
             NodeSelectorTerm(
                 match_expressions=tuple(
@@ -171,7 +163,6 @@ class CSINodeWire(Struct, frozen=True, gc=False):
     spec: _CSINodeSpec = _CSINodeSpec()
 
     def csi_node(self) -> CSINode:
-        """Return the decoded object."""
         return CSINode(
             name=self.metadata.name,
             limits={

@@ -58,7 +58,6 @@ class WorkloadWire(Struct, frozen=True, gc=False):
     spec: _WorkloadSpec = _WorkloadSpec()
 
     def workload(self, kind: str) -> Workload:
-        """Return the decoded object."""
         meta = self.metadata
         spec = self.spec
         return Workload(kind, meta.namespace, meta.name, meta.uid, spec.replicas, meta.controller, spec.pinned)
@@ -70,5 +69,4 @@ class NamespaceWire(Struct, frozen=True, gc=False):
     metadata: Metadata
 
     def namespace(self) -> Namespace:
-        """Return the decoded object."""
         return Namespace(self.metadata.name, self.metadata.labels or EMPTY)
