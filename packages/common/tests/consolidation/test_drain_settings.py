@@ -9,7 +9,7 @@ from tightship.app.settings.sections import DrainKeys, NodeSettings
 from tightship.core.objects import Node
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.rules import DrainRules
-from tightship.nodes.drains import drain_settings
+from tightship.nodes.controller import drain_settings
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead
 from tightship.planning.evictability import ENDS_BY_ITSELF, EvictionRules

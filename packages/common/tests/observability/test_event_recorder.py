@@ -47,7 +47,7 @@ class Book:
         self.clock = Clock()
         self._connection = connection
         self.api = api
-        for namespace in ("default", "shop", "kube-system"):
+        for namespace in ("default", "shop"):
             api.on(f"POST {PATH.format(namespace)}", self.take)
 
     async def take(self, request: web.Request) -> web.StreamResponse:
@@ -237,7 +237,6 @@ def test_cutting_leaves_valid_text(text: str, times: int) -> None:
         ({"controller": "tightship dev"}, "qualified name"),
         ({"controller": "a/b/c"}, "qualified name"),
         ({"instance": ""}, "must not be empty"),
-        ({"namespace": "tightship"}, "allowed are default, kube-system"),
     ],
 )
 async def test_what_the_api_would_refuse_is_refused_at_the_start(

@@ -45,7 +45,7 @@ class Passes:
 
 @pytest.mark.parametrize(("drawn", "expected"), [(0.0, 75), (0.5, 100), (1.0, 125)])
 def test_jitter_spreads_to_both_sides(drawn: float, expected: float) -> None:
-    assert jittered(100, 0.25, lambda: drawn) == expected
+    assert jittered(100, lambda: drawn) == expected
 
 
 async def test_the_first_pass_is_at_once_and_others_follow() -> None:
@@ -163,7 +163,7 @@ async def test_a_heart_beats_through_a_long_wait_and_stops_in_a_long_pass() -> N
 
     wake = asyncio.Event()
     passes = Passes(None, hang, None)
-    running = asyncio.create_task(passes.run(HOURS, heartbeat=beats, wake=wake, jitter=0))
+    running = asyncio.create_task(passes.run(HOURS, heartbeat=beats, wake=wake, spread=lambda: 0.5))
     await until(lambda: beats.late < 0)
     clock[0] = HOURS + 60
     assert beats.alive

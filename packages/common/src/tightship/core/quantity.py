@@ -97,7 +97,7 @@ def _scaled(nanos: int, unit: int) -> int:
     return -(-nanos // unit) if nanos >= 0 else nanos // unit
 
 
-_BINARY_STEPS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+BINARY_STEPS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def humanize(resource: str, quantity: int) -> str:
@@ -110,6 +110,6 @@ def humanize(resource: str, quantity: int) -> str:
     if resource not in ("memory", "ephemeral-storage") and not resource.startswith("hugepages-"):
         return str(quantity)
     size, step = float(quantity), 0
-    while abs(size) >= 1024 and step < len(_BINARY_STEPS) - 1:
+    while abs(size) >= 1024 and step < len(BINARY_STEPS) - 1:
         size, step = size / 1024, step + 1
-    return f"{size:.1f}".removesuffix(".0") + _BINARY_STEPS[step]
+    return f"{size:.1f}".removesuffix(".0") + BINARY_STEPS[step]

@@ -109,8 +109,7 @@ class Drainer:
         the server does not report the outcome. The entry then stays, and :meth:`adopt` checks the node.
         """
         op = token(16)
-        now = self._tools.clock()
-        claim = Claim(node=node.name, op=op, controller=self._controller, holder=self._holder, pool=pool, since=now)
+        claim = self._entry(node, op, pool, self._tools.clock())
         refusal = await self._ledger.take(claim, allows, lambda: [each.claim for each in self._drives.values()])
         if refusal is not None:
             return refusal
@@ -274,11 +273,10 @@ class Drainer:
         drive = Drive(self._tools, node, record)
         task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         since = record.entered(Phase.CLAIMED) or self._tools.clock()
-        pool = self._pool_of(node)
-        claim = Claim(
-            node=node.name, op=record.op, controller=self._controller, holder=self._holder, pool=pool, since=since
-        )
-        self._drives[node.name] = _Driven(drive, task, claim)
+        self._drives[node.name] = _Driven(drive, task, self._entry(node, record.op, self._pool_of(node), since))
+
+    def _entry(self, node: Node, op: str, pool: str, since: float) -> Claim:
+        return Claim(node=node.name, op=op, controller=self._controller, holder=self._holder, pool=pool, since=since)
 
     async def _run(self, drive: Drive, node: Node, record: DrainRecord) -> None:
         try:

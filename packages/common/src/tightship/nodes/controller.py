@@ -9,11 +9,11 @@ from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 from tightship.app.runtime.serving import Configuration
-from tightship.app.settings.sections import SteeringKeys
+from tightship.app.settings.sections import NodeSettings, SteeringKeys
 from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
 from tightship.drain.events import DrainEvent
-from tightship.drain_io.drain_task import DrainSettings
+from tightship.drain_io.drain_task import DrainSettings, Keeps
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.status import Remarks
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts, Judge
@@ -83,3 +83,17 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     metrics: Callable[[CollectorRegistry], OwnMetrics[Any]]
     notes: Callable[[Evaluation[G], S], Sequence[NodeNote]] = _no_notes
     remarks: Callable[[Evaluation[G], S], Remarks] = _no_remarks
+
+
+def drain_settings(settings: NodeSettings, keeps: Keeps) -> DrainSettings:
+    """Return the settings of drains under *settings*: drains share the rules of the plan before them.
+
+    *keeps* returns the refusals that keep a node of a snapshot as a whole.
+    """
+    return DrainSettings(
+        rules=settings.drain_rules,
+        eviction=settings.eviction_rules,
+        placement=settings.placement,
+        ahead=settings.ahead,
+        keeps=keeps,
+    )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tightship.core.durations import format_duration
+from tightship.core.quantity import BINARY_STEPS, humanize
 from tightship.report.document import Share
-
-_STEPS = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 
 
 def cores(milli: int) -> str:
@@ -19,17 +18,14 @@ def cores(milli: int) -> str:
 
 def memory(amount: int) -> str:
     """Return bytes with a binary suffix and at most one decimal: ``512Mi``, ``51.2Gi``."""
-    size, step = float(amount), 0
-    while size >= 1024 and step < len(_STEPS) - 1:
-        size, step = size / 1024, step + 1
-    return f"{size:.1f}".removesuffix(".0") + _STEPS[step]
+    return humanize("memory", amount)
 
 
 def memory_pair(share: Share) -> str:
     """Return ``51.2/256Gi``: both in the unit of the allocatable amount, unless one is tiny beside the other."""
     total, used = memory(share.allocatable), memory(share.requested)
     unit = total.lstrip("0123456789.")
-    scaled = share.requested / 1024 ** _STEPS.index(unit)
+    scaled = share.requested / 1024 ** BINARY_STEPS.index(unit)
     return f"{scaled:.1f}/{total}" if scaled >= 0.05 or not share.requested else f"{used}/{total}"
 
 

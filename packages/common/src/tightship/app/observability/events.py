@@ -31,8 +31,8 @@ _log = logging.getLogger(__name__)
 
 EventType = Literal["Normal", "Warning"]
 
-CLUSTER_SCOPED_NAMESPACES = ("default", "kube-system")
-"""Namespaces in which the API server accepts Events about objects without a namespace."""
+_CLUSTER_SCOPED = "default"
+"""A namespace in which the API server accepts Events about objects without one; ``kube-system`` is the other."""
 
 LONGEST_NOTE = 1024
 """Bytes; the API server refuses more."""
@@ -90,7 +90,7 @@ class EventRecorder:
     """Records Events while the asynchronous context lasts. Use it on the event loop only.
 
     *controller* is a qualified name such as ``tightship.dev/node-compactor``, *instance* the name of the pod. Events
-    about cluster-scoped objects go to *namespace*. Raises :class:`ValueError` for a controller or a namespace that the
+    about cluster-scoped objects go to the namespace ``default``. Raises :class:`ValueError` for a controller that the
     API server would refuse. The recorder calls *dropped* with the cause of each Event that it drops. A *silent*
     recorder, for a dry run, records nothing.
     """
@@ -101,7 +101,6 @@ class EventRecorder:
         *,
         controller: str,
         instance: str,
-        namespace: str = "default",
         pace: Pace = Pace(),
         dropped: Callable[[str], None] | None = None,
         silent: bool = False,
@@ -112,13 +111,9 @@ class EventRecorder:
             )
         if not instance:
             raise ValueError("reporting instance: must not be empty")
-        if namespace not in CLUSTER_SCOPED_NAMESPACES:
-            allowed = ", ".join(CLUSTER_SCOPED_NAMESPACES)
-            raise ValueError(f"namespace {namespace!r} for Events about cluster-scoped objects: allowed are {allowed}")
         self._connection = connection
         self._controller = controller
         self._instance = cut(instance, LONGEST_WORD)
-        self._namespace = namespace
         self._pace = pace
         self._on_dropped = dropped
         self._silent = silent
@@ -151,7 +146,7 @@ class EventRecorder:
         key = (regarding, type, reason, note, action)
         if self._said_lately(key):
             return
-        namespace = regarding.namespace or self._namespace
+        namespace = regarding.namespace or _CLUSTER_SCOPED
         event: dict[str, object] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",

@@ -134,7 +134,7 @@ def formatter(name: str, *, controller: str = "tightship", colour: bool = False)
         case "json":
             return _Json()
         case "stackdriver":
-            return _Stackdriver()
+            return _Json(cloud=True)
         case "v3":
             return _V3(controller)
         case _:
@@ -170,29 +170,21 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object a line, with the values beside the sentence."""
+    """One object a line, with the values beside the sentence.
+
+    For Google Cloud's log agents (*cloud*): their severities, and the stack where Error Reporting expects it.
+    """
+
+    def __init__(self, *, cloud: bool = False) -> None:
+        super().__init__()
+        self._cloud = cloud
 
     def format(self, record: logging.LogRecord) -> str:
-        head: dict[str, object] = {
-            "time": _time(record),
-            "level": _SHORT.get(record.levelname, record.levelname).lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        return _line(_beside(head | _trouble(record), fields_of(record)))
-
-
-class _Stackdriver(logging.Formatter):
-    """For Google Cloud's log agents: their severities, and the stack where Error Reporting expects it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        head: dict[str, object] = {
-            "severity": record.levelname,
-            "time": _time(record),
-            "message": record.getMessage(),
-            "logger": record.name,
-        }
-        return _line(_beside(head | _trouble(record, "error", "stack_trace"), fields_of(record)))
+        time, name, text = _time(record), {"logger": record.name}, {"message": record.getMessage()}
+        level = _SHORT.get(record.levelname, record.levelname).lower()
+        head = {"severity": record.levelname, "time": time} if self._cloud else {"time": time, "level": level}
+        trouble = _trouble(record, stack="stack_trace" if self._cloud else "stack")
+        return _line(_beside(head | (text | name if self._cloud else name | text) | trouble, fields_of(record)))
 
 
 class _V3(logging.Formatter):

@@ -31,9 +31,9 @@ _numbers = count()
 _in_threads: dict[int, str] = {}
 
 
-def jittered(seconds: float, jitter: float, spread: Callable[[], float] = random.random) -> float:
-    """Return *seconds*, changed at random by up to *jitter*, a part of 1, in either direction."""
-    return seconds * (1 + jitter * (2 * spread() - 1))
+def jittered(seconds: float, spread: Callable[[], float] = random.random) -> float:
+    """Return *seconds*, changed at random by up to :data:`JITTER` in either direction."""
+    return seconds * (1 + JITTER * (2 * spread() - 1))
 
 
 async def every(
@@ -41,7 +41,6 @@ async def every(
     work: Callable[[], Awaitable[object]],
     *,
     stop: asyncio.Event,
-    jitter: float = JITTER,
     wake: asyncio.Event | None = None,
     least: float = 0.0,
     heartbeat: Heartbeat | None = None,
@@ -49,9 +48,8 @@ async def every(
     fatal: tuple[type[Exception], ...] = (),
     name: str = "loop",
     spread: Callable[[], float] = random.random,
-    clock: Callable[[], float] = monotonic,
 ) -> None:
-    """Do *work* at once and then every *interval* seconds, more or less by *jitter*, until *stop* is set.
+    """Do *work* at once and then every *interval* seconds, more or less by :data:`JITTER`, until *stop* is set.
 
     Pass a variable interval as a function. *wake* ends a wait early, but not before *least* seconds, and is cleared
     before the pass that it causes. A failed pass is logged and counted, and the next pass follows after 5 s, doubling
@@ -65,7 +63,7 @@ async def every(
             wake.clear()
         if heartbeat is not None:
             heartbeat.beat()
-        began, before = clock(), failed
+        began, before = monotonic(), failed
         try:
             await work()
         except fatal:
@@ -79,8 +77,8 @@ async def every(
             if before:
                 _log.info("%s: succeeded again", name)
         if metrics is not None:
-            metrics.loop_done(clock() - began, succeeded=not failed)
-        seconds = jittered(interval() if callable(interval) else interval, jitter, spread)
+            metrics.loop_done(monotonic() - began, succeeded=not failed)
+        seconds = jittered(interval() if callable(interval) else interval, spread)
         if failed:
             seconds = min(seconds, retry.next())
         if heartbeat is not None:
