@@ -74,6 +74,15 @@ class Link:
         await asyncio.sleep(self.delay() / 2)
 
 
+def connected(access: ClusterAccess, retry: RetryPolicy = RetryPolicy(), timeout: float = 30) -> Connection:
+    """Return a connection that needs no kubeconfig."""
+
+    async def load() -> Loaded:
+        return Loaded(access)
+
+    return Connection(ClusterCredentials("test", load), access, retry=retry, timeout=timeout)
+
+
 class Client:
     """A process with a connection, and its link. It bears a name of its own unless it is given one."""
 
@@ -84,17 +93,8 @@ class Client:
         self.process = api.process(name)
         self.link = Link()
         api.hooks[name] = self.link.meets
-        self.connection = self.process.context.run(self._connected, api.url)
+        self.connection = self.process.context.run(connected, ClusterAccess(api.url))
         self.process.run(self._hold())
-
-    @staticmethod
-    def _connected(url: str) -> Connection:
-        access = ClusterAccess(url)
-
-        async def load() -> Loaded:
-            return Loaded(access)
-
-        return Connection(ClusterCredentials("test", load), access, retry=RetryPolicy(), timeout=30)
 
     async def _hold(self) -> None:
         async with self.connection:

@@ -132,7 +132,6 @@ def test_a_node_has_one_claim() -> None:
         held = Ledger(api)
         await held.take(claim(), anything)
         refusal = await held.take(claim(op="op2"), anything)
-        assert refusal is not None
         assert (refusal.reason, refusal.subject) == (Reason.DRAIN_IN_PROGRESS, "n1")
         assert refusal.detail == "claimed by node-compactor (me) since 2023-11-14T22:13:20Z, op op1"
         assert await held.read() == (claim(),)

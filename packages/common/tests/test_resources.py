@@ -5,14 +5,11 @@ from typing import Any
 import pytest
 from cluster_builder import one, pod
 
-from tightship.core.objects import Pod
-
 
 def requests(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:
     thing = pod("p", "n", **spec)
     thing["status"] |= status or {}
     decoded = one(thing)
-    assert isinstance(decoded, Pod)
     return {name: amount for name, amount in decoded.requests.items() if name != "pods"}
 
 
@@ -82,6 +79,5 @@ def test_a_resize_counts_the_largest_of_wanted_allocated_and_running(status: dic
 
 def test_a_pod_takes_one_of_the_pod_count() -> None:
     decoded = one(pod("p", "n", cpu="", memory=""))
-    assert isinstance(decoded, Pod)
     assert decoded.requests == {"pods": 1}
     assert decoded.spec.scoring == (100, 200 * 1024 * 1024)

@@ -125,7 +125,6 @@ def test_the_window_ends_what_nothing_can_help() -> None:
 
 def test_all_causes_are_told_at_once() -> None:
     found = braked(snapshot(*nodes(1, 5)), failures=9)
-    assert found is not None
     assert (found.reason, found.subject) == (Reason.CLUSTER_UNHEALTHY, "cluster")
     assert found.detail == (
         "5 of 6 nodes are not Ready (x000, x001, x002 and 2 more), at most 1 or 10% may be; "

@@ -92,7 +92,6 @@ async def test_what_ended_lately_and_the_brake_reach_the_judgement(cluster: Clus
     process = start()
     await until(lambda: cluster.api.node() is None and cluster.claimed() == "[]")
     await until(lambda: process.last is not None and process.last.history.finished)
-    assert process.last is not None
     [finished] = process.last.history.finished
     assert (finished.node, finished.controller, finished.pool, finished.ending) == ("n1", NAME, "pool", "handed_over")
     assert process.last.unhealthy is None
@@ -161,5 +160,4 @@ async def test_nothing_is_claimed_while_the_end_of_a_drain_is_not_in_the_history
     assert cluster.phase("n2") is None
     write.set()
     await until(lambda: cluster.phase("n2") is not None)
-    assert process.last is not None
     assert [each.node for each in process.last.history.finished] == ["n1"]

@@ -65,7 +65,6 @@ def test_the_clusters_budget(known: dict[str, Any], claims: list[str], budget: B
 
 def test_a_node_that_is_claimed_is_claimed_by_nobody_else() -> None:
     found = cluster_room("n1", facts(), Budget(count=5), ["n1"])
-    assert found is not None
     assert (found.reason, found.subject) == (Reason.DRAIN_IN_PROGRESS, "n1")
 
 

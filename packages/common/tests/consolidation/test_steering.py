@@ -80,10 +80,8 @@ def live(*taints: Json, **spec: Any) -> LiveNode:
 
 def test_all_other_taints_stay_as_the_server_has_them() -> None:
     added = candidate_patch(live(OTHER, BEING_DELETED | {"key": "x"}), True, ME)
-    assert added is not None
     assert added.taints == (OTHER, BEING_DELETED | {"key": "x"}, OURS)
     removed = candidate_patch(live(OTHER, OURS, SIBLINGS | {"effect": "NoSchedule"}), False, ME)
-    assert removed is not None
     assert removed.taints == (OTHER, SIBLINGS | {"effect": "NoSchedule"})
     for patch in (added, removed):
         assert patch.annotations == {}

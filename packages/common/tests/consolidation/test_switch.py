@@ -134,7 +134,6 @@ async def test_switched_off_a_drain_that_fails_is_restored_before_the_lease_is_g
     await until(lambda: cluster.phase() is Phase.BACKOFF)
     await until(lambda: cluster.holder == "")
     raw = cluster.api.node()
-    assert raw is not None
     assert not raw["spec"].get("unschedulable")
     assert raw["spec"]["taints"] == [OTHERS]
     await process.ended()

@@ -14,7 +14,7 @@ import pytest_asyncio
 from tightship.app.runtime.loop import in_thread
 from tightship.core.api_errors import KubeError
 from tightship.core.drain_record import DrainRecord, Finished, Phase
-from tightship.core.objects import Node, decode
+from tightship.core.objects import Node
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.rules import DrainRules
@@ -27,9 +27,9 @@ from tightship.kube.connection import Connection, connect
 from tightship.planning.evictability import EvictionRules
 from tightship.planning.nodes import drain_record
 from tightship_simulator.virtual.process import Process
-from tightship_testkit.builders import controller, node, pod
+from tightship_testkit.builders import controller, decoded, node, pod
 from tightship_testkit.fault_proxy import Record
-from tightship_testkit.simulated import Hook, Simulated, simulated, until
+from tightship_testkit.simulated import BUDGET, Hook, Simulated, simulated, until
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -216,11 +216,7 @@ class Bench:
     @property
     def node(self) -> Node | None:
         raw = self.api.node()
-        if raw is None:
-            return None
-        made = decode("Node", msgspec.json.encode(raw))
-        assert isinstance(made, Node)
-        return made
+        return None if raw is None else decoded(raw)
 
     @property
     def record(self) -> DrainRecord | None:
@@ -244,6 +240,14 @@ class Bench:
 
     def writes(self) -> list[Record]:
         return [each for each in self.api.did if each.call.verb == "PATCH"]
+
+
+async def evicting(bench: Bench, replica: Replica) -> None:
+    """Claim n1 and come to the point where its pods have been asked to go and refused."""
+    bench.api.refuse = BUDGET
+    assert await replica.claim() is None
+    await until(lambda: len(replica.told(EventKind.EVICTION)) >= 2)
+    assert bench.phase is Phase.EVICTING
 
 
 @asynccontextmanager

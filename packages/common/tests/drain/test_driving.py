@@ -21,25 +21,11 @@ from tightship_testkit.builders import controller, pod, workload
 from tightship_testkit.faults import Answer, Call, Fault, Reset
 from tightship_testkit.simulated import BUDGET, LOST, until
 
-from .conftest import OTHERS, TOLERATIONS, Bench, Json, Replica, other
+from .conftest import OTHERS, TOLERATIONS, Bench, Json, Replica, evicting, other
 
 pytestmark = pytest.mark.virtual_time
 
 CA: Json = {"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}
-
-
-def held_back(bench: Bench) -> None:
-    bench.api.refuse = BUDGET
-
-
-def released(bench: Bench) -> None:
-    bench.api.refuse = None
-
-
-async def evicting(bench: Bench, replica: Replica) -> None:
-    held_back(bench)
-    assert await replica.claim() is None
-    await until(lambda: len(replica.told(EventKind.EVICTION)) >= 2)
 
 
 async def ended(replica: Replica) -> Ending | None:
@@ -74,7 +60,7 @@ async def test_a_node_the_autoscaler_takes_is_left_to_it_until_it_is_gone(bench:
     bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
     await until(lambda: bench.phase is Phase.YIELDED)
     asked = len(replica.told(EventKind.EVICTION))
-    released(bench)
+    bench.api.refuse = None
     await asyncio.sleep(3600)
     await replica.looked()
     bench.api.remove("Node", "n1")
@@ -89,7 +75,7 @@ async def test_nothing_is_evicted_while_the_cache_does_not_know_yet_that_the_nod
     await until(lambda: '"Evicting"' in replica.cache.snapshot().nodes["n1"].node.annotations.get(DRAIN_ANNOTATION, ""))
     bench.api.freeze("Node")
     bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].append(CA))
-    released(bench)
+    bench.api.refuse = None
     await until(lambda: bench.phase is Phase.YIELDED)
     assert bench.api.evicted == []
 
@@ -111,12 +97,12 @@ async def test_a_node_that_opts_out_half_way_is_given_back(
     if phase is Phase.CLAIMED:
         rules(replica, settle=60.0)
     if phase is Phase.EVICTING:
-        held_back(bench)
+        bench.api.refuse = BUDGET
     assert await replica.claim() is None
     await until(lambda: bench.phase is phase)
     gone = len(bench.api.evicted)
     bench.api.edit_node("n1", lambda raw: raw["metadata"]["annotations"].update({annotation: "true"}))
-    released(bench)
+    bench.api.refuse = None
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [reason]
     assert bench.pristine
@@ -128,7 +114,7 @@ async def test_what_keeps_a_node_by_settings_that_change_half_way_has_it_given_b
     await evicting(bench, replica)
     off = Refusal(Reason.POOL_DISABLED, "n1", "pool spare is not enabled")
     replica.settings = msgspec.structs.replace(replica.settings, keeps=lambda *_: [off])
-    released(bench)
+    bench.api.refuse = None
     replica.drainer.wake()
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [Reason.POOL_DISABLED]
@@ -208,7 +194,7 @@ async def test_a_new_node_of_the_same_name_is_not_drained(bench: Bench) -> None:
     replica = await bench.replica()
     await evicting(bench, replica)
     bench.api.renew_node("n1")
-    released(bench)
+    bench.api.refuse = None
     assert await ended(replica) is Ending.NODE_GONE
     assert bench.api.evicted == []
 
@@ -253,7 +239,6 @@ async def test_a_pod_held_by_a_finalizer_is_named_with_it(bench: Bench) -> None:
     await until(lambda: bench.api.on("n1") == ["shop/agent", "shop/web-1"])
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [Reason.STUCK_FINALIZER]
-    assert bench.record is not None
     assert "finalizer example.com/guard holds it" in bench.record.reason
 
 
@@ -300,7 +285,7 @@ async def test_whoever_takes_over_gives_pods_their_time_anew(bench: Bench) -> No
     await evicting(bench, first)
     first.process.kill()
     await asyncio.sleep(900)
-    released(bench)
+    bench.api.refuse = None
     await second.settled()
     assert bench.api.node() is None
     assert sorted(bench.api.evicted) == ["uid-Pod-web-1", "uid-Pod-web-2"]
@@ -316,7 +301,7 @@ async def test_a_pod_without_permission_to_evict_it_ends_the_drain(bench: Bench)
 
 
 async def test_pods_are_deleted_past_their_budgets_only_when_told_to(bench: Bench) -> None:
-    held_back(bench)
+    bench.api.refuse = BUDGET
     replica = await bench.replica()
     rules(replica, past_budgets=True)
     assert await replica.claim() is None
@@ -347,7 +332,7 @@ async def test_pauses_after_requests_that_keep_failing_grow(
         return LOST if claimed and what == refused else None
 
     replica.meets(fail)
-    held_back(bench)
+    bench.api.refuse = BUDGET
     rules(replica, settle=10.0)
     assert await replica.claim() is None
     claimed = True
@@ -355,7 +340,7 @@ async def test_pauses_after_requests_that_keep_failing_grow(
     assert asked[:5] == [0, 1, 2, 3, 4]
     assert replica.told(EventKind.TROUBLE)
     replica.meets(None)
-    released(bench)
+    bench.api.refuse = None
     assert await ended(replica) is Ending.HANDED_OVER
 
 
@@ -366,6 +351,5 @@ async def test_what_others_wrote_on_the_node_meanwhile_survives_the_restore(benc
     bench.api.edit_node("n1", lambda raw: raw["spec"]["taints"].insert(0, theirs))
     assert await ended(replica) is Ending.RESTORED
     raw = bench.api.node()
-    assert raw is not None
     assert raw["spec"] == {"taints": [theirs, OTHERS]}
     assert DRAINING.key not in str(raw["spec"])

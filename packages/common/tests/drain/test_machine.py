@@ -18,7 +18,7 @@ from tightship.core.drain_record import (
     decode_record,
     encode_record,
 )
-from tightship.core.objects import Node, Pod, decode
+from tightship.core.objects import Pod
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.machine import advance, claimed
@@ -35,17 +35,10 @@ OP = "op-1"
 OTHERS = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
 CA = {"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}
 RULES = DrainRules(await_timeout=600.0)
-_POD = decode("Pod", msgspec.json.encode(builders.pod()))
-
-
-def node_of(raw: Json) -> Node:
-    node = decode("Node", msgspec.json.encode(raw))
-    assert isinstance(node, Node)
-    return node
+_POD: Pod = builders.decoded(builders.pod())
 
 
 def pod_named(name: str, **changes: Any) -> Pod:
-    assert isinstance(_POD, Pod)
     return msgspec.structs.replace(_POD, name=name, uid=f"uid-{name}", **changes)
 
 
@@ -128,7 +121,7 @@ class World(RuleBasedStateMachine):
 
     @property
     def live(self) -> LiveNode:
-        return LiveNode(node_of(self.raw), "1", tuple(self.raw["spec"].get("taints") or ()))
+        return LiveNode(builders.decoded(self.raw), "1", tuple(self.raw["spec"].get("taints") or ()))
 
     @property
     def record(self) -> DrainRecord | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from tightship.core.objects import Pod, decode
+from tightship.core.objects import Pod
 from tightship.core.reasons import Reason
 from tightship.drain.returning import Returning
 from tightship_testkit import builders
@@ -19,9 +17,7 @@ THREE = snapshot({**workload(), "spec": {"replicas": 3}})
 def pod(name: str, **more: Any) -> Pod:
     raw = builders.pod(name, **more)
     raw["metadata"]["uid"] = f"uid-{name}"
-    made = decode("Pod", msgspec.json.encode(raw))
-    assert isinstance(made, Pod)
-    return made
+    return builders.decoded(raw)
 
 
 def test_pods_that_were_there_before_the_first_eviction_go_one_after_the_other() -> None:

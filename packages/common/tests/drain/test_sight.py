@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tightship.core.drain_record import DrainRecord, Phase
-from tightship.core.objects import Pod, decode
+from tightship.core.objects import Pod
 from tightship.core.objects.pod import DRAINING
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import EvictionAnswer, Heard
@@ -16,7 +16,7 @@ from tightship.drain.assessment import RETRY_FIRST, RETRY_LAST, Assessment, Try,
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Findings
 from tightship.planning.evictability import EvictionRules
-from tightship_testkit.builders import NOW, budget, controller, node, pod, snapshot, workload
+from tightship_testkit.builders import NOW, budget, controller, decoded, node, pod, snapshot, workload
 
 Json = dict[str, Any]
 
@@ -254,12 +254,7 @@ def test_a_pod_that_opts_out_stands_against_the_drain_at_any_time() -> None:
 
 
 def test_pods_read_from_the_server_replace_those_of_the_cache() -> None:
-    def made(item: Json) -> Pod:
-        one = decode("Pod", msgspec.json.encode(uid(item)))
-        assert isinstance(one, Pod)
-        return one
-
-    fresh = [made(pod("late")), made(pod("done", phase="Succeeded"))]
+    fresh = [decoded(uid(each)) for each in (pod("late"), pod("done", phase="Succeeded"))]
     found = sight(pod("gone"), pods=fresh).findings(EVICTING, {}, fresh=True)
     assert names(found.evict) == ["late"]
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from links import connected
 
 from tightship.kube.connection import Connection, RetryPolicy
-from tightship.kube.credentials import ClusterAccess, ClusterCredentials, Loaded
+from tightship.kube.credentials import ClusterAccess
 from tightship_testkit.scripted import Json, ScriptedApi, serving
 
 
@@ -71,11 +72,5 @@ def sleeper() -> Sleeper:
 
 @pytest_asyncio.fixture
 async def connection(api: ScriptedApi, sleeper: Sleeper) -> AsyncIterator[Connection]:
-    access = ClusterAccess(api.url)
-
-    async def load() -> Loaded:
-        return Loaded(access)
-
-    source = ClusterCredentials("test", load)
-    async with Connection(source, access, retry=RetryPolicy(attempts=3, sleep=sleeper), timeout=60) as made:
+    async with connected(ClusterAccess(api.url), RetryPolicy(attempts=3, sleep=sleeper), 60) as made:
         yield made

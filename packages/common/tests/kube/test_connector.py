@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from links import connected
 
 from tightship.core.api_errors import ConnectionFailed
 from tightship.kube.connection import Connection, RetryPolicy
-from tightship.kube.credentials import ClusterAccess, ClusterCredentials, Loaded
+from tightship.kube.credentials import ClusterAccess
 from tightship_testkit.credentials import write_key, write_serving_certificate
 from tightship_testkit.simulated import until
 
@@ -112,12 +113,7 @@ def test_no_socket_outlives_its_client(silent: Silent, work: Callable[[Connectio
     access = ClusterAccess(f"https://{host}:{port}", tls=silent.trust)
 
     async def main() -> None:
-        async def load() -> Loaded:
-            return Loaded(access)
-
-        async with Connection(
-            ClusterCredentials("test", load), access, retry=RetryPolicy(attempts=1), timeout=DEADLINE
-        ) as connection:
+        async with connected(access, RetryPolicy(attempts=1), DEADLINE) as connection:
             await work(connection, silent)
 
     with warnings.catch_warnings(record=True) as warned:

@@ -175,7 +175,6 @@ def test_what_planned_nodes_wait_for_stands_beside_them() -> None:
     found = small_plan()
     held = {"web-1": msgspec.structs.replace(found.nodes[3].refusals[0], reason="CoolDown", detail="60s to go")}
     listing = plan_page(msgspec.structs.replace(found, held=held)).listing
-    assert listing is not None
     assert [entry.cells[4].detail for entry in listing.entries[:2]] == ["waits: CoolDown, 60s to go", ""]
 
 

@@ -11,29 +11,13 @@ import yaml
 
 from tightship.app.cli.output import text_of
 from tightship.report.amounts import cores, memory, memory_pair
-from tightship.report.document import (
-    ORDERS,
-    ExcessSummary,
-    Generator,
-    KeptBy,
-    NodeEntry,
-    NodePlan,
-    NodeTotals,
-    PodCounts,
-    RefusalEntry,
-    SettingsView,
-    Share,
-    ShareTotals,
-    Source,
-    Summary,
-    sorted_nodes,
-)
+from tightship.report.document import ORDERS, ExcessSummary, NodeEntry, NodePlan, Share, sorted_nodes
 from tightship.report.formats import formats_of
 from tightship.report.lines import reason_words
 from tightship.report.plan_view import PLAN
 from tightship.report.terminal import Terminal, clean
 
-GIB = 1 << 30
+from .plans import GIB, node, plan, refusal
 
 
 def render_table(plan: NodePlan, terminal: Terminal) -> str:
@@ -52,51 +36,9 @@ def render_yaml(plan: NodePlan, terminal: Terminal) -> str:
     return text_of(formats_of(PLAN)["yaml"].render(plan, PLAN, terminal))
 
 
-def entry(name: str, *reasons: str, cpu: int = 1000, pool: str = "web", order: int | None = None) -> NodeEntry:
-    return NodeEntry(
-        name=name,
-        pool=pool,
-        created_at="2026-03-01T00:00:00Z",
-        age_seconds=86400 * 9,
-        ready=True,
-        decision="keep" if order is None else "remove",
-        order=order,
-        round=None if order is None else 1,
-        cpu_milli=Share(cpu, 4000, cpu / 4000),
-        memory_bytes=Share(2 * GIB, 16 * GIB, 0.125),
-        other={},
-        pods=PodCounts(total=5, evictable=4, with_node=1, leaving=0),
-        moves=(),
-        reasons=reasons,
-        refusals=tuple(RefusalEntry(reason, name, f"{name} for {reason}", None) for reason in reasons),
-    )
-
-
-def plan(*nodes: NodeEntry, warnings: tuple[str, ...] = ()) -> NodePlan:
-    removed = sum(node.decision == "remove" for node in nodes)
-    totals = ShareTotals(Share(10_000, 40_000, 0.25), Share(10_000, 20_000, 0.5))
-    summary = Summary(
-        nodes=NodeTotals(len(nodes), len(nodes) - removed, removed),
-        cpu_milli=totals,
-        memory_bytes=totals,
-        evictions=3,
-        rounds=1,
-        waits_for=(),
-        kept_by=(KeptBy("TooYoung", 2, 1),),
-        scheduler=None,
-    )
-    return NodePlan(
-        api_version="tightship.dev/v1",
-        generator=Generator("node-compactor", "0"),
-        source=Source("file", "cluster.json"),
-        evaluated_at="2026-03-10T00:00:00Z",
-        strategy="least-utilized",
-        placement="certain",
-        settings=SettingsView("limit 0.75", {}),
-        summary=summary,
-        nodes=nodes,
-        warnings=warnings,
-    )
+def entry(name: str, *reasons: str, cpu: int = 2000, pool: str = "web", order: int | None = None) -> NodeEntry:
+    refusals = (refusal(reason, name, f"{name} for {reason}", None) for reason in reasons)
+    return node(name, *refusals, cpu=cpu, pool=pool, order=order)
 
 
 LONG = "ip-10-0-101-17.eu-central-1.compute.internal.example"
@@ -213,9 +155,9 @@ def test_yaml_reads_back_as_json_does() -> None:
 
 
 def test_a_share_of_nothing_is_a_dash_and_no_error() -> None:
-    node = msgspec.structs.replace(entry("n", "NoAllocatable"), cpu_milli=Share(100, 0, None))
-    assert " - " in render_table(plan(node), Terminal())
-    assert json.loads(render_json(plan(node), Terminal()))["nodes"][0]["cpuMilli"]["ratio"] is None
+    empty = msgspec.structs.replace(entry("n", "NoAllocatable"), cpu_milli=Share(100, 0, None))
+    assert " - " in render_table(plan(empty), Terminal())
+    assert json.loads(render_json(plan(empty), Terminal()))["nodes"][0]["cpuMilli"]["ratio"] is None
 
 
 def test_orders_are_total_and_as_documented() -> None:

@@ -30,7 +30,6 @@ class Big:
     """The server under attack, in a process of its own."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        assert process.stdout is not None
         self.pid = process.pid
         self.port, self.probe_port = map(int, process.stdout.readline().split())
         self._log = log

@@ -40,7 +40,6 @@ class Controller:
         self._process = process
 
     def says(self, word: str) -> None:
-        assert self._process.stdout is not None
         assert self._process.stdout.readline() == word + "\n"
 
     def send(self, number: int) -> None:

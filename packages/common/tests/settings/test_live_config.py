@@ -79,7 +79,6 @@ class Scene:
     def sentences(self, number: int) -> tuple[str, ...]:
         """What a report says to people."""
         notice = self.reports[number].notice
-        assert notice is not None
         return notice.sentences
 
 

@@ -140,11 +140,16 @@ def autoscaler(minimum: int, *, target: Json | None = None, namespace: str = "sh
     }
 
 
+def decoded(item: Json) -> Any:
+    """Return *item* as the controllers see it."""
+    return decode(item["kind"], msgspec.json.encode(item))
+
+
 def state_of(*items: Json) -> ClusterState:
     """Return the state of a cluster that consists of *items*."""
     state = ClusterState()
     for item in items:
-        state.upsert(item["kind"], decode(item["kind"], msgspec.json.encode(item)))
+        state.upsert(item["kind"], decoded(item))
     return state
 
 
