@@ -167,10 +167,3 @@ def test_trouble_is_no_metric_of_its_own(scraped: Scraped) -> None:
     before = generate_latest(scraped.registry)
     scraped.metrics.news(news(EventKind.TROUBLE, text="reset"))
     assert generate_latest(scraped.registry) == before
-
-
-def test_everything_can_be_scraped(scraped: Scraped) -> None:
-    scraped.update(cluster())
-    text = generate_latest(scraped.registry).decode()
-    assert "# TYPE tightship_drains_total counter" in text
-    assert 'tightship_nodes_planned{pool="a"} 0.0' in text

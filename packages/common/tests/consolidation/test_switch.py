@@ -215,20 +215,6 @@ async def test_off_a_standby_ends_what_the_leader_that_was_killed_had_begun(clus
     assert cluster.claimed() == "[]"
 
 
-async def test_a_single_replica_without_election_follows_the_switch(cluster: Cluster, start: Start) -> None:
-    refused(cluster)
-    cluster.configure(on=False, goes="n1")
-    process = start(leader_elect=False)
-    await process.passes(5)
-    assert cluster.writes() == []
-    cluster.configure(goes="n1")
-    await until(lambda: cluster.phase() is Phase.EVICTING)
-    cluster.configure(on=False, goes="n1")
-    allowed(cluster)
-    await until(lambda: cluster.api.node("n1") is None)
-    await until(lambda: cluster.claimed() == "[]")
-
-
 async def test_a_ledger_that_may_not_be_read_is_no_trouble_while_off(cluster: Cluster, start: Start) -> None:
     cluster.configure(on=False, goes="n1")
     process = start()

@@ -591,13 +591,6 @@ def _claim(name: str) -> Claim:
     return Claim(node=name, op="stray", controller="c", holder="h", since=0.0)
 
 
-async def test_a_node_that_is_gone_frees_its_claim(bench: Bench) -> None:
-    replica = await bench.replica()
-    await replica.take(_claim("n9"))
-    await replica.adopt()
-    assert bench.claims() == []
-
-
 @pytest.mark.parametrize("noted", [False, True], ids=["not noted", "noted before the crash"])
 async def test_a_drained_node_that_was_taken_while_nobody_was_there_is_remembered_once(
     bench: Bench, noted: bool

@@ -209,17 +209,7 @@ async def test_an_annotation_of_another_drain_stops_this_one_without_a_write(ben
     assert len(bench.writes()) == done
 
 
-async def test_a_rest_that_fits_nowhere_any_more_stays(bench: Bench) -> None:
-    replica = await bench.replica()
-    await evicting(bench, replica)
-    bench.api.add(other(), pod("big", on="n2", cpu="4", owner=controller("ReplicaSet", "other")))
-    assert await ended(replica) is Ending.RESTORED
-    assert reasons(replica) == [Reason.NO_PLACE]
-    assert bench.pristine
-    assert bench.api.evicted == []
-
-
-async def test_a_verdict_holds_until_the_next_one_is_due(bench: Bench) -> None:
+async def test_a_rest_that_fits_nowhere_any_more_stays_once_the_next_verdict_is_due(bench: Bench) -> None:
     """The one that has a drain given up is asked for twice: for the cache's node, and for the server's."""
     replica = await bench.replica()
     began = bench.api.now
@@ -229,6 +219,8 @@ async def test_a_verdict_holds_until_the_next_one_is_due(bench: Bench) -> None:
     assert await ended(replica) is Ending.RESTORED
     assert reasons(replica) == [Reason.NO_PLACE]
     assert bench.api.now >= began + driving.REJUDGE
+    assert bench.pristine
+    assert bench.api.evicted == []
 
 
 async def test_a_pod_held_by_a_finalizer_is_named_with_it(bench: Bench) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 
 import pytest
@@ -285,15 +284,6 @@ async def test_backoff_doubles_up_to_a_bound_and_begins_again() -> None:
     backoff.reset()
     assert _grow(backoff, 1) == [1]
     assert _grow(Backoff(1, 5, spread=lambda: 1), 2) == [0.5, 1]
-
-
-async def test_a_long_line_in_many_chunks(api: ScriptedApi, cache: ClusterCache) -> None:
-    big = pod("big", version="11", annotations={"tightship.dev/x": "y" * 3_000_000})
-    raw = event("ADDED", big)
-    assert len(json.dumps(big)) > 3_000_000
-    api.on(WATCH, stream(*(raw[at : at + 100_000] for at in range(0, len(raw), 100_000))))
-    async with cache:
-        await until(lambda: pods(cache) == ["big@n1"])
 
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
