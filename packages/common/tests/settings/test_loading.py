@@ -19,7 +19,7 @@ from tightship.app.settings.loading import (
     FlagSource,
     Layered,
     SettingsError,
-    Source,
+    SettingsSource,
     flags_of,
     load,
     resolve,
@@ -55,7 +55,7 @@ class Snaky(Base):
         return Minutes(value) if field == "pause" else value
 
 
-PLACES: list[Source] = [
+PLACES: list[SettingsSource] = [
     FlagSource(Model, {"pause": "1s"}),
     EnvironmentSource(Model, {"OLD_PAUSE": "", "PAUSE": "2s"}),
     ConfigSource(Model, {"longPause": "3s"}, "c.yaml"),
@@ -64,7 +64,7 @@ PLACES: list[Source] = [
 
 
 @pytest.mark.parametrize(("places", "seconds"), [(PLACES[number:], number + 1) for number in range(5)])
-def test_a_source_comes_before_those_that_follow_it(places: list[Source], seconds: float) -> None:
+def test_a_source_comes_before_those_that_follow_it(places: list[SettingsSource], seconds: float) -> None:
     assert resolve(Model, *places).pause == seconds
 
 

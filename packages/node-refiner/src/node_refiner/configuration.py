@@ -18,7 +18,7 @@ from tightship.app.settings.loading import (
     EnvironmentSource,
     FlagSource,
     SettingsError,
-    Source,
+    SettingsSource,
     resolve,
 )
 from tightship.core.durations import DurationError, parse_duration
@@ -64,7 +64,7 @@ def _resolved(config: ConfigSource, environment: Mapping[str, str], flags: Mappi
     )
 
 
-class _Backoff(Source):
+class _Backoff(SettingsSource):
     """The default pause of a node whose drain failed: the gap, but at most the longest such pause."""
 
     def __call__(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Each pass replaces all series of the last plan, so objects that are gone from th
 from __future__ import annotations
 
 from collections import Counter as Count
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -29,31 +30,26 @@ class ConsolidationMetrics:
     """The metrics of one *controller* of nodes; create them once for a *registry*. Not thread-safe."""
 
     def __init__(self, registry: CollectorRegistry, controller: str) -> None:
+        snapshot = partial(SnapshotGauge, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        counter = partial(Counter, registry=registry)
         self._controller = controller
-        self._refused = SnapshotGauge(
+        self._refused = snapshot(
             "tightship_nodes_refused",
             "Nodes that stay, by reason; a node counts once for each of its reasons.",
             ("controller", "reason", "pool"),
-            registry=registry,
         )
-        self._planned = SnapshotGauge(
-            "tightship_nodes_planned", "Nodes that the last plan would remove.", ("pool",), registry=registry
+        self._planned = snapshot("tightship_nodes_planned", "Nodes that the last plan would remove.", ("pool",))
+        self._evictions_planned = gauge("tightship_evictions_planned", "Evictions that the last plan needs.")
+        self._in_phase = snapshot(
+            "tightship_drains_in_phase", "Nodes that this controller drains, by phase.", ("phase",)
         )
-        self._evictions_planned = Gauge(
-            "tightship_evictions_planned", "Evictions that the last plan needs.", registry=registry
-        )
-        self._in_phase = SnapshotGauge(
-            "tightship_drains_in_phase", "Nodes that this controller drains, by phase.", ("phase",), registry=registry
-        )
-        self._oldest = Gauge(
+        self._oldest = gauge(
             "tightship_drain_oldest_seconds",
             "Age in seconds of this controller's oldest drain under way; 0 without one.",
-            registry=registry,
         )
-        self._unhealthy = Gauge(
-            "tightship_cluster_unhealthy",
-            "1 while the health brake stops all new drains (ClusterUnhealthy).",
-            registry=registry,
+        self._unhealthy = gauge(
+            "tightship_cluster_unhealthy", "1 while the health brake stops all new drains (ClusterUnhealthy)."
         )
         self._phase_seconds = Histogram(
             "tightship_drain_phase_seconds",
@@ -62,22 +58,14 @@ class ConsolidationMetrics:
             buckets=PHASE_BUCKETS,
             registry=registry,
         )
-        self._evictions = Counter(
-            "tightship_evictions", "Answers to evictions, by meaning.", ("answer",), registry=registry
+        self._evictions = counter("tightship_evictions", "Answers to evictions, by meaning.", ("answer",))
+        self._drains = counter("tightship_drains", "Drains that ended, by ending and reason.", ("ending", "reason"))
+        self._claims = counter(
+            "tightship_claims", "Nodes claimed or taken over, and claims refused, by reason.", ("result",)
         )
-        self._drains = Counter(
-            "tightship_drains", "Drains that ended, by ending and reason.", ("ending", "reason"), registry=registry
-        )
-        self._claims = Counter(
-            "tightship_claims",
-            "Nodes claimed or taken over, and claims refused, by reason.",
-            ("result",),
-            registry=registry,
-        )
-        self._elsewhere = Gauge(
+        self._elsewhere = gauge(
             "tightship_drains_claimed_elsewhere",
             "Drains of other controllers with their claims in another Lease: they share no budget with this one.",
-            registry=registry,
         )
         # A series that appears with its first count hides that count from rate().
         for answer in EvictionAnswer:

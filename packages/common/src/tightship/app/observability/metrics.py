@@ -125,20 +125,19 @@ class RunMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry, *, now: Callable[[], float] = wall) -> None:
+        gauge = partial(Gauge, registry=registry)
         self._now = now
         self._began = now()
         self._succeeded: float | None = None
         self._registry = registry
-        self.leader = Gauge("tightship_leader", "1 if this replica leads, 0 if it stands by.", registry=registry)
-        self.lease_epoch = Gauge(
+        self.leader = gauge("tightship_leader", "1 if this replica leads, 0 if it stands by.")
+        self.lease_epoch = gauge(
             "tightship_lease_epoch",
             "How often the Lease had changed hands when this replica last took it; 0 before that.",
-            registry=registry,
         )
-        self.config_valid = Gauge(
+        self.config_valid = gauge(
             "tightship_config_valid",
             "0 while the latest configuration is invalid, or deleted so that no new work starts; else 1.",
-            registry=registry,
         )
         self.loop_duration = Histogram(
             "tightship_loop_duration_seconds",
@@ -146,20 +145,15 @@ class RunMetrics:
             buckets=LOOP_BUCKETS,
             registry=registry,
         )
-        self.loop_last_success = Gauge(
+        self.loop_last_success = gauge(
             "tightship_loop_last_success_timestamp_seconds",
             "Unix time of the last successful pass; 0 before the first.",
-            registry=registry,
         )
         self.loop_failures = Counter("tightship_loop_failures", "Failed passes.", registry=registry)
         self._events_dropped = Counter(
             "tightship_events_dropped", "Events that were not recorded, by cause.", ("cause",), registry=registry
         )
-        age = Gauge(
-            "tightship_loop_age_seconds",
-            "Seconds since the last successful pass, or since the start.",
-            registry=registry,
-        )
+        age = gauge("tightship_loop_age_seconds", "Seconds since the last successful pass, or since the start.")
         age.set_function(self.loop_age)
 
     def loop_age(self) -> float:

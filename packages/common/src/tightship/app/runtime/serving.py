@@ -25,7 +25,7 @@ from tightship.app.runtime.loop import any_of, every
 from tightship.app.runtime.main import Runtime
 from tightship.app.settings.live import LiveConfig, Report
 from tightship.app.settings.process import ProcessSettings
-from tightship.app.settings.sources import ConfigMapSource, FileSource, Source
+from tightship.app.settings.sources import ConfigMapSource, FileSource, LiveSource
 from tightship.kube.cache import CacheCrashed
 from tightship.kube.connection import Connection, connect
 from tightship.kube.election import Elector, LeaseTiming
@@ -267,7 +267,7 @@ async def campaign(elector: Elector, wanted: Callable[[], bool], stop: asyncio.E
             await asyncio.gather(election, return_exceptions=True)
 
 
-def _source(run: ProcessSettings, connection: Connection) -> Source:
+def _source(run: ProcessSettings, connection: Connection) -> LiveSource:
     if run.config_path:
         return FileSource(run.config_path)
     return ConfigMapSource(connection, run.namespace, run.config_map)

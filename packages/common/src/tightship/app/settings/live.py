@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from tightship.app.observability.logging import log
 from tightship.app.settings.config_fallback import Notice, Standing, deleted, refused
-from tightship.app.settings.sources import Absent, Content, Found, Source, Unusable
+from tightship.app.settings.sources import Absent, Content, Found, LiveSource, Unusable
 from tightship.core.api_errors import one_line
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class LiveConfig(Generic[T]):
 
     def __init__(
         self,
-        source: Source,
+        source: LiveSource,
         parse: Callable[[Mapping[str, str]], T],
         *,
         starting: T,

@@ -81,7 +81,7 @@ class Layered(BaseSettings):
 _Settings = TypeVar("_Settings", bound=Layered)
 
 
-class Source(PydanticBaseSettingsSource):
+class SettingsSource(PydanticBaseSettingsSource):
     """One source of settings: its *values* by field, and the *names* of their locations for messages."""
 
     def __init__(self, model: type[Layered]) -> None:
@@ -109,7 +109,7 @@ class Source(PydanticBaseSettingsSource):
         self.names[location] = name
 
 
-class FlagSource(Source):
+class FlagSource(SettingsSource):
     """Flags by the field that each sets; *inside* are flags for values inside of fields, by location."""
 
     def __init__(
@@ -123,7 +123,7 @@ class FlagSource(Source):
             self.take(location, value, flag.name if flag is not None else f"--{field.replace('_', '-')}")
 
 
-class EnvironmentSource(Source):
+class EnvironmentSource(SettingsSource):
     """Environment variables; an empty one counts as not set."""
 
     def __init__(self, model: type[Layered], environment: Mapping[str, str]) -> None:
@@ -134,7 +134,7 @@ class EnvironmentSource(Source):
                 self.take((field,), environment[name], name)
 
 
-class ConfigSource(Source):
+class ConfigSource(SettingsSource):
     """The values of a ConfigMap or a file by key; *place* is the file, or the key of the ConfigMap's data.
 
     *unknown* are keys that belong to no field.
@@ -153,7 +153,7 @@ class ConfigSource(Source):
         return f"{self.place}: {dotted(keys)}" if self.place else dotted(keys)
 
 
-class DefaultSource(Source):
+class DefaultSource(SettingsSource):
     """Values by field, for fields that no earlier source sets."""
 
     def __init__(self, model: type[Layered], values: Mapping[str, object]) -> None:
@@ -161,7 +161,7 @@ class DefaultSource(Source):
         self.values.update(values)
 
 
-def resolve(model: type[_Settings], *sources: Source) -> _Settings:
+def resolve(model: type[_Settings], *sources: SettingsSource) -> _Settings:
     """Return the settings of all *sources*; earlier sources override later ones.
 
     Raises :class:`SettingsError` with **all** problems, :class:`BadFlagsError` if one of them is a flag's.
@@ -242,7 +242,7 @@ def _walked(model: type[BaseModel], location: Location) -> tuple[Location, type[
     return (key, *entry, *keys), owner
 
 
-def _name(location: Location, sources: tuple[Source, ...]) -> str:
+def _name(location: Location, sources: tuple[SettingsSource, ...]) -> str:
     """Return the flag or variable that set the value at *location*, empty if none did."""
     above = (location[:end] for end in range(len(location), 0, -1))
     return next((each.names[part] for part in above for each in sources if part in each.names), "")

@@ -49,7 +49,7 @@ Content: TypeAlias = Found | Absent | Unusable
 Sink: TypeAlias = Callable[[Content], None]
 
 
-class Source(Protocol):
+class LiveSource(Protocol):
     """A source to look at repeatedly. *name* is for people; *trouble* is empty while all is well."""
 
     name: str

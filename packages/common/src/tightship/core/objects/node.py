@@ -64,10 +64,7 @@ class NodeWire(Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
     def node(self) -> Node:
-        """Return the decoded object.
-
-        Raises :class:`~tightship.core.quantity.QuantityError` for a bad allocatable amount.
-        """
+        """Return the node. Raises :class:`~tightship.core.quantity.QuantityError` for a bad allocatable amount."""
         meta = self.metadata
         return Node(
             name=meta.name,
