@@ -10,7 +10,6 @@ from tightship.core.times import rfc3339
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Removal
 from tightship.report.document import (
-    API_VERSION,
     DEFAULT_ORDER,
     KeptBy,
     MoveEntry,
@@ -44,13 +43,7 @@ def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
     nodes = tuple(_node(inputs, name, facts, places.get(name)) for name, facts in inputs.facts.items())
     nodes += tuple(_unreadable(inputs, name) for name in sorted(inputs.plan.refusals.keys() - inputs.facts.keys()))
     return NodePlan(
-        api_version=API_VERSION,
-        generator=inputs.generator,
-        source=inputs.source,
-        evaluated_at=inputs.evaluated_at,
-        strategy=inputs.plan.strategy,
-        placement=inputs.plan.placement,
-        settings=inputs.settings,
+        *inputs.head,
         summary=_summary(inputs, nodes),
         nodes=sorted_nodes(nodes, sort_by),
         held={name: refusal_entry(refusal) for name, refusal in sorted(inputs.held.items())},

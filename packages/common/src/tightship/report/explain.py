@@ -17,7 +17,6 @@ from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Candidate, Placement, Planner, Removal
 from tightship.planning.pools import KNOWN_POOL_LABELS
 from tightship.report.document import (
-    API_VERSION,
     BudgetEntry,
     Change,
     GateCheck,
@@ -68,13 +67,7 @@ def explanation_document(
         return _detail(inputs, facts, place, tried, checks=checks.get(name, ()), ledger=ledger)
 
     return NodeExplanation(
-        api_version=API_VERSION,
-        generator=inputs.generator,
-        source=inputs.source,
-        evaluated_at=inputs.evaluated_at,
-        strategy=inputs.plan.strategy,
-        placement=inputs.plan.placement,
-        settings=inputs.settings,
+        *inputs.head,
         nodes=tuple(detail(name) for name in dict.fromkeys(names)),
         warnings=inputs.warnings,
     )

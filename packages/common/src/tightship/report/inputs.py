@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.facts import NodeFacts
 from tightship.planning.plan import Forecast, Plan
 from tightship.planning.utilization import Utilization
-from tightship.report.document import ExcessSummary, Generator, RefusalEntry, SettingsView, Share, Source
+from tightship.report.document import API_VERSION, ExcessSummary, Generator, RefusalEntry, SettingsView, Share, Source
 
 
 class Inputs(Struct, frozen=True):
@@ -36,8 +37,10 @@ class Inputs(Struct, frozen=True):
     held: Mapping[str, Refusal] = {}
 
     @property
-    def evaluated_at(self) -> str:
-        return rfc3339(self.now)
+    def head(self) -> tuple[Literal["tightship.dev/v1"], Generator, Source, str, str, str, SettingsView]:
+        """The fields of a :class:`~tightship.report.document.NodeHead`, in their order."""
+        plan, at = self.plan, rfc3339(self.now)
+        return API_VERSION, self.generator, self.source, at, plan.strategy, plan.placement, self.settings
 
 
 _IMPORTANCE = {reason: number for number, reason in enumerate(Reason)}
