@@ -244,7 +244,7 @@ async def test_what_the_api_would_refuse_is_refused_at_the_start(
 ) -> None:
     arguments = {"controller": "tightship.dev/x", "instance": "i", **wrong}
     with pytest.raises(ValueError, match=message):
-        EventRecorder(connection, **arguments)  # type: ignore[arg-type]
+        EventRecorder(connection, dropped=print, **arguments)
 
 
 async def test_a_counter_that_fails_does_no_harm(connection: Connection, sleeper: Sleeper) -> None:

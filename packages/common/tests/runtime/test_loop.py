@@ -39,8 +39,10 @@ class Passes:
             await outcome()
 
     async def run(self, interval: float | Callable[[], float] = 0.001, **options: Any) -> None:
+        given = {"wake": asyncio.Event(), "heartbeat": Heartbeat("loop", 60), **options}
+        given.setdefault("metrics", RunMetrics(new_registry("x")))
         async with asyncio.timeout(60):
-            await every(interval, self, stop=self.stop, **options)
+            await every(interval, self, stop=self.stop, **given)
 
 
 @pytest.mark.parametrize(("drawn", "expected"), [(0.0, 75), (0.5, 100), (1.0, 125)])

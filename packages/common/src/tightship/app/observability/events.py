@@ -101,8 +101,8 @@ class EventRecorder:
         *,
         controller: str,
         instance: str,
+        dropped: Callable[[str], None],
         pace: Pace = Pace(),
-        dropped: Callable[[str], None] | None = None,
         silent: bool = False,
     ) -> None:
         if not _QUALIFIED.fullmatch(controller):
@@ -218,8 +218,6 @@ class EventRecorder:
             _log.warning("Events are not recorded until this ends: %s", error)
 
     def _drop(self, cause: str) -> None:
-        if self._on_dropped is None:
-            return
         try:
             self._on_dropped(cause)
         except Exception:

@@ -41,10 +41,10 @@ async def every(
     work: Callable[[], Awaitable[object]],
     *,
     stop: asyncio.Event,
-    wake: asyncio.Event | None = None,
+    wake: asyncio.Event,
+    heartbeat: Heartbeat,
+    metrics: RunMetrics,
     least: float = 0.0,
-    heartbeat: Heartbeat | None = None,
-    metrics: RunMetrics | None = None,
     fatal: tuple[type[Exception], ...] = (),
     name: str = "loop",
     spread: Callable[[], float] = random.random,
@@ -59,10 +59,8 @@ async def every(
     retry = Backoff(_FIRST_RETRY, _LONGEST_RETRY, spread)
     failed = False
     while not stop.is_set():
-        if wake is not None:
-            wake.clear()
-        if heartbeat is not None:
-            heartbeat.beat()
+        wake.clear()
+        heartbeat.beat()
         began, before = monotonic(), failed
         try:
             await work()
@@ -76,21 +74,16 @@ async def every(
             retry.reset()
             if before:
                 _log.info("%s: succeeded again", name)
-        if metrics is not None:
-            metrics.loop_done(monotonic() - began, succeeded=not failed)
+        metrics.loop_done(monotonic() - began, succeeded=not failed)
         seconds = jittered(interval() if callable(interval) else interval, spread)
         if failed:
             seconds = min(seconds, retry.next())
-        if heartbeat is not None:
-            heartbeat.beat(seconds)
+        heartbeat.beat(seconds)
         await _pause(seconds, min(least, seconds), stop, wake)
 
 
-async def _pause(seconds: float, least: float, stop: asyncio.Event, wake: asyncio.Event | None) -> None:
+async def _pause(seconds: float, least: float, stop: asyncio.Event, wake: asyncio.Event) -> None:
     """Wait *seconds*; until *stop*; or, once *least* seconds have passed, until *wake*."""
-    if wake is None:
-        await any_of(stop, timeout=seconds)
-        return
     if not await any_of(stop, timeout=least):
         await any_of(stop, wake, timeout=seconds - least)
 

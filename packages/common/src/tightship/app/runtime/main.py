@@ -17,9 +17,6 @@ from tightship.core.api_errors import KubeError, one_line
 
 _log = logging.getLogger(__name__)
 
-GRACE = 25.0
-"""Seconds from a signal to the end of the process; a pod has 30 by default before it is killed."""
-
 EXIT_OK = 0
 EXIT_CRASHED = 1
 EXIT_INTERRUPTED = 130
@@ -77,9 +74,7 @@ class Runtime:
             self.crash(task.get_name(), error)
 
 
-def run_controller(
-    main: Callable[[Runtime], Awaitable[None]], grace: float = GRACE, *, name: str = "controller"
-) -> int:
+def run_controller(main: Callable[[Runtime], Awaitable[None]], grace: float, *, name: str) -> int:
     """Run *main* until it returns, and return the exit code: 0, or 1 after an error in it or in a task.
 
     SIGTERM and SIGINT set ``stop``, and *main* should then return. After most of *grace* seconds it is cancelled. At

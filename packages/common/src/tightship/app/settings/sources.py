@@ -155,20 +155,17 @@ class ConfigMapSource:
 
 
 class FileSource:
-    """A file, or a folder of files, read every *interval* seconds.
+    """A file, or a folder of files, read every :data:`POLL` seconds.
 
     The kubelet swaps the ``..data`` link of a mounted ConfigMap as a whole. The source reads the files through that
     link, so that they are all of one version. It skips hidden files. A file that existed counts as absent only after
     two looks without it: many editors remove a file before they replace it.
     """
 
-    def __init__(
-        self, path: Path, *, interval: float = POLL, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    ) -> None:
+    def __init__(self, path: Path, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self.name = f"file {path}"
         self.trouble = ""
         self._path = path
-        self._interval = interval
         self._sleep = sleep
 
     async def run(self, sink: Sink) -> None:
@@ -179,7 +176,7 @@ class FileSource:
             if not isinstance(content, Absent) or last is None or isinstance(last, Absent):
                 sink(content)
             last = content
-            await self._sleep(self._interval)
+            await self._sleep(POLL)
 
     def _read(self) -> Content:
         try:
