@@ -55,16 +55,6 @@ class OwnMetrics(Protocol[G_contra]):
         """Count what a drain reports."""
 
 
-def _no_notes(evaluation: object, settings: object) -> Sequence[NodeNote]:
-    del evaluation, settings
-    return ()
-
-
-def _no_remarks(evaluation: object, settings: object) -> Remarks:
-    del evaluation, settings
-    return Remarks()
-
-
 class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     """A controller of nodes with settings *S* and gates *G*.
 
@@ -81,8 +71,8 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     drain_settings: Callable[[S], DrainSettings]
     pool_of: Callable[[Node, S], str]
     metrics: Callable[[CollectorRegistry], OwnMetrics[Any]]
-    notes: Callable[[Evaluation[G], S], Sequence[NodeNote]] = _no_notes
-    remarks: Callable[[Evaluation[G], S], Remarks] = _no_remarks
+    notes: Callable[[Evaluation[G], S], Sequence[NodeNote]] = lambda *_: ()
+    remarks: Callable[[Evaluation[G], S], Remarks] = lambda *_: Remarks()
 
 
 def drain_settings(settings: NodeSettings, keeps: Keeps) -> DrainSettings:

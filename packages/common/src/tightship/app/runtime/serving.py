@@ -45,12 +45,6 @@ RESIGNATION = 5.0
 T = TypeVar("T")
 
 
-def always(settings: object) -> bool:
-    """Return true: a controller without a switch."""
-    del settings
-    return True
-
-
 class Configuration(Struct, Generic[T], frozen=True):
     """How a controller's live configuration is read: see :class:`tightship.app.settings.live.LiveConfig`.
 
@@ -60,7 +54,7 @@ class Configuration(Struct, Generic[T], frozen=True):
     """
 
     parse: Callable[[Mapping[str, str]], T]
-    acting: Callable[[T], bool] = always
+    acting: Callable[[T], bool] = lambda _: True
     lost: Callable[[T], T] | None = None
 
 
