@@ -34,7 +34,7 @@ def test_only_the_higher_threshold_finds_nodes_to_spare(
 
     cluster = msgspec.json.encode(off_peak({"general": 8, "memory": 6}, seed=seed))
     (tmp_path / "cluster.json").write_bytes(cluster)
-    found = shares(parse(cluster, "off-peak").snapshot)
+    found = shares(parse(cluster, "off-peak"))
     assert len(found) == 14
     assert all(0.5 < share < 0.7 for share in found)
     assert removed(0.5) == []

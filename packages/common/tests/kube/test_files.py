@@ -16,7 +16,7 @@ import yaml
 
 from tightship.core.objects import KINDS
 from tightship.files.object_file import FileError
-from tightship.files.snapshot_file import load_file, parse, read_file
+from tightship.files.snapshot_file import parse, read_file
 
 from .conftest import Json, bad_pod, node, pod
 
@@ -64,9 +64,9 @@ FORMS = [
 def test_every_form_gives_the_same_snapshot(raw: bytes, tmp_path: Path) -> None:
     path = tmp_path / "anything.bin"
     path.write_bytes(raw)
-    contents = load_file(path)
-    assert contents.counts == {"Node": 1, "Pod": 1}
-    view = contents.snapshot.nodes["n1"]
+    snapshot = read_file(path)
+    assert (list(snapshot.nodes), snapshot.pod_count) == (["n1"], 1)
+    view = snapshot.nodes["n1"]
     assert [each.key for each in view.pods] == ["default/a"]
     assert view.usage.requested["cpu"] == 1000
     assert view.node.allocatable["memory"] == 16 << 30
@@ -79,7 +79,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_kinds_that_are_absent_are_missing_and_an_empty_typed_list_is_not_absent() -> None:
     empty = listed(kind="PodDisruptionBudgetList", version="policy/v1")
-    snapshot = parse(dump(listed(NODE, POD), empty), "f").snapshot
+    snapshot = parse(dump(listed(NODE, POD), empty), "f")
     assert set(snapshot.missing) == KINDS - {"Node", "Pod", "PodDisruptionBudget"}
     assert set(snapshot.missing.values()) == {"not in the file"}
 
@@ -88,23 +88,24 @@ def test_other_kinds_are_passed_over_and_counted_even_where_the_name_is_known() 
     rancher = {"apiVersion": "management.example.io/v3", "kind": "Node", "metadata": {"name": "n1"}, "spec": 5}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
     old = {**BUDGET, "apiVersion": "policy/v1beta1"}
-    contents = parse(dump(listed(NODE, service, service, rancher, old)), "f")
-    assert contents.passed_over == {"Service": 2, "Node": 1}
-    assert contents.counts == {"Node": 1, "PodDisruptionBudget": 1}
+    snapshot = parse(dump(listed(NODE, service, service, rancher, old)), "f")
+    assert (list(snapshot.nodes), len(snapshot.budgets)) == (["n1"], 1)
+    with pytest.raises(FileError, match=r"only 1 Node, 2 Service\)"):
+        parse(dump(listed(service, service, rancher)), "f")
 
 
 def test_the_later_of_two_with_one_key_counts() -> None:
     other = {**POD, "metadata": {**POD["metadata"], "namespace": "other"}}
     moved = {**POD, "spec": {**POD["spec"], "nodeName": "n2"}}
     second = {**NODE, "metadata": {"name": "n2"}}
-    nodes = parse(dump(listed(NODE, second, POD, other, moved)), "f").snapshot.nodes
+    nodes = parse(dump(listed(NODE, second, POD, other, moved)), "f").nodes
     assert [each.key for each in nodes["n1"].pods] == ["other/a"]
     assert [each.key for each in nodes["n2"].pods] == ["default/a"]
 
 
 def test_finished_pods_are_left_out() -> None:
     done = {**POD, "status": {"phase": "Succeeded"}}
-    assert parse(dump(listed(NODE, done)), "f").snapshot.pod_count == 0
+    assert parse(dump(listed(NODE, done)), "f").pod_count == 0
 
 
 def test_yaml_keeps_text_as_text_and_takes_plain_quantities() -> None:
@@ -130,7 +131,7 @@ apiVersion: storage.k8s.io/v1
 metadata: {name: n1}
 spec: {drivers: [{name: d, nodeID: n1, allocatable: {count: 24}}]}
 """
-    snapshot = parse(raw, "f").snapshot
+    snapshot = parse(raw, "f")
     view = snapshot.nodes["n1"]
     assert view.node.labels == {"since": "2026-11-21", "at": "10:30", "on": "yes", "x": "0x1F"}
     assert view.node.created == 1795255200
@@ -216,7 +217,6 @@ def test_a_real_cluster() -> None:
     path = Path(os.environ.get("TIGHTSHIP_DATA", root.parent / "shared" / "data")) / "openb_cluster.json.gz"
     if not path.exists():
         pytest.skip("openb_cluster.json.gz is absent: let TIGHTSHIP_DATA name the folder that holds it")
-    contents = load_file(path)
-    assert contents.counts == {"Node": 1523, "Pod": 2693}
-    assert contents.snapshot.pod_count == 2693
-    assert sum(1 for view in contents.snapshot.nodes.values() if not view.pods) == 245
+    snapshot = read_file(path)
+    assert (len(snapshot.nodes), snapshot.pod_count) == (1523, 2693)
+    assert sum(1 for view in snapshot.nodes.values() if not view.pods) == 245

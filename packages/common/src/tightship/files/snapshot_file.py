@@ -7,10 +7,8 @@ left out, as in a live cluster.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import msgspec
-from msgspec import Struct
 
 from tightship.core.objects import decode
 from tightship.files.object_file import FileError, read_bytes, read_objects
@@ -20,26 +18,13 @@ from tightship.planning.cluster import NOT_IN_FILE, ClusterState, Snapshot
 _HOW = f"kubectl get {','.join(resource.qualified for resource in RESOURCES)} -A -o json"
 
 
-class FileContents(Struct, frozen=True):
-    """The *snapshot* of a file, its objects by kind, and how many objects of unused kinds were *passed_over*."""
-
-    snapshot: Snapshot
-    counts: Mapping[str, int]
-    passed_over: Mapping[str, int]
-
-
 def read_file(path: str | os.PathLike[str]) -> Snapshot:
     """Return the snapshot of *path*, ``-`` for standard input. Raises :class:`FileError` with all problems."""
-    return load_file(path).snapshot
-
-
-def load_file(path: str | os.PathLike[str]) -> FileContents:
-    """Return the contents of *path*, ``-`` for standard input. Raises :class:`FileError` with all problems."""
     return parse(*read_bytes(path))
 
 
-def parse(raw: bytes, name: str) -> FileContents:
-    """Return the contents of *raw*, the bytes of the file called *name*.
+def parse(raw: bytes, name: str) -> Snapshot:
+    """Return the snapshot of *raw*, the bytes of the file called *name*.
 
     Raises :class:`FileError` with all problems; a file without a node is one.
     """
@@ -56,7 +41,7 @@ def parse(raw: bytes, name: str) -> FileContents:
     for resource in RESOURCES:
         if resource.kind not in held.present:
             state.mark_missing(resource.kind, NOT_IN_FILE)
-    return FileContents(state.snapshot(), dict(held.counts), dict(held.passed_over))
+    return state.snapshot()
 
 
 def _known(kind: str, api_version: str) -> bool:
