@@ -20,15 +20,6 @@ pytestmark = pytest.mark.virtual_time
 SOFT = {"key": "tightship.dev/candidate", "value": NAME, "effect": "PreferNoSchedule"}
 
 
-def refused(cluster: Cluster) -> None:
-    """No pod may be evicted: a drain goes on until that changes."""
-    cluster.api.refuse = BUDGET
-
-
-def allowed(cluster: Cluster) -> None:
-    cluster.api.refuse = None
-
-
 def left_behind(cluster: Cluster, phase: Phase, controller: str = NAME) -> None:
     """Leave a drain of n1 as a process that was killed does."""
     record = DrainRecord(phase=phase, controller=controller, op="old", holder="gone", epoch=1, since={"Claimed": 1.0})
@@ -42,7 +33,7 @@ def left_behind(cluster: Cluster, phase: Phase, controller: str = NAME) -> None:
 
 
 async def test_switched_on_it_notes_steers_claims_and_drains(cluster: Cluster, start: Start) -> None:
-    refused(cluster)
+    cluster.api.refuse = BUDGET
     cluster.configure(goes="n1 n2", note="n2")
     process = start()
     await until(lambda: cluster.phase() is Phase.EVICTING)
@@ -50,7 +41,7 @@ async def test_switched_on_it_notes_steers_claims_and_drains(cluster: Cluster, s
     await until(lambda: cluster.soft() == ["n2"])
     assert cluster.holder == process.settings.identity
     assert cluster.phase("n2") is None, "one node of the cluster at a time"
-    allowed(cluster)
+    cluster.api.refuse = None
     cluster.api.edit_node("n2", lambda raw: raw["spec"].update(unschedulable=True))
     await until(lambda: cluster.api.node("n1") is None)
     await until(lambda: cluster.claimed() == "[]")
@@ -107,7 +98,7 @@ async def test_a_soft_taint_that_the_cache_has_not_seen_yet_is_taken_off_too(clu
 async def test_switched_off_a_drain_under_way_is_handed_over_before_the_lease_is_given_up(
     cluster: Cluster, start: Start
 ) -> None:
-    refused(cluster)
+    cluster.api.refuse = BUDGET
     cluster.configure(goes="n1 n2")
     process = start()
     await until(lambda: cluster.phase() is Phase.EVICTING)
@@ -115,7 +106,7 @@ async def test_switched_off_a_drain_under_way_is_handed_over_before_the_lease_is
     await process.passes(5)
     assert cluster.holder == process.settings.identity
     assert cluster.phase() is Phase.EVICTING
-    allowed(cluster)
+    cluster.api.refuse = None
     await until(lambda: cluster.api.node("n1") is None)
     await until(lambda: cluster.holder == "")
     assert cluster.claimed() == "[]"
@@ -126,7 +117,7 @@ async def test_switched_off_a_drain_under_way_is_handed_over_before_the_lease_is
 async def test_switched_off_a_drain_that_fails_is_restored_before_the_lease_is_given_up(
     cluster: Cluster, start: Start
 ) -> None:
-    refused(cluster)
+    cluster.api.refuse = BUDGET
     cluster.configure(goes="n1", podEvictionTimeout="1s")
     process = start()
     await until(lambda: cluster.phase() is Phase.EVICTING)
@@ -201,7 +192,7 @@ async def test_a_controller_that_keeps_its_claims_elsewhere_is_told_in_log_page_
 
 
 async def test_off_a_standby_ends_what_the_leader_that_was_killed_had_begun(cluster: Cluster, start: Start) -> None:
-    refused(cluster)
+    cluster.api.refuse = BUDGET
     cluster.configure(goes="n1")
     first = start()
     await until(lambda: cluster.phase() is Phase.EVICTING)
@@ -209,7 +200,7 @@ async def test_off_a_standby_ends_what_the_leader_that_was_killed_had_begun(clus
     second = start()
     await second.passes()
     first.killed()
-    allowed(cluster)
+    cluster.api.refuse = None
     await until(lambda: cluster.api.node("n1") is None)
     await until(lambda: cluster.holder == "")
     assert cluster.claimed() == "[]"
