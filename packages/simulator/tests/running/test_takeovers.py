@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from tightship_testkit.audit_readings import evictions_by
-from tightship_testkit.client import Json
-from tightship_testkit.drains import SETTINGS, small, spare
+from tightship_testkit.drains import SETTINGS, two_spare
 from tightship_testkit.embedded import Ground, ground
 from tightship_testkit.faults import Fault
 from tightship_testkit.kill_points import AtWrite, named
-from tightship_testkit.manifests import replicas
 from tightship_testkit.replica import COMPACTOR, configure
 from tightship_testkit.virtual import run_virtually
 
@@ -33,11 +31,6 @@ LATER = {**SETTINGS, "neededMarkedTimeForRemoval": 3600}
 STEPS = 24
 """Steps of two drains, evenly apart, at which the leader is lost."""
 HOW = pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
-
-
-def two_spare() -> Json:
-    """Two nodes may go, and the cluster's budget is one: a successor that forgot a claim would take the other."""
-    return small(spare("n4"), *replicas("two", ["n4", "n4"], app="two"))
 
 
 class Two:

@@ -42,6 +42,11 @@ def small(*more: Json, pods: int = 3) -> Json:
     return as_list(spare(), *rest, *replicas("web", where, app="web"), budget("web", len(where) - 1, app="web"), *more)
 
 
+def two_spare() -> Json:
+    """Return a cluster in which n4 may go too, before n1; a successor that forgot a claim would take the other."""
+    return small(spare("n4"), *replicas("two", ["n4", "n4"], app="two"))
+
+
 class Place:
     """A loaded cluster, watched, with a team of replicas, which are processes of *host*."""
 
