@@ -27,8 +27,9 @@ from tightship_simulator.api.errors import (
 )
 from tightship_simulator.api.requests import asked, target_of
 from tightship_simulator.api.store import AUTHOR
+from tightship_testkit.disasters.drawing import one_of, share
 from tightship_testkit.disasters.promises.base import Asked, ours
-from tightship_testkit.disasters.registry import FAULTS, READS, WATCH, WRITES, Args, FaultKind, fault
+from tightship_testkit.disasters.registry import FAULTS, WATCH, WRITES, Kind, fault
 from tightship_testkit.disasters.scenario import Fault, Scenario
 from tightship_testkit.disasters.world import SENT
 
@@ -108,7 +109,7 @@ class Door:
 
     def __init__(self, scenario: Scenario) -> None:
         self.met = 0
-        self._faults: list[tuple[Fault, FaultKind, Random]] = [
+        self._faults: list[tuple[Fault, Kind, Random]] = [
             (each, FAULTS[each.kind], Random(each.dice))  # noqa: S311 - a simulation
             for each in scenario.faults
         ]
@@ -160,7 +161,8 @@ class Door:
                     way.until = min(each.until, self._end)
                     way.about = _with(about, met=True)
                     self._world_blind(about, way.until)
-                    return await kind.act(way, **each.args)
+                    answer: web.StreamResponse = await kind.act(way, **each.args)
+                    return answer
             return await way.through()
 
         return meddle
@@ -191,7 +193,7 @@ def _with(about: Asked, **changes: Any) -> Asked:
     return msgspec.structs.replace(about, **changes)
 
 
-def _meets(each: Fault, kind: FaultKind, about: Asked) -> bool:
+def _meets(each: Fault, kind: Kind, about: Asked) -> bool:
     if about.verb not in kind.verbs or (each.programs and ours(about.by) not in each.programs):
         return False
     full = f"{about.resource}/{about.subresource}" if about.subresource else about.resource
@@ -207,36 +209,26 @@ def refusal(error: Refused) -> web.Response:
 # The kinds.
 
 
-def _nothing(rng: Random, scenario: Scenario) -> Args:
-    del rng, scenario
-    return {}
-
-
-@fault(_nothing, verbs=READS | WRITES)
+@fault()
 async def cut_before(way: Way) -> web.StreamResponse:
     """The connection breaks before the server has the request."""
     return way.cut()
 
 
-@fault(_nothing, verbs=WRITES, weight=2)
+@fault(verbs=WRITES, weight=2)
 async def cut_after(way: Way) -> web.StreamResponse:
     """The server carries the request out, and the connection breaks before the answer."""
     await way.through()
     return way.cut()
 
 
-@fault(_nothing, verbs=READS | WRITES)
+@fault()
 async def cut_in_answer(way: Way) -> web.StreamResponse:
     """The connection breaks in the middle of the answer."""
     return await way.broken(await way.through())
 
 
-def _delay(rng: Random, scenario: Scenario) -> Args:
-    del scenario
-    return {"seconds": rng.choice((0.3, 1.0, 3.0, 6.0, 12.0)), "after": rng.random() < 0.5}
-
-
-@fault(_delay, verbs=READS | WRITES, weight=3)
+@fault(seconds=one_of(0.3, 1.0, 3.0, 6.0, 12.0), after=share(0.5), weight=3)
 async def delayed(way: Way, seconds: float, after: bool = False) -> web.StreamResponse:
     """The request, or its answer, takes its time: also longer than the client waits."""
     if after:
@@ -260,47 +252,32 @@ _CODES: dict[int, Callable[[int], Refused]] = {
 }
 
 
-def _code(rng: Random, scenario: Scenario) -> Args:
-    del scenario
-    return {"code": rng.choice((429, 500, 503)), "wait": rng.choice((0, 0, 1, 5))}
-
-
-@fault(_code, verbs=READS | WRITES, weight=3)
+@fault(code=one_of(429, 500, 503), wait=one_of(0, 0, 1, 5), weight=3)
 async def failing(_: Way, code: int, wait: int = 0) -> web.StreamResponse:
     """The server answers with an error, and does nothing."""
     return refusal(_CODES[code](wait))
 
 
-@fault(_nothing, verbs=frozenset({"update", "patch"}))
+@fault(verbs=frozenset({"update", "patch"}))
 async def conflicting(_: Way) -> web.StreamResponse:
     """Another write came first, or so the server says."""
     return refusal(_CODES[409](0))
 
 
-@fault(_nothing, verbs=frozenset({"list"}))
+@fault(verbs=frozenset({"list"}))
 async def list_forbidden(way: Way) -> web.StreamResponse:
     """A list is refused."""
     return refusal(Forbidden(f"{way.about.resource} is forbidden: User cannot list resource"))
 
 
-def _cut_later(rng: Random, scenario: Scenario) -> Args:
-    del scenario
-    return {"seconds": rng.choice((0.0, 1.0, 5.0, 20.0))}
-
-
-@fault(_cut_later, verbs=WATCH, weight=2)
+@fault(seconds=one_of(0.0, 1.0, 5.0, 20.0), verbs=WATCH, weight=2)
 async def watch_cut(way: Way, seconds: float) -> web.StreamResponse:
     """A watch breaks off after so many seconds."""
     asyncio.get_running_loop().call_later(seconds, way.cut)
     return await way.through()
 
 
-def _lagging(rng: Random, scenario: Scenario) -> Args:
-    del scenario
-    return {"seconds": rng.choice((1.0, 3.0, 8.0, 20.0))}
-
-
-@fault(_lagging, verbs=WATCH, weight=2)
+@fault(seconds=one_of(1.0, 3.0, 8.0, 20.0), verbs=WATCH, weight=2)
 async def watch_late(way: Way, seconds: float) -> web.StreamResponse:
     """The events of a watch come late, in their order."""
     until = way.until
@@ -308,7 +285,7 @@ async def watch_late(way: Way, seconds: float) -> web.StreamResponse:
     return await way.through()
 
 
-@fault(_nothing, verbs=WATCH)
+@fault(verbs=WATCH)
 async def watch_silent(way: Way) -> web.StreamResponse:
     """A watch says nothing any more, until the fault ends and the connection with it."""
     until = way.until
@@ -317,7 +294,7 @@ async def watch_silent(way: Way) -> web.StreamResponse:
     return await way.through()
 
 
-@fault(_nothing, verbs=WATCH)
+@fault(verbs=WATCH)
 async def watch_expired(way: Way) -> web.StreamResponse:
     """A watch begins at a version that the server has forgotten: all must be listed again."""
     return await way.events({"type": "ERROR", "object": Expired("too old resource version").status})

@@ -8,98 +8,97 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp.web import StreamResponse
 from msgspec import Struct
 
+from tightship_testkit.disasters.drawing import Args, Draw, Drawn, draws
+
 if TYPE_CHECKING:
     from tightship_testkit.disasters.promises.base import Promise
-    from tightship_testkit.disasters.scenario import Scenario
-
-Args = dict[str, Any]
-"""The arguments of a step or a fault: what JSON can hold."""
-Draw = Callable[[Random, "Scenario"], Args | None]
-"""Draws arguments for a scenario whose cluster and controllers are made; ``None`` where nothing fits."""
-Act = Callable[..., Awaitable[None] | None]
 
 PERSON = "person"
 AUTOSCALER = "autoscaler"
 """Authors of writes that a story makes."""
-
-
-class StepKind(Struct, frozen=True):
-    """A kind of step: *act* is called with the world and the step's arguments, as *author*.
-
-    *weight* is how often it is drawn, beside the others'.
-    """
-
-    name: str
-    act: Act
-    draw: Draw
-    weight: float
-    author: str
-
-    def wrong(self, args: Mapping[str, Any]) -> str:
-        """Return what is wrong with *args*, empty where nothing is."""
-        return _wrong(self.act, args, given=1)
-
-
-STEPS: dict[str, StepKind] = {}
-
-F = TypeVar("F", bound=Act)
-
-
-def step(draw: Draw, *, weight: float = 1.0, author: str = PERSON) -> Callable[[F], F]:
-    """Register a function as the step of its name, ``_`` written as ``-``."""
-
-    def register(act: F) -> F:
-        name = act.__name__.replace("_", "-")
-        assert name not in STEPS, name
-        STEPS[name] = StepKind(name, act, draw, weight, author)
-        return act
-
-    return register
-
-
-class FaultKind(Struct, frozen=True):
-    """A kind of fault: *act* is called with a request on its way and the fault's arguments, and returns the answer.
-
-    *verbs* are those of the requests that it may meet.
-    """
-
-    name: str
-    act: Callable[..., Awaitable[StreamResponse]]
-    draw: Draw
-    weight: float
-    verbs: frozenset[str]
-
-    def wrong(self, args: Mapping[str, Any]) -> str:
-        """Return what is wrong with *args*, empty where nothing is."""
-        return _wrong(self.act, args, given=1)
-
-
-FAULTS: dict[str, FaultKind] = {}
 
 READS = frozenset({"get", "list"})
 WRITES = frozenset({"create", "update", "patch", "delete"})
 CALLS = READS | WRITES
 WATCH = frozenset({"watch"})
 
+
+class Kind(Struct, frozen=True):
+    """A kind of step, or of fault: *act* is called with the world, or a request on its way, and its arguments.
+
+    *weight* is how often it is drawn, beside the others'. A step acts as *author*; a fault may meet requests of these
+    *verbs*, and what its *act* returns is the answer.
+    """
+
+    name: str
+    act: Callable[..., Any]
+    draw: Draw
+    weight: float
+    author: str = ""
+    verbs: frozenset[str] = frozenset()
+
+    def wrong(self, args: Mapping[str, Any]) -> str:
+        """Return what is wrong with *args*, empty where nothing is."""
+        known = dict(list(inspect.signature(self.act).parameters.items())[1:])
+        for name, value in args.items():
+            if name not in known:
+                return f"{name!r} is no argument; allowed are {', '.join(known) or 'none'}"
+            wanted = _PLAIN[str(known[name].annotation)]
+            if not isinstance(value, wanted) or (isinstance(value, bool) and wanted not in (bool, object)):
+                return f"{name}={value!r} must be of type {known[name].annotation}"
+        lacking = [name for name, each in known.items() if each.default is each.empty and name not in args]
+        return f"{', '.join(lacking)} must be given" if lacking else ""
+
+
+_PLAIN: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "float": (int, float),
+    "Args": dict,
+    "list[str]": list,
+    "object": object,
+}
+
+STEPS: dict[str, Kind] = {}
+FAULTS: dict[str, Kind] = {}
+
+F = TypeVar("F", bound=Callable[..., Awaitable[None] | None])
 G = TypeVar("G", bound=Callable[..., Awaitable[StreamResponse]])
 
 
-def fault(draw: Draw, *, verbs: frozenset[str] = CALLS, weight: float = 1.0) -> Callable[[G], G]:
-    """Register a function as the fault of its name, ``_`` written as ``-``."""
+def step(*parts: Draw, weight: float = 1.0, author: str = PERSON, **what: Drawn) -> Callable[[F], F]:
+    """Register a function as the step of its name, ``_`` written as ``-``; its arguments are drawn by the rest."""
 
-    def register(act: G) -> G:
-        name = act.__name__.replace("_", "-")
-        assert name not in FAULTS, name
-        FAULTS[name] = FaultKind(name, act, draw, weight, verbs)
+    def register(act: F) -> F:
+        _add(STEPS, Kind(_name(act), act, draws(*parts, **what), weight, author))
         return act
 
     return register
+
+
+def fault(*, verbs: frozenset[str] = CALLS, weight: float = 1.0, **what: Drawn) -> Callable[[G], G]:
+    """Register a function as the fault of its name, ``_`` written as ``-``; its arguments are drawn by the rest."""
+
+    def register(act: G) -> G:
+        _add(FAULTS, Kind(_name(act), act, draws(**what), weight, verbs=verbs))
+        return act
+
+    return register
+
+
+def _name(act: Callable[..., object]) -> str:
+    return act.__name__.replace("_", "-")
+
+
+def _add(known: dict[str, Kind], kind: Kind) -> None:
+    assert kind.name not in known, kind.name
+    known[kind.name] = kind
 
 
 PROMISES: dict[str, type[Promise]] = {}
@@ -114,31 +113,7 @@ def promise(kind: P) -> P:
     return kind
 
 
-_PLAIN: dict[str, Any] = {
-    "str": str,
-    "int": int,
-    "bool": bool,
-    "float": (int, float),
-    "Args": dict,
-    "list[str]": list,
-    "object": object,
-}
-
-
-def _wrong(act: Callable[..., object], args: Mapping[str, Any], given: int) -> str:
-    """Return why *act* can't be called with *args* after so many arguments of its own."""
-    known = dict(list(inspect.signature(act).parameters.items())[given:])
-    for name, value in args.items():
-        if name not in known:
-            return f"{name!r} is no argument; allowed are {', '.join(known) or 'none'}"
-        wanted = _PLAIN[str(known[name].annotation)]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted not in (bool, object)):
-            return f"{name}={value!r} must be of type {known[name].annotation}"
-    lacking = [name for name, each in known.items() if each.default is each.empty and name not in args]
-    return f"{', '.join(lacking)} must be given" if lacking else ""
-
-
 __all__ = [
-    "AUTOSCALER", "CALLS", "FAULTS", "PERSON", "PROMISES", "READS", "STEPS", "WATCH", "WRITES", "Act", "Args", "Draw",
-    "FaultKind", "StepKind", "fault", "promise", "step",
+    "AUTOSCALER", "CALLS", "FAULTS", "PERSON", "PROMISES", "READS", "STEPS", "WATCH", "WRITES", "Args", "Kind", "fault",
+    "promise", "step",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tightship_testkit.disasters.floors.shrinking import problem
 from tightship_testkit.disasters.floors.spec import Floors
-from tightship_testkit.disasters.registry import FAULTS, STEPS, Args, FaultKind, StepKind
+from tightship_testkit.disasters.registry import FAULTS, STEPS, Args, Kind
 
 FORMAT = 1
 
@@ -170,7 +170,7 @@ def decode(raw: bytes, name: str = "story") -> Scenario:
     return found
 
 
-def _check(what: str, kind: str, args: Args, known: Mapping[str, StepKind] | Mapping[str, FaultKind]) -> None:
+def _check(what: str, kind: str, args: Args, known: Mapping[str, Kind]) -> None:
     found = known.get(kind)
     if found is None:
         raise StoryError(f"{what} is of unknown kind {kind!r}; allowed are {', '.join(sorted(known))}")

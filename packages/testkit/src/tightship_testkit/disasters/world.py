@@ -8,7 +8,7 @@ import json
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,7 @@ from tightship_simulator.api.errors import Refused
 from tightship_simulator.api.store import AUTHOR, Change, Store
 from tightship_simulator.virtual.programs import PROGRAMS
 from tightship_simulator.virtual.simulation import API_PORT, Replica, Simulation
+from tightship_testkit.disasters.drawing import MissingError
 from tightship_testkit.disasters.floors.market import Market
 from tightship_testkit.disasters.registry import STEPS
 from tightship_testkit.disasters.scenario import Scenario, Step
@@ -184,9 +185,10 @@ class World:
     async def _act(self, step: Step) -> None:
         kind = STEPS[step.kind]
         AUTHOR.set(kind.author)
-        done = kind.act(self, **step.args)
-        if inspect.isawaitable(done):
-            await done
+        with suppress(MissingError):
+            done = kind.act(self, **step.args)
+            if inspect.isawaitable(done):
+                await done
 
     async def pause(self, seconds: float) -> None:
         """Let so much time pass, at most until the story is over."""
@@ -202,6 +204,27 @@ class World:
         """Whether the API server is away from *process*."""
         program = process.rpartition("-")[0]
         return port == API_PORT and any(program in each and self.now < end for each, end in self.away)
+
+    # What steps act on; they end where it is missing.
+
+    def thing(self, kind: str, name: str, namespace: str = "") -> Json:
+        """Return an object. Raises :class:`MissingError`."""
+        found = self.store.find(kind, name, namespace)
+        if found is None:
+            raise MissingError
+        return found
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        """Delete an object if it is there, and tell it."""
+        if self.store.find(kind, name, namespace) is not None:
+            self.tell(f"{kind} {name} is deleted")
+            self.store.delete(kind, name, namespace)
+
+    def team_of(self, program: str) -> Team:
+        """Return the team of a controller. Raises :class:`MissingError` where it doesn't run."""
+        if program not in self.teams:
+            raise MissingError
+        return self.teams[program]
 
     # Replicas.
 

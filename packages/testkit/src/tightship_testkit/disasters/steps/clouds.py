@@ -5,28 +5,21 @@ from __future__ import annotations
 from random import Random
 
 from tightship_testkit.disasters.cluster import node as made_node
+from tightship_testkit.disasters.drawing import named, one_of, share
 from tightship_testkit.disasters.promises.reading import TO_BE_DELETED, cordoned, has_taint, taints
 from tightship_testkit.disasters.registry import AUTOSCALER, Args, step
 from tightship_testkit.disasters.scenario import Node, Scenario
-from tightship_testkit.disasters.steps.people import WITHIN, any_node, any_phase
+from tightship_testkit.disasters.steps.people import NODE, PHASE, WITHIN
 from tightship_testkit.disasters.world import Json, World
 
 
-def _taken(rng: Random, scenario: Scenario) -> Args | None:
-    node = any_node(rng, scenario)
-    if node is None:
-        return None
-    joins = rng.random() < 0.6
-    return {**node, "joins": joins, "seconds": rng.choice((3.0, 20.0, 60.0)), "deletes": rng.random() < 0.5}
-
-
-@step(_taken, weight=2, author=AUTOSCALER)
+@step(NODE, joins=share(0.6), seconds=one_of(3.0, 20.0, 60.0), deletes=share(0.5), weight=2, author=AUTOSCALER)
 async def autoscaler_takes(world: World, *, node: str, joins: bool, seconds: float, deletes: bool) -> None:
     """The autoscaler taints a node, one in drain if it *joins*; then it deletes it, or gives it back."""
     if joins:
         node = await world.in_drain(["Claimed", "Evicting", "Drained"], WITHIN) or node
-    found = world.store.find("Node", node)
-    if found is None or has_taint(found, TO_BE_DELETED):
+    found = world.thing("Node", node)
+    if has_taint(found, TO_BE_DELETED):
         return
     uid, was_cordoned = found["metadata"]["uid"], cordoned(found)
 
@@ -38,12 +31,10 @@ async def autoscaler_takes(world: World, *, node: str, joins: bool, seconds: flo
     world.tell(f"the autoscaler takes {node}")
     world.store.modify("Node", node, change=take)
     await world.pause(seconds)
-    found = world.store.find("Node", node)
-    if found is None or found["metadata"]["uid"] != uid:
+    if world.thing("Node", node)["metadata"]["uid"] != uid:
         return
     if deletes:
-        world.tell(f"the autoscaler deletes {node}")
-        world.store.delete("Node", node)
+        world.delete("Node", node)
         return
 
     def give_back(thing: Json) -> None:
@@ -55,21 +46,17 @@ async def autoscaler_takes(world: World, *, node: str, joins: bool, seconds: flo
     world.store.modify("Node", node, change=give_back)
 
 
-@step(any_node, author=AUTOSCALER)
+@step(NODE, author=AUTOSCALER)
 def delete_node(world: World, *, node: str) -> None:
     """The cloud takes a node away, with all that runs on it."""
-    if world.store.find("Node", node) is not None:
-        world.tell(f"{node} is deleted")
-        world.store.delete("Node", node)
+    world.delete("Node", node)
 
 
-def _added(rng: Random, scenario: Scenario) -> Args | None:
-    if not scenario.pools:
-        return None
-    return {"pool": rng.choice(scenario.pools).name, "name": f"added{rng.randint(0, 99)}"}
-
-
-@step(_added, author=AUTOSCALER)
+@step(
+    pool=named(lambda scenario: scenario.pools),
+    name=lambda rng, _: f"added{rng.randint(0, 99)}",
+    author=AUTOSCALER,
+)
 def add_node(world: World, *, pool: str, name: str) -> None:
     """A node joins."""
     shape = next((each for each in world.scenario.pools if each.name == pool), None)
@@ -80,18 +67,11 @@ def add_node(world: World, *, pool: str, name: str) -> None:
         world.store.create("Node", made)
 
 
-def _remade(rng: Random, scenario: Scenario) -> Args:
-    del scenario
-    return {"phases": [rng.choice(("Claimed", "Evicting", "Drained"))], "seconds": rng.choice((0.0, 0.5, 5.0))}
-
-
-@step(_remade, author=AUTOSCALER)
+@step(phases=one_of(["Claimed"], ["Evicting"], ["Drained"]), seconds=one_of(0.0, 0.5, 5.0), author=AUTOSCALER)
 async def remake_node(world: World, *, phases: list[str], seconds: float) -> None:
     """A node in drain is deleted and made anew under its name, with its pods still there."""
     node = await world.in_drain(phases, WITHIN)
-    found = world.store.find("Node", node) if node else None
-    if found is None:
-        return
+    found = world.thing("Node", node)
     world.tell(f"{node} is deleted and made anew under its name")
     world.store.delete("Node", node)
     if seconds:
@@ -120,15 +100,11 @@ def set_ready(world: World, node: str, on: bool) -> None:
             world.store.modify("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"], change, part="status")
 
 
-def _unready(rng: Random, scenario: Scenario) -> Args | None:
-    node = any_node(rng, scenario)
-    if node is None:
-        return None
-    when = any_phase(rng, scenario) if rng.random() < 0.6 else {"phases": [], "after": 0.0}
-    return {**node, **when, "seconds": rng.choice((5.0, 25.0, 60.0))}
+def _when(rng: Random, scenario: Scenario) -> Args | None:
+    return PHASE(rng, scenario) if rng.random() < 0.6 else {"phases": [], "after": 0.0}
 
 
-@step(_unready, weight=2, author="node lifecycle")
+@step(NODE, _when, seconds=one_of(5.0, 25.0, 60.0), weight=2, author="node lifecycle")
 async def not_ready(world: World, *, node: str, phases: list[str], after: float, seconds: float) -> None:
     """A node is not Ready for a while: one in drain where *phases* are named and a drain reaches one of them."""
     if phases:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from random import Random
 
+from tightship_testkit.disasters.drawing import MissingError, one_of, program
 from tightship_testkit.disasters.registry import Args, step
 from tightship_testkit.disasters.scenario import Scenario
 from tightship_testkit.disasters.team import CONFIG_MAPS
 from tightship_testkit.disasters.world import World
 
 
-def _edited(rng: Random, scenario: Scenario) -> Args | None:
-    if not scenario.controllers:
-        return None
-    program = rng.choice(scenario.controllers).program
-    if program == "hpa-scaler":
-        return None
-    flat = program == "node-refiner"
+def _of_nodes(rng: Random, scenario: Scenario) -> str:
+    chosen = program(rng, scenario)
+    if chosen == "hpa-scaler":
+        raise MissingError
+    return chosen
+
+
+def _edited(rng: Random, scenario: Scenario) -> Args:
+    chosen = _of_nodes(rng, scenario)
+    flat = chosen == "node-refiner"
     key, value = rng.choice(
         (
             ("maximum_nodes_in_drain" if flat else "maximumNodesInDrain", rng.choice((1, 2, 3, "50%"))),
@@ -27,22 +31,15 @@ def _edited(rng: Random, scenario: Scenario) -> Args | None:
             ("minimum_nodes" if flat else "maximumEvictionsInFlight", rng.choice((1, 3))),
         )
     )
-    return {"program": program, "key": key, "value": str(value) if flat else value}
+    return {"program": chosen, "key": key, "value": str(value) if flat else value}
 
 
 @step(_edited, weight=2)
 def configure(world: World, *, program: str, key: str, value: object) -> None:
     """A key of a controller's settings is changed."""
-    team = world.team(program)
-    if team is not None:
-        world.tell(f"{program}: {key} is {value}")
-        world.configure(team, {**team.settings, key: value})
-
-
-def _wrong(rng: Random, scenario: Scenario) -> Args | None:
-    if not scenario.controllers:
-        return None
-    return {"program": rng.choice(scenario.controllers).program, "kind": rng.choice(("garbage", "unknown", "value"))}
+    team = world.team_of(program)
+    world.tell(f"{program}: {key} is {value}")
+    world.configure(team, {**team.settings, key: value})
 
 
 _FLAT = {"garbage": {"": "{"}, "unknown": {"maximum_nodes_in_drain": "9", "bogus": "1"}, "value": {"time_gap": "soon"}}
@@ -53,12 +50,10 @@ _NESTED = {
 }
 
 
-@step(_wrong)
+@step(program=program, kind=one_of("garbage", "unknown", "value"))
 def configure_wrongly(world: World, *, program: str, kind: str) -> None:
     """A ConfigMap gets what can't be read, or says too much; the settings in force stay."""
-    team = world.team(program)
-    if team is None:
-        return
+    team = world.team_of(program)
     world.tell(f"{program}: a configuration with {kind} in it")
     team.spoilt = True
     text = _NESTED[kind]
@@ -72,22 +67,13 @@ def configure_wrongly(world: World, *, program: str, kind: str) -> None:
         world.store.modify("ConfigMap", name, namespace, lambda each: {**each, "data": data})
 
 
-def _switched(rng: Random, scenario: Scenario) -> Args | None:
-    if not scenario.controllers:
-        return None
-    program = rng.choice(scenario.controllers).program
-    if program == "hpa-scaler":
-        return None
-    return {"program": program, "seconds": rng.choice((30.0, 100.0, 1000.0)), "moment": rng.choice(("", "Evicting"))}
-
-
-@step(_switched, weight=1.5)
+@step(program=_of_nodes, seconds=one_of(30.0, 100.0, 1000.0), moment=one_of("", "Evicting"), weight=1.5)
 async def switch_off(world: World, *, program: str, seconds: float, moment: str = "") -> None:
     """A controller is switched off, and perhaps on again."""
     if moment:
         await world.in_drain([moment], 100.0)
-    team = world.team(program)
-    if team is None or world.quiet:
+    team = world.team_of(program)
+    if world.quiet:
         return
     before = dict(team.settings)
     world.tell(f"{program} is switched off")
@@ -102,22 +88,12 @@ async def switch_off(world: World, *, program: str, seconds: float, moment: str 
         world.configure(team, before)
 
 
-def _lost(rng: Random, scenario: Scenario) -> Args | None:
-    if not scenario.controllers:
-        return None
-    return {"program": rng.choice(scenario.controllers).program, "seconds": rng.choice((5.0, 60.0))}
-
-
-@step(_lost, weight=0.5)
+@step(program=program, seconds=one_of(5.0, 60.0), weight=0.5)
 async def delete_configuration(world: World, *, program: str, seconds: float) -> None:
     """A ConfigMap is deleted, and comes back."""
-    team = world.team(program)
-    if team is None:
-        return
+    team = world.team_of(program)
     name, namespace = CONFIG_MAPS[program], team.controller.namespace
-    if world.store.find("ConfigMap", name, namespace) is not None:
-        world.tell(f"ConfigMap {name} is deleted")
-        world.store.delete("ConfigMap", name, namespace)
+    world.delete("ConfigMap", name, namespace)
     await world.pause(seconds)
     world.tell(f"ConfigMap {name} is back")
     world.configure(team, team.settings)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from tightship_simulator.api.errors import Refused
 from tightship_simulator.api.subresources import evict
+from tightship_testkit.disasters.drawing import draws, named, one_of, share
 from tightship_testkit.disasters.promises.reading import DRAINING, cordoned, daemon, leaving, taints
-from tightship_testkit.disasters.registry import Args, step
-from tightship_testkit.disasters.scenario import Scenario
+from tightship_testkit.disasters.registry import step
 from tightship_testkit.disasters.world import DRAIN, Json, World
 
 NODE_OPT_OUTS = {
@@ -32,11 +30,11 @@ _PHASES = (
     ["Drained"],
     ["Claimed", "Evicting", "Drained", "Restoring"],
 )
-
-
-def any_node(rng: Random, scenario: Scenario) -> Args | None:
-    """Return a node that is there from the beginning."""
-    return {"node": rng.choice(scenario.nodes).name} if scenario.nodes else None
+NODE = draws(node=named(lambda scenario: scenario.nodes))
+"""A node that is there from the beginning."""
+PHASE = draws(phases=lambda rng, _: list(rng.choice(_PHASES)), after=one_of(0.0, 0.5, 2.0, 6.0))
+"""At what point of a drain something happens."""
+_OPT_OUT = one_of(*sorted(NODE_OPT_OUTS))
 
 
 def set_cordon(world: World, node: str, on: bool) -> None:
@@ -53,16 +51,10 @@ def set_cordon(world: World, node: str, on: bool) -> None:
         world.store.modify("Node", node, change=change)
 
 
-def _cordoned(rng: Random, scenario: Scenario) -> Args | None:
-    node = any_node(rng, scenario)
-    return {**node, "seconds": rng.choice((20.0, 60.0, 600.0))} if node is not None else None
-
-
-@step(_cordoned, weight=2)
+@step(NODE, seconds=one_of(20.0, 60.0, 600.0), weight=2)
 async def cordon(world: World, *, node: str, seconds: float) -> None:
     """A person cordons a node that is not cordoned, and uncordons it later, unless the story is over."""
-    found = world.store.find("Node", node)
-    if found is None or cordoned(found):
+    if cordoned(world.thing("Node", node)):
         return
     set_cordon(world, node, True)
     await world.pause(seconds)
@@ -70,13 +62,7 @@ async def cordon(world: World, *, node: str, seconds: float) -> None:
         set_cordon(world, node, False)
 
 
-def any_phase(rng: Random, scenario: Scenario) -> Args:
-    """Return at what point of a drain something happens."""
-    del scenario
-    return {"phases": list(rng.choice(_PHASES)), "after": rng.choice((0.0, 0.5, 2.0, 6.0))}
-
-
-@step(any_phase, weight=2)
+@step(PHASE, weight=2)
 async def uncordon_in_drain(world: World, *, phases: list[str], after: float) -> None:
     """A person uncordons a node that is in drain."""
     node = await world.in_drain(phases, WITHIN, after)
@@ -96,7 +82,7 @@ def untaint(world: World, node: str) -> None:
         world.store.modify("Node", node, change=change)
 
 
-@step(any_phase)
+@step(PHASE)
 async def untaint_in_drain(world: World, *, phases: list[str], after: float) -> None:
     """A person takes our taint off a node that is in drain."""
     node = await world.in_drain(phases, WITHIN, after)
@@ -104,11 +90,7 @@ async def untaint_in_drain(world: World, *, phases: list[str], after: float) -> 
         untaint(world, node)
 
 
-def _recordoned(rng: Random, scenario: Scenario) -> Args:
-    return {**any_phase(rng, scenario), "taint": rng.random() < 0.5, "between": rng.choice((0.0, 0.1, 1.0, 20.0))}
-
-
-@step(_recordoned, weight=1.5)
+@step(PHASE, taint=share(0.5), between=one_of(0.0, 0.1, 1.0, 20.0), weight=1.5)
 async def recordon_in_drain(world: World, *, phases: list[str], after: float, taint: bool, between: float) -> None:
     """A person uncordons a node that is in drain, takes our taint off or doesn't, and cordons it for themselves."""
     node = await world.in_drain(phases, WITHIN, after)
@@ -122,21 +104,12 @@ async def recordon_in_drain(world: World, *, phases: list[str], after: float, ta
     set_cordon(world, node, True)
 
 
-def _drained(rng: Random, scenario: Scenario) -> Args | None:
-    node = any_node(rng, scenario)
-    if node is None:
-        return None
-    return {**node, "joins": rng.random() < 0.3, "back": rng.random() < 0.5}
-
-
-@step(_drained)
+@step(NODE, joins=share(0.3), back=share(0.5))
 async def kubectl_drain(world: World, *, node: str, joins: bool, back: bool) -> None:
     """A person drains a node as kubectl does, one of ours in drain if it *joins*; then perhaps it comes *back*."""
     if joins:
         node = await world.in_drain(["Claimed", "Evicting"], WITHIN) or node
-    found = world.store.find("Node", node)
-    if found is None:
-        return
+    found = world.thing("Node", node)
     world.tell(f"kubectl drain {node}")
     if not cordoned(found):
         set_cordon(world, node, True)
@@ -175,11 +148,7 @@ def annotate(world: World, kind: str, name: str, namespace: str, annotations: di
         world.store.modify(kind, name, namespace, change)
 
 
-def _opted(rng: Random, scenario: Scenario) -> Args:
-    return {**any_phase(rng, scenario), "annotation": rng.choice(sorted(NODE_OPT_OUTS))}
-
-
-@step(_opted, weight=1.5)
+@step(PHASE, annotation=_OPT_OUT, weight=1.5)
 async def node_opts_out(world: World, *, phases: list[str], after: float, annotation: str) -> None:
     """A node in drain opts out."""
     node = await world.in_drain(phases, WITHIN, after)
@@ -187,11 +156,7 @@ async def node_opts_out(world: World, *, phases: list[str], after: float, annota
         annotate(world, "Node", node, "", {annotation: NODE_OPT_OUTS[annotation]})
 
 
-def _pod_opted(rng: Random, scenario: Scenario) -> Args:
-    return {**any_phase(rng, scenario), "annotation": rng.choice(sorted(POD_OPT_OUTS)), "all": rng.random() < 0.5}
-
-
-@step(_pod_opted, weight=1.5)
+@step(PHASE, annotation=one_of(*sorted(POD_OPT_OUTS)), all=share(0.5), weight=1.5)
 async def pod_opts_out(world: World, *, phases: list[str], after: float, annotation: str, all: bool) -> None:  # noqa: A002
     """A pod of a node in drain opts out, or *all* do."""
     node = await world.in_drain(phases, WITHIN, after)
@@ -203,14 +168,7 @@ async def pod_opts_out(world: World, *, phases: list[str], after: float, annotat
                 break
 
 
-def _early(rng: Random, scenario: Scenario) -> Args | None:
-    node = any_node(rng, scenario)
-    if node is None:
-        return None
-    return {**node, "annotation": rng.choice(sorted(NODE_OPT_OUTS)), "seconds": rng.choice((30.0, 600.0))}
-
-
-@step(_early, weight=0.5)
+@step(NODE, annotation=_OPT_OUT, seconds=one_of(30.0, 600.0), weight=0.5)
 async def opt_out(world: World, *, node: str, annotation: str, seconds: float) -> None:
     """A node opts out for a while, whatever it is doing."""
     annotate(world, "Node", node, "", {annotation: NODE_OPT_OUTS[annotation]})
@@ -219,11 +177,7 @@ async def opt_out(world: World, *, node: str, annotation: str, seconds: float) -
         annotate(world, "Node", node, "", {annotation: None})
 
 
-def _others(rng: Random, scenario: Scenario) -> Args | None:
-    return any_node(rng, scenario)
-
-
-@step(_others)
+@step(NODE)
 async def write_beside(world: World, *, node: str) -> None:
     """Somebody keeps writing labels, annotations and taints of their own on a node for a while."""
     for number in range(8):
@@ -244,11 +198,7 @@ async def write_beside(world: World, *, node: str) -> None:
         await world.pause(1.5)
 
 
-def _garbled(rng: Random, scenario: Scenario) -> Args:
-    return {**any_phase(rng, scenario), "text": rng.choice(("", "{", "[]", '{"v":9}', '{"v":1,"phase":"Lost"}'))}
-
-
-@step(_garbled, weight=0.7)
+@step(PHASE, text=one_of("", "{", "[]", '{"v":9}', '{"v":1,"phase":"Lost"}'), weight=0.7)
 async def garble_drain(world: World, *, phases: list[str], after: float, text: str) -> None:
     """Somebody spoils the annotation of a node in drain, or takes it off."""
     node = await world.in_drain(phases, WITHIN, after)
@@ -256,15 +206,14 @@ async def garble_drain(world: World, *, phases: list[str], after: float, text: s
         annotate(world, "Node", node, "", {DRAIN: text or None})
 
 
-@step(any_phase, weight=0.7)
+@step(PHASE, weight=0.7)
 async def delete_claims(world: World, *, phases: list[str], after: float) -> None:
     """Somebody deletes the list of claims while a node is in drain."""
     node = await world.in_drain(phases, WITHIN, after)
     for lease in world.store.list("Lease") if node else ():
         meta = lease["metadata"]
         if meta["name"] == "tightship-claims":
-            world.tell(f"delete Lease {meta['namespace']}/{meta['name']}")
-            world.store.delete("Lease", meta["name"], meta["namespace"])
+            world.delete("Lease", meta["name"], meta["namespace"])
 
 
-__all__ = ["WITHIN", "annotate", "any_node", "set_cordon"]
+__all__ = ["NODE", "PHASE", "WITHIN", "annotate", "set_cordon"]

@@ -6,17 +6,14 @@ from collections.abc import Callable
 from random import Random
 
 from tightship_simulator.virtual.simulation import Replica
-from tightship_testkit.disasters.registry import Args, step
-from tightship_testkit.disasters.scenario import Scenario
+from tightship_testkit.disasters.drawing import MissingError, draws, one_of, program, share
+from tightship_testkit.disasters.registry import step
 from tightship_testkit.disasters.world import Team, World
 
 _PATIENCE = 60.0
 """Seconds after which what waits for a step of a process happens anyway."""
-
-
-def any_program(rng: Random, scenario: Scenario) -> Args | None:
-    """Return a controller."""
-    return {"program": rng.choice(scenario.controllers).program} if scenario.controllers else None
+MOMENT = one_of("", "", "", "Claimed", "Evicting", "Drained", "Restoring")
+VICTIM = draws(program=program, leader=share(0.8), moment=MOMENT)
 
 
 def any_skew(rng: Random) -> float:
@@ -24,25 +21,6 @@ def any_skew(rng: Random) -> float:
     if rng.random() < 0.06:
         return rng.choice((-3600.0, -300.0, -60.0, 60.0, 300.0, 3600.0, 90_000.0))
     return round(rng.uniform(-5, 5), 1)
-
-
-def _victim(rng: Random, scenario: Scenario) -> Args | None:
-    program = any_program(rng, scenario)
-    if program is None:
-        return None
-    return {**program, "leader": rng.random() < 0.8, "moment": _moment(rng)}
-
-
-def _moment(rng: Random) -> str:
-    return rng.choice(("", "", "", "Claimed", "Evicting", "Drained", "Restoring"))
-
-
-def _killed(rng: Random, scenario: Scenario) -> Args | None:
-    victim = _victim(rng, scenario)
-    if victim is None:
-        return None
-    steps = rng.choice((0, rng.randint(1, 60), rng.randint(1, 600)))
-    return {**victim, "steps": steps, "back": rng.choice((1.0, 5.0, 30.0)), "skew": any_skew(rng)}
 
 
 async def _at_step(world: World, replica: Replica, steps: int, what: Callable[[], None]) -> None:
@@ -65,41 +43,37 @@ async def _at_step(world: World, replica: Replica, steps: int, what: Callable[[]
         what()
 
 
-async def _when(world: World, program: str, leader: bool, moment: str) -> Replica | None:
+async def _when(world: World, program: str, leader: bool, moment: str) -> Replica:
     """Wait until a node is in the phase *moment*, if it is one, and return the replica that is meant."""
     if moment:
         await world.in_drain([moment], 120.0)
-    team = world.team(program)
-    return world.pick(team, leader) if team is not None and not world.quiet else None
+    found = world.pick(world.team_of(program), leader) if not world.quiet else None
+    if found is None:
+        raise MissingError
+    return found
 
 
-@step(_killed, weight=4)
+@step(
+    VICTIM, steps=lambda rng, _: rng.choice((0, rng.randint(1, 60), rng.randint(1, 600))),
+    back=one_of(1.0, 5.0, 30.0), skew=lambda rng, _: any_skew(rng), weight=4,
+)  # fmt: skip
 async def kill(
     world: World, *, program: str, leader: bool, steps: int, back: float, skew: float, moment: str = ""
 ) -> None:
     """A replica is killed between two steps of its own; another one starts in its place."""
     victim = await _when(world, program, leader, moment)
-    if victim is None:
-        return
     world.tell(f"{victim.name} is killed {steps} steps from now")
     await _at_step(world, victim, steps, victim.process.kill)
     await world.pause(back)
     world.start(world.teams[program], skew)
 
 
-def _frozen(rng: Random, scenario: Scenario) -> Args | None:
-    victim = _victim(rng, scenario)
-    if victim is None:
-        return None
-    return {**victim, "steps": rng.choice((0, rng.randint(1, 200))), "seconds": rng.choice((3.0, 12.0, 25.0, 60.0))}
-
-
-@step(_frozen, weight=3)
+@step(
+    VICTIM, steps=lambda rng, _: rng.choice((0, rng.randint(1, 200))), seconds=one_of(3.0, 12.0, 25.0, 60.0), weight=3
+)  # fmt: skip
 async def freeze(world: World, *, program: str, leader: bool, steps: int, seconds: float, moment: str = "") -> None:
     """A replica is stopped between two steps of its own, and goes on later."""
     victim = await _when(world, program, leader, moment)
-    if victim is None:
-        return
     world.tell(f"{victim.name} is stopped {steps} steps from now, for {seconds:g} s")
     await _at_step(world, victim, steps, victim.process.freeze)
     await world.pause(seconds)
@@ -108,38 +82,23 @@ async def freeze(world: World, *, program: str, leader: bool, steps: int, second
     victim.process.thaw()
 
 
-def _stopped(rng: Random, scenario: Scenario) -> Args | None:
-    victim = _victim(rng, scenario)
-    if victim is None:
-        return None
-    return {**victim, "back": rng.choice((0.0, 1.0, 20.0)), "skew": any_skew(rng)}
-
-
-@step(_stopped, weight=2)
+@step(VICTIM, back=one_of(0.0, 1.0, 20.0), skew=lambda rng, _: any_skew(rng), weight=2)
 async def restart(world: World, *, program: str, leader: bool, back: float, skew: float, moment: str = "") -> None:
     """A replica is told to end, and another one starts in its place."""
     victim = await _when(world, program, leader, moment)
-    if victim is None:
-        return
     world.tell(f"{victim.name} is told to end")
     victim.stop()
     await world.pause(back)
     world.start(world.teams[program], skew)
 
 
-def _dry(rng: Random, scenario: Scenario) -> Args | None:
-    program = any_program(rng, scenario)
-    if program is None:
-        return None
-    return {**program, "seconds": rng.choice((30.0, 100.0, 1000.0)), "moment": _moment(rng)}
-
-
-@step(_dry, weight=0.7)
+@step(program=program, seconds=one_of(30.0, 100.0, 1000.0), moment=MOMENT, weight=0.7)
 async def dry_run(world: World, *, program: str, seconds: float, moment: str = "") -> None:
     """All replicas of a controller are replaced by a dry run, and perhaps by live ones again."""
-    await _when(world, program, True, moment)
-    team = world.team(program)
-    if team is None or team.dry_run or world.quiet:
+    if moment:
+        await world.in_drain([moment], 120.0)
+    team = world.team_of(program)
+    if team.dry_run or world.quiet:
         return
     await _replaced(world, team, dry=True)
     await world.pause(seconds)
@@ -156,4 +115,4 @@ async def _replaced(world: World, team: Team, *, dry: bool) -> None:
     world.start(team, 0.0)
 
 
-__all__ = ["any_program", "any_skew"]
+__all__ = ["any_skew"]

@@ -6,8 +6,9 @@ from random import Random
 
 from tightship_simulator.api.errors import Expired, Forbidden, Refused, TooManyRequests
 from tightship_simulator.virtual.simulation import API_PORT
+from tightship_testkit.disasters.drawing import named, one_of, program, share
 from tightship_testkit.disasters.promises.base import Asked, ours
-from tightship_testkit.disasters.registry import Args, step
+from tightship_testkit.disasters.registry import step
 from tightship_testkit.disasters.scenario import Scenario
 from tightship_testkit.disasters.world import World
 
@@ -15,20 +16,7 @@ _RIGHTS = ("nodes", "pods", "pods/eviction", "leases", "events", "configmaps", "
 _READS = frozenset({"get", "list", "watch"})
 
 
-def _taken(rng: Random, scenario: Scenario) -> Args | None:
-    if not scenario.controllers:
-        return None
-    program = rng.choice(scenario.controllers).program
-    writes = rng.random() < 0.6
-    return {
-        "program": program,
-        "resource": rng.choice(_RIGHTS),
-        "writes": writes,
-        "seconds": rng.choice((5.0, 20.0, 60.0)),
-    }
-
-
-@step(_taken, weight=2)
+@step(program=program, writes=share(0.6), resource=one_of(*_RIGHTS), seconds=one_of(5.0, 20.0, 60.0), weight=2)
 async def take_rights(world: World, *, program: str, resource: str, writes: bool, seconds: float) -> None:
     """A controller may not write a resource for a while, or neither write nor read it."""
 
@@ -44,19 +32,17 @@ async def take_rights(world: World, *, program: str, resource: str, writes: bool
     world.tell(f"{program} has its right to {resource} again")
 
 
-def _refused(rng: Random, scenario: Scenario) -> Args | None:
-    if not scenario.workloads:
-        return None
-    code = rng.choice((403, 429, 500))
-    return {"workload": rng.choice(scenario.workloads).name, "code": code, "seconds": rng.choice((20.0, 60.0, 150.0))}
-
-
 class _WebhookFailed(Refused):
     code = 500
     reason = "InternalError"
 
 
-@step(_refused, weight=1.5)
+@step(
+    code=one_of(403, 429, 500),
+    workload=named(lambda each: each.workloads),
+    seconds=one_of(20.0, 60.0, 150.0),
+    weight=1.5,
+)
 async def refuse_evictions(world: World, *, workload: str, code: int, seconds: float) -> None:
     """An admission webhook refuses, or fails at, the evictions of a workload's pods for a while."""
     text = 'admission webhook "evictions.example.com" denied the request: not now'
@@ -73,32 +59,26 @@ async def refuse_evictions(world: World, *, workload: str, code: int, seconds: f
     world.tell(f"evictions of {workload} are let through again")
 
 
-def _out(rng: Random, scenario: Scenario) -> Args:
+def _one_or_all(rng: Random, scenario: Scenario) -> list[str]:
     programs = [each.program for each in scenario.controllers]
-    chosen = programs if rng.random() < 0.5 else [rng.choice(programs)] if programs else []
-    return {"programs": chosen, "seconds": rng.choice((2.0, 8.0, 20.0, 45.0))}
+    return programs if rng.random() < 0.5 else [rng.choice(programs)] if programs else []
 
 
-@step(_out, weight=2)
+@step(programs=_one_or_all, seconds=one_of(2.0, 8.0, 20.0, 45.0), weight=2)
 async def outage(world: World, *, programs: list[str], seconds: float) -> None:
     """The API server can't be reached by these controllers for a while, and their connections break."""
     world.tell(f"the API server is away from {', '.join(programs)}")
     end = min(world.scenario.story, world.now + seconds)
     world.away.append((frozenset(programs), end))
-    for program in programs:
-        for replica in world.teams[program].alive if program in world.teams else ():
+    for each in programs:
+        for replica in world.teams[each].alive if each in world.teams else ():
             world.simulation.network.cut(replica.process, API_PORT)
             world.blinded(replica.name, end)
     await world.pause(seconds)
     world.tell(f"the API server is back for {', '.join(programs)}")
 
 
-def _restored(rng: Random, scenario: Scenario) -> Args:
-    del scenario
-    return {"seconds": rng.choice((0.3, 1.0, 1.0, 3.0)), "moment": rng.choice(("", "Claimed", "Evicting", "Restoring"))}
-
-
-@step(_restored)
+@step(seconds=one_of(0.3, 1.0, 1.0, 3.0), moment=one_of("", "Claimed", "Evicting", "Restoring"))
 async def etcd_restored(world: World, *, seconds: float, moment: str = "") -> None:
     """Etcd comes back without what it was given last."""
     if moment:

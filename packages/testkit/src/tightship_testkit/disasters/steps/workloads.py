@@ -6,6 +6,7 @@ from functools import partial
 from random import Random
 
 from tightship_testkit.disasters.cluster import SHOP, budget, workload
+from tightship_testkit.disasters.drawing import Drawn, MissingError, any_of, named, one_of, share
 from tightship_testkit.disasters.promises.reading import controller, leaving
 from tightship_testkit.disasters.registry import Args, step
 from tightship_testkit.disasters.scenario import Budget, Scenario, Workload
@@ -14,19 +15,17 @@ from tightship_testkit.disasters.world import Json, World
 _SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
 
 
-def _chosen(rng: Random, scenario: Scenario, kinds: tuple[str, ...] = _SCALED) -> Workload | None:
-    fitting = [each for each in scenario.workloads if each.kind in kinds]
-    return rng.choice(fitting) if fitting else None
+def _of(*kinds: str) -> Drawn:
+    """Draw the name of a workload of one of these kinds."""
+    return named(lambda scenario: [each for each in scenario.workloads if each.kind in kinds])
 
 
-def _scaled(rng: Random, scenario: Scenario) -> Args | None:
-    chosen = _chosen(rng, scenario)
-    if chosen is None:
-        return None
-    return {"kind": chosen.kind, "workload": chosen.name, "replicas": rng.choice((0, 1, 1, 2, 3, 4, 6))}
+def _any_scaled(rng: Random, scenario: Scenario) -> Args:
+    chosen = any_of(rng, [each for each in scenario.workloads if each.kind in _SCALED])
+    return {"kind": chosen.kind, "workload": chosen.name}
 
 
-@step(_scaled, weight=4)
+@step(_any_scaled, replicas=one_of(0, 1, 1, 2, 3, 4, 6), weight=4)
 def scale(world: World, *, kind: str, workload: str, replicas: int) -> None:
     """A workload is scaled up or down."""
     if world.store.find(kind, workload, SHOP) is not None:
@@ -34,19 +33,13 @@ def scale(world: World, *, kind: str, workload: str, replicas: int) -> None:
         world.store.modify(kind, workload, SHOP, lambda each: each["spec"].update(replicas=replicas))
 
 
-def _waves(rng: Random, scenario: Scenario) -> Args | None:
-    chosen = [each.name for each in scenario.of("Deployment")]
-    if not chosen:
-        return None
-    return {
-        "workloads": chosen,
-        "least": rng.choice((0, 1)),
-        "most": rng.choice((4, 6, 8)),
-        "every": rng.choice((25.0, 40.0, 60.0)),
-    }
+def _all_deployments(_: Random, scenario: Scenario) -> Args:
+    if not scenario.of("Deployment"):
+        raise MissingError
+    return {"workloads": [each.name for each in scenario.of("Deployment")]}
 
 
-@step(_waves)
+@step(_all_deployments, least=one_of(0, 1), most=one_of(4, 6, 8), every=one_of(25.0, 40.0, 60.0))
 async def waves(world: World, *, workloads: list[str], least: int, most: int, every: float) -> None:
     """The load of many workloads rises and falls together, until the story is over."""
     replicas = most
@@ -63,12 +56,7 @@ def _set_replicas(replicas: int, thing: Json) -> None:
     thing["spec"]["replicas"] = replicas
 
 
-def _rolled(rng: Random, scenario: Scenario) -> Args | None:
-    chosen = _chosen(rng, scenario, ("Deployment",))
-    return {"workload": chosen.name} if chosen is not None else None
-
-
-@step(_rolled, weight=2)
+@step(workload=_of("Deployment"), weight=2)
 def rollout(world: World, *, workload: str) -> None:
     """A Deployment gets a new image."""
 
@@ -81,12 +69,7 @@ def rollout(world: World, *, workload: str) -> None:
         world.store.modify("Deployment", workload, SHOP, newer)
 
 
-def _deleted(rng: Random, scenario: Scenario) -> Args | None:
-    chosen = _chosen(rng, scenario, ("StatefulSet", "Deployment"))
-    return {"workload": chosen.name, "number": rng.randint(0, 3)} if chosen is not None else None
-
-
-@step(_deleted)
+@step(workload=_of("StatefulSet", "Deployment"), number=lambda rng, _: rng.randint(0, 3))
 def delete_pod(world: World, *, workload: str, number: int) -> None:
     """Somebody deletes one of a workload's pods; that of a StatefulSet comes back under its name."""
     found = [each for each in world.store.list("Pod", SHOP) if each["metadata"]["labels"].get("app") == workload]
@@ -96,13 +79,13 @@ def delete_pod(world: World, *, workload: str, number: int) -> None:
         world.store.delete("Pod", name, SHOP)
 
 
-def _stateful(rng: Random, scenario: Scenario) -> Args | None:
+def _patience(_: Random, scenario: Scenario) -> float:
     if not scenario.of("StatefulSet"):
-        return None
-    return {"within": 150.0, "quick": rng.random() < 0.5}
+        raise MissingError
+    return 150.0
 
 
-@step(_stateful)
+@step(within=_patience, quick=share(0.5))
 async def stateful_pod_comes_back(world: World, *, within: float, quick: bool) -> None:
     """A pod of a StatefulSet on a node that is being emptied is deleted, and back under its name at once."""
     node = await world.in_drain(["Claimed", "Evicting"], within)
@@ -134,12 +117,7 @@ def any_budget(rng: Random) -> Args:
     return spec
 
 
-def _edited(rng: Random, scenario: Scenario) -> Args | None:
-    chosen = _chosen(rng, scenario)
-    return {"workload": chosen.name, "spec": any_budget(rng)} if chosen is not None else None
-
-
-@step(_edited, weight=2)
+@step(workload=_of(*_SCALED), spec=lambda rng, _: any_budget(rng), weight=2)
 def edit_budget(world: World, *, workload: str, spec: Args) -> None:
     """A PodDisruptionBudget is made, or changed to this."""
     made = budget(Budget(name=f"{workload}-budget", workload=workload, spec=spec))
@@ -151,24 +129,13 @@ def edit_budget(world: World, *, workload: str, spec: Args) -> None:
         world.store.modify("PodDisruptionBudget", name, SHOP, lambda each: {**each, "spec": made["spec"]})
 
 
-def _unbudgeted(rng: Random, scenario: Scenario) -> Args | None:
-    return {"budget": rng.choice(scenario.budgets).name} if scenario.budgets else None
-
-
-@step(_unbudgeted, weight=0.5)
+@step(budget=named(lambda scenario: scenario.budgets), weight=0.5)
 def delete_budget(world: World, *, budget: str) -> None:
     """A PodDisruptionBudget is deleted."""
-    if world.store.find("PodDisruptionBudget", budget, SHOP) is not None:
-        world.tell(f"PodDisruptionBudget {budget} is deleted")
-        world.store.delete("PodDisruptionBudget", budget, SHOP)
+    world.delete("PodDisruptionBudget", budget, SHOP)
 
 
-def _doubled(rng: Random, scenario: Scenario) -> Args | None:
-    chosen = _chosen(rng, scenario)
-    return {"workload": chosen.name, "seconds": rng.choice((20.0, 120.0))} if chosen is not None else None
-
-
-@step(_doubled, weight=0.5)
+@step(workload=_of(*_SCALED), seconds=one_of(20.0, 120.0), weight=0.5)
 async def second_budget(world: World, *, workload: str, seconds: float) -> None:
     """The pods of a workload fall under two budgets for a while, which forbids their eviction."""
     name = f"{workload}-second"
@@ -177,21 +144,13 @@ async def second_budget(world: World, *, workload: str, seconds: float) -> None:
     world.tell(f"PodDisruptionBudget {name} is made, too")
     world.store.create("PodDisruptionBudget", budget(Budget(name=name, workload=workload, spec={"maxUnavailable": 1})))
     await world.pause(seconds)
-    if world.store.find("PodDisruptionBudget", name, SHOP) is not None:
-        world.store.delete("PodDisruptionBudget", name, SHOP)
+    world.delete("PodDisruptionBudget", name, SHOP)
 
 
-def _added(rng: Random, scenario: Scenario) -> Args | None:
-    del scenario
-    return {
-        "name": f"late{rng.randint(0, 99)}",
-        "replicas": rng.choice((1, 2, 4)),
-        "cpu": rng.choice(("300m", "1", "1900m", "9")),
-        "seconds": rng.choice((30.0, 90.0, 600.0)),
-    }
-
-
-@step(_added, weight=2)
+@step(
+    name=lambda rng, _: f"late{rng.randint(0, 99)}", replicas=one_of(1, 2, 4), cpu=one_of("300m", "1", "1900m", "9"),
+    seconds=one_of(30.0, 90.0, 600.0), weight=2,
+)  # fmt: skip
 async def add_workload(world: World, *, name: str, replicas: int, cpu: str, seconds: float) -> None:
     """A new Deployment, perhaps too large for any node, is made, and deleted after a while."""
     if world.store.find("Deployment", name, SHOP) is not None:
@@ -199,9 +158,7 @@ async def add_workload(world: World, *, name: str, replicas: int, cpu: str, seco
     world.tell(f"Deployment {name} of {replicas} pods with {cpu} CPU is made")
     world.store.create("Deployment", workload(Workload(name=name, replicas=replicas, cpu=cpu)))
     await world.pause(seconds)
-    if world.store.find("Deployment", name, SHOP) is not None:
-        world.tell(f"Deployment {name} is deleted")
-        world.store.delete("Deployment", name, SHOP)
+    world.delete("Deployment", name, SHOP)
 
 
 __all__ = ["any_budget"]
