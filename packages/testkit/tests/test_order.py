@@ -71,10 +71,19 @@ def test_a_group_is_never_torn_apart(pytester: pytest.Pytester) -> None:
     assert sorted(group for group, _ in said) == ["a", "b"]
 
 
-@pytest.mark.parametrize(("processors", "gibibytes", "expected"), [(2, 24, 4), (8, 8, 4), (1, 1, 1), (4, 64, 8)])
+@pytest.mark.parametrize(
+    ("processors", "gibibytes", "chosen", "expected"),
+    [(2, 24, "", 4), (8, 8, "", 4), (1, 1, "", 1), (4, 64, "", 8), (2, 24, "not controlplane and not slow", 2)],
+)
 def test_there_are_as_many_workers_as_processors_and_memory_carry(
-    monkeypatch: pytest.MonkeyPatch, processors: int, gibibytes: int, expected: int
+    monkeypatch: pytest.MonkeyPatch,
+    pytestconfig: pytest.Config,
+    processors: int,
+    gibibytes: int,
+    chosen: str,
+    expected: int,
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)), raising=False)
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gibibytes * 2**18}.__getitem__)
-    assert order.pytest_xdist_auto_num_workers() == expected
+    monkeypatch.setattr(pytestconfig.option, "markexpr", chosen)
+    assert order.pytest_xdist_auto_num_workers(pytestconfig) == expected
