@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,23 +169,18 @@ def test_an_interrupt_exits_with_130_and_says_nothing(start: Any) -> None:
     assert (process.returncode, err) == (130, b"")
 
 
-on_a_terminal = partial(commands.on_a_terminal, "node_compactor.cli")
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_output_fits_its_terminal_but_for_single_long_words(data: Path, width: int) -> None:
-    for what in (["plan"], ["explain", "web-2", "gpu-1"]):
-        arguments = [*what, "-f", str(data / "cluster.yaml"), "--now", "2026-03-10T00:00:00Z"]
-        text = on_a_terminal(arguments, width, NO_COLOR="1")
-        assert "\x1b" not in text
-        long = [line for line in text.replace("\r", "").splitlines() if len(line) > width and " " in line.strip()]
-        assert long == []
-
-
-def test_colour_is_for_terminals_that_want_it(data: Path) -> None:
-    arguments = ["plan", "-f", str(data / "cluster.yaml")]
-    assert "\x1b[" in on_a_terminal(arguments, 120, TERM="xterm")
-    assert "\x1b[" not in on_a_terminal(arguments, 120, TERM="dumb")
+def test_output_fits_its_terminal_but_for_single_long_words_and_has_colour_where_it_is_wanted(data: Path) -> None:
+    file = ("-f", str(data / "cluster.yaml"), "--now", commands.NOW)
+    colours = [(120, {"TERM": term}, ["plan", *file]) for term in ("xterm", "dumb")]
+    plain = [
+        (width, {"NO_COLOR": "1", "TERM": "xterm"}, [*what, *file])
+        for width in (60, 80, 120)
+        for what in (["plan"], ["explain", "web-2", "gpu-1"])
+    ]
+    coloured, dumb, *texts = commands.on_a_terminal("node_compactor.cli", *colours, *plain)
+    assert "\x1b[" in coloured
+    assert "\x1b[" not in dumb
+    assert [commands.spilled(text, width) for text, (width, _, _) in zip(texts, plain, strict=True)] == [[]] * 6
 
 
 def test_the_help_of_run_leads_to_the_page_with_the_older_names(cli: Any) -> None:

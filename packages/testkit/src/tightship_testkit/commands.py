@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,30 +59,49 @@ def start(module: str, *arguments: str | Path, **environment: str) -> subprocess
     )
 
 
-def on_a_terminal(module: str, arguments: Sequence[str], width: int, **environment: str) -> str:
-    """Run ``python -m module`` with stdout on a pseudo-terminal *width* columns wide; return what it wrote there."""
+_RUNS = """
+import importlib, json, os, sys
+module, runs = sys.argv[1], json.loads(sys.argv[2])
+main = importlib.import_module(module).main
+for width, environment, arguments in runs:
+    os.environ.update(environment, COLUMNS=str(width))
+    sys.argv = [module, *arguments]
+    try:
+        main()
+    except SystemExit as leaving:
+        assert not leaving.code, (arguments, leaving.code)
+    print(end="\\f", flush=True)
+"""
+
+
+def on_a_terminal(module: str, *runs: tuple[int, Mapping[str, str], Sequence[str]]) -> list[str]:
+    """Run a command several times in one process whose stdout is a pseudo-terminal; return what each wrote there.
+
+    Each of *runs* is the terminal's width in columns, variables that hold from then on, and the arguments.
+    """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, "-c", _RUNS, module, json.dumps(runs)],
         stdin=subprocess.DEVNULL,
         stdout=theirs,
-        stderr=subprocess.DEVNULL,
-        env={**_environment(), "COLUMNS": str(width), "PYTHONIOENCODING": "utf-8", **environment},
+        stderr=subprocess.PIPE,
+        env={**_environment(), "PYTHONIOENCODING": "utf-8"},
     )
     os.close(theirs)
     parts: list[bytes] = []
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # the terminal's other end has closed
-            break
-        if not part:
-            break
-        parts.append(part)
+    with contextlib.suppress(OSError):  # the terminal's other end has closed
+        while part := os.read(ours, 65536):
+            parts.append(part)
     os.close(ours)
-    if process.wait(60) != 0:
-        raise AssertionError(f"{module} {' '.join(arguments)} exited with {process.returncode}")
-    return b"".join(parts).decode()
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 0, complaint.decode()
+    return b"".join(parts).decode().split("\f")[:-1]
+
+
+def spilled(text: str, width: int) -> list[str]:
+    """Return the lines of a terminal's text that are too long for it though they could have been broken."""
+    assert "\x1b" not in text
+    return [line for line in text.replace("\r", "").splitlines() if len(line) > width and " " in line.strip()]
 
 
 def _environment() -> dict[str, str]:

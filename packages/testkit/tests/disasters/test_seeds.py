@@ -8,8 +8,8 @@ from tightship_testkit.disasters.making import make
 from tightship_testkit.disasters.run import run
 
 SEEDS = 300
-CHUNK = 10
-QUICK = 10
+CHUNK = 5
+QUICK = 5
 """How many of them ``make test-fast`` runs."""
 
 
