@@ -7,12 +7,10 @@ import contextlib
 import http.client
 import json
 import secrets
-import signal
 import ssl
 import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -22,7 +20,7 @@ from tightship_e2e.components import COMPONENTS, Layout
 from tightship_testkit import audit, credentials
 from tightship_testkit.client import Client
 from tightship_testkit.ports import free_ports
-from tightship_testkit.processes import TAIL, Processes, ServerError
+from tightship_testkit.processes import Processes, ServerError
 
 T = TypeVar("T")
 
@@ -33,7 +31,7 @@ class PlaneError(ServerError):
     """A server of a plane did not come up or died; the message ends with the tail of its log."""
 
 
-class ControlPlane:
+class ControlPlane(Processes):
     """A control plane of its own: own ports on 127.0.0.1, own data directory, own token.
 
     `components` leaves servers out (etcd and kube-apiserver always run), `audit` writes
@@ -50,6 +48,7 @@ class ControlPlane:
         flags: Mapping[str, Sequence[str]] | None = None,
         deadline: float = START_DEADLINE,
     ) -> None:
+        super().__init__("the control plane", PlaneError)
         unknown = set(components) - set(COMPONENTS)
         if unknown:
             raise ValueError(f"unknown components {sorted(unknown)}; there are {COMPONENTS}")
@@ -58,7 +57,6 @@ class ControlPlane:
         self._audit = audit
         self._flags = flags or {}
         self._deadline = deadline
-        self._processes = Processes("the control plane", PlaneError)
         self._layout: Layout | None = None
         self._audit_offset = 0
         self.binaries: dict[str, Path] = {}
@@ -90,23 +88,6 @@ class ControlPlane:
         """An administrator's kubeconfig."""
         return self.layout.kubeconfig
 
-    @property
-    def data_dir(self) -> Path:
-        return self.layout.data_dir
-
-    @property
-    def pids(self) -> dict[str, int]:
-        return self._processes.pids
-
-    @property
-    def logs(self) -> dict[str, Path]:
-        """The log file of every process started so far."""
-        return self._processes.logs
-
-    @property
-    def supervisor_pid(self) -> int:
-        return self._processes.supervisor_pid
-
     # Start and end.
 
     def start(self) -> Self:
@@ -130,7 +111,7 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Kill every process of the plane and remove its data directory."""
-        self._processes.close()
+        self.close()
         self._layout = None
 
     def __enter__(self) -> Self:
@@ -145,11 +126,10 @@ class ControlPlane:
         self.stop()
 
     def _start_once(self) -> None:
-        self._processes.open()
-        data_dir = self._processes.data_dir
+        self.open()
         ports = free_ports("etcd-peer", *self.components)
         self._audit_offset = 0
-        self._layout = Layout(data_dir, secrets.token_hex(16), ports, self._audit)
+        self._layout = Layout(self.data_dir, secrets.token_hex(16), ports, self._audit)
         components.write_files(self._layout)
         until = time.monotonic() + self._deadline
         self._launch("etcd")
@@ -169,55 +149,11 @@ class ControlPlane:
         argv = [*components.FLAGS[name](self.layout), *self._flags.get(name, ())]
         self.spawn(name, [str(self.binaries[name]), *argv])
 
-    # Processes.
-
-    def spawn(
-        self,
-        name: str,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
-    ) -> int:
-        """Start another process that ends with the plane; its output goes to `logs[name]`.
-
-        `env` is added to this process's environment. Returns the pid.
-        """
-        return self._processes.spawn(name, argv, env=env, cwd=cwd)
-
-    def kill(self, name: str) -> None:
-        """SIGKILL a process and wait for its end; a paused one too."""
-        self._processes.kill(name)
-
-    def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a process a signal."""
-        self._processes.signal(name, number)
-
-    def free_port(self) -> int:
-        """Return a port for a process that is started on it later."""
-        return self._processes.free_port()
-
-    async def fetch(self, name: str, port: int, path: str) -> tuple[int, str]:
-        """Ask the process *name* over HTTP on *port*: status and text; 0 when it does not answer."""
-        return await self._processes.fetch(name, port, path)
-
     def restart(self, name: str) -> None:
         """Kill a component, start it again with the same data, wait until it answers."""
         self.kill(name)
         self._launch(name)
         self._await_health(name, time.monotonic() + self._deadline)
-
-    def paused(self, *names: str) -> AbstractContextManager[None]:
-        """Stop components (SIGSTOP) for the body's time, then let them go on (SIGCONT)."""
-        return self._processes.paused(*names)
-
-    def exits(self) -> dict[str, int]:
-        """Exit codes (negative: a signal) of the processes that have ended."""
-        return self._processes.exits()
-
-    def log_tail(self, name: str, lines: int = TAIL) -> str:
-        """The last lines of a process's log."""
-        return self._processes.log_tail(name, lines)
 
     # What tests ask of a running plane.
 
@@ -268,7 +204,7 @@ class ControlPlane:
 
     def _await(self, what: str, until: float, condition: Callable[[], bool]) -> None:
         shown = what if what in self.pids else "kube-controller-manager"
-        self._processes.wait_until(condition, until, what, watched=self.components, shown=shown)
+        self.wait_until(condition, until, what, watched=self.components, shown=shown)
 
     def _status(self, path: str, *, scheme: str = "https", port: int | None = None) -> int:
         """The HTTP status of a GET, 0 when nobody answers."""
