@@ -8,8 +8,7 @@ from tightship_testkit.autoscaled import constant, live_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.takes(4)]
 
-HOURS = 5
-CPUS = 4
+HOURS = 3
 BUFFER = 8, "1"
 """Room for eight pods of one CPU: two nodes of the nine, beside half-CPU pods that fill four."""
 
