@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 
 import pytest
@@ -10,70 +9,45 @@ import pytest
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
-from tightship.core.reasons import NODE_REASONS, Reason
+from tightship.core.reasons import Reason
 from tightship.files.object_file import FileError
 from tightship.files.snapshot_file import read_file
 from tightship.planning.cluster import Snapshot
 from tightship.planning.disruption import DisruptionLedger
 from tightship.planning.evaluate import Evaluation, Horizon, evaluate
 from tightship.planning.facts import candidates_of
-from tightship.planning.plan import Plan, Planner
+from tightship.planning.plan import Planner
 from tightship.report.build import plan_document
 from tightship.report.document import Generator, SettingsView, Source
 from tightship.report.inputs import Inputs
-from tightship_testkit.golden import ELSEWHERE, REFINERS, RUNNING_ONLY, Folder, refusals_of, removals_of
+from tightship_testkit.golden import REFINERS, Folder
+from tightship_testkit.golden_suite import GoldenSuite
 
 HERE = Path(__file__).parent
+
+
+class TestGoldenCluster(GoldenSuite):
+    here = HERE
+    others = REFINERS
+
+    def evaluated(self, snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation[CompactorGates]:
+        return evaluated(snapshot, horizon)
+
+
 GOLDEN = Folder(HERE / "golden")
-EXPECTED = GOLDEN.expected
 
 
 def evaluated(snapshot: Snapshot, horizon: Horizon = Horizon()) -> Evaluation[CompactorGates]:
     return evaluate(snapshot, CompactorJudge(load_settings(GOLDEN.read("config.json"))), GOLDEN.now, horizon)
 
 
-def planned(snapshot: Snapshot) -> Plan:
-    return evaluated(snapshot).plan
-
-
-def test_every_node_of_the_golden_cluster_has_the_expected_answer() -> None:
-    plan = planned(read_file(GOLDEN.path / "cluster.json"))
-    assert removals_of(plan) == EXPECTED["removals"]
-    assert refusals_of(plan) == EXPECTED["refusals"]
-
-
-def test_malformed_objects_block_just_what_depends_on_them() -> None:
-    plan = planned(GOLDEN.with_malformed_objects())
-    assert removals_of(plan) == EXPECTED["removals"]
-    assert refusals_of(plan) == EXPECTED["refusals"] | EXPECTED["refusalsWithMalformedObjects"]
-
-
 def test_every_node_has_either_a_removal_or_refusals() -> None:
     snapshot = GOLDEN.with_malformed_objects()
-    plan = planned(snapshot)
+    plan = evaluated(snapshot).plan
     removed = {each.node for each in plan.removals}
     kept = {name for name, found in plan.refusals.items() if found}
     assert removed.isdisjoint(kept)
     assert removed | kept == {*snapshot.nodes, "unreadable"}
-
-
-def test_every_reason_is_the_answer_for_some_node() -> None:
-    expected = NODE_REASONS - RUNNING_ONLY - REFINERS
-    assert GOLDEN.reasons == expected - ELSEWHERE
-
-
-def test_a_node_left_out_by_the_command_says_so_beside_all_else() -> None:
-    snapshot = read_file(GOLDEN.path / "cluster.json")
-    removed = {each["node"] for each in EXPECTED["removals"]}
-    plan = evaluated(snapshot, Horizon(only=set(snapshot.nodes) - removed)).plan
-    assert {name for name in removed if Reason.NOT_SELECTED in {each.reason for each in plan.refusals[name]}} == removed
-
-
-def test_every_refusal_says_what_it_is_about() -> None:
-    for found in planned(GOLDEN.with_malformed_objects()).refusals.values():
-        for refusal in found:
-            assert refusal.detail, refusal
-            assert "None" not in refusal.detail + refusal.fix
 
 
 def test_a_file_with_malformed_objects_is_refused_with_every_one_named() -> None:
@@ -83,12 +57,6 @@ def test_a_file_with_malformed_objects_is_refused_with_every_one_named() -> None
     assert len(refused.value.problems) == 3
     for text in ("Node unreadable: status.allocatable.cpu", "Pod shop/broken", "PodDisruptionBudget unreadable/broken"):
         assert text in named
-
-
-@pytest.mark.parametrize("name", ["cluster.json", "config.json", "malformed.json", "expected.json"])
-def test_the_files_are_what_their_builder_writes(name: str) -> None:
-    built = runpy.run_path(str(HERE / "golden_cluster.py"))["files"]()
-    assert (GOLDEN.path / name).read_text() == built[name], "run golden_cluster.py"
 
 
 def test_the_gates_that_explain_shows_are_those_the_plan_obeys() -> None:

@@ -155,6 +155,12 @@ class Api:
     async def request(self, method: str, path: str, **options: Any) -> tuple[int, Json]:
         return await self.client.request(method, path, **options)
 
+    async def refused(self, code: int, reason: str, method: str, path: str, **options: Any) -> Json:
+        """Ask for what is refused in this way, and return the answer."""
+        found, answer = await self.client.request(method, path, **options)
+        assert (found, answer.get("reason", "")) == (code, reason), (path, options, answer)
+        return answer
+
     async def evict(
         self, name: str = "web-0", *, namespace: str = "", params: Json | None = None, **options: object
     ) -> tuple[int, Json]:
