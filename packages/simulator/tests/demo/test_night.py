@@ -13,15 +13,12 @@ from nights import DEADLINE, WITHOUT_SOCKETS, Night, pass_night
 
 from tightship.core.counting import counted
 from tightship_simulator.demo.running import settled
-from tightship_simulator.demo.sights import BudgetSeen, EventSeen, FloorSeen, Gone, NodeSeen, PodSeen, Told
+from tightship_simulator.demo.sights import FloorSeen, Gone, NodeSeen, Told
 from tightship_simulator.demo.story import demand
 from tightship_simulator.demo.town import SPARE, WORKS
 
 # The nights are passed once by whichever worker looks at them.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nights"), pytest.mark.takes(2)]
-
-STUBBORN = {f"{work.namespace}/{work.name}" for work in WORKS if work.stubborn}
-STEADY = {f"{work.namespace}/{work.name}" for work in WORKS if not work.rate and work.budget}
 
 
 @pytest.fixture(scope="module")
@@ -116,34 +113,6 @@ def test_both_controllers_drain_nodes_and_the_autoscaler_removes_them(night: Nig
     assert gone & drained
     assert night.scene.fewest < night.scene.began
     assert night.scene.saved > 0
-
-
-def test_no_node_is_cordoned_without_somebody_who_is_responsible(any_night: Night) -> None:
-    for each in any_night.of(NodeSeen):
-        assert isinstance(each.sight, NodeSeen)
-        if each.sight.cordoned:
-            assert each.sight.drain or each.sight.taken, each
-
-
-def test_no_pod_is_evicted_past_its_budget(any_night: Night) -> None:
-    """Of workloads that nobody scales, so that only evictions can make pods fewer."""
-    looked_at = [each.sight for each in any_night.of(BudgetSeen) if each.sight.key in STEADY]  # type: ignore[union-attr]
-    assert {each.key for each in looked_at if isinstance(each, BudgetSeen)} == STEADY
-    for budget in looked_at:
-        assert isinstance(budget, BudgetSeen)
-        assert budget.healthy >= budget.desired, budget
-
-
-def test_stubborn_pods_are_never_touched(any_night: Night) -> None:
-    pods: dict[str, set[str]] = {}
-    for each in any_night.of(PodSeen):
-        assert isinstance(each.sight, PodSeen)
-        if each.sight.app in STUBBORN:
-            assert not each.sight.leaving, each
-            pods.setdefault(each.sight.app, set()).add(each.sight.key)
-    assert {app: len(keys) for app, keys in pods.items()} == dict.fromkeys(STUBBORN, 1)
-    names = {key for keys in pods.values() for key in keys}
-    assert not any(each.sight.about in names for each in any_night.of(EventSeen) if isinstance(each.sight, EventSeen))
 
 
 def _failure(night: Night) -> tuple[float, float]:

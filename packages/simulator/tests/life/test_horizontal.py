@@ -73,18 +73,6 @@ def test_bounds_are_kept_and_told() -> None:
     assert loop.hpa["status"]["lastScaleTime"] == AT
 
 
-def test_what_was_desired_stays_when_metrics_fail() -> None:
-    loop = _Loop(_hpa(), 4)
-    loop.ratio = 2.0
-    assert loop.step(0) == 8
-    loop.ratio = None
-    loop.deployment["spec"]["replicas"] = 6
-    assert loop.step(15) == 6
-    assert (loop.hpa["status"]["currentReplicas"], loop.hpa["status"]["desiredReplicas"]) == (6, 8)
-    assert condition(loop.hpa, "ScalingActive")["reason"] == "FailedGetResourceMetric"
-    assert condition(loop.hpa, "ScalingLimited")["reason"] == "DesiredWithinRange"
-
-
 def test_a_metric_that_fails_forbids_the_way_down_and_not_the_way_up() -> None:
     loop = _Loop(_hpa(metrics=[METRIC, {"type": "External"}]), 4)
     ratios = {"Resource": 0.5, "External": None}
@@ -94,10 +82,3 @@ def test_a_metric_that_fails_forbids_the_way_down_and_not_the_way_up() -> None:
     ratios["Resource"] = 1.5
     assert loop.step(15) == 6
     assert condition(loop.hpa, "ScalingActive")["status"] == "True"
-
-
-def test_a_target_scaled_to_nothing_is_left_alone() -> None:
-    loop = _Loop(_hpa(), 0)
-    loop.ratio = 5.0
-    assert loop.step(0) == 0
-    assert condition(loop.hpa, "ScalingActive")["reason"] == "ScalingDisabled"
