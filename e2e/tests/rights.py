@@ -1,27 +1,12 @@
-"""Roles as docs/permissions.md has them, granted to an account, and which of their rights were used."""
+"""Roles that are granted to an account, and which of their rights were used."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
-
-import yaml
 
 from tightship_e2e import settle
 from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import Client, Json
 
-PERMISSIONS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
 RBAC = "rbac.authorization.k8s.io"
-
-
-def documented(*names: str) -> list[Json]:
-    """The roles in docs/permissions.md with these names."""
-    blocks = re.findall(r"```yaml\n(.*?)```", PERMISSIONS.read_text(), re.DOTALL)
-    roles = [yaml.safe_load(block) for block in blocks]
-    chosen = [role for role in roles if role["metadata"]["name"] in names]
-    assert {role["metadata"]["name"] for role in chosen} == set(names)
-    return chosen
 
 
 async def grant(api: Client, role: Json, account: str) -> None:

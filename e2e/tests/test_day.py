@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from day import AT_NIGHT, AT_PEAK, CONTROLLERS, NIGHT, PEAK, RELEASE, SYSTEM, Live, Town, scaled
@@ -17,7 +18,27 @@ from tightship_testkit.faults import Call, Fault
 from tightship_testkit.floors import HPA, hpa_annotations
 
 OF_BUFFERS = {("watch", "capacitybuffers"), ("list", "podtemplates"), ("watch", "podtemplates")}
-"""Rights that are used only where CapacityBuffers are served: see test_run_permissions.py."""
+"""Rights that are used only where CapacityBuffers are served."""
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+BUFFERS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "capacitybuffers.autoscaling.x-k8s.io"},
+    "spec": {
+        "group": "autoscaling.x-k8s.io",
+        "names": {"kind": "CapacityBuffer", "plural": "capacitybuffers", "singular": "capacitybuffer"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+"""CapacityBuffers, which a control plane does not serve by itself; the older version."""
 AFTER_CONFLICTS = {("get", "horizontalpodautoscalers")}
 """Rights of the hpa-scaler that are used when somebody writes an HPA just before it does."""
 ACCOUNTS = {f"system:serviceaccount:{SYSTEM}:{RELEASE}-{name}": name for name in CONTROLLERS}
@@ -28,24 +49,42 @@ def test_a_day(in_town: Live) -> None:
     async def work(on: Town) -> None:
         await on.audited()  # where there is no log, that is known before the day
         await every_kind_of_target(on)
-        edited = somebody_edits(on)
-        await on.install()
-        roles = [each for each in await on.provider.manifest(RELEASE, SYSTEM) if each["kind"].endswith("Role")]
-        await peak(on)
-        await evening(on)
-        await night(on)
-        await metrics_outage(on)
-        await api_outage(on)
-        await morning(on)
-        await on.switch_off()
-        if edited:
-            await least_privilege(on, roles, spared=OF_BUFFERS, patience=20)
+        if somebody_edits(on):
+            async with buffers_served(on):
+                await day(on, spared=set(), patience=20)
         else:  # nor does an outage cut connections there: a watch ends, and is logged, when the server ends it
-            spared = AFTER_CONFLICTS | OF_BUFFERS
-            await least_privilege(on, roles, spared=spared, patience=2 * Timing().server_timeout + 20)
-        await the_end(on)
+            await day(on, spared=AFTER_CONFLICTS | OF_BUFFERS, patience=2 * Timing().server_timeout + 20)
 
     in_town(work)
+
+
+async def day(on: Town, *, spared: set[tuple[str, str]], patience: float) -> None:
+    await on.install()
+    roles = [each for each in await on.provider.manifest(RELEASE, SYSTEM) if each["kind"].endswith("Role")]
+    await peak(on)
+    await evening(on)
+    await night(on)
+    await metrics_outage(on)
+    await api_outage(on)
+    await morning(on)
+    await on.switch_off()
+    await least_privilege(on, roles, spared=spared, patience=patience)
+    await the_end(on)
+
+
+@asynccontextmanager
+async def buffers_served(on: Town) -> AsyncIterator[None]:
+    """Have CapacityBuffers served for the body's time, of which there are none."""
+
+    async def served() -> bool:
+        return (await on.api.request("GET", "/apis/autoscaling.x-k8s.io/v1alpha1/capacitybuffers"))[0] == 200
+
+    await on.api.request("POST", DEFINITIONS, body=BUFFERS)
+    try:
+        await on.until(served, "buffers are served")
+        yield
+    finally:
+        await on.api.request("DELETE", f"{DEFINITIONS}/capacitybuffers.autoscaling.x-k8s.io")
 
 
 async def every_kind_of_target(on: Town) -> None:
@@ -185,6 +224,8 @@ async def least_privilege(on: Town, roles: list[Json], spared: set[tuple[str, st
     assert [forbidden(events, user) for user in ACCOUNTS] == [[], [], []]
     unused = {name: granted(of[name]) - spared - used(events, f"{RELEASE}-{name}") for name in CONTROLLERS}
     assert unused == {name: set() for name in CONTROLLERS}
+    elsewhere = {name: used(events, f"{RELEASE}-{name}") - granted(of[name]) for name in CONTROLLERS}
+    assert elsewhere == {name: set() for name in CONTROLLERS}, "used, and allowed by something else"
     assert most_in_drain(events) == 1
     assert quarrels(events, {user: name for user, name in ACCOUNTS.items() if "node" in name}) == []
 

@@ -70,7 +70,6 @@ class Recorder:
     problems: list[str] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
     most_in_drain: int = 0
-    longest_pending: float = 0.0
     least_spare: dict[str, int] = field(default_factory=dict)
     """By budget: Ready pods above its minimum, at the worst moment."""
 
@@ -215,7 +214,6 @@ class Recorder:
 
     def _waited(self, waited: _Waiting) -> None:
         seconds = monotonic() - waited.since
-        self.longest_pending = max(self.longest_pending, seconds)
         if seconds > self.pending:
             self._wrong(f"{waited.key} was without a node for {seconds:.0f} s")
 
