@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -48,16 +47,6 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
     assert store.load(off_peak_cluster(7, NODES)["items"]) == {}
     async with EmbeddedCluster(store) as cluster:
         yield Fleet(cluster, tmp_path)
-
-
-async def test_a_plan_of_a_served_cluster_is_that_of_its_file(fleet: Fleet, tmp_path: Path) -> None:
-    file = tmp_path / "cluster.json"
-    file.write_text(json.dumps(off_peak_cluster(7, NODES)))
-    served = json.loads(await fleet.told("node-compactor", "plan", "-o", "json"))
-    filed = json.loads(await fleet.told("node-compactor", "plan", "-f", str(file), "-o", "json"))
-    assert served["nodes"]
-    decided = [[(each["name"], each["decision"]) for each in plan["nodes"]] for plan in (served, filed)]
-    assert decided[0] == decided[1]
 
 
 async def test_every_controller_plans_and_explains_on_it(fleet: Fleet) -> None:
