@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tightship.planning.plan import STRATEGIES
+from tightship_testkit.commands import printed
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-it-decides.md"
@@ -29,12 +27,5 @@ def test_the_page_lists_the_strategies_in_their_order() -> None:
 
 @pytest.mark.parametrize(("arguments", "shown"), BLOCKS, ids=["one round", "until stable"])
 def test_an_example_is_what_the_command_prints(arguments: str, shown: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "node_compactor.cli", *shlex.split(arguments)],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == shown, f"{PAGE.name} shows something else; put in what the command prints now"
+    found = printed(ROOT, "node_compactor.cli", *shlex.split(arguments))
+    assert found == shown, f"{PAGE.name} shows something else; put in what the command prints now"

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tightship_testkit.commands import printed
+
 ROOT = Path(__file__).parents[3]
 ELLIPSIS = "⋮"
 COMMANDS = re.compile(r"```console\n\$ node-compactor (.+ -f demo/cluster\.json.*)\n([\s\S]*?)```")
-
-
-def printed(folder: Path, module: str, *arguments: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
 
 
 @pytest.fixture(scope="module")

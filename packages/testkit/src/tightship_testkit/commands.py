@@ -104,5 +104,12 @@ def spilled(text: str, width: int) -> list[str]:
     return [line for line in text.replace("\r", "").splitlines() if len(line) > width and " " in line.strip()]
 
 
+def printed(folder: Path, module: str, *arguments: str) -> str:
+    """Return what ``python -m module`` prints in *folder* to who has 120 columns and wants no colour."""
+    command = [sys.executable, "-m", module, *arguments]
+    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+
+
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
