@@ -13,7 +13,7 @@ QUICK = 5
 """How many of them ``make test-fast`` runs."""
 
 
-@pytest.mark.takes(10)
+@pytest.mark.takes(6)
 @pytest.mark.parametrize(
     "first",
     [pytest.param(first, marks=[] if first < QUICK else [pytest.mark.slow]) for first in range(0, SEEDS, CHUNK)],
