@@ -98,6 +98,7 @@ def said(found: Json) -> Json:
     return masked
 
 
+@pytest.mark.takes(6)
 @pytest.mark.parametrize(
     ("program", "command", "make"),
     [(COMPACTOR, node_compactor.cli.COMMAND, compactors), (REFINER, node_refiner.cli.COMMAND, refiners)],

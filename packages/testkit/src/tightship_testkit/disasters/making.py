@@ -7,8 +7,8 @@ from random import Random
 import msgspec
 
 from tightship_testkit.disasters import faults, steps
-from tightship_testkit.disasters.floors.making import floors_only, with_floors
-from tightship_testkit.disasters.registry import FAULTS, STEPS, Args
+from tightship_testkit.disasters.floors.making import drawn_faults, floors_only, with_floors
+from tightship_testkit.disasters.registry import STEPS, Args
 from tightship_testkit.disasters.scenario import (
     Autoscaler,
     Budget,
@@ -228,28 +228,15 @@ def _steps(rng: Random, scenario: Scenario) -> list[Step]:
 
 
 def _faults(rng: Random, scenario: Scenario) -> list[Fault]:
-    found: list[Fault] = []
-    kinds = sorted(FAULTS)
     programs = [each.program for each in scenario.controllers]
-    for _ in range(rng.choice((0, 1, 1, 2, 3))):
-        kind = rng.choices(kinds, [FAULTS[each].weight for each in kinds])[0]
-        args = FAULTS[kind].draw(rng, scenario)
-        if args is None:
-            continue
-        at = round(rng.uniform(0, scenario.story - 20), 1)
-        found.append(
-            Fault(
-                at=at,
-                until=round(min(scenario.story, at + rng.choice((5, 20, 60, 150))), 1),
-                kind=kind,
-                share=rng.choice((0.05, 0.2, 0.5, 1.0)),
-                programs=[rng.choice(programs)] if programs and rng.random() < 0.3 else [],
-                resources=[rng.choice(("nodes", "pods", "leases", "pods/eviction"))] if rng.random() < 0.3 else [],
-                dice=rng.getrandbits(30),
-                args=args,
-            )
-        )
-    return found
+
+    def whose() -> Args:
+        chosen = [rng.choice(programs)] if programs and rng.random() < 0.3 else []
+        resources = [rng.choice(("nodes", "pods", "leases", "pods/eviction"))] if rng.random() < 0.3 else []
+        return {"programs": chosen, "resources": resources}
+
+    counts, shares = (0, 1, 1, 2, 3), (0.05, 0.2, 0.5, 1.0)
+    return drawn_faults(rng, scenario, counts=counts, last=scenario.story - 20, shares=shares, whose=whose)
 
 
 __all__ = ["make"]

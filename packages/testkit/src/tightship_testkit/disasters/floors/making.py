@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from random import Random
 
 import msgspec
@@ -64,7 +65,11 @@ def with_floors(scenario: Scenario, rng: Random) -> Scenario:
     controllers = [*scenario.controllers, _controller(rng)]
     made = msgspec.structs.replace(scenario, floors=floors, controllers=controllers, story=story, quiet=QUIET)
     steps = sorted([*made.steps, *_steps(rng, made)], key=lambda each: each.at)
-    return msgspec.structs.replace(made, steps=steps, faults=[*made.faults, *_faults(rng, made)])
+    whose = {"programs": [PROGRAM]}
+    found = drawn_faults(
+        rng, made, counts=(0, 0, 1, 1, 2), last=made.story - 60, shares=(0.1, 0.3, 0.5, 1.0), whose=lambda: whose
+    )
+    return msgspec.structs.replace(made, steps=steps, faults=[*made.faults, *found])
 
 
 def _floors(rng: Random, scenario: Scenario) -> Floors:
@@ -216,27 +221,28 @@ def _steps(rng: Random, scenario: Scenario) -> list[Step]:
     return found
 
 
-def _faults(rng: Random, scenario: Scenario) -> list[Fault]:
+def drawn_faults(
+    rng: Random,
+    scenario: Scenario,
+    *,
+    counts: Sequence[int],
+    last: float,
+    shares: Sequence[float],
+    whose: Callable[[], Args],
+) -> list[Fault]:
+    """Draw one of *counts* faults that begin until the time *last*; *whose* draws which requests meet each."""
     kinds = sorted(FAULTS)
     found: list[Fault] = []
-    for _ in range(rng.choice((0, 0, 1, 1, 2))):
+    for _ in range(rng.choice(counts)):
         kind = rng.choices(kinds, [FAULTS[each].weight for each in kinds])[0]
         args = FAULTS[kind].draw(rng, scenario)
         if args is None:
             continue
-        at = round(rng.uniform(0, scenario.story - 60), 1)
-        found.append(
-            Fault(
-                at=at,
-                until=round(min(scenario.story, at + rng.choice((5, 20, 60, 150))), 1),
-                kind=kind,
-                share=rng.choice((0.1, 0.3, 0.5, 1.0)),
-                programs=[PROGRAM],
-                dice=rng.getrandbits(30),
-                args=args,
-            )
-        )
+        at = round(rng.uniform(0, last), 1)
+        until = round(min(scenario.story, at + rng.choice((5, 20, 60, 150))), 1)
+        share, meets = rng.choice(shares), whose()
+        found.append(Fault(at=at, until=until, kind=kind, share=share, **meets, dice=rng.getrandbits(30), args=args))
     return found
 
 
-__all__ = ["WEIGHTS", "floors_only", "with_floors"]
+__all__ = ["WEIGHTS", "drawn_faults", "floors_only", "with_floors"]
