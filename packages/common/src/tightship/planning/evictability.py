@@ -108,10 +108,17 @@ class Evictability:
     def __init__(self, snapshot: Snapshot, rules: EvictionRules, now: float, has_budget: Callable[[Pod], bool]) -> None:
         self._snapshot = snapshot
         self._rules = rules
-        self._now = now
+        self._time = now
+        self.told_time = False
+        """Whether a verdict depends on the time. Whoever asks sets it back."""
         self._has_budget = has_budget
         self._longest_grace = max(rules.longest_grace, DEFAULT_GRACE)
         self._free: dict[PodTemplate, bool] = {}
+
+    @property
+    def _now(self) -> float:
+        self.told_time = True
+        return self._time
 
     def judge(self, pod: Pod) -> PodVerdict:
         """Return the pod's fate with **all** refusals."""

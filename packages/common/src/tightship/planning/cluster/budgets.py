@@ -10,22 +10,39 @@ from tightship.core.selectors import SelectorIndex
 
 
 class Budgets:
-    """The budgets in key order. Snapshots share this object, and its matches, while no budget changes."""
+    """The budgets in key order. Snapshots share this object while no budget changes.
 
-    def __init__(self, budgets: Iterable[PodDisruptionBudget] = ()) -> None:
+    If nothing but statuses has changed since *before*, its matches still hold.
+    """
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget] = (), before: Budgets | None = None) -> None:
         self.by_key = {budget.key: budget for budget in sorted(budgets, key=lambda each: each.key)}
-        self._selecting: SelectorIndex[PodDisruptionBudget] = SelectorIndex()
+        if before is not None and before.selects_like(self):
+            self._matches = before._matches
+            self._selecting = before._selecting
+            return
+        self._selecting: SelectorIndex[str] = SelectorIndex()
         for budget in self.by_key.values():
-            self._selecting.add(budget.namespace, budget.selector, budget)
-        self._matches: WeakKeyDictionary[PodTemplate, tuple[PodDisruptionBudget, ...]] = WeakKeyDictionary()
+            self._selecting.add(budget.namespace, budget.selector, budget.key)
+        self._matches: WeakKeyDictionary[PodTemplate, tuple[str, ...]] = WeakKeyDictionary()
 
     def of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
         """Return the budgets whose selector matches pods of *template*; in policy/v1 an empty selector matches all."""
         found = self._matches.get(template)
         if found is None:
-            matching = self._selecting.find(template.namespace, template.labels)
-            found = self._matches[template] = tuple(sorted(matching, key=lambda budget: budget.key))
-        return found
+            found = self._matches[template] = tuple(sorted(self._selecting.find(template.namespace, template.labels)))
+        return tuple(self.by_key[key] for key in found) if found else ()
+
+    def selects_like(self, other: Budgets) -> bool:
+        """Whether the budgets have the same keys and selectors as those of *other*."""
+        mine, others = self.by_key, other.by_key
+        return mine.keys() == others.keys() and all(
+            budget is others[key] or budget.selector == others[key].selector for key, budget in mine.items()
+        )
+
+    def changed_since(self, before: Budgets) -> set[str]:
+        """Return the keys of budgets that are not as in *before*, which selects like this object."""
+        return {key for key, budget in self.by_key.items() if budget is not before.by_key[key]}
 
     def __iter__(self) -> Iterator[PodDisruptionBudget]:
         return iter(self.by_key.values())

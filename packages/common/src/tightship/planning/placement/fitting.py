@@ -54,8 +54,7 @@ def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retrie
     alone = _alone(space, asks) if retries else ()
     if alone:
         return Fit(unplaced=alone, alone=alone)
-    hardness = {id(ask): _hardness(space, ask) for ask in asks}
-    order = sorted(range(len(asks)), key=lambda position: hardness[id(asks[position])])
+    order = sorted(range(len(asks)), key=lambda position: asks[position].hardness)
     for _ in range(retries + 1):
         failed, nodes = _greedy(space, asks, order, choose)
         if failed is None:
@@ -89,14 +88,6 @@ def _alone(space: Space, asks: Sequence[Ask]) -> tuple[int, ...]:
     return tuple(
         position for position, ask in enumerate(asks) if not fits[id(ask)] and not _helped(asks, position, everyone)
     )
-
-
-def _hardness(space: Space, ask: Ask) -> tuple[int, float]:
-    """Return the order: pods that few nodes allow, then pods tied to others, then the rest; larger requests first."""
-    largest = max((amount * float(space.scale[row]) for row, amount in ask.rows), default=0.0)
-    if ask.static_count * 4 <= len(space.nodes):
-        return 0, -largest
-    return 2 if ask.plain else 1, -largest
 
 
 def _greedy(

@@ -6,6 +6,7 @@ node-name order. A journal records every change, so a failed attempt costs only 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from tightship.core.objects import Node, Pod, PodSpec, PodTemplate
 from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, Resources
-from tightship.planning.cluster import Snapshot
+from tightship.planning.cluster import NodeView, Snapshot
 from tightship.planning.placement.affinity import AffinityIndex, AffinityRules, topology_keys
 from tightship.planning.placement.spread import SpreadCounter, SpreadIndex, SpreadRules
 from tightship.planning.placement.static import NodeFilters
@@ -38,6 +39,9 @@ class Ask(Struct, frozen=True, eq=False):
     static: NodeMask
     """Nodes that labels, taints and the reach of volumes allow."""
     static_count: int
+    hardness: tuple[int, float]
+    """Where pods stand in the order of placing, the hardest first: pods that few nodes allow, pods tied to others, the
+    rest; larger requests first."""
     affinity: AffinityRules
     spread: SpreadRules
     attachments: Attachments
@@ -45,6 +49,15 @@ class Ask(Struct, frozen=True, eq=False):
     """Whether *rows* and *static* decide alone."""
     unknown: tuple[Reason, str] | None
     """Why placement can't judge the pod."""
+
+
+_Tied = tuple[AffinityRules | None, tuple[SpreadCounter, ...], Attachments]
+"""What counts the pods of one template."""
+
+_STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes")
+
+Changes = tuple[tuple[Ask | None, int, int], ...]
+"""Changes of a space in order: a pod's demands, a node, and 1 or -1; without demands the node was closed."""
 
 
 class Space:
@@ -55,12 +68,9 @@ class Space:
         self.nodes: list[Node] = [view.node for view in snapshot.nodes.values()]
         self.names = [node.name for node in self.nodes]
         self.index = {name: number for number, name in enumerate(self.names)}
-        # An unreadable pod takes an unknown amount from its node.
-        shut = {each.node for each in snapshot.unreadable}
-        self.open: NodeMask = np.array(
-            [fit_to_receive(node) and node.name not in shut for node in self.nodes], dtype=np.bool_
-        )
+        self.open: NodeMask = np.array([self._receives(node, snapshot) for node in self.nodes], dtype=np.bool_)
         templates = self._templates()
+        self._most_templates = 2 * len(templates) + 1000
         self._rows = self._resource_rows(templates)
         self.capacity: NDArray[np.int64] = np.zeros((len(self._rows), len(self.nodes)), dtype=np.int64)
         for column, node in enumerate(self.nodes):
@@ -76,6 +86,8 @@ class Space:
         self._journal: list[tuple[Ask | None, int, int]] = []
         self._lengths: NDArray[np.float64] | None = None
         self._changed: set[int] = set()
+        self._torn = False
+        """Whether a port was freed that nobody had, which no undoing mends."""
         self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
         self._volumes = VolumeIndex(snapshot, self.nodes)
         self._sum_up()
@@ -83,6 +95,11 @@ class Space:
         self._count_constraints()
 
     # Building
+
+    @staticmethod
+    def _receives(node: Node, snapshot: Snapshot) -> bool:
+        # An unreadable pod takes an unknown amount from its node.
+        return fit_to_receive(node) and all(each.node != node.name for each in snapshot.unreadable)
 
     def _templates(self) -> list[PodTemplate]:
         bound = (pod for view in self.snapshot.nodes.values() for pod in view.pods)
@@ -117,35 +134,143 @@ class Space:
         known = None if "Namespace" in self.snapshot.missing else self.snapshot.namespaces
         self._affinity = AffinityIndex(templates, known, self._topologies)
         self._spread = SpreadIndex(templates, self.nodes, self.filters, self._topologies)
-        self._counted = {template: self._count_rules(template) for template in templates}
+        self._counted: dict[PodTemplate, tuple[AffinityRules | None, tuple[SpreadCounter, ...]]] = {}
+        self._tied: dict[PodTemplate, _Tied] = {}
+        for template in templates:
+            self._count_by(template)
+
+    def _count_by(self, template: PodTemplate) -> None:
+        affinity, spread = self._counted[template] = self._count_rules(template)
+        attachments = self._volumes.attachments(template) if template.spec.volumes else Attachments()
+        if affinity is not None or spread or attachments.handles or template.spec.host_ports:
+            self._tied[template] = (affinity, spread, attachments)
 
     def _count_constraints(self) -> None:
         """Count bound pods for every constraint that selects them."""
-        tied: dict[PodTemplate, tuple[AffinityRules | None, tuple[SpreadCounter, ...], Attachments]] = {}
-        for template, (affinity, spread) in self._counted.items():
-            attachments = self._volumes.attachments(template) if template.spec.volumes else Attachments()
-            if affinity is not None or spread or attachments.handles or template.spec.host_ports:
-                tied[template] = (affinity, spread, attachments)
-        if not tied:
+        if self._tied:
+            for column, view in enumerate(self.snapshot.nodes.values()):
+                for pod in view.pods:
+                    self._count(pod, column, 1)
+
+    def _count(self, pod: Pod, column: int, step: int) -> None:
+        """Count *step* more bound pods like *pod*."""
+        tied = self._tied.get(pod.template)
+        if tied is None:
             return
-        for column, view in enumerate(self.snapshot.nodes.values()):
-            for pod in view.pods:
-                rules = tied.get(pod.template)
-                if rules is None:
-                    continue
-                affinity, spread, attachments = rules
-                if affinity is not None:
-                    affinity.add(column, 1)
-                if pod.deletion is None:
-                    for counter in spread:
-                        counter.add(column, 1)
-                self._use_ports(pod.template.spec, column, 1)
-                self._volumes.add(column, attachments, 1)
+        affinity, spread, attachments = tied
+        if affinity is not None:
+            affinity.add(column, step)
+        if pod.deletion is None:
+            for counter in spread:
+                counter.add(column, step)
+        self._use_ports(pod.template.spec, column, step)
+        self._volumes.add(column, attachments, step)
 
     def _count_rules(self, template: PodTemplate) -> tuple[AffinityRules | None, tuple[SpreadCounter, ...]]:
         rules = self._affinity.rules(template)
         idle = not (rules.own or rules.against or rules.joins)
         return (None if idle else rules), self._spread.joins(template)
+
+    # Following a cluster
+
+    def follow(self, snapshot: Snapshot) -> bool:
+        """Undo everything, and show *snapshot* from now on. If only a new space can show it, return ``False``.
+
+        Pods come and go, and nodes change their state and their taints. A new space is needed for nodes that come, go
+        or change in another way, for other volumes, and for the first pod with a resource or a constraint of its own.
+        """
+        self.rollback(0)
+        if self._torn or self._volumes.torn:
+            return False
+        self.next_start, self._lengths = 0, None
+        self._changed.clear()
+        # A resized pod's amounts are only known by the object that holds them, which may be gone.
+        for key in [key for key in self._asks if key[1]]:
+            del self._asks[key]
+        if snapshot is self.snapshot:
+            return True
+        before = self.snapshot
+        changed = [
+            (column, old, new)
+            for column, (old, new) in enumerate(zip(before.nodes.values(), snapshot.nodes.values(), strict=False))
+            if old is not new
+        ]
+        if not self._can_follow(snapshot, changed):
+            return False
+        retainted = False
+        for column, old, new in changed:
+            if old.node is not new.node:
+                retainted |= old.node.taints != new.node.taints
+                self.nodes[column] = new.node
+                self.open[column] = self._receives(new.node, snapshot)
+            self._recount(column, old, new)
+        if retainted:
+            self.filters.forget_taints()
+            self._asks.clear()
+        self.snapshot = snapshot
+        self._volumes.follow(snapshot)
+        return True
+
+    def _can_follow(self, snapshot: Snapshot, changed: Sequence[tuple[int, NodeView, NodeView]]) -> bool:
+        """Whether no more than pods and the nodes' states have changed. If so, register the templates of new pods."""
+        if not self._looks_like(snapshot) or any(self._rebuilt(old.node, new.node) for _, old, new in changed):
+            return False
+        templates: dict[PodTemplate, None] = {}
+        names: set[str] = set()
+        for _, _, new in changed:
+            names.update(new.usage.requested)
+            templates.update(dict.fromkeys(pod.template for pod in new.pods))
+        for pod in snapshot.unscheduled:
+            names.update(pod.requests)
+            templates[pod.template] = None
+        for each in (*snapshot.starting, *snapshot.headroom):
+            if each.pod is not None:
+                templates[each.pod.template] = None
+        added = [template for template in templates if template not in self._counted]
+        for template in added:
+            names.update(template.spec.requests)
+            if template.spec.spread or not self._affinity.knows(template):
+                return False
+        # Templates are never forgotten, so that after many rollouts a new space is due.
+        if not names <= self._rows.keys() or len(self._counted) + len(added) > self._most_templates:
+            return False
+        for template in added:
+            self._affinity.register(template)
+            self._count_by(template)
+        return True
+
+    def _looks_like(self, snapshot: Snapshot) -> bool:
+        """Whether *snapshot* has the same nodes by name, and the same of all that is neither node nor pod."""
+        before = self.snapshot
+        return (
+            self.names == list(snapshot.nodes)
+            and before.missing == snapshot.missing
+            and before.unreadable == snapshot.unreadable
+            and before.namespaces == snapshot.namespaces
+            and all(getattr(before, kind) is getattr(snapshot, kind) for kind in _STORAGE)
+        )
+
+    def _rebuilt(self, old: Node, new: Node) -> bool:
+        """Whether *new* differs from *old* in what masks and counters are made of."""
+        if old is new:
+            return False
+        if old.labels != new.labels or old.allocatable != new.allocatable:
+            return True
+        return self._spread.honors_taints and old.taints != new.taints
+
+    def _recount(self, column: int, old: NodeView, new: NodeView) -> None:
+        """Replace the pods of a node."""
+        if self._tied:
+            gone = {id(pod): pod for pod in old.pods}
+            for pod in new.pods:
+                if gone.pop(id(pod), None) is None:
+                    self._count(pod, column, 1)
+            for pod in gone.values():
+                self._count(pod, column, -1)
+        self.free[:, column] = self.capacity[:, column]
+        for name, amount in new.usage.requested.items():
+            self.free[self._rows[name], column] -= amount
+        self.assumed[:, column] = new.usage.scoring
 
     # What a pod asks
 
@@ -176,20 +301,22 @@ class Space:
         affinity = rules or self._affinity.rules(template)
         spread = SpreadRules(self._spread.own.get(template, ()), joins)
         idle = not (affinity.own or affinity.against or affinity.joins or affinity.group)
+        plain = idle and not (spread.own or spread.joins or spec.host_ports or attachments.handles)
+        amounts = _larger(pod.requests, spec.requests)
+        rows = tuple((self._rows[name], amount) for name, amount in amounts.items() if amount > 0)
+        count = int(np.count_nonzero(static))
+        level = 0 if count * 4 <= len(self.nodes) else 2 if plain else 1
         return Ask(
             template=template,
-            rows=tuple(
-                (self._rows[name], amount)
-                for name, amount in _larger(pod.requests, spec.requests).items()
-                if amount > 0
-            ),
+            rows=rows,
             scoring=spec.scoring,
             static=static,
-            static_count=int(np.count_nonzero(static)),
+            static_count=count,
+            hardness=(level, -max((amount * float(self.scale[row]) for row, amount in rows), default=0.0)),
             affinity=affinity,
             spread=spread,
             attachments=attachments,
-            plain=idle and not (spread.own or spread.joins or spec.host_ports or attachments.handles),
+            plain=plain,
             unknown=unknown,
         )
 
@@ -290,6 +417,19 @@ class Space:
             else:
                 self._change(ask, node, -step)
 
+    def changes_since(self, mark: int) -> Changes:
+        """Return what has changed since *mark*, for :meth:`repeat`."""
+        return tuple(self._journal[mark:])
+
+    def repeat(self, changes: Changes) -> None:
+        """Make *changes* again."""
+        for ask, node, step in changes:
+            if ask is None:
+                self.close(node)
+            else:
+                self._change(ask, node, step)
+                self._journal.append((ask, node, step))
+
     def _change(self, ask: Ask, node: int, step: int) -> None:
         for row, amount in ask.rows:
             self.free[row, node] -= step * amount
@@ -313,6 +453,8 @@ class Space:
                 used.append(ip)
             elif ip in used:
                 used.remove(ip)
+            else:
+                self._torn = True
 
     # Explaining
 
