@@ -88,7 +88,11 @@ class DisruptionLedger:
 
     def _asking(self, pods: Sequence[Pod], refusals: list[Refusal]) -> Iterator[tuple[Pod, PodDisruptionBudget]]:
         """Yield the pods that need an allowance. Add pods that no allowance would help to *refusals*."""
+        matches, skips = self._matches, not self._unreadable
         for pod in pods:
+            # Many pods of a fleet have no budget, and a pass asks for each of them.
+            if skips and matches.get(pod.template) == ():
+                continue
             if pod.phase == "Pending":
                 continue
             if pod.namespace in self._unreadable:
@@ -107,6 +111,9 @@ class DisruptionLedger:
                 refusals.append(Refusal(Reason.MULTIPLE_PDBS, pod.key, detail, f"let only one of {names} select it"))
                 continue
             budget = matching[0]
+            if pod.ready and self._in_force(budget):
+                yield pod, budget
+                continue
             if budget.always_allow_unhealthy and not pod.ready:
                 continue  # this policy comes before everything else, even the status
             refusal = self._standing(budget, pod)
@@ -119,6 +126,10 @@ class DisruptionLedger:
         """Spend what *charge* takes."""
         for key, count in charge.taken.items():
             self._left[key] = self.left(self._budgets.by_key[key]) - count
+
+    def _in_force(self, budget: PodDisruptionBudget) -> bool:
+        """Whether the status of *budget* can be relied on."""
+        return not budget.sync_failed and budget.observed_generation >= budget.generation
 
     def _standing(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal | None:
         if budget.sync_failed:

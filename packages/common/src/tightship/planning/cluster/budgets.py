@@ -9,6 +9,16 @@ from tightship.core.objects import PodDisruptionBudget, PodTemplate
 from tightship.core.selectors import SelectorIndex
 
 
+class _Selection:
+    """The keys of budgets by what they select."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self.index: SelectorIndex[str] = SelectorIndex()
+        for budget in budgets:
+            self.index.add(budget.namespace, budget.selector, budget.key)
+        self.matches: WeakKeyDictionary[PodTemplate, tuple[str, ...]] = WeakKeyDictionary()
+
+
 class Budgets:
     """The budgets in key order. Snapshots share this object while no budget changes.
 
@@ -17,20 +27,16 @@ class Budgets:
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget] = (), before: Budgets | None = None) -> None:
         self.by_key = {budget.key: budget for budget in sorted(budgets, key=lambda each: each.key)}
-        if before is not None and before.selects_like(self):
-            self._matches = before._matches
-            self._selecting = before._selecting
-            return
-        self._selecting: SelectorIndex[str] = SelectorIndex()
-        for budget in self.by_key.values():
-            self._selecting.add(budget.namespace, budget.selector, budget.key)
-        self._matches: WeakKeyDictionary[PodTemplate, tuple[str, ...]] = WeakKeyDictionary()
+        alike = None if before is None or not before.selects_like(self) else before._selection
+        self._selection: _Selection = _Selection(self.by_key.values()) if alike is None else alike
 
     def of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
         """Return the budgets whose selector matches pods of *template*; in policy/v1 an empty selector matches all."""
-        found = self._matches.get(template)
+        selection = self._selection
+        found = selection.matches.get(template)
         if found is None:
-            found = self._matches[template] = tuple(sorted(self._selecting.find(template.namespace, template.labels)))
+            matching = selection.index.find(template.namespace, template.labels)
+            found = selection.matches[template] = tuple(sorted(matching))
         return tuple(self.by_key[key] for key in found) if found else ()
 
     def selects_like(self, other: Budgets) -> bool:

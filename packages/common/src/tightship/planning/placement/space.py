@@ -103,9 +103,7 @@ class Space:
 
     def _templates(self) -> list[PodTemplate]:
         bound = (pod for view in self.snapshot.nodes.values() for pod in view.pods)
-        seen = self.snapshot
-        to_come = (*(each.pod for each in seen.starting), *(each.pod for each in seen.headroom))
-        pods = (*bound, *seen.unscheduled, *(pod for pod in to_come if pod is not None))
+        pods = (*bound, *self.snapshot.unscheduled, *_to_come(self.snapshot))
         return list(dict.fromkeys(pod.template for pod in pods))
 
     def _resource_rows(self, templates: list[PodTemplate]) -> dict[str, int]:
@@ -147,10 +145,12 @@ class Space:
 
     def _count_constraints(self) -> None:
         """Count bound pods for every constraint that selects them."""
-        if self._tied:
+        tied = self._tied
+        if tied:
             for column, view in enumerate(self.snapshot.nodes.values()):
                 for pod in view.pods:
-                    self._count(pod, column, 1)
+                    if pod.template in tied:
+                        self._count(pod, column, 1)
 
     def _count(self, pod: Pod, column: int, step: int) -> None:
         """Count *step* more bound pods like *pod*."""
@@ -223,9 +223,7 @@ class Space:
         for pod in snapshot.unscheduled:
             names.update(pod.requests)
             templates[pod.template] = None
-        for each in (*snapshot.starting, *snapshot.headroom):
-            if each.pod is not None:
-                templates[each.pod.template] = None
+        templates.update(dict.fromkeys(pod.template for pod in _to_come(snapshot)))
         added = [template for template in templates if template not in self._counted]
         for template in added:
             names.update(template.spec.requests)
@@ -469,6 +467,12 @@ def fit_to_receive(node: Node) -> bool:
     kube-scheduler itself looks only at the cordon and taints; the other conditions are for safety.
     """
     return node.ready and not node.unschedulable and node.deletion is None
+
+
+def _to_come(snapshot: Snapshot) -> list[Pod]:
+    """Return a pod for each kind of demand without pods."""
+    pods = (*(each.pod for each in snapshot.starting), *(each.pod for each in snapshot.headroom))
+    return [pod for pod in pods if pod is not None]
 
 
 def _larger(left: Resources, right: Resources) -> Resources:
