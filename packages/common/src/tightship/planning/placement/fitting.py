@@ -99,7 +99,7 @@ def _greedy(
         postponed: list[int] = []
         for number, position in enumerate(queue):
             ask = asks[position]
-            feasible = np.flatnonzero(space.feasible(ask))
+            feasible = space.feasible(ask).nonzero()[0]
             if not len(feasible):
                 if not _helped(asks, position, queue[number + 1 :]):
                     return position, nodes

@@ -10,49 +10,22 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from tightship.core.objects import Node, Pod, PodSpec, PodTemplate
+from tightship.core.objects import Node, Pod, PodTemplate
 from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, Resources
 from tightship.planning.cluster import NodeView, Snapshot
-from tightship.planning.placement.affinity import AffinityIndex, AffinityRules, topology_keys
-from tightship.planning.placement.spread import SpreadCounter, SpreadIndex, SpreadRules
+from tightship.planning.placement.constraints import Ask, Constraints
 from tightship.planning.placement.static import NodeFilters
-from tightship.planning.placement.topology import NodeMask, Topology
-from tightship.planning.placement.volumes import Attachments, VolumeIndex, VolumeUnknownError
+from tightship.planning.placement.topology import NodeMask
+from tightship.planning.placement.volumes import Attachments, VolumeUnknownError
 
 CPU, MEMORY, PODS = 0, 1, 2
 """Rows of the resource matrix in every space; other resources follow in name order."""
 
 UNLIMITED = 2**62
 
-
-class Ask(Struct, frozen=True, eq=False):
-    """The demands of one pod on a node, compiled for a space. Replicas of a template share it."""
-
-    template: PodTemplate
-    rows: tuple[tuple[int, int], ...]
-    """(row of the matrix, amount) of every requested resource."""
-    scoring: tuple[int, int]
-    static: NodeMask
-    """Nodes that labels, taints and the reach of volumes allow."""
-    static_count: int
-    hardness: tuple[int, float]
-    """Where pods stand in the order of placing, the hardest first: pods that few nodes allow, pods tied to others, the
-    rest; larger requests first."""
-    affinity: AffinityRules
-    spread: SpreadRules
-    attachments: Attachments
-    plain: bool
-    """Whether *rows* and *static* decide alone."""
-    unknown: tuple[Reason, str] | None
-    """Why placement can't judge the pod."""
-
-
-_Tied = tuple[AffinityRules | None, tuple[SpreadCounter, ...], Attachments]
-"""What counts the pods of one template."""
 
 _STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes")
 
@@ -70,12 +43,15 @@ class Space:
         self.index = {name: number for number, name in enumerate(self.names)}
         self.open: NodeMask = np.array([self._receives(node, snapshot) for node in self.nodes], dtype=np.bool_)
         templates = self._templates()
-        self._most_templates = 2 * len(templates) + 1000
         self._rows = self._resource_rows(templates)
         self.capacity: NDArray[np.int64] = np.zeros((len(self._rows), len(self.nodes)), dtype=np.int64)
         for column, node in enumerate(self.nodes):
             for name, amount in node.allocatable.items():
                 self.capacity[self._rows[name], column] = min(amount, UNLIMITED)
+        self.known: NDArray[np.int64] = np.maximum(self.capacity[: MEMORY + 1], 1)
+        """The capacity of CPU and memory as a divisor: at least 1."""
+        self.kinds: NDArray[np.int64] = (self.capacity[: MEMORY + 1] > 0).sum(axis=0)
+        """How many of CPU and memory each node has."""
         self.free = self.capacity.copy()
         self.assumed: NDArray[np.int64] = np.zeros((2, len(self.nodes)), dtype=np.int64)
         """milli-CPU and bytes requested as kube-scheduler's scoring assumes them."""
@@ -86,13 +62,8 @@ class Space:
         self._journal: list[tuple[Ask | None, int, int]] = []
         self._lengths: NDArray[np.float64] | None = None
         self._changed: set[int] = set()
-        self._torn = False
-        """Whether a port was freed that nobody had, which no undoing mends."""
-        self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
-        self._volumes = VolumeIndex(snapshot, self.nodes)
+        self._constraints = Constraints(snapshot, self.nodes, self.filters, templates)
         self._sum_up()
-        self._index_constraints(templates)
-        self._count_constraints()
 
     # Building
 
@@ -126,51 +97,6 @@ class Space:
                 self.free[self._rows[name], column] -= amount
             self.assumed[:, column] = view.usage.scoring
 
-    def _index_constraints(self, templates: list[PodTemplate]) -> None:
-        """Set up a counter for every constraint that some pod holds."""
-        self._topologies = {key: Topology(key, self.nodes) for key in sorted(topology_keys(templates))}
-        known = None if "Namespace" in self.snapshot.missing else self.snapshot.namespaces
-        self._affinity = AffinityIndex(templates, known, self._topologies)
-        self._spread = SpreadIndex(templates, self.nodes, self.filters, self._topologies)
-        self._counted: dict[PodTemplate, tuple[AffinityRules | None, tuple[SpreadCounter, ...]]] = {}
-        self._tied: dict[PodTemplate, _Tied] = {}
-        for template in templates:
-            self._count_by(template)
-
-    def _count_by(self, template: PodTemplate) -> None:
-        affinity, spread = self._counted[template] = self._count_rules(template)
-        attachments = self._volumes.attachments(template) if template.spec.volumes else Attachments()
-        if affinity is not None or spread or attachments.handles or template.spec.host_ports:
-            self._tied[template] = (affinity, spread, attachments)
-
-    def _count_constraints(self) -> None:
-        """Count bound pods for every constraint that selects them."""
-        tied = self._tied
-        if tied:
-            for column, view in enumerate(self.snapshot.nodes.values()):
-                for pod in view.pods:
-                    if pod.template in tied:
-                        self._count(pod, column, 1)
-
-    def _count(self, pod: Pod, column: int, step: int) -> None:
-        """Count *step* more bound pods like *pod*."""
-        tied = self._tied.get(pod.template)
-        if tied is None:
-            return
-        affinity, spread, attachments = tied
-        if affinity is not None:
-            affinity.add(column, step)
-        if pod.deletion is None:
-            for counter in spread:
-                counter.add(column, step)
-        self._use_ports(pod.template.spec, column, step)
-        self._volumes.add(column, attachments, step)
-
-    def _count_rules(self, template: PodTemplate) -> tuple[AffinityRules | None, tuple[SpreadCounter, ...]]:
-        rules = self._affinity.rules(template)
-        idle = not (rules.own or rules.against or rules.joins)
-        return (None if idle else rules), self._spread.joins(template)
-
     # Following a cluster
 
     def follow(self, snapshot: Snapshot) -> bool:
@@ -180,7 +106,7 @@ class Space:
         or change in another way, for other volumes, and for the first pod with a resource or a constraint of its own.
         """
         self.rollback(0)
-        if self._torn or self._volumes.torn:
+        if self._constraints.torn:
             return False
         self.next_start, self._lengths = 0, None
         self._changed.clear()
@@ -208,7 +134,7 @@ class Space:
             self.filters.forget_taints()
             self._asks.clear()
         self.snapshot = snapshot
-        self._volumes.follow(snapshot)
+        self._constraints.follow(snapshot)
         return True
 
     def _can_follow(self, snapshot: Snapshot, changed: Sequence[tuple[int, NodeView, NodeView]]) -> bool:
@@ -224,18 +150,9 @@ class Space:
             names.update(pod.requests)
             templates[pod.template] = None
         templates.update(dict.fromkeys(pod.template for pod in _to_come(snapshot)))
-        added = [template for template in templates if template not in self._counted]
-        for template in added:
+        for template in templates:
             names.update(template.spec.requests)
-            if template.spec.spread or not self._affinity.knows(template):
-                return False
-        # Templates are never forgotten, so that after many rollouts a new space is due.
-        if not names <= self._rows.keys() or len(self._counted) + len(added) > self._most_templates:
-            return False
-        for template in added:
-            self._affinity.register(template)
-            self._count_by(template)
-        return True
+        return names <= self._rows.keys() and self._constraints.take_in(templates)
 
     def _looks_like(self, snapshot: Snapshot) -> bool:
         """Whether *snapshot* has the same nodes by name, and the same of all that is neither node nor pod."""
@@ -254,17 +171,11 @@ class Space:
             return False
         if old.labels != new.labels or old.allocatable != new.allocatable:
             return True
-        return self._spread.honors_taints and old.taints != new.taints
+        return self._constraints.honors_taints and old.taints != new.taints
 
     def _recount(self, column: int, old: NodeView, new: NodeView) -> None:
         """Replace the pods of a node."""
-        if self._tied:
-            gone = {id(pod): pod for pod in old.pods}
-            for pod in new.pods:
-                if gone.pop(id(pod), None) is None:
-                    self._count(pod, column, 1)
-            for pod in gone.values():
-                self._count(pod, column, -1)
+        self._constraints.recount(column, old.pods, new.pods)
         self.free[:, column] = self.capacity[:, column]
         for name, amount in new.usage.requested.items():
             self.free[self._rows[name], column] -= amount
@@ -285,19 +196,17 @@ class Space:
 
     def _compile(self, pod: Pod) -> Ask:
         template, spec = pod.template, pod.template.spec
-        unknown = self._unknown(template)
+        unknown = self._constraints.unknown(template)
         static = self.filters.static(spec)
         attachments = Attachments()
         if spec.volumes:
             try:
-                reach, attachments = self._volumes.reach(template)
+                reach, attachments = self._constraints.reach(template)
                 if reach is not None:
                     static = static & reach
             except VolumeUnknownError as error:
                 unknown = unknown or (Reason.UNKNOWN_VOLUME, str(error))
-        rules, joins = self._counted.get(template) or self._count_rules(template)
-        affinity = rules or self._affinity.rules(template)
-        spread = SpreadRules(self._spread.own.get(template, ()), joins)
+        affinity, spread = self._constraints.rules(template)
         idle = not (affinity.own or affinity.against or affinity.joins or affinity.group)
         plain = idle and not (spread.own or spread.joins or spec.host_ports or attachments.handles)
         amounts = _larger(pod.requests, spec.requests)
@@ -318,17 +227,6 @@ class Space:
             unknown=unknown,
         )
 
-    def _unknown(self, template: PodTemplate) -> tuple[Reason, str] | None:
-        if template.spec.claims_devices:
-            return Reason.RESOURCE_CLAIMS, "requests devices through resource claims, which Tightship can't judge"
-        if template in self._affinity.unknown:
-            why = self.snapshot.missing.get("Namespace", "not read")
-            return (
-                Reason.UNKNOWN_NAMESPACE_LABELS,
-                f"selects namespaces by label, but namespaces are unknown ({why})",
-            )
-        return None
-
     # Judging
 
     def feasible(self, ask: Ask) -> NodeMask:
@@ -337,7 +235,7 @@ class Space:
         for row, amount in ask.rows:
             mask &= self.free[row] >= amount
         if not ask.plain:
-            self._restrict(mask, ask)
+            self._constraints.restrict(mask, ask)
         return mask
 
     def accepts(self, ask: Ask, node: int) -> bool:
@@ -347,17 +245,6 @@ class Space:
         if any(self.free[row, node] < amount for row, amount in ask.rows):
             return False
         return ask.plain or bool(self.feasible(ask)[node])
-
-    def _restrict(self, mask: NodeMask, ask: Ask) -> None:
-        ask.affinity.restrict(mask)
-        for counter in ask.spread.own:
-            counter.restrict(mask)
-        for ip, protocol, port in ask.template.spec.host_ports:
-            for node, used in self._ports.get((protocol, port), {}).items():
-                if any(not ip or not other or ip == other for other in used):
-                    mask[node] = False
-        if ask.attachments.handles:
-            self._volumes.restrict(mask, ask.attachments)
 
     @cached_property
     def scale(self) -> NDArray[np.float64]:
@@ -398,7 +285,7 @@ class Space:
         """Cordon *node*: it receives no more pods, but stays a topology domain for the scheduler."""
         if self.open[node]:
             self.open[node] = False
-            self._spread.close(node, 1)
+            self._constraints.close(node, 1)
             self._journal.append((None, node, 1))
 
     def mark(self) -> int:
@@ -411,7 +298,7 @@ class Space:
             ask, node, step = self._journal.pop()
             if ask is None:
                 self.open[node] = True
-                self._spread.close(node, -1)
+                self._constraints.close(node, -1)
             else:
                 self._change(ask, node, -step)
 
@@ -434,25 +321,8 @@ class Space:
         self.assumed[0, node] += step * ask.scoring[0]
         self.assumed[1, node] += step * ask.scoring[1]
         self._changed.add(node)
-        if ask.plain:
-            return
-        ask.affinity.add(node, step)
-        for counter in ask.spread.joins:
-            counter.add(node, step)
-        if ask.template.spec.host_ports:
-            self._use_ports(ask.template.spec, node, step)
-        if ask.attachments.handles:
-            self._volumes.add(node, ask.attachments, step)
-
-    def _use_ports(self, spec: PodSpec, node: int, step: int) -> None:
-        for ip, protocol, port in spec.host_ports:
-            used = self._ports.setdefault((protocol, port), {}).setdefault(node, [])
-            if step > 0:
-                used.append(ip)
-            elif ip in used:
-                used.remove(ip)
-            else:
-                self._torn = True
+        if not ask.plain:
+            self._constraints.change(ask, node, step)
 
     # Explaining
 
@@ -479,3 +349,6 @@ def _larger(left: Resources, right: Resources) -> Resources:
     if left is right:
         return left
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
+
+
+__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Ask", "Changes", "Space", "fit_to_receive"]
