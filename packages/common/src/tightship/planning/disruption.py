@@ -44,6 +44,8 @@ class DisruptionLedger:
             each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
         }
         self._left: dict[str, int] = {}
+        self._plain: dict[PodTemplate, tuple[PodDisruptionBudget, str] | tuple[()]] = {}
+        """Templates without a budget, or with just one that is in force."""
 
     def budgets_of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
         """Return the budgets whose selector matches pods of *template*."""
@@ -65,8 +67,7 @@ class DisruptionLedger:
         need: dict[str, int] = {}
         left: dict[str, int] = {}
         refusals: list[Refusal] = []
-        for pod, budget in self._asking(pods, refusals):
-            key = budget.key
+        for pod, budget, key in self._asking(pods, refusals):
             if key not in left:
                 left[key] = self.left(budget)
             need[key] = need.get(key, 0) + 1
@@ -82,16 +83,22 @@ class DisruptionLedger:
         The result does not depend on what has been taken. A budget with no more left than that has nothing to spare.
         """
         found: dict[str, tuple[PodDisruptionBudget, int]] = {}
-        for _, budget in self._asking(pods, []):
-            found[budget.key] = (budget, found.get(budget.key, (budget, 0))[1] + 1)
+        for _, budget, key in self._asking(pods, []):
+            found[key] = (budget, found.get(key, (budget, 0))[1] + 1)
         return found
 
-    def _asking(self, pods: Sequence[Pod], refusals: list[Refusal]) -> Iterator[tuple[Pod, PodDisruptionBudget]]:
-        """Yield the pods that need an allowance. Add pods that no allowance would help to *refusals*."""
-        matches, skips = self._matches, not self._unreadable
+    def _asking(self, pods: Sequence[Pod], refusals: list[Refusal]) -> Iterator[tuple[Pod, PodDisruptionBudget, str]]:
+        """Yield the pods that need an allowance, with their budgets and the budgets' keys. Add pods that no allowance
+        would help to *refusals*.
+        """
+        plain = self._plain
         for pod in pods:
-            # Many pods of a fleet have no budget, and a pass asks for each of them.
-            if skips and matches.get(pod.template) == ():
+            # A pass asks for every pod of a fleet. Nearly all have no budget, or are Ready under one in force.
+            known = plain.get(pod.template)
+            if known == ():
+                continue
+            if known is not None and pod.ready and pod.phase != "Pending":
+                yield pod, known[0], known[1]
                 continue
             if pod.phase == "Pending":
                 continue
@@ -104,6 +111,8 @@ class DisruptionLedger:
                 continue
             matching = self.budgets_of(pod.template)
             if not matching:
+                if not self._unreadable:
+                    plain[pod.template] = ()
                 continue
             if len(matching) > 1:
                 names = ", ".join(budget.name for budget in matching)
@@ -111,16 +120,20 @@ class DisruptionLedger:
                 refusals.append(Refusal(Reason.MULTIPLE_PDBS, pod.key, detail, f"let only one of {names} select it"))
                 continue
             budget = matching[0]
-            if pod.ready and self._in_force(budget):
-                yield pod, budget
-                continue
-            if budget.always_allow_unhealthy and not pod.ready:
-                continue  # this policy comes before everything else, even the status
-            refusal = self._standing(budget, pod)
-            if refusal is not None:
-                refusals.append(refusal)
-            elif not _needs_no_allowance(budget, pod):
-                yield pod, budget
+            if self._in_force(budget):
+                plain[pod.template] = (budget, budget.key)
+            if self._needs_one(pod, budget, refusals):
+                yield pod, budget, budget.key
+
+    def _needs_one(self, pod: Pod, budget: PodDisruptionBudget, refusals: list[Refusal]) -> bool:
+        """Whether evicting *pod* takes an allowance of *budget*. If none would help, say so in *refusals*."""
+        if budget.always_allow_unhealthy and not pod.ready:
+            return False  # this policy comes before everything else, even the status
+        refusal = self._standing(budget, pod)
+        if refusal is not None:
+            refusals.append(refusal)
+            return False
+        return not _needs_no_allowance(budget, pod)
 
     def take(self, charge: Charge) -> None:
         """Spend what *charge* takes."""

@@ -13,7 +13,7 @@ from enum import Enum
 from msgspec import Struct
 
 from tightship.core.durations import DurationError, format_duration, parse_duration
-from tightship.core.objects import WORKLOAD_KINDS, Pod, PodTemplate, Volume, Workload
+from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Volume, Workload
 from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
@@ -169,15 +169,18 @@ class Evictability:
             free = self._free[template] = (
                 owner is not None
                 and owner.kind in ("ReplicaSet", "StatefulSet")
-                and not spec.volumes
+                and not any(volume.local for volume in spec.volumes)
                 and template.namespace != "kube-system"
                 and spec.scheduler == DEFAULT_SCHEDULER
                 and not spec.tolerates_drain
                 and spec.grace <= self._longest_grace
-                and self._controller_exists(template)
-                and not self._pinned_to(template)
+                and self._plainly_controlled(template, owner)
             )
         return free
+
+    def _plainly_controlled(self, template: PodTemplate, owner: Owner) -> bool:
+        known = self._controller(template)
+        return owner.kind in self._snapshot.missing if known is None else not known.pinned
 
     def _controller_exists(self, template: PodTemplate) -> bool:
         owner = template.owner
