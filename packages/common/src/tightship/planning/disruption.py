@@ -44,8 +44,10 @@ class DisruptionLedger:
             each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
         }
         self._left: dict[str, int] = {}
-        self._plain: dict[PodTemplate, tuple[PodDisruptionBudget, str] | tuple[()]] = {}
-        """Templates without a budget, or with just one that is in force."""
+        self._without: set[PodTemplate] = set()
+        """Templates without a budget."""
+        self._plain: dict[PodTemplate, tuple[PodDisruptionBudget, str]] = {}
+        """Templates with just one budget, which is in force, and its key."""
 
     def budgets_of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
         """Return the budgets whose selector matches pods of *template*."""
@@ -91,12 +93,12 @@ class DisruptionLedger:
         """Yield the pods that need an allowance, with their budgets and the budgets' keys. Add pods that no allowance
         would help to *refusals*.
         """
-        plain = self._plain
+        without, plain = self._without, self._plain
         for pod in pods:
             # A pass asks for every pod of a fleet. Nearly all have no budget, or are Ready under one in force.
-            known = plain.get(pod.template)
-            if known == ():
+            if pod.template in without:
                 continue
+            known = plain.get(pod.template)
             if known is not None and pod.ready and pod.phase != "Pending":
                 yield pod, known[0], known[1]
                 continue
@@ -112,7 +114,7 @@ class DisruptionLedger:
             matching = self.budgets_of(pod.template)
             if not matching:
                 if not self._unreadable:
-                    plain[pod.template] = ()
+                    without.add(pod.template)
                 continue
             if len(matching) > 1:
                 names = ", ".join(budget.name for budget in matching)

@@ -7,19 +7,18 @@ from copy import copy
 
 from msgspec import Struct
 
-from tightship.core.counting import counted
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.resources import Resources
 from tightship.planning.cluster import Snapshot
 from tightship.planning.cluster.state import add
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
 from tightship.planning.placement.scoring import Choice, best_fit, scheduler_choice
 from tightship.planning.placement.space import Space
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.headroom import BufferRoom
+from tightship.planning.plan.homeless import Homeless
 from tightship.planning.plan.memory import Attempt, Before, Memory, Tried
 from tightship.planning.plan.model import Move, Placement, Removal
 from tightship.planning.plan.reserving import Reserved, moving_nodes
@@ -99,8 +98,7 @@ class Planner:
         """The amounts that replicas about to start and buffers take, by node, before anything is planned."""
         self.waiting = reserved.waiting
         self._scale_ups = reserved.scale_ups
-        self._without_plan = without_plan
-        self._baseline: Space | None = None
+        self._homeless = Homeless(self.space, snapshot, without_plan)
         self._memory = Memory() if remembers else None
         self._remembered_with = ledger
         self._state = 0
@@ -227,12 +225,12 @@ class Planner:
         # does not play through.
         unsure = any(wait and not guest.ask.plain for wait, guest in zip(slow, guests, strict=True))
         if self.placement == "certain" and (unsure or not certain(space, asks)):
-            refusals = self._homeless(candidate, guests, waiting, fit_all(space, asks, best_fit), strand=True)
+            refusals = self._refusals(candidate, guests, waiting, fit_all(space, asks, best_fit), strand=True)
             space.rollback(mark)
             return Tried(refusals)
         fit = fit_all(space, asks, self._choose, self._retries)
         if not fit.complete:
-            return Tried(self._homeless(candidate, guests, waiting, fit, strand=False))
+            return Tried(self._refusals(candidate, guests, waiting, fit, strand=False))
         leaving = [Leaving(ask, target, bool(wait)) for ask, target, wait in zip(asks, fit.nodes, slow, strict=False)]
         stuck = stuck_in_turn(space, space.index[candidate.name], leaving)
         if stuck:
@@ -322,73 +320,20 @@ class Planner:
         self.waiting.pop(node, None)
         self.removals.append(Removal(candidate.name, self.round, tuple(moves), candidate.stays))
 
+    def _refusals(
+        self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], fit: Fit, *, strand: bool
+    ) -> list[Refusal]:
+        everyone, planned = (*guests, *waiting), len(self.removals)
+        return self._homeless.refusals(
+            candidate.name, everyone, fit, planned=planned, strand=strand, explain=self.explain
+        )
+
     def _unjudgeable(self, guests: Sequence[Guest]) -> list[Refusal]:
         return [
             Refusal(guest.ask.unknown[0], guest.pod.key, guest.ask.unknown[1])
             for guest in guests
             if guest.ask.unknown is not None
         ]
-
-    def _homeless(
-        self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], fit: Fit, *, strand: bool
-    ) -> list[Refusal]:
-        """Return refusals for the pods without a place. The space still has the node closed and its pods lifted."""
-        everyone = (*guests, *waiting)
-        found: list[Refusal] = []
-        starting = [guest for position in fit.unplaced if (guest := everyone[position]).starting is not None]
-        if starting:
-            found.append(needed(candidate.name, starting))
-        told: dict[int, tuple[str, str]] = {}
-        for position in fit.unplaced:
-            guest = everyone[position]
-            if guest.starting is not None:
-                continue
-            if not self.explain:
-                return [*found, Refusal(Reason.NO_PLACE, guest.pod.key)]
-            if id(guest.ask) not in told:  # replicas share it
-                told[id(guest.ask)] = why_nowhere(self.space, guest.ask)
-            detail, fix = told[id(guest.ask)]
-            if not guest.origin:
-                home = guest.pod.node
-                what = (
-                    f"pod {guest.pod.key}, which is leaving the draining node {home},"
-                    if home
-                    else f"pending pod {guest.pod.key}"
-                )
-                detail = f"{what} could run only here"
-                found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, candidate.name, detail, fix))
-            elif position not in fit.alone:
-                detail = (
-                    f"this pod alone would fit elsewhere, but not the node's {counted(len(everyone), 'pod')} together"
-                )
-                found.append(Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail))
-            elif self.removals and self._fits_without_plan(guest, candidate.name):
-                detail = f"no place is left after {counted(len(self.removals), 'planned removal')}: the pod {detail}"
-                found.append(Refusal(Reason.NO_PLACE_AFTER_PLAN, guest.pod.key, detail, fix))
-            else:
-                found.append(Refusal(Reason.NO_PLACE, guest.pod.key, detail, fix))
-        if not found and strand:
-            detail = (
-                "all pods of this node fit elsewhere, but kube-scheduler's own choices could leave one without a place"
-            )
-            found.append(
-                Refusal(
-                    Reason.SCHEDULER_MAY_STRAND, candidate.name, detail, "accept likely places (--placement likely)"
-                )
-            )
-        return sorted(found)
-
-    def _fits_without_plan(self, guest: Guest, origin: str) -> bool:
-        if self._baseline is None:
-            self._baseline = self._without_plan(self.snapshot)
-        space = self._baseline
-        mark = space.mark()
-        space.close(space.index[origin])
-        if guest.origin == origin:
-            space.lift(space.ask(guest.pod), space.index[origin])
-        fits = bool(space.feasible(space.ask(guest.pod)).any())
-        space.rollback(mark)
-        return fits
 
 
 def _together(some: Mapping[str, Resources], others: Mapping[str, Resources]) -> Mapping[str, Resources]:
