@@ -49,7 +49,8 @@ def test_facts_that_are_kept_are_those_gathered_anew() -> None:
 
 @pytest.mark.parametrize("placement", ["possible", "likely", "certain"])
 def test_planners_that_are_kept_plan_as_new_ones(placement: Placement) -> None:
-    for history in histories(SEEDS[::2]):
+    # The surest placement plays all choices through, which takes long on the larger clusters.
+    for history in histories(SEEDS[:5] if placement == "certain" else SEEDS):
         for name, strategy in STRATEGIES.items():
             kept = Planners()
             for snapshot in history:
