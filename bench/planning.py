@@ -67,11 +67,13 @@ CHANGES = 100
 
 REPEATS = 5
 
-BARS: dict[tuple[int, int], dict[str, tuple[float, float, float]]] = {
+Bars = tuple[float | None, float | None, float | None]
+
+BARS: dict[tuple[int, int], dict[str, Bars]] = {
     (1000, 30000): {"node-compactor": (0.4, 0.1, 0.02)},
-    (5000, 150000): {"node-compactor": (1.0, 0.2, 0.1), "node-refiner": (2.0, 2.0, 0.1)},
-    (400, 6000): {"node-compactor": (0.6, 0.15, 0.02), "node-refiner": (0.6, 0.6, 0.02)},
-    (300, 4000): {"node-compactor": (0.5, 0.15, 0.02), "node-refiner": (0.5, 0.5, 0.02)},
+    (5000, 150000): {"node-compactor": (1.0, 0.2, None), "node-refiner": (2.0, 2.0, None)},
+    (400, 6000): {"node-compactor": (0.6, 0.15, None), "node-refiner": (0.6, 0.15, None)},
+    (300, 4000): {"node-compactor": (0.5, 0.5, None), "node-refiner": (0.5, 0.5, None)},
 }
 """Most CPU seconds of a first pass, one after changes, and one without, by nodes and pods."""
 
@@ -284,7 +286,7 @@ def pass_lines(each: dict[str, Any]) -> list[str]:
     bars = BARS.get((each["nodes"], each["pods"]), {})
     for row in each["passes"]:
         first = row["s"][0]
-        held = bars.get(row["controller"], (None, None, None))
+        held: Bars = bars.get(row["controller"], (None, None, None))
         for what, seconds, bar in zip(("first", f"{CHANGES} changes", "no change"), row["s"], held, strict=True):
             ratio = f"first is {first / max(seconds, 1e-9):>6.1f} of it"
             lines.append(
