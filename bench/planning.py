@@ -1,13 +1,18 @@
 """What judging and planning cost, and how few nodes the plans keep.
 
-    python bench/planning.py                 1,000/30,000 and 5,000/150,000 nodes/pods, and openb where it is at hand
+    python bench/planning.py                 1,000/30,000 and 5,000/150,000 nodes/pods, rivals, and openb if at hand
     python bench/planning.py --sizes 1000    a smaller one
+    python bench/planning.py --passes        only the passes
     python bench/planning.py --json
 
 Each row is made in a process of its own. Seconds are CPU seconds of one core (noise of a shared machine left out as far
 as may be); *memory* is the process's largest resident set, with the Kubernetes client imported as a running controller
 has it, the whole fleet held as the controller holds it and one decision pass made. Fleets come from the project's own
 generator, object by object through the decoder, as a list from the API server would.
+
+*passes* are those of a controller that runs: its first, one after 100 pods have changed (their readiness, their node,
+or they are gone or new), and one a minute later without any change; medians of several, and the first as a ratio to
+each. *rivals* are fleets whose applications exclude each other (the generator's ``--conflicts``).
 """
 
 from __future__ import annotations
@@ -16,7 +21,9 @@ import argparse
 import importlib
 import json
 import os
+import random
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -27,11 +34,13 @@ import msgspec
 
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
+from node_refiner.judge import RefinerJudge
+from node_refiner.settings import RefinerSettings
 from tightship.core.objects import KINDS, decode
 from tightship.core.reasons import Refusal
 from tightship.files.snapshot_file import read_file
 from tightship.planning.cluster import ClusterState, Snapshot
-from tightship.planning.evaluate import evaluate
+from tightship.planning.evaluate import Evaluator, evaluate
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Placement, Planner, forecast, make_plan
 from tightship_simulator.generate import NOW, objects
 
@@ -47,6 +56,28 @@ EVERY_POOL = {
 }
 
 
+ONE_NODE = {"max_nodes": 1, "placement": "certain"}
+"""What a running controller looks for."""
+
+RIVALS = ((400, 6000, 13000), (300, 4000, 8000))
+"""Nodes, pods and conflicts of the fleets of rivals."""
+
+CHANGES = 100
+"""Pods that change between two passes."""
+
+REPEATS = 5
+
+Bars = tuple[float | None, float | None, float | None]
+
+BARS: dict[tuple[int, int], dict[str, Bars]] = {
+    (1000, 30000): {"node-compactor": (0.4, 0.1, 0.02)},
+    (5000, 150000): {"node-compactor": (1.0, 0.2, None), "node-refiner": (2.0, 2.0, None)},
+    (400, 6000): {"node-compactor": (0.6, 0.15, None), "node-refiner": (0.6, 0.15, None)},
+    (300, 4000): {"node-compactor": (0.5, 0.5, None), "node-refiner": (0.5, 0.5, None)},
+}
+"""Most CPU seconds of a first pass, one after changes, and one without, by nodes and pods."""
+
+
 def openb() -> Path | None:
     """The real cluster of the shared data, if it is at hand."""
     folder = os.environ.get("TIGHTSHIP_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -58,11 +89,11 @@ def cpu() -> float:
     return time.process_time()
 
 
-def fleet(nodes: int) -> tuple[ClusterState, float]:
+def fleet(nodes: int, pods: int, conflicts: int = 0) -> tuple[ClusterState, float]:
     """A generated fleet in the state, and the CPU seconds decoding and taking it in cost."""
     state, spent = ClusterState(), 0.0
     encode = msgspec.json.Encoder().encode
-    for thing in objects(1, nodes, pods=nodes * PODS_PER_NODE):
+    for thing in objects(1, nodes, pods=pods, conflicts=conflicts):
         raw = encode(thing)
         start = cpu()
         if thing["kind"] in KINDS:
@@ -76,12 +107,11 @@ def fleet(nodes: int) -> tuple[ClusterState, float]:
 def measure_fleet(nodes: int) -> dict[str, Any]:
     """Memory, a decision pass, a watch event, and full plans on a generated fleet."""
     importlib.import_module("kubernetes.aio")
-    state, taken_in = fleet(nodes)
+    state, taken_in = fleet(nodes, nodes * PODS_PER_NODE)
     now = NOW.timestamp()
     snapshot = state.snapshot()
     start = cpu()
-    one_node = {"max_nodes": 1, "placement": "certain"}
-    decided = evaluate(snapshot, CompactorJudge(load_settings(EVERY_POOL | one_node)), now).plan
+    decided = evaluate(snapshot, CompactorJudge(load_settings(EVERY_POOL | ONE_NODE)), now).plan
     decision = cpu() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     event = one_event(state, snapshot)
@@ -105,6 +135,53 @@ def measure_fleet(nodes: int) -> dict[str, Any]:
                  "kept": nodes - len(plan.removals), "evictions": plan.evictions}
             )  # fmt: skip
     return result
+
+
+def measure_passes(nodes: int, pods: int, conflicts: int) -> dict[str, Any]:
+    """CPU seconds of the passes of both controllers of nodes, as they run."""
+    state, _ = fleet(nodes, pods, conflicts)
+    rng, now = random.Random(1), NOW.timestamp()
+    rows: list[dict[str, Any]] = []
+    judges = (
+        ("node-compactor", CompactorJudge(load_settings(EVERY_POOL | ONE_NODE))),
+        ("node-refiner", RefinerJudge(RefinerSettings())),
+    )
+    for name, judge in judges:
+        firsts, changed, same = list[float](), list[float](), list[float]()
+        for _ in range(3):
+            # Each first pass begins without the matches that the objects of the snapshot remember.
+            state.replace("PodDisruptionBudget", list(state.snapshot().budgets))
+            passes: Evaluator[Any] = Evaluator()
+            firsts.append(one_pass(passes, state, judge, now))
+        for _ in range(REPEATS):
+            change(state, rng)
+            changed.append(one_pass(passes, state, judge, now))
+            now += 60
+            same.append(one_pass(passes, state, judge, now))
+        seconds = [statistics.median(each) for each in (firsts, changed, same)]
+        rows.append({"controller": name, "s": [round(each, 4) for each in seconds]})
+    return {"nodes": nodes, "pods": pods, "conflicts": conflicts, "passes": rows}
+
+
+def one_pass(passes: Evaluator[Any], state: ClusterState, judge: Any, now: float) -> float:
+    snapshot = state.snapshot()
+    start = cpu()
+    passes(snapshot, judge, now)
+    return cpu() - start
+
+
+def change(state: ClusterState, rng: random.Random) -> None:
+    """Change :data:`CHANGES` pods: a third each turns ready or unready, leaves, and comes again on another node."""
+    views = [view for view in state.snapshot().nodes.values() if any(not pod.daemon for pod in view.pods)]
+    for number in range(CHANGES):
+        pod = rng.choice([pod for pod in rng.choice(views).pods if not pod.daemon])
+        if number % 3 == 0:
+            state.upsert("Pod", msgspec.structs.replace(pod, ready=not pod.ready))
+        elif number % 3 == 1:
+            state.delete("Pod", pod.namespace, pod.name)
+        else:
+            name, node = f"{pod.name}-{rng.randrange(10**6)}", rng.choice(views).name
+            state.upsert("Pod", msgspec.structs.replace(pod, name=name, node=node))
 
 
 def one_event(state: ClusterState, snapshot: Snapshot) -> float:
@@ -158,11 +235,14 @@ def measure_openb(path: str) -> dict[str, Any]:
     return {"nodes": nodes, "bound": OPENB_BOUND, "plans": rows}
 
 
-def run(sizes: list[int]) -> dict[str, Any]:
+def run(sizes: list[int], *, only_passes: bool) -> dict[str, Any]:
     """Everything, each measurement in its own process."""
-    result: dict[str, Any] = {"fleets": [child(f"fleet:{size}") for size in sizes], "openb": None}
+    fleets = [] if only_passes else [child(f"fleet:{size}") for size in sizes]
+    seen = [*((size, size * PODS_PER_NODE, 0) for size in sizes), *RIVALS]
+    passes = [child(f"passes:{nodes},{pods},{conflicts}") for nodes, pods, conflicts in seen]
+    result: dict[str, Any] = {"fleets": fleets, "passes": passes, "openb": None}
     data = openb()
-    if data is not None:
+    if data is not None and not only_passes:
         result["openb"] = child(f"openb:{data}")
     return result
 
@@ -199,6 +279,23 @@ def fleet_lines(each: dict[str, Any]) -> list[str]:
     ]
 
 
+def pass_lines(each: dict[str, Any]) -> list[str]:
+    """What the passes over one fleet cost."""
+    conflicts = f", {each['conflicts']:,} conflicts" if each["conflicts"] else ""
+    lines = [f"passes, {each['nodes']:,} nodes, {each['pods']:,} pods{conflicts}"]
+    bars = BARS.get((each["nodes"], each["pods"]), {})
+    for row in each["passes"]:
+        first = row["s"][0]
+        held: Bars = bars.get(row["controller"], (None, None, None))
+        for what, seconds, bar in zip(("first", f"{CHANGES} changes", "no change"), row["s"], held, strict=True):
+            ratio = f"first is {first / max(seconds, 1e-9):>6.1f} of it"
+            lines.append(
+                f"  {row['controller']:>14} {what:>12} {seconds * 1000:>8.1f} ms   {ratio}   "
+                f"{'' if bar is None else mark(seconds, bar)}"
+            )
+    return lines
+
+
 def openb_lines(data: dict[str, Any]) -> list[str]:
     """What the real cluster showed."""
     lines = [f"openb, {data['nodes']:,} nodes, at least {data['bound']} needed"]
@@ -218,6 +315,7 @@ def openb_lines(data: dict[str, Any]) -> list[str]:
 def text(result: dict[str, Any]) -> str:
     """Return the result as lines for people."""
     lines = [line for each in result["fleets"] for line in fleet_lines(each)]
+    lines += [line for each in result["passes"] for line in pass_lines(each)]
     if result["openb"] is None:
         lines.append("openb: not at hand (set TIGHTSHIP_DATA to the folder of openb_cluster.json.gz)")
     else:
@@ -228,14 +326,19 @@ def text(result: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="*", default=[1000, 5000], help="nodes; 30 pods each")
+    parser.add_argument("--passes", action="store_true", help="only what passes cost")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         what, _, value = options.child.partition(":")
-        print(json.dumps(measure_fleet(int(value)) if what == "fleet" else measure_openb(value)))
+        if what == "passes":
+            nodes, pods, conflicts = map(int, value.split(","))
+            print(json.dumps(measure_passes(nodes, pods, conflicts)))
+        else:
+            print(json.dumps(measure_fleet(int(value)) if what == "fleet" else measure_openb(value)))
         return
-    result = run(options.sizes)
+    result = run(options.sizes, only_passes=options.passes)
     print(json.dumps(result, indent=1) if options.json else text(result))
 
 

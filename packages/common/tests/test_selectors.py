@@ -2,8 +2,19 @@
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tightship.core.selectors import HARD_EFFECTS, LabelSelector, NodeSelector, Taint, Toleration, untolerated
+from tightship.core.selectors import (
+    HARD_EFFECTS,
+    LabelSelector,
+    NodeSelector,
+    Requirement,
+    SelectorIndex,
+    Taint,
+    Toleration,
+    untolerated,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +75,36 @@ def test_toleration(toleration: Toleration, *, tolerates: bool) -> None:
 
 def test_a_soft_taint_keeps_nobody_away() -> None:
     assert untolerated([Taint("k", "PreferNoSchedule")], [], HARD_EFFECTS) is None
+
+
+_KEYS = st.sampled_from("ab")
+_VALUES = st.sampled_from(["1", "2", "3", ""])
+_LABELS = st.dictionaries(_KEYS, _VALUES)
+_REQUIREMENTS = st.builds(
+    Requirement,
+    _KEYS,
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near"]),
+    st.lists(_VALUES, max_size=3).map(tuple),
+)
+_SELECTORS = st.none() | st.builds(
+    LabelSelector, st.none() | _LABELS, st.none() | st.lists(_REQUIREMENTS, max_size=2).map(tuple)
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["x", "y", None]), _SELECTORS), max_size=12),
+    st.lists(st.tuples(st.sampled_from("xyz"), _LABELS), min_size=1, max_size=4),
+)
+def test_an_index_finds_exactly_the_selectors_that_match(
+    filed: list[tuple[str | None, LabelSelector | None]], asked: list[tuple[str, dict[str, str]]]
+) -> None:
+    index: SelectorIndex[int] = SelectorIndex()
+    for number, (namespace, selector) in enumerate(filed):
+        index.add(namespace, selector, number)
+    for namespace, labels in asked:
+        matching = [
+            number
+            for number, (where, selector) in enumerate(filed)
+            if where in (namespace, None) and selector is not None and selector.matches(labels)
+        ]
+        assert sorted(index.find(namespace, labels)) == matching

@@ -56,6 +56,29 @@ def test_budgets_of_an_off_peak_cluster_tell_the_truth() -> None:
         assert budget["status"]["expectedPods"] == budget["status"]["currentHealthy"] == len(covered)
 
 
+def test_a_fleet_of_rivals_has_its_conflicts_and_little_free_memory() -> None:
+    cluster = off_peak_cluster(3, nodes=30, pods=450, conflicts=200)
+    assert cluster == off_peak_cluster(3, nodes=30, pods=450, conflicts=200)
+    world = World(cluster)
+    assert world.overcommitted() == []
+    excluded: dict[str, set[str]] = {}
+    requested = 0
+    for pod in world.pods.values():
+        requested += int(pod["spec"]["containers"][0]["resources"]["requests"]["memory"].removesuffix("Mi"))
+        for term in pod["spec"].get("affinity", {}).get("podAntiAffinity", {}).values():
+            assert term[0]["topologyKey"] == "kubernetes.io/hostname"
+            excluded[pod["metadata"]["labels"]["app"]] = set(term[0]["labelSelector"]["matchExpressions"][0]["values"])
+    assert sum(len(others - {app}) for app, others in excluded.items()) > 180
+    room = sum(int(node["status"]["allocatable"]["memory"].removesuffix("Ki")) for node in world.nodes.values())
+    assert 0.7 < requested * 1024 / room < 0.85
+    for node in world.nodes:
+        apps = [world.pods[key]["metadata"]["labels"].get("app") for key in world.on_node[node]]
+        for app in apps:
+            others = [*apps]
+            others.remove(app)
+            assert excluded.get(app, set()).isdisjoint(others)
+
+
 def test_the_command_writes_the_same_list(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     main(["--seed", "5", "--nodes", "12", "-o", str(path)])

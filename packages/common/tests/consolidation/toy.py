@@ -27,7 +27,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.placement.scoring import best_fit
-from tightship.planning.plan import Candidate, Gates, Placement, Planner, Removal, Strategy
+from tightship.planning.plan import Candidate, Gates, Placement, Planner, Planners, Removal, Strategy
 from tightship.report.document import Generator, SettingsView
 from tightship.report.presentation import Fact
 from tightship_testkit.simulated import Controller, Simulated, until
@@ -97,7 +97,7 @@ class ToyJudge:
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         return []
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float) -> ToyGates:
+    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> ToyGates:
         return ToyGates()
 
     def strategy(self, facts: Facts) -> Strategy:

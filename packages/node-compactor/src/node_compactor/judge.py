@@ -18,7 +18,7 @@ from tightship.planning.demand import Ahead
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.nodes import NodeRules, left_without, opt_outs, owner_elsewhere
-from tightship.planning.plan import STRATEGIES, PerPool, Placement, Strategy
+from tightship.planning.plan import STRATEGIES, PerPool, Placement, Planners, Strategy
 from tightship.planning.pools import pool_of, shown
 from tightship.planning.utilization import UtilizationRules
 
@@ -48,9 +48,9 @@ class CompactorJudge:
             checks += [limit, mark_check(fact, self.settings, now)] if limit.open else [limit]
         return refusals(checks, fact.view.name)
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float) -> CompactorGates:
+    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> CompactorGates:
         """Return the gates of pools and of the plan's size."""
-        del ground
+        del ground, planners
         return CompactorGates(self.settings, facts, now)
 
     def strategy(self, facts: Facts) -> Strategy:

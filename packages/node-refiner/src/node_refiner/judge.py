@@ -20,12 +20,12 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.planning.claim_budget import cluster_room
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead
-from tightship.planning.disruption import DisruptionLedger, RenewedLedger
+from tightship.planning.disruption import RenewedLedger
 from tightship.planning.evaluate import Facts
 from tightship.planning.facts import FactRules, NodeFacts, candidates_of
 from tightship.planning.nodes import NodeRules, left_without, opt_outs
 from tightship.planning.placement.scoring import Choice
-from tightship.planning.plan import Candidate, Placement, Planner, Strategy
+from tightship.planning.plan import Candidate, Placement, Planner, Planners, Strategy
 
 
 class RefinerJudge:
@@ -49,9 +49,9 @@ class RefinerJudge:
         found = tainted(fact.view.node, {refusal.reason for refusal in fact.refusals})
         return [] if found is None else [found]
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float) -> RefinerGates:
+    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> RefinerGates:
         """Return the threshold, the minimums and the plan's size, with their outlook."""
-        return RefinerGates(self.settings, ground, facts, self._outlook(ground, facts), now)
+        return RefinerGates(self.settings, ground, facts, self._outlook(ground, facts, planners), now)
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return the strategy that tries candidates in the configured order."""
@@ -93,21 +93,25 @@ class RefinerJudge:
         below = minimums_check(node.name, left, untainted, self.settings).refusal(node.name)
         return found if below is None else [*found, below]
 
-    def _outlook(self, ground: Snapshot, facts: Facts) -> Outlook:
+    def _outlook(self, ground: Snapshot, facts: Facts, planners: Planners) -> Outlook:
         """Make the free plan from *facts*, and return how much of it threshold and minimums allow.
 
         The free plan continues with the evictions that PodDisruptionBudgets allow once the moved pods are Ready again:
         the refiner drains one node after another, so a budget over the pods of many nodes does not prevent their
         removal.
+
+        The real plan is the beginning of the free one. So the free plan remembers and explains its attempts until then,
+        for *planners* to repeat them.
         """
         candidates, strategy = candidates_of(facts), strategy_of(self.settings)
 
         def new_planner(choose: Choice) -> Planner:
-            return Planner(ground, DisruptionLedger(ground), candidates, self.placement, choose=choose, explain=False)
+            return planners.planner(ground, candidates, self.placement, choose=choose, explain=True, remembers=True)
 
         outcome = strategy.run(new_planner, _Free())
         planner, at_once = outcome.planner, len(outcome.planner.removals)
         planner.ledger = RenewedLedger(ground)
+        planner.explain = False
         waiting = [
             planner.candidates[name]
             for name, found in outcome.stays.items()

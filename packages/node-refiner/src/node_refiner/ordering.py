@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from node_refiner.settings import CandidateOrder, RefinerSettings
-from tightship.core.objects import Pod, PodDisruptionBudget
+from tightship.core.objects import Pod, PodDisruptionBudget, PodTemplate
 from tightship.planning.cluster import Snapshot
 from tightship.planning.plan import Candidate, Ordered, Planner
 
@@ -62,7 +62,7 @@ class Keys:
     def __init__(self, settings: RefinerSettings) -> None:
         self._scoring = Scoring(settings)
         self._first = _FIRST[settings.candidate_order]
-        self._single: tuple[Snapshot | None, frozenset[_Owner]] = (None, frozenset())
+        self._single: tuple[Snapshot | None, frozenset[_Owner], dict[PodTemplate, bool]] = (None, frozenset(), {})
         self._told: tuple[Planner | None, dict[str, _Pods]] = (None, {})
 
     def of(self, planner: Planner, candidate: Candidate) -> tuple[float, ...]:
@@ -91,22 +91,33 @@ class Keys:
 
     def _only_ones(self, snapshot: Snapshot, pods: list[Pod]) -> bool:
         if self._single[0] is not snapshot:
-            self._single = (snapshot, single_replicas(snapshot))
-        single = self._single[1]
-        return any(pod.ready and _owner(pod) in single for pod in pods)
+            self._single = (snapshot, single_replicas(snapshot), {})
+        _, single, known = self._single
+        for pod in pods:
+            if pod.ready:
+                alone = known.get(pod.template)
+                if alone is None:
+                    alone = known[pod.template] = _owner(pod.template) in single
+                if alone:
+                    return True
+        return False
 
 
 def single_replicas(snapshot: Snapshot) -> frozenset[_Owner]:
     """Return the controllers (namespace, kind, name) that have just one Ready pod in the cluster."""
-    ready = Counter(
-        _owner(pod) for view in snapshot.nodes.values() for pod in view.pods if pod.ready and pod.owner is not None
-    )
+    # Counted by template first: a fleet has far fewer templates than pods.
+    templates = Counter(pod.template for view in snapshot.nodes.values() for pod in view.pods if pod.ready)
+    ready: Counter[_Owner] = Counter()
+    for template, pods in templates.items():
+        owner = _owner(template)
+        if owner is not None:
+            ready[owner] += pods
     return frozenset(owner for owner, pods in ready.items() if pods == 1)
 
 
-def _owner(pod: Pod) -> _Owner:
-    owner = pod.owner
-    return (pod.namespace, owner.kind, owner.name) if owner is not None else (pod.namespace, "", pod.name)
+def _owner(template: PodTemplate) -> _Owner | None:
+    owner = template.owner
+    return None if owner is None else (template.namespace, owner.kind, owner.name)
 
 
 def _by_evictions(pods: list[Pod]) -> _Keys:

@@ -62,7 +62,10 @@ class Machine:
 
 @dataclass
 class Load:
-    """A workload: what one pod asks (milli-CPU, bytes), its traits, and its pods' machines (``None``: pending)."""
+    """A workload: what one pod asks (milli-CPU, bytes), its traits, and its pods' machines (``None``: pending).
+
+    *rivals* are the workloads of its namespace with which it does not share a machine.
+    """
 
     name: str
     namespace: str
@@ -72,6 +75,7 @@ class Load:
     memory: int
     peak: int
     traits: frozenset[str] = frozenset()
+    rivals: tuple[str, ...] = ()
     places: list[Machine | None] = field(default_factory=list)
 
 
@@ -85,7 +89,7 @@ class Fleet:
 
 def make_fleet(rng: random.Random, nodes: int, pools: int, pods: int) -> Fleet:
     """Return a fleet of *nodes* machines, whose workloads have about *pods* pods left, DaemonSets' not counted."""
-    machines = _machines(rng, nodes, pools)
+    machines = make_machines(rng, nodes, pools)
     loads: list[Load] = []
     by_pool: dict[str, list[Machine]] = {}
     for machine in machines:
@@ -101,7 +105,8 @@ def make_fleet(rng: random.Random, nodes: int, pools: int, pods: int) -> Fleet:
     return Fleet(machines, loads)
 
 
-def _machines(rng: random.Random, nodes: int, pools: int) -> list[Machine]:
+def make_machines(rng: random.Random, nodes: int, pools: int) -> list[Machine]:
+    """Return *nodes* machines with nothing but the DaemonSets' pods, a few of them with a GPU."""
     gpu_nodes = 0 if nodes < 8 else 1 if nodes < 20 else 2
     found = []
     for number in range(nodes):

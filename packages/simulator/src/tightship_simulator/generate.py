@@ -19,6 +19,7 @@ import msgspec
 
 from tightship_simulator.fleet import ITSELF, MEBI, Fleet, Load, Machine, make_fleet
 from tightship_simulator.life.changes import reference
+from tightship_simulator.rivals import make_rivals
 
 Json = dict[str, Any]
 
@@ -32,19 +33,24 @@ _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
 def off_peak_cluster(
-    seed: int, nodes: int = 40, pools: int = 3, *, pods: int | None = None, now: datetime = NOW
+    seed: int, nodes: int = 40, pools: int = 3, *, pods: int | None = None, conflicts: int = 0, now: datetime = NOW
 ) -> Json:
-    """Return a List of *nodes* nodes in *pools* pools (and a few with a GPU) with about *pods* pods left on them."""
-    items = list(objects(seed, nodes, pools, pods=pods, now=now))
+    """Return a List of *nodes* nodes in *pools* pools (and a few with a GPU) with about *pods* pods left on them.
+
+    With *conflicts* the fleet is another one: its memory is tight, and so many pairs of applications exclude each other
+    by required pod anti-affinity.
+    """
+    items = list(objects(seed, nodes, pools, pods=pods, conflicts=conflicts, now=now))
     return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items}
 
 
 def objects(
-    seed: int, nodes: int = 40, pools: int = 3, *, pods: int | None = None, now: datetime = NOW
+    seed: int, nodes: int = 40, pools: int = 3, *, pods: int | None = None, conflicts: int = 0, now: datetime = NOW
 ) -> Iterator[Json]:
     """Yield the objects of :func:`off_peak_cluster` one by one."""
     rng = random.Random(seed)  # noqa: S311
-    fleet = make_fleet(rng, nodes, pools, pods or nodes * PODS_PER_NODE)
+    wanted = pods or nodes * PODS_PER_NODE
+    fleet = make_rivals(rng, nodes, pools, wanted, conflicts) if conflicts else make_fleet(rng, nodes, pools, wanted)
     return _Writer(rng, now).write(fleet)
 
 
@@ -247,8 +253,11 @@ def _pod_spec(load: Load) -> Json:
         spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     elif "pooled" in traits:
         spec["nodeSelector"] = {"cloud.google.com/gke-nodepool": load.pool}
-    if "apart" in traits:
-        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": mine}
+    if load.rivals or "apart" in traits:
+        apart: Json = mine
+        if load.rivals:
+            apart = {"matchExpressions": [{"key": "app", "operator": "In", "values": list(load.rivals)}]}
+        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": apart}
         spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     if "zones" in traits:
         rule = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
@@ -289,9 +298,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--nodes", type=int, default=40)
     parser.add_argument("--pools", type=int, default=3)
     parser.add_argument("--pods", type=int, help=f"pods left off-peak, about; {PODS_PER_NODE} a node unless given")
+    parser.add_argument(
+        "--conflicts",
+        type=int,
+        default=0,
+        help="pairs of applications that exclude each other from nodes, in a fleet with little free memory",
+    )
     parser.add_argument("-o", "--output", type=Path, help="file to write; standard output unless given")
     chosen = parser.parse_args(arguments)
-    write(objects(chosen.seed, chosen.nodes, chosen.pools, pods=chosen.pods), chosen.output)
+    made = objects(chosen.seed, chosen.nodes, chosen.pools, pods=chosen.pods, conflicts=chosen.conflicts)
+    write(made, chosen.output)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -77,43 +77,87 @@ class LabelSelector(Struct, frozen=True, rename="camel", gc=False):
 _T = TypeVar("_T")
 
 
-_NOTHING: dict[str, dict[str, list[tuple[LabelSelector, Any]]]] = {}
+_Filed = tuple[LabelSelector | None, _T]
+"""A thing with its selector, ``None`` if the entry under which the thing is filed is all that the selector asks."""
+
+
+class _Shelf(Generic[_T]):
+    """What is filed in one namespace: by label pair, by label key, and the rest."""
+
+    def __init__(self) -> None:
+        self.by_pair: dict[str, dict[str, list[_Filed[_T]]]] = {}
+        self.by_key: dict[str, list[_Filed[_T]]] = {}
+        self.rest: list[_Filed[_T]] = []
+
+    def entries(self, key: str, value: str) -> list[_Filed[_T]]:
+        return self.by_pair.setdefault(key, {}).setdefault(value, [])
+
+    def add(self, selector: LabelSelector, thing: _T) -> None:
+        pairs, requirements = selector.match_labels or {}, selector.match_expressions or ()
+        filed: _Filed[_T] = (None if len(pairs) + len(requirements) == 1 else selector, thing)
+        if pairs:
+            # Any pair would do. A pair that few others ask for keeps the look-ups short.
+            min((self.entries(*pair) for pair in sorted(pairs.items())), key=len).append(filed)
+            return
+        chosen = min((each for each in requirements if each.operator == "In"), key=_values, default=None)
+        if chosen is not None:
+            for value in dict.fromkeys(chosen.values):
+                self.entries(chosen.key, value).append(filed)
+            return
+        present = next((each for each in requirements if each.operator in _PRESENT), None)
+        if present is None:
+            self.rest.append((selector, thing))
+        else:
+            self.by_key.setdefault(present.key, []).append(filed if present.operator == "Exists" else (selector, thing))
+
+    def find(self, labels: Labels, found: list[_T]) -> None:
+        for key, by_value in self.by_pair.items():
+            value = labels.get(key)
+            if value is not None and value in by_value:
+                found += [thing for selector, thing in by_value[value] if selector is None or selector.matches(labels)]
+        for key, filed in self.by_key.items():
+            if key in labels:
+                found += [thing for selector, thing in filed if selector is None or selector.matches(labels)]
+        for selector, thing in self.rest:
+            if selector is None or selector.matches(labels):
+                found.append(thing)
+
+
+_PRESENT = frozenset({"Exists", "Gt", "Lt"})
+"""Operators that match only labels with the requirement's key."""
+
+
+def _values(requirement: Requirement) -> int:
+    return len(requirement.values)
 
 
 class SelectorIndex(Generic[_T]):
     """Finds things by the labels that they select, without asking every selector.
 
-    The index files a selector with ``matchLabels`` under one of its pairs. A look-up asks only the selectors filed
-    under a pair of the given labels, and the few selectors without ``matchLabels``.
+    The index files a selector under label pairs one of which every match has: a pair of its ``matchLabels``, or each
+    value of an ``In``. A selector that only asks for a key is filed under the key. A look-up asks only the selectors
+    filed under the given labels, and the few others (``NotIn``, ``DoesNotExist``, the empty selector).
     """
 
     def __init__(self) -> None:
-        # namespace -> label key -> label value -> what is filed there
-        self._by_key: dict[str | None, dict[str, dict[str, list[tuple[LabelSelector, _T]]]]] = {}
-        self._others: dict[str | None, list[tuple[LabelSelector, _T]]] = {}
+        self._shelves: dict[str | None, _Shelf[_T]] = {}
 
     def add(self, namespace: str | None, selector: LabelSelector | None, thing: _T) -> None:
         """File *thing* under *selector* in *namespace* (``None``: all). A *selector* of ``None`` selects nothing."""
         if selector is None:
             return
-        if selector.match_labels:
-            # Any pair would do. The first in order mostly has the same key in all of a namespace.
-            key, value = min(selector.match_labels.items())
-            self._by_key.setdefault(namespace, {}).setdefault(key, {}).setdefault(value, []).append((selector, thing))
-        else:
-            self._others.setdefault(namespace, []).append((selector, thing))
+        shelf = self._shelves.get(namespace)
+        if shelf is None:
+            shelf = self._shelves[namespace] = _Shelf()
+        shelf.add(selector, thing)
 
     def find(self, namespace: str, labels: Labels) -> list[_T]:
         """Return the things whose selectors match *labels* in *namespace*, in no particular order."""
         found: list[_T] = []
         for where in (namespace, None):
-            for key, by_value in self._by_key.get(where, _NOTHING).items():
-                value = labels.get(key)
-                if value is not None and value in by_value:
-                    found += [thing for selector, thing in by_value[value] if selector.matches(labels)]
-            for selector, thing in self._others.get(where, ()):
-                if selector.matches(labels):
-                    found.append(thing)
+            shelf = self._shelves.get(where)
+            if shelf is not None:
+                shelf.find(labels, found)
         return found
 
 

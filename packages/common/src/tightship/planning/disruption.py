@@ -37,11 +37,17 @@ class DisruptionLedger:
         self._snapshot = snapshot
         self._budgets = snapshot.budgets
         self._to_be: dict[str, int] | None = None
+        self.counted_pods = False
+        """Whether a refusal depends on how many pods a budget has in the whole cluster. Whoever asks sets it back."""
         self._matches: dict[PodTemplate, tuple[PodDisruptionBudget, ...]] = {}
         self._unreadable: dict[str, str] = {
             each.namespace: each.key for each in snapshot.unreadable if each.kind == "PodDisruptionBudget"
         }
         self._left: dict[str, int] = {}
+        self._without: set[PodTemplate] = set()
+        """Templates without a budget."""
+        self._plain: dict[PodTemplate, tuple[PodDisruptionBudget, str]] = {}
+        """Templates with just one budget, which is in force, and its key."""
 
     def budgets_of(self, template: PodTemplate) -> tuple[PodDisruptionBudget, ...]:
         """Return the budgets whose selector matches pods of *template*."""
@@ -63,8 +69,7 @@ class DisruptionLedger:
         need: dict[str, int] = {}
         left: dict[str, int] = {}
         refusals: list[Refusal] = []
-        for pod, budget in self._asking(pods, refusals):
-            key = budget.key
+        for pod, budget, key in self._asking(pods, refusals):
             if key not in left:
                 left[key] = self.left(budget)
             need[key] = need.get(key, 0) + 1
@@ -80,13 +85,23 @@ class DisruptionLedger:
         The result does not depend on what has been taken. A budget with no more left than that has nothing to spare.
         """
         found: dict[str, tuple[PodDisruptionBudget, int]] = {}
-        for _, budget in self._asking(pods, []):
-            found[budget.key] = (budget, found.get(budget.key, (budget, 0))[1] + 1)
+        for _, budget, key in self._asking(pods, []):
+            found[key] = (budget, found.get(key, (budget, 0))[1] + 1)
         return found
 
-    def _asking(self, pods: Sequence[Pod], refusals: list[Refusal]) -> Iterator[tuple[Pod, PodDisruptionBudget]]:
-        """Yield the pods that need an allowance. Add pods that no allowance would help to *refusals*."""
+    def _asking(self, pods: Sequence[Pod], refusals: list[Refusal]) -> Iterator[tuple[Pod, PodDisruptionBudget, str]]:
+        """Yield the pods that need an allowance, with their budgets and the budgets' keys. Add pods that no allowance
+        would help to *refusals*.
+        """
+        without, plain = self._without, self._plain
         for pod in pods:
+            # A pass asks for every pod of a fleet. Nearly all have no budget, or are Ready under one in force.
+            if pod.template in without:
+                continue
+            known = plain.get(pod.template)
+            if known is not None and pod.ready and pod.phase != "Pending":
+                yield pod, known[0], known[1]
+                continue
             if pod.phase == "Pending":
                 continue
             if pod.namespace in self._unreadable:
@@ -98,6 +113,8 @@ class DisruptionLedger:
                 continue
             matching = self.budgets_of(pod.template)
             if not matching:
+                if not self._unreadable:
+                    without.add(pod.template)
                 continue
             if len(matching) > 1:
                 names = ", ".join(budget.name for budget in matching)
@@ -105,18 +122,29 @@ class DisruptionLedger:
                 refusals.append(Refusal(Reason.MULTIPLE_PDBS, pod.key, detail, f"let only one of {names} select it"))
                 continue
             budget = matching[0]
-            if budget.always_allow_unhealthy and not pod.ready:
-                continue  # this policy comes before everything else, even the status
-            refusal = self._standing(budget, pod)
-            if refusal is not None:
-                refusals.append(refusal)
-            elif not _needs_no_allowance(budget, pod):
-                yield pod, budget
+            if self._in_force(budget):
+                plain[pod.template] = (budget, budget.key)
+            if self._needs_one(pod, budget, refusals):
+                yield pod, budget, budget.key
+
+    def _needs_one(self, pod: Pod, budget: PodDisruptionBudget, refusals: list[Refusal]) -> bool:
+        """Whether evicting *pod* takes an allowance of *budget*. If none would help, say so in *refusals*."""
+        if budget.always_allow_unhealthy and not pod.ready:
+            return False  # this policy comes before everything else, even the status
+        refusal = self._standing(budget, pod)
+        if refusal is not None:
+            refusals.append(refusal)
+            return False
+        return not _needs_no_allowance(budget, pod)
 
     def take(self, charge: Charge) -> None:
         """Spend what *charge* takes."""
         for key, count in charge.taken.items():
             self._left[key] = self.left(self._budgets.by_key[key]) - count
+
+    def _in_force(self, budget: PodDisruptionBudget) -> bool:
+        """Whether the status of *budget* can be relied on."""
+        return not budget.sync_failed and budget.observed_generation >= budget.generation
 
     def _standing(self, budget: PodDisruptionBudget, pod: Pod) -> Refusal | None:
         if budget.sync_failed:
@@ -159,6 +187,7 @@ class DisruptionLedger:
 
     def _pods_to_be(self, budget: PodDisruptionBudget) -> int:
         """Return how many pods *budget* will have: the replicas of the controllers of its present pods."""
+        self.counted_pods = True
         if self._to_be is None:
             self._to_be = self._count_replicas()
         return self._to_be.get(budget.key, 0)

@@ -17,9 +17,19 @@ from tightship.core.reasons import Refusal
 from tightship.planning.checks import Check
 from tightship.planning.cluster import Snapshot
 from tightship.planning.demand import Ahead, with_demand
-from tightship.planning.facts import FactRules, NodeFacts, candidates_of, gather, judgement, plannable
+from tightship.planning.facts import FactRules, Gatherer, NodeFacts, candidates_of, gather, judgement, plannable
 from tightship.planning.health import HealthRules, brake
-from tightship.planning.plan import Forecast, Gates, Judgement, Placement, Plan, Strategy, forecast, make_plan
+from tightship.planning.plan import (
+    Forecast,
+    Gates,
+    Judgement,
+    Placement,
+    Plan,
+    Planners,
+    Strategy,
+    forecast,
+    make_plan,
+)
 from tightship.planning.regret import RegretRules, learned, regretted
 
 Facts = Mapping[str, NodeFacts]
@@ -63,8 +73,11 @@ class Judge(Protocol[G_co]):
     def refusals(self, fact: NodeFacts, now: float) -> list[Refusal]:
         """Return what the controller's own gates say against one node, whatever a plan does."""
 
-    def gates(self, ground: Snapshot, facts: Facts, now: float) -> G_co:
-        """Return the gates while a plan on *ground* grows; *facts* have all refusals of single nodes."""
+    def gates(self, ground: Snapshot, facts: Facts, now: float, planners: Planners) -> G_co:
+        """Return the gates while a plan on *ground* grows; *facts* have all refusals of single nodes.
+
+        *planners* makes planners for those who must plan to know.
+        """
 
     def strategy(self, facts: Facts) -> Strategy:
         """Return which nodes go, and in what order."""
@@ -127,6 +140,8 @@ class Evaluator(Generic[G]):
     def __init__(self) -> None:
         self._read: tuple[Snapshot, Judge[G], Snapshot] | None = None
         self._planned: tuple[Facts, G, Plan] | None = None
+        self._planners = Planners()
+        self._gather = Gatherer()
 
     def __call__(
         self,
@@ -145,10 +160,13 @@ class Evaluator(Generic[G]):
             read = self._read = (snapshot, judge, with_demand(snapshot, judge.ahead))
             self._planned = None
         snapshot = read[2]
-        facts: Facts = facts_of(snapshot, judge, now, horizon.only)
+        facts: Facts = facts_of(snapshot, judge, now, horizon.only, self._gather)
         planned = self._planned
         if planned is None or planned[0] != facts:
-            planned = self._planned = (facts, *_plan(snapshot, judge, facts, now, horizon, progress=progress))
+            planned = self._planned = (
+                facts,
+                *_plan(snapshot, judge, facts, now, horizon, self._planners, progress=progress),
+            )
         facts, gates, plan = planned
         added = [(float(fact.view.node.created), fact.pool, name) for name, fact in facts.items()]
         history = learned(history, added, judge.pace, now)
@@ -191,7 +209,11 @@ def evaluate(
 
 
 def facts_of(
-    snapshot: Snapshot, judge: Judge[ExplainedGates], now: float, only: Collection[str] | None = None
+    snapshot: Snapshot,
+    judge: Judge[ExplainedGates],
+    now: float,
+    only: Collection[str] | None = None,
+    gathering: Callable[..., dict[str, NodeFacts]] = gather,
 ) -> dict[str, NodeFacts]:
     """Return what can be said of each node by itself, with the refusals of the controller's own gates."""
 
@@ -199,20 +221,21 @@ def facts_of(
         own = judge.refusals(fact, now)
         return msgspec.structs.replace(fact, refusals=tuple(sorted((*fact.refusals, *own)))) if own else fact
 
-    return {name: complete(fact) for name, fact in gather(snapshot, judge.rules, now, only).items()}
+    return {name: complete(fact) for name, fact in gathering(snapshot, judge.rules, now, only).items()}
 
 
-def _plan(
+def _plan(  # noqa: PLR0917
     snapshot: Snapshot,
     judge: Judge[G],
     facts: Facts,
     now: float,
     horizon: Horizon,
+    planners: Planners,
     *,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[G, Plan]:
     ground = plannable(snapshot, judge.rules)
-    gates = judge.gates(ground, facts, now)
+    gates = judge.gates(ground, facts, now, planners)
 
     prepared = [judgement(snapshot, facts, gates)]
 
@@ -220,12 +243,15 @@ def _plan(
         if prepared:
             return prepared.pop()
         known = facts_of(current, judge, now, horizon.only)
-        return judgement(current, known, judge.gates(current, known, now))
+        return judgement(current, known, judge.gates(current, known, now, planners))
 
     strategy = judge.strategy(facts)
-    return gates, make_plan(
-        ground, judged, strategy, judge.placement, until_stable=horizon.until_stable, progress=progress
+    until_stable, placement = horizon.until_stable, judge.placement
+    plan = make_plan(
+        ground, judged, strategy, placement, until_stable=until_stable, progress=progress, planners=planners
     )
+    planners.rest()
+    return gates, plan
 
 
 def _forecast(snapshot: Snapshot, judge: Judge[G], facts: Facts, plan: Plan) -> Forecast | None:

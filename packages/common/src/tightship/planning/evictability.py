@@ -13,7 +13,7 @@ from enum import Enum
 from msgspec import Struct
 
 from tightship.core.durations import DurationError, format_duration, parse_duration
-from tightship.core.objects import WORKLOAD_KINDS, Pod, PodTemplate, Volume, Workload
+from tightship.core.objects import WORKLOAD_KINDS, Owner, Pod, PodTemplate, Volume, Workload
 from tightship.core.objects.pod import DEFAULT_SCHEDULER
 from tightship.core.reasons import Reason, Refusal
 from tightship.planning.cluster import Snapshot
@@ -108,10 +108,17 @@ class Evictability:
     def __init__(self, snapshot: Snapshot, rules: EvictionRules, now: float, has_budget: Callable[[Pod], bool]) -> None:
         self._snapshot = snapshot
         self._rules = rules
-        self._now = now
+        self._time = now
+        self.told_time = False
+        """Whether a verdict depends on the time. Whoever asks sets it back."""
         self._has_budget = has_budget
         self._longest_grace = max(rules.longest_grace, DEFAULT_GRACE)
         self._free: dict[PodTemplate, bool] = {}
+
+    @property
+    def _now(self) -> float:
+        self.told_time = True
+        return self._time
 
     def judge(self, pod: Pod) -> PodVerdict:
         """Return the pod's fate with **all** refusals."""
@@ -162,15 +169,18 @@ class Evictability:
             free = self._free[template] = (
                 owner is not None
                 and owner.kind in ("ReplicaSet", "StatefulSet")
-                and not spec.volumes
+                and not any(volume.local for volume in spec.volumes)
                 and template.namespace != "kube-system"
                 and spec.scheduler == DEFAULT_SCHEDULER
                 and not spec.tolerates_drain
                 and spec.grace <= self._longest_grace
-                and self._controller_exists(template)
-                and not self._pinned_to(template)
+                and self._plainly_controlled(template, owner)
             )
         return free
+
+    def _plainly_controlled(self, template: PodTemplate, owner: Owner) -> bool:
+        known = self._controller(template)
+        return owner.kind in self._snapshot.missing if known is None else not known.pinned
 
     def _controller_exists(self, template: PodTemplate) -> bool:
         owner = template.owner

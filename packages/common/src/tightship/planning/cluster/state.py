@@ -153,7 +153,7 @@ class ClusterState:
     def _all_budgets(self) -> Budgets:
         current = self._all("PodDisruptionBudget", PodDisruptionBudget)
         if self._budgets[0] is not current:
-            self._budgets = (current, Budgets(current.values()))
+            self._budgets = (current, Budgets(current.values(), self._budgets[1]))
         return self._budgets[1]
 
     def _all(self, kind: str, of: type[_T]) -> Mapping[str, _T]:  # noqa: ARG002 - names the type for the checker

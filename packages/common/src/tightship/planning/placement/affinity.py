@@ -80,8 +80,19 @@ class AntiAffinityTerm(Struct, eq=False):
     holding: DomainCounter
 
 
+_Excluding = tuple[tuple[Topology, tuple[dict[int, int], ...]], ...]
+"""By topology: the counts of pods whose domains are excluded."""
+
+_Tallies = tuple[tuple[list[int], tuple[dict[int, int], ...]], ...]
+"""By topology: the domain of each node, and the counts that a pod there raises."""
+
+
 class AffinityRules(Struct, frozen=True):
-    """The affinity rules that concern one template."""
+    """The affinity rules that concern one template.
+
+    *excluding* and *tallies* hold the counts of the anti-affinity terms by topology, as :meth:`restrict` and
+    :meth:`add` need them: a template may be in dozens of terms.
+    """
 
     own: tuple[AntiAffinityTerm, ...] = ()
     """Terms that the template holds."""
@@ -91,13 +102,13 @@ class AffinityRules(Struct, frozen=True):
     joins: tuple[AffinityGroup, ...] = ()
     """Groups that count its pods."""
     starts_group: bool = False
+    excluding: _Excluding = ()
+    tallies: _Tallies = ()
 
     def restrict(self, mask: NodeMask) -> None:
         """Clear *mask* on nodes that a pod of the template may not use."""
-        for anti in self.own:
-            anti.matching.topology.forbid(mask, list(anti.matching.counts))
-        for anti in self.against:
-            anti.holding.topology.forbid(mask, list(anti.holding.counts))
+        for topology, excluded in self.excluding:
+            topology.forbid(mask, [domain for counts in excluded for domain in counts])
         group = self.group
         if group is None:
             return
@@ -108,10 +119,15 @@ class AffinityRules(Struct, frozen=True):
 
     def add(self, node: int, step: int) -> None:
         """Count *step* pods of the template on *node*."""
-        for anti in self.own:
-            anti.holding.add(node, step)
-        for anti in self.against:
-            anti.matching.add(node, step)
+        for domain_of, tallies in self.tallies:
+            domain = domain_of[node]
+            if domain >= 0:
+                for counts in tallies:
+                    count = counts.get(domain, 0) + step
+                    if count:
+                        counts[domain] = count
+                    else:
+                        del counts[domain]
         for group in self.joins:
             group.add(node, step)
 
@@ -134,8 +150,9 @@ class AffinityIndex:
         self._own: dict[PodTemplate, tuple[AntiAffinityTerm, ...]] = {}
         self._group_of: dict[PodTemplate, AffinityGroup] = {}
         self.unknown: set[PodTemplate] = set()
+        self._names = namespaces
         for template in templates:
-            self._register(template, namespaces)
+            self.register(template)
         self._anti_by: SelectorIndex[AntiAffinityTerm] = SelectorIndex()
         for anti in self._anti.values():
             for name in _namespaces(anti.term):
@@ -159,25 +176,44 @@ class AffinityIndex:
         own, group = self._own.get(template, ()), self._group_of.get(template)
         if not (against or joins or own or group):
             return _NO_RULES
-        return AffinityRules(own, tuple(against), group, tuple(joins), group is not None and group.counts(template))
+        excluded = [*(anti.matching for anti in own), *(anti.holding for anti in against)]
+        raised = [*(anti.holding for anti in own), *(anti.matching for anti in against)]
+        return AffinityRules(
+            own,
+            tuple(against),
+            group,
+            tuple(joins),
+            group is not None and group.counts(template),
+            excluding=tuple(_by_topology(excluded).items()),
+            tallies=tuple((topology.domain_of, counts) for topology, counts in _by_topology(raised).items()),
+        )
 
-    def _register(self, template: PodTemplate, namespaces: Mapping[str, Namespace] | None) -> None:
+    def knows(self, template: PodTemplate) -> bool:
+        """Whether all terms of *template* are those of other templates, so that it may be registered later."""
+        spec = template.spec
+        if not spec.anti_affinity and not spec.affinity:
+            return True
+        try:
+            anti = [resolve(term, template.namespace, self._names) for term in spec.anti_affinity]
+            terms = tuple(resolve(term, template.namespace, self._names) for term in spec.affinity)
+        except NamespacesUnknownError:
+            return False
+        return all(term in self._anti for term in anti) and (not terms or terms in self._groups)
+
+    def register(self, template: PodTemplate) -> None:
+        """Take in the terms that *template* holds."""
         spec = template.spec
         if not spec.anti_affinity and not spec.affinity:
             return
         if spec.anti_affinity:
-            self._own[template] = tuple(
-                self._anti_term(self._resolved(term, template, namespaces)) for term in spec.anti_affinity
-            )
+            self._own[template] = tuple(self._anti_term(self._resolved(term, template)) for term in spec.anti_affinity)
         if spec.affinity:
-            terms = tuple(self._resolved(term, template, namespaces) for term in spec.affinity)
+            terms = tuple(self._resolved(term, template) for term in spec.affinity)
             self._group_of[template] = self._group(terms)
 
-    def _resolved(
-        self, term: PodAffinityTerm, template: PodTemplate, namespaces: Mapping[str, Namespace] | None
-    ) -> AffinityTerm:
+    def _resolved(self, term: PodAffinityTerm, template: PodTemplate) -> AffinityTerm:
         try:
-            return resolve(term, template.namespace, namespaces)
+            return resolve(term, template.namespace, self._names)
         except NamespacesUnknownError:
             # The plan refuses the pod itself. Its anti-affinity is assumed to reach every namespace.
             self.unknown.add(template)
@@ -196,6 +232,13 @@ class AffinityIndex:
             counters = tuple(DomainCounter(self._topologies[term.topology_key]) for term in terms)
             found = self._groups[terms] = AffinityGroup(terms, counters)
         return found
+
+
+def _by_topology(counters: Iterable[DomainCounter]) -> dict[Topology, tuple[dict[int, int], ...]]:
+    found: dict[Topology, list[dict[int, int]]] = {}
+    for counter in counters:
+        found.setdefault(counter.topology, []).append(counter.counts)
+    return {topology: tuple(counts) for topology, counts in found.items()}
 
 
 def _namespaces(term: AffinityTerm) -> Iterable[str | None]:

@@ -54,8 +54,7 @@ def fit_all(space: Space, asks: Sequence[Ask], choose: Choice = best_fit, retrie
     alone = _alone(space, asks) if retries else ()
     if alone:
         return Fit(unplaced=alone, alone=alone)
-    hardness = {id(ask): _hardness(space, ask) for ask in asks}
-    order = sorted(range(len(asks)), key=lambda position: hardness[id(asks[position])])
+    order = sorted(range(len(asks)), key=lambda position: asks[position].hardness)
     for _ in range(retries + 1):
         failed, nodes = _greedy(space, asks, order, choose)
         if failed is None:
@@ -91,14 +90,6 @@ def _alone(space: Space, asks: Sequence[Ask]) -> tuple[int, ...]:
     )
 
 
-def _hardness(space: Space, ask: Ask) -> tuple[int, float]:
-    """Return the order: pods that few nodes allow, then pods tied to others, then the rest; larger requests first."""
-    largest = max((amount * float(space.scale[row]) for row, amount in ask.rows), default=0.0)
-    if ask.static_count * 4 <= len(space.nodes):
-        return 0, -largest
-    return 2 if ask.plain else 1, -largest
-
-
 def _greedy(
     space: Space, asks: Sequence[Ask], order: Sequence[int], choose: Choice
 ) -> tuple[int | None, dict[int, int]]:
@@ -108,7 +99,7 @@ def _greedy(
         postponed: list[int] = []
         for number, position in enumerate(queue):
             ask = asks[position]
-            feasible = np.flatnonzero(space.feasible(ask))
+            feasible = space.feasible(ask).nonzero()[0]
             if not len(feasible):
                 if not _helped(asks, position, queue[number + 1 :]):
                     return position, nodes

@@ -28,9 +28,9 @@ _AFFINITY_WEIGHT = 2
 def best_fit(space: Space, ask: Ask, nodes: Indices) -> int:
     """Pick the node that keeps least of the scarcer of CPU and memory, relative to its size."""
     cpu, memory = _amounts(ask)
-    left_cpu = (space.free[CPU, nodes] - cpu) / np.maximum(space.capacity[CPU, nodes], 1)
-    left_memory = (space.free[MEMORY, nodes] - memory) / np.maximum(space.capacity[MEMORY, nodes], 1)
-    return int(nodes[np.argmin(np.minimum(left_cpu, left_memory))])
+    left_cpu = (space.free[CPU].take(nodes) - cpu) / space.known[CPU].take(nodes)
+    left_memory = (space.free[MEMORY].take(nodes) - memory) / space.known[MEMORY].take(nodes)
+    return int(nodes[np.minimum(left_cpu, left_memory).argmin()])
 
 
 def aligned(space: Space, ask: Ask, nodes: Indices) -> int:
@@ -62,7 +62,7 @@ def scheduler_choice(space: Space, ask: Ask, nodes: Indices) -> int:
         start = int(np.searchsorted(nodes, space.next_start))
         nodes = np.concatenate((nodes[start : start + enough], nodes[: max(0, start + enough - len(nodes))]))
         space.next_start = int(nodes[-1]) + 1
-    return int(nodes[np.argmax(scheduler_scores(space, ask, nodes))])
+    return int(nodes[scheduler_scores(space, ask, nodes).argmax()])
 
 
 def nodes_to_find(nodes: int) -> int:
@@ -74,16 +74,17 @@ def nodes_to_find(nodes: int) -> int:
 
 def scheduler_scores(space: Space, ask: Ask, nodes: Indices) -> NDArray[np.int64]:
     """Return the modelled score of each of *nodes*; whole numbers, as the scheduler's are."""
-    capacity = space.capacity[:2, nodes]
-    room = capacity - space.assumed[:, nodes]
-    room -= np.array(ask.scoring, dtype=np.int64)[:, None]
+    known = space.known.take(nodes, axis=1)
+    room = space.capacity[:2].take(nodes, axis=1)
+    room -= space.assumed.take(nodes, axis=1)
+    room[CPU] -= ask.scoring[CPU]
+    room[MEMORY] -= ask.scoring[MEMORY]
     np.maximum(room, 0, out=room)
     # Memory amounts times 100 stay far below 2**63: 100 * 2**56 bytes is 7 exabytes of one node.
     room *= _MAX
-    known = np.maximum(capacity, 1)
     room //= known
-    counted = (capacity > 0).sum(axis=0)
-    score: NDArray[np.int64] = room.sum(axis=0) // np.maximum(counted, 1)
+    score: NDArray[np.int64] = room[CPU] + room[MEMORY]
+    score //= np.maximum(space.kinds.take(nodes), 1)
     score += _balanced(space, ask, nodes, known)
     soft = space.filters.soft_taints(ask.template.spec)
     if soft is not None:
@@ -98,7 +99,7 @@ def _balanced(space: Space, ask: Ask, nodes: Indices, capacity: NDArray[np.int64
     cpu, memory = _amounts(ask)
     if not cpu and not memory:
         return np.zeros(len(nodes), dtype=np.int64)
-    used = (capacity - space.free[:2, nodes]) / capacity
+    used = (capacity - space.free[:2].take(nodes, axis=1)) / capacity
     more = used + np.array([[cpu], [memory]]) / capacity
     np.minimum(used, 1.0, out=used)
     np.minimum(more, 1.0, out=more)

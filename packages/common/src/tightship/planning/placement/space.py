@@ -6,21 +6,20 @@ node-name order. A journal records every change, so a failed attempt costs only 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from tightship.core.objects import Node, Pod, PodSpec, PodTemplate
+from tightship.core.objects import Node, Pod, PodTemplate
 from tightship.core.reasons import Reason
 from tightship.core.resources import POD_COUNT, Resources
-from tightship.planning.cluster import Snapshot
-from tightship.planning.placement.affinity import AffinityIndex, AffinityRules, topology_keys
-from tightship.planning.placement.spread import SpreadCounter, SpreadIndex, SpreadRules
+from tightship.planning.cluster import NodeView, Snapshot
+from tightship.planning.placement.constraints import Ask, Constraints
 from tightship.planning.placement.static import NodeFilters
-from tightship.planning.placement.topology import NodeMask, Topology
-from tightship.planning.placement.volumes import Attachments, VolumeIndex, VolumeUnknownError
+from tightship.planning.placement.topology import NodeMask
+from tightship.planning.placement.volumes import Attachments, VolumeUnknownError
 
 CPU, MEMORY, PODS = 0, 1, 2
 """Rows of the resource matrix in every space; other resources follow in name order."""
@@ -28,23 +27,10 @@ CPU, MEMORY, PODS = 0, 1, 2
 UNLIMITED = 2**62
 
 
-class Ask(Struct, frozen=True, eq=False):
-    """The demands of one pod on a node, compiled for a space. Replicas of a template share it."""
+_STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes")
 
-    template: PodTemplate
-    rows: tuple[tuple[int, int], ...]
-    """(row of the matrix, amount) of every requested resource."""
-    scoring: tuple[int, int]
-    static: NodeMask
-    """Nodes that labels, taints and the reach of volumes allow."""
-    static_count: int
-    affinity: AffinityRules
-    spread: SpreadRules
-    attachments: Attachments
-    plain: bool
-    """Whether *rows* and *static* decide alone."""
-    unknown: tuple[Reason, str] | None
-    """Why placement can't judge the pod."""
+Changes = tuple[tuple[Ask | None, int, int], ...]
+"""Changes of a space in order: a pod's demands, a node, and 1 or -1; without demands the node was closed."""
 
 
 class Space:
@@ -55,17 +41,17 @@ class Space:
         self.nodes: list[Node] = [view.node for view in snapshot.nodes.values()]
         self.names = [node.name for node in self.nodes]
         self.index = {name: number for number, name in enumerate(self.names)}
-        # An unreadable pod takes an unknown amount from its node.
-        shut = {each.node for each in snapshot.unreadable}
-        self.open: NodeMask = np.array(
-            [fit_to_receive(node) and node.name not in shut for node in self.nodes], dtype=np.bool_
-        )
+        self.open: NodeMask = np.array([self._receives(node, snapshot) for node in self.nodes], dtype=np.bool_)
         templates = self._templates()
         self._rows = self._resource_rows(templates)
         self.capacity: NDArray[np.int64] = np.zeros((len(self._rows), len(self.nodes)), dtype=np.int64)
         for column, node in enumerate(self.nodes):
             for name, amount in node.allocatable.items():
                 self.capacity[self._rows[name], column] = min(amount, UNLIMITED)
+        self.known: NDArray[np.int64] = np.maximum(self.capacity[: MEMORY + 1], 1)
+        """The capacity of CPU and memory as a divisor: at least 1."""
+        self.kinds: NDArray[np.int64] = (self.capacity[: MEMORY + 1] > 0).sum(axis=0)
+        """How many of CPU and memory each node has."""
         self.free = self.capacity.copy()
         self.assumed: NDArray[np.int64] = np.zeros((2, len(self.nodes)), dtype=np.int64)
         """milli-CPU and bytes requested as kube-scheduler's scoring assumes them."""
@@ -76,19 +62,19 @@ class Space:
         self._journal: list[tuple[Ask | None, int, int]] = []
         self._lengths: NDArray[np.float64] | None = None
         self._changed: set[int] = set()
-        self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
-        self._volumes = VolumeIndex(snapshot, self.nodes)
+        self._constraints = Constraints(snapshot, self.nodes, self.filters, templates)
         self._sum_up()
-        self._index_constraints(templates)
-        self._count_constraints()
 
     # Building
 
+    @staticmethod
+    def _receives(node: Node, snapshot: Snapshot) -> bool:
+        # An unreadable pod takes an unknown amount from its node.
+        return fit_to_receive(node) and all(each.node != node.name for each in snapshot.unreadable)
+
     def _templates(self) -> list[PodTemplate]:
         bound = (pod for view in self.snapshot.nodes.values() for pod in view.pods)
-        seen = self.snapshot
-        to_come = (*(each.pod for each in seen.starting), *(each.pod for each in seen.headroom))
-        pods = (*bound, *seen.unscheduled, *(pod for pod in to_come if pod is not None))
+        pods = (*bound, *self.snapshot.unscheduled, *_to_come(self.snapshot))
         return list(dict.fromkeys(pod.template for pod in pods))
 
     def _resource_rows(self, templates: list[PodTemplate]) -> dict[str, int]:
@@ -111,41 +97,89 @@ class Space:
                 self.free[self._rows[name], column] -= amount
             self.assumed[:, column] = view.usage.scoring
 
-    def _index_constraints(self, templates: list[PodTemplate]) -> None:
-        """Set up a counter for every constraint that some pod holds."""
-        self._topologies = {key: Topology(key, self.nodes) for key in sorted(topology_keys(templates))}
-        known = None if "Namespace" in self.snapshot.missing else self.snapshot.namespaces
-        self._affinity = AffinityIndex(templates, known, self._topologies)
-        self._spread = SpreadIndex(templates, self.nodes, self.filters, self._topologies)
-        self._counted = {template: self._count_rules(template) for template in templates}
+    # Following a cluster
 
-    def _count_constraints(self) -> None:
-        """Count bound pods for every constraint that selects them."""
-        tied: dict[PodTemplate, tuple[AffinityRules | None, tuple[SpreadCounter, ...], Attachments]] = {}
-        for template, (affinity, spread) in self._counted.items():
-            attachments = self._volumes.attachments(template) if template.spec.volumes else Attachments()
-            if affinity is not None or spread or attachments.handles or template.spec.host_ports:
-                tied[template] = (affinity, spread, attachments)
-        if not tied:
-            return
-        for column, view in enumerate(self.snapshot.nodes.values()):
-            for pod in view.pods:
-                rules = tied.get(pod.template)
-                if rules is None:
-                    continue
-                affinity, spread, attachments = rules
-                if affinity is not None:
-                    affinity.add(column, 1)
-                if pod.deletion is None:
-                    for counter in spread:
-                        counter.add(column, 1)
-                self._use_ports(pod.template.spec, column, 1)
-                self._volumes.add(column, attachments, 1)
+    def follow(self, snapshot: Snapshot) -> bool:
+        """Undo everything, and show *snapshot* from now on. If only a new space can show it, return ``False``.
 
-    def _count_rules(self, template: PodTemplate) -> tuple[AffinityRules | None, tuple[SpreadCounter, ...]]:
-        rules = self._affinity.rules(template)
-        idle = not (rules.own or rules.against or rules.joins)
-        return (None if idle else rules), self._spread.joins(template)
+        Pods come and go, and nodes change their state and their taints. A new space is needed for nodes that come, go
+        or change in another way, for other volumes, and for the first pod with a resource or a constraint of its own.
+        """
+        self.rollback(0)
+        if self._constraints.torn:
+            return False
+        self.next_start, self._lengths = 0, None
+        self._changed.clear()
+        # A resized pod's amounts are only known by the object that holds them, which may be gone.
+        for key in [key for key in self._asks if key[1]]:
+            del self._asks[key]
+        if snapshot is self.snapshot:
+            return True
+        before = self.snapshot
+        changed = [
+            (column, old, new)
+            for column, (old, new) in enumerate(zip(before.nodes.values(), snapshot.nodes.values(), strict=False))
+            if old is not new
+        ]
+        if not self._can_follow(snapshot, changed):
+            return False
+        retainted = False
+        for column, old, new in changed:
+            if old.node is not new.node:
+                retainted |= old.node.taints != new.node.taints
+                self.nodes[column] = new.node
+                self.open[column] = self._receives(new.node, snapshot)
+            self._recount(column, old, new)
+        if retainted:
+            self.filters.forget_taints()
+            self._asks.clear()
+        self.snapshot = snapshot
+        self._constraints.follow(snapshot)
+        return True
+
+    def _can_follow(self, snapshot: Snapshot, changed: Sequence[tuple[int, NodeView, NodeView]]) -> bool:
+        """Whether no more than pods and the nodes' states have changed. If so, register the templates of new pods."""
+        if not self._looks_like(snapshot) or any(self._rebuilt(old.node, new.node) for _, old, new in changed):
+            return False
+        templates: dict[PodTemplate, None] = {}
+        names: set[str] = set()
+        for _, _, new in changed:
+            names.update(new.usage.requested)
+            templates.update(dict.fromkeys(pod.template for pod in new.pods))
+        for pod in snapshot.unscheduled:
+            names.update(pod.requests)
+            templates[pod.template] = None
+        templates.update(dict.fromkeys(pod.template for pod in _to_come(snapshot)))
+        for template in templates:
+            names.update(template.spec.requests)
+        return names <= self._rows.keys() and self._constraints.take_in(templates)
+
+    def _looks_like(self, snapshot: Snapshot) -> bool:
+        """Whether *snapshot* has the same nodes by name, and the same of all that is neither node nor pod."""
+        before = self.snapshot
+        return (
+            self.names == list(snapshot.nodes)
+            and before.missing == snapshot.missing
+            and before.unreadable == snapshot.unreadable
+            and before.namespaces == snapshot.namespaces
+            and all(getattr(before, kind) is getattr(snapshot, kind) for kind in _STORAGE)
+        )
+
+    def _rebuilt(self, old: Node, new: Node) -> bool:
+        """Whether *new* differs from *old* in what masks and counters are made of."""
+        if old is new:
+            return False
+        if old.labels != new.labels or old.allocatable != new.allocatable:
+            return True
+        return self._constraints.honors_taints and old.taints != new.taints
+
+    def _recount(self, column: int, old: NodeView, new: NodeView) -> None:
+        """Replace the pods of a node."""
+        self._constraints.recount(column, old.pods, new.pods)
+        self.free[:, column] = self.capacity[:, column]
+        for name, amount in new.usage.requested.items():
+            self.free[self._rows[name], column] -= amount
+        self.assumed[:, column] = new.usage.scoring
 
     # What a pod asks
 
@@ -162,47 +196,36 @@ class Space:
 
     def _compile(self, pod: Pod) -> Ask:
         template, spec = pod.template, pod.template.spec
-        unknown = self._unknown(template)
+        unknown = self._constraints.unknown(template)
         static = self.filters.static(spec)
         attachments = Attachments()
         if spec.volumes:
             try:
-                reach, attachments = self._volumes.reach(template)
+                reach, attachments = self._constraints.reach(template)
                 if reach is not None:
                     static = static & reach
             except VolumeUnknownError as error:
                 unknown = unknown or (Reason.UNKNOWN_VOLUME, str(error))
-        rules, joins = self._counted.get(template) or self._count_rules(template)
-        affinity = rules or self._affinity.rules(template)
-        spread = SpreadRules(self._spread.own.get(template, ()), joins)
+        affinity, spread = self._constraints.rules(template)
         idle = not (affinity.own or affinity.against or affinity.joins or affinity.group)
+        plain = idle and not (spread.own or spread.joins or spec.host_ports or attachments.handles)
+        amounts = _larger(pod.requests, spec.requests)
+        rows = tuple((self._rows[name], amount) for name, amount in amounts.items() if amount > 0)
+        count = int(np.count_nonzero(static))
+        level = 0 if count * 4 <= len(self.nodes) else 2 if plain else 1
         return Ask(
             template=template,
-            rows=tuple(
-                (self._rows[name], amount)
-                for name, amount in _larger(pod.requests, spec.requests).items()
-                if amount > 0
-            ),
+            rows=rows,
             scoring=spec.scoring,
             static=static,
-            static_count=int(np.count_nonzero(static)),
+            static_count=count,
+            hardness=(level, -max((amount * float(self.scale[row]) for row, amount in rows), default=0.0)),
             affinity=affinity,
             spread=spread,
             attachments=attachments,
-            plain=idle and not (spread.own or spread.joins or spec.host_ports or attachments.handles),
+            plain=plain,
             unknown=unknown,
         )
-
-    def _unknown(self, template: PodTemplate) -> tuple[Reason, str] | None:
-        if template.spec.claims_devices:
-            return Reason.RESOURCE_CLAIMS, "requests devices through resource claims, which Tightship can't judge"
-        if template in self._affinity.unknown:
-            why = self.snapshot.missing.get("Namespace", "not read")
-            return (
-                Reason.UNKNOWN_NAMESPACE_LABELS,
-                f"selects namespaces by label, but namespaces are unknown ({why})",
-            )
-        return None
 
     # Judging
 
@@ -212,7 +235,7 @@ class Space:
         for row, amount in ask.rows:
             mask &= self.free[row] >= amount
         if not ask.plain:
-            self._restrict(mask, ask)
+            self._constraints.restrict(mask, ask)
         return mask
 
     def accepts(self, ask: Ask, node: int) -> bool:
@@ -222,17 +245,6 @@ class Space:
         if any(self.free[row, node] < amount for row, amount in ask.rows):
             return False
         return ask.plain or bool(self.feasible(ask)[node])
-
-    def _restrict(self, mask: NodeMask, ask: Ask) -> None:
-        ask.affinity.restrict(mask)
-        for counter in ask.spread.own:
-            counter.restrict(mask)
-        for ip, protocol, port in ask.template.spec.host_ports:
-            for node, used in self._ports.get((protocol, port), {}).items():
-                if any(not ip or not other or ip == other for other in used):
-                    mask[node] = False
-        if ask.attachments.handles:
-            self._volumes.restrict(mask, ask.attachments)
 
     @cached_property
     def scale(self) -> NDArray[np.float64]:
@@ -273,7 +285,7 @@ class Space:
         """Cordon *node*: it receives no more pods, but stays a topology domain for the scheduler."""
         if self.open[node]:
             self.open[node] = False
-            self._spread.close(node, 1)
+            self._constraints.close(node, 1)
             self._journal.append((None, node, 1))
 
     def mark(self) -> int:
@@ -286,9 +298,22 @@ class Space:
             ask, node, step = self._journal.pop()
             if ask is None:
                 self.open[node] = True
-                self._spread.close(node, -1)
+                self._constraints.close(node, -1)
             else:
                 self._change(ask, node, -step)
+
+    def changes_since(self, mark: int) -> Changes:
+        """Return what has changed since *mark*, for :meth:`repeat`."""
+        return tuple(self._journal[mark:])
+
+    def repeat(self, changes: Changes) -> None:
+        """Make *changes* again."""
+        for ask, node, step in changes:
+            if ask is None:
+                self.close(node)
+            else:
+                self._change(ask, node, step)
+                self._journal.append((ask, node, step))
 
     def _change(self, ask: Ask, node: int, step: int) -> None:
         for row, amount in ask.rows:
@@ -296,23 +321,8 @@ class Space:
         self.assumed[0, node] += step * ask.scoring[0]
         self.assumed[1, node] += step * ask.scoring[1]
         self._changed.add(node)
-        if ask.plain:
-            return
-        ask.affinity.add(node, step)
-        for counter in ask.spread.joins:
-            counter.add(node, step)
-        if ask.template.spec.host_ports:
-            self._use_ports(ask.template.spec, node, step)
-        if ask.attachments.handles:
-            self._volumes.add(node, ask.attachments, step)
-
-    def _use_ports(self, spec: PodSpec, node: int, step: int) -> None:
-        for ip, protocol, port in spec.host_ports:
-            used = self._ports.setdefault((protocol, port), {}).setdefault(node, [])
-            if step > 0:
-                used.append(ip)
-            elif ip in used:
-                used.remove(ip)
+        if not ask.plain:
+            self._constraints.change(ask, node, step)
 
     # Explaining
 
@@ -329,7 +339,16 @@ def fit_to_receive(node: Node) -> bool:
     return node.ready and not node.unschedulable and node.deletion is None
 
 
+def _to_come(snapshot: Snapshot) -> list[Pod]:
+    """Return a pod for each kind of demand without pods."""
+    pods = (*(each.pod for each in snapshot.starting), *(each.pod for each in snapshot.headroom))
+    return [pod for pod in pods if pod is not None]
+
+
 def _larger(left: Resources, right: Resources) -> Resources:
     if left is right:
         return left
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
+
+
+__all__ = ["CPU", "MEMORY", "PODS", "UNLIMITED", "Ask", "Changes", "Space", "fit_to_receive"]

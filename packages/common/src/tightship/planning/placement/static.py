@@ -21,6 +21,12 @@ class NodeFilters:
         self._counts: dict[tuple[str, object], NDArray[np.int64]] = {}
         self._soft_taints = any(taint.effect in SOFT_EFFECTS for node in nodes for taint in node.taints)
 
+    def forget_taints(self) -> None:
+        """Forget what depends on taints, since the taints of a node have changed."""
+        self._masks = {key: mask for key, mask in self._masks.items() if key[0] == "selected"}
+        self._counts = {key: counts for key, counts in self._counts.items() if key[0] == "preferred"}
+        self._soft_taints = any(taint.effect in SOFT_EFFECTS for node in self._nodes for taint in node.taints)
+
     def selected(self, spec: PodSpec) -> NodeMask:
         """Return the nodes that the pod's node selector and required node affinity allow."""
         wanted, affinity = spec.node_selector, spec.node_affinity

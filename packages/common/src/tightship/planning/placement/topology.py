@@ -35,10 +35,16 @@ class Topology:
             if domain >= 0:
                 members[domain].append(index)
         self.members = [np.array(each, dtype=np.intp) for each in members]
+        # Of a topology like the hostname, each domain is one node.
+        lone = len(numbers) > 1 and all(len(each) == 1 for each in members)
+        self._nodes = np.array([each[0] for each in members], dtype=np.intp) if lone else None
         self.labelled: NodeMask = np.array([domain >= 0 for domain in domain_of], dtype=np.bool_)
 
-    def forbid(self, mask: NodeMask, domains: Sequence[int]) -> None:
+    def forbid(self, mask: NodeMask, domains: list[int]) -> None:
         """Clear *mask* for every node in one of *domains*."""
+        if self._nodes is not None and len(domains) > 1:
+            mask[self._nodes[domains]] = False
+            return
         for domain in domains:
             mask[self.members[domain]] = False
 

@@ -38,6 +38,12 @@ class VolumeIndex:
         self._masks: dict[NodeSelector, NodeMask] = {}
         self._attached: dict[str, dict[int, dict[str, int]]] = {}
         self._limits: dict[str, list[int | None]] = {}
+        self.torn = False
+        """Whether something was detached that was not attached, which no undoing mends."""
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Hold on to *snapshot*, whose volumes and nodes are those of the one before."""
+        self._snapshot = snapshot
 
     def reach(self, template: PodTemplate) -> tuple[NodeMask | None, Attachments]:
         """Return the nodes that reach the volumes of pods of *template* (``None``: all), and what such a pod attaches.
@@ -82,6 +88,7 @@ class VolumeIndex:
         for driver, handle in attachments.handles:
             here = self._attached.setdefault(driver, {}).setdefault(node, {})
             count = here.get(handle, 0) + step
+            self.torn |= count < 0
             if count > 0:
                 here[handle] = count
             else:

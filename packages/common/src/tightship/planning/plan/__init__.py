@@ -10,6 +10,7 @@ from tightship.planning.plan.model import Plan as Plan
 from tightship.planning.plan.model import Removal as Removal
 from tightship.planning.plan.planner import Candidate as Candidate
 from tightship.planning.plan.planner import Planner as Planner
+from tightship.planning.plan.planners import Planners as Planners
 from tightship.planning.plan.strategies import STRATEGIES as STRATEGIES
 from tightship.planning.plan.strategies import Gates as Gates
 from tightship.planning.plan.strategies import Ordered as Ordered

@@ -16,6 +16,7 @@ from tightship.planning.placement.fitting import Leaving, stuck_in_turn
 from tightship.planning.placement.scoring import Choice
 from tightship.planning.plan.model import Move, Placement, Plan, Removal
 from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.planners import Planners
 from tightship.planning.plan.strategies import Gates, Strategy
 
 
@@ -42,19 +43,22 @@ def make_plan(
     *,
     until_stable: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    planners: Planners | None = None,
 ) -> Plan:
     """Return the plan of *strategy* for *snapshot*.
 
     One round spends each PodDisruptionBudget's allowance once. With *until_stable*, rounds follow each other, as if all
-    moved pods had become Ready, until one removes nothing. *progress* is told (round, nodes removed so far).
+    moved pods had become Ready, until one removes nothing. *progress* is told (round, nodes removed so far). *planners*
+    keeps what earlier plans of the cluster have compiled.
     """
+    planners = Planners() if planners is None else planners
     removals: list[Removal] = []
     refusals: Mapping[str, tuple[Refusal, ...]] = {}
     rounds = 0
     current = snapshot
     while rounds < MAX_ROUNDS:
         rounds += 1
-        done, refusals = _one_round(current, judge(current), strategy, placement, rounds)
+        done, refusals = _one_round(current, judge(current), strategy, placement, rounds, planners)
         removals += done
         if progress is not None:
             progress(rounds, len(removals))
@@ -64,30 +68,34 @@ def make_plan(
     return Plan(strategy.name, placement, tuple(removals), refusals, max(1, rounds - 1) if until_stable else 1)
 
 
-def _one_round(
-    snapshot: Snapshot, judgement: Judgement, strategy: Strategy, placement: Placement, number: int
+def _one_round(  # noqa: PLR0917
+    snapshot: Snapshot,
+    judgement: Judgement,
+    strategy: Strategy,
+    placement: Placement,
+    number: int,
+    planners: Planners,
 ) -> tuple[list[Removal], dict[str, tuple[Refusal, ...]]]:
     def new_planner(choose: Choice) -> Planner:
-        ledger = DisruptionLedger(snapshot)
-        return Planner(snapshot, ledger, judgement.candidates, placement, choose=choose, round_number=number)
+        return planners.planner(snapshot, judgement.candidates, placement, choose=choose, round_number=number)
 
     outcome = strategy.run(new_planner, judgement.gates)
     planner = outcome.planner
     removals = planner.removals
     if placement == "possible":
-        removals = straightened(planner)
+        removals = straightened(planner, planners)
     refusals = dict(judgement.refusals)
     for name, found in outcome.stays.items():
         refusals[name] = tuple(sorted({*refusals.get(name, ()), *found}))
     return removals, refusals
 
 
-def straightened(planner: Planner) -> list[Removal]:
+def straightened(planner: Planner, planners: Planners) -> list[Removal]:
     """Return the plan's removals with every pod sent straight to where it ends up.
 
     A strategy may move a pod onto a node that it removes later. What is reached so can be reached with one eviction
     per pod: the node where it ends up only fills as the plan goes on. Where constraints between pods make the order
-    matter all the same, the removals are returned as they were tried.
+    matter all the same, the removals are returned as they were tried. *planner* plans nothing any more.
     """
     final: dict[str, str] = {}
     for removal in planner.removals:
@@ -98,12 +106,14 @@ def straightened(planner: Planner) -> list[Removal]:
         own = [move for move in removal.moves if move.origin == removal.node and move.pod.node == removal.node]
         moves = tuple(Move(move.pod, move.origin, final[move.pod.key], move.waits_for) for move in own)
         straight.append(msgspec.structs.replace(removal, moves=moves))
-    return straight if _holds(planner, straight) else planner.removals
+    return straight if _holds(planner, straight, planners) else planner.removals
 
 
-def _holds(planner: Planner, removals: list[Removal]) -> bool:
+def _holds(planner: Planner, removals: list[Removal], planners: Planners) -> bool:
     """Play *removals* on a fresh space; return whether every move finds its target feasible at its time."""
-    again = Planner(planner.snapshot, DisruptionLedger(planner.snapshot), (), planner.placement)
+    if not removals:
+        return True
+    again = planners.planner(planner.snapshot, (), planner.placement)
     space = again.space
     for removal in removals:
         node = space.index[removal.node]

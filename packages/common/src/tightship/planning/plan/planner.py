@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 
 from msgspec import Struct
 
-from tightship.core.counting import counted
 from tightship.core.objects import Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.core.resources import Resources
 from tightship.planning.cluster import Snapshot
 from tightship.planning.cluster.state import add
 from tightship.planning.disruption import DisruptionLedger
-from tightship.planning.placement.explain import why_nowhere
 from tightship.planning.placement.fitting import RETRIES, Fit, Leaving, certain, fit_all, stuck_in_turn
 from tightship.planning.placement.scoring import Choice, best_fit, scheduler_choice
 from tightship.planning.placement.space import Space
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.headroom import BufferRoom
+from tightship.planning.plan.homeless import Homeless
+from tightship.planning.plan.memory import Attempt, Before, Memory, Tried
 from tightship.planning.plan.model import Move, Placement, Removal
 from tightship.planning.plan.reserving import Reserved, moving_nodes
-from tightship.planning.plan.scale_ups import Guest, needed
+from tightship.planning.plan.scale_ups import Guest, ScaleUps, needed
 
 
 class Candidate(Struct, frozen=True):
@@ -39,15 +40,13 @@ class Candidate(Struct, frozen=True):
     memory_ratio: float = 0.0
 
 
-class _Tried(Struct, frozen=True):
-    """The result of a search for places: *refusals*, or the nodes on which pods are *placed* in the space.
+class _Moment(Struct, frozen=True):
+    """What a planner needs to begin again: a mark of its space, and the pods for which it reserves room."""
 
-    *shifted* are replicas about to start that had to make way, with their old and new nodes.
-    """
-
-    refusals: list[Refusal] = []
-    placed: list[tuple[Guest, int]] = []
-    shifted: list[tuple[Guest, int, int]] = []
+    mark: int
+    next_start: int
+    waiting: dict[int, list[Guest]]
+    scale_ups: ScaleUps
 
 
 class Planner:
@@ -56,7 +55,10 @@ class Planner:
     *choose* picks among several feasible nodes if *placement* is ``possible``; otherwise the scheduler's model does.
     Pods of the nodes *in_drain*, by default all that :func:`moving_nodes` finds, hold room elsewhere, and so do
     replicas that HPAs are about to start. No node goes that a CapacityBuffer needs. Without *explain*, a refusal for
-    want of a place does not say why, which costs more than the search itself.
+    want of a place does not say why, which costs more than the search itself. A planner that *remembers* its attempts
+    can begin :meth:`again`.
+
+    *space*, if given, shows *snapshot* with nothing done in it. *without_plan* makes another such space.
     """
 
     def __init__(
@@ -70,16 +72,19 @@ class Planner:
         round_number: int = 1,
         in_drain: Collection[str] | None = None,
         explain: bool = True,
+        remembers: bool = False,
+        space: Space | None = None,
+        without_plan: Callable[[Snapshot], Space] = Space,
     ) -> None:
         self.snapshot = snapshot
         self.ledger = ledger
         self.placement: Placement = placement
         self.round = round_number
-        self.space = Space(snapshot)
+        self.space = Space(snapshot) if space is None else space
         self.candidates = {candidate.name: candidate for candidate in candidates}
         self.removals: list[Removal] = []
         self.choose_by(choose)
-        self._explain = explain
+        self.explain = explain
         self._retries = RETRIES if placement == "possible" else 0
         self._arrived: dict[int, list[Guest]] = {}
         self._received: dict[str, dict[str, int]] = {}
@@ -93,7 +98,41 @@ class Planner:
         """The amounts that replicas about to start and buffers take, by node, before anything is planned."""
         self.waiting = reserved.waiting
         self._scale_ups = reserved.scale_ups
-        self._baseline: Space | None = None
+        self._homeless = Homeless(self.space, snapshot, without_plan)
+        self._memory = Memory() if remembers else None
+        self._remembered_with = ledger
+        self._state = 0
+        self._start = self._moment() if remembers else None
+
+    def began_with(self, snapshot: Snapshot, candidates: Sequence[Candidate], placement: Placement) -> bool:
+        """Whether the planner can begin :meth:`again` for a plan with *candidates* in *snapshot*."""
+        if self._start is None or self.snapshot is not snapshot or self.placement != placement:
+            return False
+        return list(self.candidates.values()) == list(candidates)
+
+    def again(self, ledger: DisruptionLedger, round_number: int, *, choose: Choice, explain: bool = True) -> Planner:
+        """Return this planner as it was before its first attempt, with *ledger*. This one plans nothing any more.
+
+        What this planner has tried with its first ledger in a state that the new plan reaches too is repeated, not
+        searched again: the outcome depends on nothing else. Both ledgers must spend alike.
+        """
+        assert self._start is not None, "this planner remembers nothing"
+        new = copy(self)
+        new.ledger = new._remembered_with = ledger
+        new.round = round_number
+        new.removals = []
+        new.explain = explain
+        new._arrived, new._received, new._state = {}, {}, 0
+        new.space.rollback(self._start.mark)
+        new.space.next_start = self._start.next_start
+        new.waiting, new._scale_ups = dict(self._start.waiting), self._start.scale_ups
+        new._start = new._moment()
+        new.choose_by(choose)
+        return new
+
+    def _moment(self) -> _Moment:
+        waiting = {node: list(guests) for node, guests in self.waiting.items()}
+        return _Moment(self.space.mark(), self.space.next_start, waiting, self._scale_ups.copied())
 
     def choose_by(self, choose: Choice) -> None:
         """Pick targets by *choose* from now on, unless the scheduler's model does."""
@@ -123,12 +162,33 @@ class Planner:
         Return an empty list if the removal is planned. Otherwise return **all** refusals and leave the space and the
         ledger unchanged. Without *keep*, only check whether the removal is possible.
         """
+        before: Before = (self._state, candidate.name, self.space.next_start, self._choose)
+        memory = self._memory if self.ledger is self._remembered_with else None
+        done = None if memory is None else memory.attempts.get(before)
+        if done is not None and not (self.explain and done.tried.refusals and not done.explained):
+            self.space.next_start = done.next_start
+            if keep and not done.tried.refusals:
+                self.space.repeat(done.changed)
+                self._plan(candidate, done, before)
+            return list(done.tried.refusals)
+        mark = self.space.mark()
+        done = self._attempt(candidate)
+        if memory is not None:
+            memory.attempts[before] = done
+        if done.tried.refusals or not keep:
+            self.space.rollback(mark)
+        else:
+            self._plan(candidate, done, before)
+        return done.tried.refusals
+
+    def _attempt(self, candidate: Candidate) -> Attempt:
+        """Search places for the pods of *candidate*'s node. The space has them there afterwards, if there are any."""
         space, node = self.space, self.space.index[candidate.name]
         guests = [Guest(pod, space.ask(pod), candidate.name) for pod in candidate.evict] + self._arrived.get(node, [])
         charge, refusals = self.ledger.charge([guest.pod for guest in guests])
         refusals += self._unjudgeable(guests)
         if refusals:
-            return refusals
+            return Attempt(Tried(refusals), charge, space.next_start, explained=True)
         waiting = self.waiting.get(node, [])
         mark = space.mark()
         space.close(node)
@@ -140,17 +200,20 @@ class Planner:
             tried = self._places_before_scale_ups(candidate, guests, waiting, slow, tried)
         short = None if tried.refusals else self._buffers.refusal(candidate.name)
         if short is not None:
-            tried = _Tried([short])
-        if tried.refusals or not keep:
-            space.rollback(mark)
-            return tried.refusals
-        self.ledger.take(charge)
-        self._settle(candidate, tried, charge.waits)
-        return []
+            tried = Tried([short])
+        changed = space.changes_since(mark) if self._memory is not None and not tried.refusals else ()
+        return Attempt(tried, charge, space.next_start, self.explain, changed)
+
+    def _plan(self, candidate: Candidate, done: Attempt, before: Before) -> None:
+        """Add the removal of *candidate*'s node to the plan. Its pods are at their places in the space."""
+        self.ledger.take(done.charge)
+        self._settle(candidate, done.tried, done.charge.waits)
+        if self._memory is not None:
+            self._state = self._memory.after(before)
 
     def _places(
         self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], slow: Sequence[str]
-    ) -> _Tried:
+    ) -> Tried:
         """Find places for all pods of a closed node whose pods are lifted. Without success nothing changes.
 
         *slow* names for each of *guests* the budget that lets the pod go only after others, or is empty.
@@ -162,18 +225,18 @@ class Planner:
         # does not play through.
         unsure = any(wait and not guest.ask.plain for wait, guest in zip(slow, guests, strict=True))
         if self.placement == "certain" and (unsure or not certain(space, asks)):
-            refusals = self._homeless(candidate, guests, waiting, fit_all(space, asks, best_fit), strand=True)
+            refusals = self._refusals(candidate, guests, waiting, fit_all(space, asks, best_fit), strand=True)
             space.rollback(mark)
-            return _Tried(refusals)
+            return Tried(refusals)
         fit = fit_all(space, asks, self._choose, self._retries)
         if not fit.complete:
-            return _Tried(self._homeless(candidate, guests, waiting, fit, strand=False))
+            return Tried(self._refusals(candidate, guests, waiting, fit, strand=False))
         leaving = [Leaving(ask, target, bool(wait)) for ask, target, wait in zip(asks, fit.nodes, slow, strict=False)]
         stuck = stuck_in_turn(space, space.index[candidate.name], leaving)
         if stuck:
             space.rollback(mark)
-            return _Tried(sorted(self._stuck(guests[position], slow[position]) for position in stuck))
-        return _Tried(placed=list(zip(everyone, fit.nodes, strict=True)))
+            return Tried(sorted(self._stuck(guests[position], slow[position]) for position in stuck))
+        return Tried(placed=list(zip(everyone, fit.nodes, strict=True)))
 
     def _places_before_scale_ups(
         self,
@@ -181,8 +244,8 @@ class Planner:
         guests: list[Guest],
         waiting: Sequence[Guest],
         slow: Sequence[str],
-        first: _Tried,
-    ) -> _Tried:
+        first: Tried,
+    ) -> Tried:
         """Find places as if no replica were about to start, and then places for the replicas that were in the way.
 
         If only such replicas leave pods without a place, they keep the node, unless they can go elsewhere.
@@ -200,7 +263,7 @@ class Planner:
         if second.refusals:
             space.rollback(mark)
             also = (each for each in first.refusals if each.reason is Reason.SCALE_UP_NEEDS_NODE)
-            return _Tried(sorted([*second.refusals, *also]))
+            return Tried(sorted([*second.refusals, *also]))
         shifted: list[tuple[Guest, int, int]] = []
         homeless: dict[int, Guest] = {}
         for at, guest in (*in_the_way, *((node, guest) for guest in own)):
@@ -214,11 +277,11 @@ class Planner:
                 shifted.append((guest, at, target))
         if homeless:
             space.rollback(mark)
-            return _Tried([needed(candidate.name, homeless.values())])
+            return Tried([needed(candidate.name, homeless.values())])
         if self.placement == "certain":
             space.rollback(mark)
-            return _Tried([needed(candidate.name, (guest for guest, _, _ in shifted), sure=False)])
-        return _Tried(placed=second.placed, shifted=shifted)
+            return Tried([needed(candidate.name, (guest for guest, _, _ in shifted), sure=False)])
+        return Tried(placed=second.placed, shifted=shifted)
 
     def _waits_for(self, guest: Guest, waits: tuple[str, ...]) -> str:
         """Return the budget that lets this pod go only after others, or an empty string."""
@@ -236,7 +299,7 @@ class Planner:
         )
         return Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail, f"let PDB {budget} allow all of them at once")
 
-    def _settle(self, candidate: Candidate, tried: _Tried, waits: tuple[str, ...]) -> None:
+    def _settle(self, candidate: Candidate, tried: Tried, waits: tuple[str, ...]) -> None:
         node = self.space.index[candidate.name]
         moves: list[Move] = []
         for guest, target in tried.placed:
@@ -257,73 +320,20 @@ class Planner:
         self.waiting.pop(node, None)
         self.removals.append(Removal(candidate.name, self.round, tuple(moves), candidate.stays))
 
+    def _refusals(
+        self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], fit: Fit, *, strand: bool
+    ) -> list[Refusal]:
+        everyone, planned = (*guests, *waiting), len(self.removals)
+        return self._homeless.refusals(
+            candidate.name, everyone, fit, planned=planned, strand=strand, explain=self.explain
+        )
+
     def _unjudgeable(self, guests: Sequence[Guest]) -> list[Refusal]:
         return [
             Refusal(guest.ask.unknown[0], guest.pod.key, guest.ask.unknown[1])
             for guest in guests
             if guest.ask.unknown is not None
         ]
-
-    def _homeless(
-        self, candidate: Candidate, guests: list[Guest], waiting: Sequence[Guest], fit: Fit, *, strand: bool
-    ) -> list[Refusal]:
-        """Return refusals for the pods without a place. The space still has the node closed and its pods lifted."""
-        everyone = (*guests, *waiting)
-        found: list[Refusal] = []
-        starting = [guest for position in fit.unplaced if (guest := everyone[position]).starting is not None]
-        if starting:
-            found.append(needed(candidate.name, starting))
-        told: dict[int, tuple[str, str]] = {}
-        for position in fit.unplaced:
-            guest = everyone[position]
-            if guest.starting is not None:
-                continue
-            if not self._explain:
-                return [*found, Refusal(Reason.NO_PLACE, guest.pod.key)]
-            if id(guest.ask) not in told:  # replicas share it
-                told[id(guest.ask)] = why_nowhere(self.space, guest.ask)
-            detail, fix = told[id(guest.ask)]
-            if not guest.origin:
-                home = guest.pod.node
-                what = (
-                    f"pod {guest.pod.key}, which is leaving the draining node {home},"
-                    if home
-                    else f"pending pod {guest.pod.key}"
-                )
-                detail = f"{what} could run only here"
-                found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, candidate.name, detail, fix))
-            elif position not in fit.alone:
-                detail = (
-                    f"this pod alone would fit elsewhere, but not the node's {counted(len(everyone), 'pod')} together"
-                )
-                found.append(Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail))
-            elif self.removals and self._fits_without_plan(guest, candidate.name):
-                detail = f"no place is left after {counted(len(self.removals), 'planned removal')}: the pod {detail}"
-                found.append(Refusal(Reason.NO_PLACE_AFTER_PLAN, guest.pod.key, detail, fix))
-            else:
-                found.append(Refusal(Reason.NO_PLACE, guest.pod.key, detail, fix))
-        if not found and strand:
-            detail = (
-                "all pods of this node fit elsewhere, but kube-scheduler's own choices could leave one without a place"
-            )
-            found.append(
-                Refusal(
-                    Reason.SCHEDULER_MAY_STRAND, candidate.name, detail, "accept likely places (--placement likely)"
-                )
-            )
-        return sorted(found)
-
-    def _fits_without_plan(self, guest: Guest, origin: str) -> bool:
-        if self._baseline is None:
-            self._baseline = Space(self.snapshot)
-        space = self._baseline
-        mark = space.mark()
-        space.close(space.index[origin])
-        if guest.origin == origin:
-            space.lift(space.ask(guest.pod), space.index[origin])
-        fits = bool(space.feasible(space.ask(guest.pod)).any())
-        space.rollback(mark)
-        return fits
 
 
 def _together(some: Mapping[str, Resources], others: Mapping[str, Resources]) -> Mapping[str, Resources]:

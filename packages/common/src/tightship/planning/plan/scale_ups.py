@@ -41,6 +41,13 @@ class ScaleUps:
         self._held: NDArray[np.int64] | None = None
         self._count: NDArray[np.int64] = np.zeros(len(space.nodes), dtype=np.int64)
 
+    def copied(self) -> ScaleUps:
+        """Return the same amounts, to be changed apart."""
+        copy = ScaleUps(self._space)
+        copy._held = None if self._held is None else self._held.copy()
+        copy._count = self._count.copy()
+        return copy
+
     def add(self, guest: Guest, node: int, step: int = 1) -> None:
         """Record that *guest* is on *node*, or, with *step* -1, that it no longer is."""
         if self._held is None:

@@ -1,0 +1,200 @@
+"""Constraints between pods, and what pods hold on nodes, compiled and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from msgspec import Struct
+
+from tightship.core.objects import Node, Pod, PodSpec, PodTemplate
+from tightship.core.reasons import Reason
+from tightship.planning.cluster import Snapshot
+from tightship.planning.placement.affinity import AffinityIndex, AffinityRules, topology_keys
+from tightship.planning.placement.spread import SpreadCounter, SpreadIndex, SpreadRules
+from tightship.planning.placement.static import NodeFilters
+from tightship.planning.placement.topology import NodeMask, Topology
+from tightship.planning.placement.volumes import Attachments, VolumeIndex
+
+
+class Ask(Struct, frozen=True, eq=False):
+    """The demands of one pod on a node, compiled for a space. Replicas of a template share it."""
+
+    template: PodTemplate
+    rows: tuple[tuple[int, int], ...]
+    """(row of the matrix, amount) of every requested resource."""
+    scoring: tuple[int, int]
+    static: NodeMask
+    """Nodes that labels, taints and the reach of volumes allow."""
+    static_count: int
+    hardness: tuple[int, float]
+    """Where pods stand in the order of placing, the hardest first: pods that few nodes allow, pods tied to others, the
+    rest; larger requests first."""
+    affinity: AffinityRules
+    spread: SpreadRules
+    attachments: Attachments
+    plain: bool
+    """Whether *rows* and *static* decide alone."""
+    unknown: tuple[Reason, str] | None
+    """Why placement can't judge the pod."""
+
+
+_Tied = tuple[AffinityRules | None, tuple[SpreadCounter, ...], Attachments]
+"""What counts the pods of one template."""
+
+
+class Constraints:
+    """The constraints of the pods of a space over its *nodes*, with counters that follow every move.
+
+    *templates* are those of all pods of *snapshot*, bound or not.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, nodes: list[Node], filters: NodeFilters, templates: Sequence[PodTemplate]
+    ) -> None:
+        self._snapshot = snapshot
+        self._most_templates = 2 * len(templates) + 1000
+        self._torn = False
+        self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
+        self._volumes = VolumeIndex(snapshot, nodes)
+        topologies = {key: Topology(key, nodes) for key in sorted(topology_keys(templates))}
+        known = None if "Namespace" in snapshot.missing else snapshot.namespaces
+        self._affinity = AffinityIndex(templates, known, topologies)
+        self._spread = SpreadIndex(templates, nodes, filters, topologies)
+        self._counted: dict[PodTemplate, tuple[AffinityRules | None, tuple[SpreadCounter, ...]]] = {}
+        self._tied: dict[PodTemplate, _Tied] = {}
+        for template in templates:
+            self._count_by(template)
+        tied = self._tied
+        for column, view in enumerate(snapshot.nodes.values() if tied else ()):
+            for pod in view.pods:
+                if pod.template in tied:
+                    self._count(pod, column, 1)
+
+    # Following a cluster
+
+    @property
+    def torn(self) -> bool:
+        """Whether a port was freed or a volume detached that no pod had there, which no undoing mends."""
+        return self._torn or self._volumes.torn
+
+    @property
+    def honors_taints(self) -> bool:
+        """Whether some constraint does not consider nodes with taints."""
+        return self._spread.honors_taints
+
+    def take_in(self, templates: Collection[PodTemplate]) -> bool:
+        """Take in those of *templates* that are new. Return ``False`` if one has a constraint that none had before.
+
+        Templates are never forgotten, so that after many rollouts no more are taken in.
+        """
+        added = [template for template in templates if template not in self._counted]
+        if any(template.spec.spread or not self._affinity.knows(template) for template in added):
+            return False
+        if len(self._counted) + len(added) > self._most_templates:
+            return False
+        for template in added:
+            self._affinity.register(template)
+            self._count_by(template)
+        return True
+
+    def recount(self, column: int, before: Sequence[Pod], after: Sequence[Pod]) -> None:
+        """Replace the pods of a node."""
+        if not self._tied:
+            return
+        gone = {id(pod): pod for pod in before}
+        for pod in after:
+            if gone.pop(id(pod), None) is None:
+                self._count(pod, column, 1)
+        for pod in gone.values():
+            self._count(pod, column, -1)
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Hold on to *snapshot*, whose volumes are those of the one before."""
+        self._snapshot = snapshot
+        self._volumes.follow(snapshot)
+
+    def _count_by(self, template: PodTemplate) -> None:
+        affinity, spread = self._counted[template] = self._count_rules(template)
+        attachments = self._volumes.attachments(template) if template.spec.volumes else Attachments()
+        if affinity is not None or spread or attachments.handles or template.spec.host_ports:
+            self._tied[template] = (affinity, spread, attachments)
+
+    def _count(self, pod: Pod, column: int, step: int) -> None:
+        """Count *step* more bound pods like *pod*."""
+        tied = self._tied.get(pod.template)
+        if tied is None:
+            return
+        affinity, spread, attachments = tied
+        if affinity is not None:
+            affinity.add(column, step)
+        if pod.deletion is None:
+            for counter in spread:
+                counter.add(column, step)
+        self._use_ports(pod.template.spec, column, step)
+        self._volumes.add(column, attachments, step)
+
+    def _count_rules(self, template: PodTemplate) -> tuple[AffinityRules | None, tuple[SpreadCounter, ...]]:
+        rules = self._affinity.rules(template)
+        idle = not (rules.own or rules.against or rules.joins)
+        return (None if idle else rules), self._spread.joins(template)
+
+    # Of one template
+
+    def rules(self, template: PodTemplate) -> tuple[AffinityRules, SpreadRules]:
+        """Return the rules that concern pods of *template*."""
+        rules, joins = self._counted.get(template) or self._count_rules(template)
+        return rules or self._affinity.rules(template), SpreadRules(self._spread.own.get(template, ()), joins)
+
+    def reach(self, template: PodTemplate) -> tuple[NodeMask | None, Attachments]:
+        """See :meth:`VolumeIndex.reach`."""
+        return self._volumes.reach(template)
+
+    def unknown(self, template: PodTemplate) -> tuple[Reason, str] | None:
+        """Return why placement can't judge pods of *template*, whatever their volumes."""
+        if template.spec.claims_devices:
+            return Reason.RESOURCE_CLAIMS, "requests devices through resource claims, which Tightship can't judge"
+        if template in self._affinity.unknown:
+            why = self._snapshot.missing.get("Namespace", "not read")
+            return (
+                Reason.UNKNOWN_NAMESPACE_LABELS,
+                f"selects namespaces by label, but namespaces are unknown ({why})",
+            )
+        return None
+
+    # Judging and changing
+
+    def restrict(self, mask: NodeMask, ask: Ask) -> None:
+        """Clear *mask* on nodes that constraints forbid."""
+        ask.affinity.restrict(mask)
+        for counter in ask.spread.own:
+            counter.restrict(mask)
+        for ip, protocol, port in ask.template.spec.host_ports:
+            for node, used in self._ports.get((protocol, port), {}).items():
+                if any(not ip or not other or ip == other for other in used):
+                    mask[node] = False
+        if ask.attachments.handles:
+            self._volumes.restrict(mask, ask.attachments)
+
+    def close(self, node: int, sign: int) -> None:
+        """Cordon *node*, or, with *sign* -1, undo that."""
+        self._spread.close(node, sign)
+
+    def change(self, ask: Ask, node: int, step: int) -> None:
+        """Count *step* more pods with *ask* on *node*."""
+        ask.affinity.add(node, step)
+        for counter in ask.spread.joins:
+            counter.add(node, step)
+        if ask.template.spec.host_ports:
+            self._use_ports(ask.template.spec, node, step)
+        if ask.attachments.handles:
+            self._volumes.add(node, ask.attachments, step)
+
+    def _use_ports(self, spec: PodSpec, node: int, step: int) -> None:
+        for ip, protocol, port in spec.host_ports:
+            used = self._ports.setdefault((protocol, port), {}).setdefault(node, [])
+            if step > 0:
+                used.append(ip)
+            elif ip in used:
+                used.remove(ip)
+            else:
+                self._torn = True

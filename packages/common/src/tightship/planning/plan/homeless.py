@@ -1,0 +1,84 @@
+"""Why pods of a node find no place: refusals with the smallest change that would make room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tightship.core.counting import counted
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.cluster import Snapshot
+from tightship.planning.placement.explain import why_nowhere
+from tightship.planning.placement.fitting import Fit
+from tightship.planning.placement.space import Space
+from tightship.planning.plan.scale_ups import Guest, needed
+
+
+class Homeless:
+    """Explains what pods lack in *space*, the one of a plan; *without_plan* makes a space with nothing planned."""
+
+    def __init__(self, space: Space, snapshot: Snapshot, without_plan: Callable[[Snapshot], Space]) -> None:
+        self._space = space
+        self._snapshot = snapshot
+        self._without_plan = without_plan
+        self._baseline: Space | None = None
+
+    def refusals(
+        self, node: str, everyone: Sequence[Guest], fit: Fit, *, planned: int, strand: bool, explain: bool
+    ) -> list[Refusal]:
+        """Return refusals for those of *everyone* on *node* that have no place after *planned* removals.
+
+        The space still has the node closed and its pods lifted. With *strand*, the scheduler's choices may be to blame.
+        """
+        found: list[Refusal] = []
+        starting = [guest for position in fit.unplaced if (guest := everyone[position]).starting is not None]
+        if starting:
+            found.append(needed(node, starting))
+        told: dict[int, tuple[str, str]] = {}
+        for position in fit.unplaced:
+            guest = everyone[position]
+            if guest.starting is not None:
+                continue
+            if not explain:
+                return [*found, Refusal(Reason.NO_PLACE, guest.pod.key)]
+            if id(guest.ask) not in told:  # replicas share it
+                told[id(guest.ask)] = why_nowhere(self._space, guest.ask)
+            detail, fix = told[id(guest.ask)]
+            if not guest.origin:
+                home = guest.pod.node
+                what = (
+                    f"pod {guest.pod.key}, which is leaving the draining node {home},"
+                    if home
+                    else f"pending pod {guest.pod.key}"
+                )
+                detail = f"{what} could run only here"
+                found.append(Refusal(Reason.PENDING_POD_NEEDS_NODE, node, detail, fix))
+            elif position not in fit.alone:
+                detail = (
+                    f"this pod alone would fit elsewhere, but not the node's {counted(len(everyone), 'pod')} together"
+                )
+                found.append(Refusal(Reason.NO_PLACE_TOGETHER, guest.pod.key, detail))
+            elif planned and self._fits_without_plan(guest, node):
+                detail = f"no place is left after {counted(planned, 'planned removal')}: the pod {detail}"
+                found.append(Refusal(Reason.NO_PLACE_AFTER_PLAN, guest.pod.key, detail, fix))
+            else:
+                found.append(Refusal(Reason.NO_PLACE, guest.pod.key, detail, fix))
+        if not found and strand:
+            detail = (
+                "all pods of this node fit elsewhere, but kube-scheduler's own choices could leave one without a place"
+            )
+            found.append(
+                Refusal(Reason.SCHEDULER_MAY_STRAND, node, detail, "accept likely places (--placement likely)")
+            )
+        return sorted(found)
+
+    def _fits_without_plan(self, guest: Guest, origin: str) -> bool:
+        if self._baseline is None:
+            self._baseline = self._without_plan(self._snapshot)
+        space = self._baseline
+        mark = space.mark()
+        space.close(space.index[origin])
+        if guest.origin == origin:
+            space.lift(space.ask(guest.pod), space.index[origin])
+        fits = bool(space.feasible(space.ask(guest.pod)).any())
+        space.rollback(mark)
+        return fits

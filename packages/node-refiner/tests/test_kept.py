@@ -1,0 +1,49 @@
+"""Passes that keep what did not change decide as passes that begin from nothing."""
+
+import pytest
+
+from node_refiner.judge import RefinerJudge
+from node_refiner.settings import RefinerSettings
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.evaluate import Evaluator, evaluate
+from tightship.planning.facts import candidates_of
+from tightship.planning.plan import Planner
+from tightship_testkit.changing import AT, histories
+
+SEEDS = (0, 1, 2, 8, 9)
+CASES = [
+    RefinerSettings(excess_nodes_threshold=0, minimum_nodes=0, minimum_non_tainted_nodes=0, placement="possible"),
+    RefinerSettings(excess_nodes_threshold=0, max_nodes=1, candidate_order="pods_priority"),
+    RefinerSettings(excess_nodes_threshold=2, candidate_order="fewest_evictions", placement="likely"),
+]
+
+
+@pytest.mark.parametrize("settings", CASES)
+def test_an_evaluator_that_is_kept_decides_as_a_new_one(settings: RefinerSettings) -> None:
+    judge = RefinerJudge(settings)
+    for history in histories(SEEDS):
+        kept = Evaluator()
+        for snapshot in history:
+            mine, other = kept(snapshot, judge, AT), evaluate(snapshot, judge, AT)
+            assert mine.plan == other.plan
+            assert mine.facts == other.facts
+            assert mine.gates.outlook == other.gates.outlook
+
+
+@pytest.mark.parametrize("settings", CASES)
+def test_the_real_plan_is_the_same_whether_it_repeats_the_free_one_or_searches_again(settings: RefinerSettings) -> None:
+    judge = RefinerJudge(settings)
+    for history in histories(SEEDS):
+        for snapshot in history:
+            evaluation = evaluate(snapshot, judge, AT)
+            candidates, strategy = candidates_of(evaluation.facts), judge.strategy(evaluation.facts)
+            ledger = DisruptionLedger(evaluation.snapshot)
+            again = strategy.run(
+                lambda choose, ledger=ledger, candidates=candidates, seen=evaluation.snapshot: Planner(
+                    seen, ledger, candidates, judge.placement, choose=choose
+                ),
+                evaluation.gates,
+            )
+            assert [each.node for each in again.planner.removals] == [each.node for each in evaluation.plan.removals]
+            for name, found in again.stays.items():
+                assert set(found) <= set(evaluation.plan.refusals[name])
