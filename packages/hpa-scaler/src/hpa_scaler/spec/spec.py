@@ -24,8 +24,9 @@ LATE_QUERY = "(time() - max(timestamp(up))) * (max(count_over_time(up[10m])) > 2
 """The age of the newest sample of all targets, in scrape intervals. No answer if the scrapes are too far apart to
 tell."""
 
-FAILED_QUERY = "avg_over_time(up[{range}s]) < 0.9 and max_over_time(up[1h:2m]) > 0"
-"""The targets that could not always be scraped in a range, but at least once within the last hour."""
+FAILED_QUERY = "avg_over_time(up[{range}s]) < 0.9 and (max_over_time(up[10m]) > 0 or max_over_time(up[1h:2m]) > 0)"
+"""The targets that could not always be scraped in a range, but at least once within the last hour: every sample of ten
+minutes counts, and before that one in two minutes, because all samples of an hour are too many."""
 
 MissingDataRule = Literal["hold", "zero", "replicas", "current", "currentIfHigher"]
 SeriesRule = Literal["hold", "max", "error"]

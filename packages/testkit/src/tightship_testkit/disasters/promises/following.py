@@ -6,7 +6,7 @@ import math
 
 from tightship_testkit.disasters.floors.ledger import SCALER, Track, bounds, state_of
 from tightship_testkit.disasters.floors.market import HPA, Market
-from tightship_testkit.disasters.floors.wishes import Wish, enabled, wish_of
+from tightship_testkit.disasters.floors.wishes import Part, Wish, enabled, wish_of
 from tightship_testkit.disasters.promises.base import Json, Promise
 from tightship_testkit.disasters.promises.bounds import Written
 from tightship_testkit.disasters.promises.lowering import SAMPLED, interval_of
@@ -18,6 +18,8 @@ MAXIMUM_FACTOR = 3.0
 """No floor is above so many times the user's own ``maxReplicas``, unless told; 0 is no limit."""
 _CLOCKS = 15.0
 """Seconds by which clocks of replicas may differ, and a write be late."""
+_ROUNDED = 0.125
+"""The part of its window by which a floor may be held longer, as times are rounded up."""
 
 
 @promise
@@ -102,9 +104,23 @@ class FloorsFollow(Promise):
             )
         # After traffic that fell all at once nothing is lowered for an hour, which is longer than any story.
         held = any(each.get("reason") == "CorrelatedDrop" for each in self.world.store.list("Event"))
+        # After answers that failed, the range of the query has to pass, and then the window without a higher wish.
+        wait = wish.looks_back + wish.window * (1 + _ROUNDED) + 3 * interval_of(self.world)
+        held |= any(now - _good_since(market, part) < wait for part in wish.parts)
         if floor > highest + wish.band and not wish.paused_down and not held:
             told = f"its floor is {floor} in the end, and no more than {highest} are needed"
             self.broken(f"{track.name} is too high", told)
+
+
+def _good_since(market: Market, part: Part) -> float:
+    """Return when the present run of good answers to a query began, which failed answers and refusals end."""
+    server, since = market.servers[part.source], math.inf
+    refused = max((at for at, _ in server.refused), default=-math.inf)
+    for each in reversed([each for each in server.log if each.text == part.text]):
+        if not each.plain or each.at < refused:
+            return since
+        since = each.at
+    return -math.inf
 
 
 def _is_off(hpa: Json) -> bool:
