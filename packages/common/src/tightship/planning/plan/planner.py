@@ -153,8 +153,7 @@ class Planner:
 
     def pods_of(self, candidate: Candidate) -> list[Pod]:
         """Return the pods to evict if *candidate* goes next, including those moved there meanwhile."""
-        arrived = self._arrived.get(self.space.index[candidate.name], ())
-        return [*candidate.evict, *(guest.pod for guest in arrived)]
+        return [*candidate.evict, *(guest.pod for guest in self._arrived.get(self.space.index[candidate.name], ()))]
 
     def attempt(self, candidate: Candidate, *, keep: bool = True) -> list[Refusal]:
         """Plan the removal of *candidate*'s node, including the pods that it received earlier in the round.
