@@ -53,23 +53,19 @@ def awaited_for(timeout: float) -> frozenset[Reason]:
     return ENDS_BY_ITSELF if timeout > 0 else frozenset()
 
 
-SWITCHABLE = frozenset(
-    {
-        Reason.POD_DO_NOT_DRAIN,
-        Reason.NOT_SAFE_TO_EVICT,
-        Reason.SAFE_TO_EVICT_ON_COMPLETION,
-        Reason.POD_DO_NOT_DISRUPT,
-        Reason.PREFER_NO_EVICTION,
-        Reason.NOT_REPLICATED,
-        Reason.CUSTOM_CONTROLLER,
-        Reason.CONTROLLER_NOT_FOUND,
-        Reason.LOCAL_STORAGE,
-        Reason.KUBE_SYSTEM_POD,
-        Reason.JOB_RUNNING,
-        Reason.TOLERATES_CORDON,
-        Reason.OTHER_SCHEDULER,
-    }
-)
+SWITCHABLE = ENDS_BY_ITSELF | {
+    Reason.POD_DO_NOT_DRAIN,
+    Reason.NOT_SAFE_TO_EVICT,
+    Reason.POD_DO_NOT_DISRUPT,
+    Reason.PREFER_NO_EVICTION,
+    Reason.NOT_REPLICATED,
+    Reason.CUSTOM_CONTROLLER,
+    Reason.CONTROLLER_NOT_FOUND,
+    Reason.LOCAL_STORAGE,
+    Reason.KUBE_SYSTEM_POD,
+    Reason.TOLERATES_CORDON,
+    Reason.OTHER_SCHEDULER,
+}
 """Reasons that :class:`EvictionRules` can disable."""
 
 

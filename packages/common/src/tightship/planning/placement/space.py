@@ -26,7 +26,6 @@ CPU, MEMORY, PODS = 0, 1, 2
 
 UNLIMITED = 2**62
 
-
 _STORAGE = ("claims", "volumes", "storage_classes", "csi_nodes")
 
 Changes = tuple[tuple[Ask | None, int, int], ...]
@@ -79,12 +78,8 @@ class Space:
 
     def _resource_rows(self, templates: list[PodTemplate]) -> dict[str, int]:
         names = {name for node in self.nodes for name in node.allocatable}
-        for view in self.snapshot.nodes.values():
-            names.update(view.usage.requested)
-        for template in templates:
-            names.update(template.spec.requests)
-        for pod in self.snapshot.unscheduled:
-            names.update(pod.requests)
+        names.update(*(view.usage.requested for view in self.snapshot.nodes.values()))
+        names.update(*(each.spec.requests for each in templates), *(pod.requests for pod in self.snapshot.unscheduled))
         rows = {"cpu": CPU, "memory": MEMORY, POD_COUNT: PODS}
         for name in sorted(names - rows.keys()):
             rows[name] = len(rows)
