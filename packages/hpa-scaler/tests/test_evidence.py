@@ -14,6 +14,9 @@ from hpa_scaler.decide.judge import judge_one
 from hpa_scaler.spec.queries import Failure, Outcome, Query, QueryAnswer
 from hpa_scaler.spec.spec import FAILED_QUERY, LATE_QUERY, Rules
 from tightship.core.reasons import Reason
+from tightship_simulator.life.evaluation import evaluate
+from tightship_simulator.life.promql import parse
+from tightship_simulator.life.samples import Samples
 
 ASKED = 'sum(rate(requests_total{app="web", code!="500"}[1m]))'
 RULES = Rules(age_query="")
@@ -39,6 +42,39 @@ def held_by(query: str, outcome: QueryAnswer) -> list[str]:
     for _ in range(5):
         decision = world.cycle(40, others={evidence: outcome})
     return [each for each in reasons(decision) if each != "FollowsQuery"]
+
+
+def told(query: str, ups: dict[int, int], now: int) -> list[float]:
+    """Return the values with which a Prometheus answers *query* at *now* that has scraped ``up`` at these seconds."""
+    samples = Samples(kept=7200.0)
+    for at, up in ups.items():
+        samples.add((("__name__", "up"), ("instance", "a")), at * 1000, up)
+    return [float(each["value"][1]) for each in evaluate(samples, parse(query), now)["data"]["result"]]
+
+
+@pytest.mark.parametrize("every", [5, 15, 60])
+@pytest.mark.parametrize("since", [4000, 6800], ids=["an hour of data", "little data"])
+def test_how_late_samples_are_shows_also_in_data_of_minutes(every: int, since: int) -> None:
+    scraped = dict.fromkeys(range(since, 7201, every), 1)
+    [prompt] = told(LATE_QUERY, scraped, max(scraped) + every - 1)
+    assert 0 < prompt < 1.5
+    [late] = told(LATE_QUERY, {at: up for at, up in scraped.items() if at <= 7200 - 4 * every}, 7200)
+    assert late > 3
+
+
+@pytest.mark.parametrize(
+    ("ups", "tells"),
+    [
+        ({at: int(at % 10 < 4) for at in range(7050, 7200, 5)}, True),
+        ({at: int(at < 7170) for at in range(7050, 7200, 5)}, True),
+        ({at: int(at < 4000) for at in range(3610, 7200, 15)}, True),
+        (dict.fromkeys(range(3610, 7200, 15), 0), False),
+        (dict.fromkeys(range(7050, 7200, 5), 1), False),
+    ],
+    ids=["flaps, young data", "gone, young data", "gone since almost an hour", "never there", "always there"],
+)
+def test_a_target_that_was_there_counts_as_failed_however_young_the_data_are(ups: dict[int, int], tells: bool) -> None:
+    assert bool(told(FAILED_QUERY.replace("{range}", "60"), ups, 7200)) is tells
 
 
 TARGET = {"job": "pods", "instance": "10.1.2.3:80", "app": "web", "namespace": "shop"}

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from prometheus_contract import Real, RealOne, Source, real_one, stand_in
 
-from hpa_scaler.spec.spec import AGE_QUERY
+from hpa_scaler.spec.spec import AGE_QUERY, FAILED_QUERY, LATE_QUERY
 from tightship.kube.connector import connector
 from tightship.kube.host import wall
 from tightship_simulator.life.evaluation import evaluate
@@ -68,6 +68,8 @@ QUERIES = (
     "load[1s]",
     "max_over_time(sum(load)[2s:500ms])",
     AGE_QUERY.format(range=2, step=0.1).replace("0.1s", "100ms"),
+    LATE_QUERY.replace("10m:30s", "2s:100ms").replace("10m", "2s"),
+    FAILED_QUERY.format(range=2).replace("10m", "1s").replace("1h:2m", "3s:100ms"),
     '"72"',
     "72",
     "1e-9 * 1",

@@ -20,9 +20,12 @@ AGE_QUERY = "time() - min(min_over_time(timestamp(up)[{range}s:{step}s]))"
 """The age of a server's data in seconds, at most the range: the time since the oldest sample of any target in that
 range. A Prometheus that has lost its data answers with the time since the loss."""
 
-LATE_QUERY = "(time() - max(timestamp(up))) * (max(count_over_time(up[10m])) > 2) / 600"
-"""The age of the newest sample of all targets, in scrape intervals. No answer if the scrapes are too far apart to
-tell."""
+LATE_QUERY = (
+    "(time() - max(timestamp(up)))"
+    " * max((count_over_time(up[10m]) > 2) / (timestamp(up) - min_over_time(timestamp(up)[10m:30s]) > 0))"
+)
+"""The age of the newest sample of all targets, in scrape intervals as the samples of ten minutes show them, or of less
+where the data are younger. No answer if the scrapes are too far apart to tell."""
 
 FAILED_QUERY = "avg_over_time(up[{range}s]) < 0.9 and (max_over_time(up[10m]) > 0 or max_over_time(up[1h:2m]) > 0)"
 """The targets that could not always be scraped in a range, but at least once within the last hour: every sample of ten
