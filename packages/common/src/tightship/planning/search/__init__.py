@@ -1,0 +1,1 @@
+"""A search for plans that remove more nodes than a greedy strategy does, with few moves."""
