@@ -31,6 +31,7 @@ from tightship.planning.plan import (
     make_plan,
 )
 from tightship.planning.regret import RegretRules, learned, regretted
+from tightship.planning.search.strategy import Searching, SearchRules
 
 Facts = Mapping[str, NodeFacts]
 """What is known of each node, by name."""
@@ -93,12 +94,14 @@ class Horizon(Struct, frozen=True):
 
     *until_stable* plans round after round, as if all moved pods had become Ready, until a round removes nothing. *only*
     limits what may be removed to these nodes (a selection on the command line); the rest still receives pods.
-    *forecast* asks what kube-scheduler's own choices would make of a plan that chose places itself.
+    *forecast* asks what kube-scheduler's own choices would make of a plan that chose places itself. *search* says how
+    long to search for a plan that removes more.
     """
 
     until_stable: bool = False
     only: Collection[str] | None = None
     forecast: bool = False
+    search: SearchRules | None = None
 
 
 AT_ONCE = Horizon()
@@ -246,12 +249,19 @@ def _plan(  # noqa: PLR0917
         return judgement(current, known, judge.gates(current, known, now, planners))
 
     strategy = judge.strategy(facts)
+    searching = None if horizon.search is None else Searching(strategy, horizon.search)
     until_stable, placement = horizon.until_stable, judge.placement
     plan = make_plan(
-        ground, judged, strategy, placement, until_stable=until_stable, progress=progress, planners=planners
+        ground,
+        judged,
+        searching or strategy,
+        placement,
+        until_stable=until_stable,
+        progress=progress,
+        planners=planners,
     )
     planners.rest()
-    return gates, plan
+    return gates, plan if searching is None else msgspec.structs.replace(plan, searched=searching.searched)
 
 
 def _forecast(snapshot: Snapshot, judge: Judge[G], facts: Facts, plan: Plan) -> Forecast | None:

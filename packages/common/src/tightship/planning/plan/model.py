@@ -39,14 +39,36 @@ class Removal(Struct, frozen=True):
     stays: int = 0
 
 
+class Searched(Struct, frozen=True):
+    """What a search for a better plan came to, in its first round.
+
+    *seconds* is how long it was allowed to take (``None``: only *iterations* counted), *greedy_removed* and
+    *greedy_evictions* what the strategy alone had planned, *removed* and *evictions* the better plan of both. No plan
+    keeps fewer than *bound* nodes. *warm_start* says whether the last plan still held, ``None`` without one.
+    """
+
+    seconds: float | None
+    iterations: int
+    greedy_removed: int
+    greedy_evictions: int
+    removed: int
+    evictions: int
+    bound: int
+    warm_start: bool | None = None
+
+
 class Plan(Struct, frozen=True):
-    """The outcome of a strategy: *removals* in the order of draining, and all *refusals* of every other node."""
+    """The outcome of a strategy: *removals* in the order of draining, and all *refusals* of every other node.
+
+    *searched* says what a search added, ``None`` if nothing was searched.
+    """
 
     strategy: str
     placement: Placement
     removals: tuple[Removal, ...]
     refusals: Mapping[str, tuple[Refusal, ...]]
     rounds: int = 1
+    searched: Searched | None = None
 
     @property
     def evictions(self) -> int:

@@ -1,0 +1,277 @@
+"""What holds for every searched plan: it is valid, no worse than the greedy one, and the same for the same effort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from cluster_builder import anti_affinity, node, pod
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from search_fleets import OWNER, exclusive_fleet, gpu_fleet
+
+from tightship.core.reasons import Reason, Refusal
+from tightship.planning.cluster import Snapshot
+from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Plan, Planner, make_plan
+from tightship.planning.plan.engine import after
+from tightship.planning.plan.model import Searched
+from tightship.planning.search.bound import bound
+from tightship.planning.search.improve import Effort, Found, improve
+from tightship.planning.search.limits import limits_of
+from tightship.planning.search.problem import Problem, extract
+from tightship.planning.search.state import State
+from tightship.planning.search.strategy import Searching, SearchRules
+from tightship_simulator import check, random_cluster
+from tightship_testkit.planning import judge, plain, snapshot_of
+
+SEEDS = st.integers(min_value=0, max_value=10**9)
+STRATEGY = st.sampled_from(sorted(STRATEGIES))
+quick = settings(max_examples=40, deadline=None, derandomize=True)
+
+
+def searched(
+    snapshot: Snapshot, strategy: str = "fewest-nodes", *, judged: object = None, **rules: object
+) -> tuple[Plan, Searched]:
+    """Return the searched plan of *snapshot* and what the search says of itself."""
+    searching = Searching(STRATEGIES[strategy], SearchRules(**({"iterations": 60} | rules)))  # type: ignore[arg-type]
+    plan = make_plan(snapshot, judged or judge, searching, "possible")  # type: ignore[arg-type]
+    assert searching.searched is not None
+    return plan, searching.searched
+
+
+def problem_of(snapshot: Snapshot) -> Problem:
+    judgement = judge(snapshot)
+    planner = Planner(snapshot, DisruptionLedger(snapshot), judgement.candidates, "possible")
+    return extract(planner, limits_of(judgement.gates, planner))
+
+
+@pytest.mark.takes(8)
+@quick
+@given(SEEDS, STRATEGY)
+def test_a_searched_plan_passes_the_independent_checker_and_is_never_worse(seed: int, strategy: str) -> None:
+    cluster = random_cluster(seed)
+    snapshot = snapshot_of(cluster)
+    greedy = make_plan(snapshot, judge, STRATEGIES[strategy], "possible")
+    plan, told = searched(snapshot, strategy)
+    assert check(cluster, plain(plan), straight=False).wrong == []
+    assert (len(plan.removals), -plan.evictions) >= (len(greedy.removals), -greedy.evictions)
+    assert (told.greedy_removed, told.greedy_evictions) == (len(greedy.removals), greedy.evictions)
+    assert (told.removed, told.evictions) == (len(plan.removals), plan.evictions)
+    assert told.bound <= len(snapshot.nodes) - len(plan.removals)
+
+
+@pytest.mark.takes(8)
+@quick
+@given(SEEDS, st.integers(min_value=0, max_value=5))
+def test_the_same_seed_and_iterations_give_the_same_plan(seed: int, search_seed: int) -> None:
+    snapshot = snapshot_of(random_cluster(seed))
+    one, told = searched(snapshot, seed=search_seed)
+    other, again = searched(snapshot, seed=search_seed)
+    assert (plain(one), one.refusals, told) == (plain(other), other.refusals, again)
+
+
+@pytest.mark.takes(3)
+@quick
+@given(SEEDS)
+@example(198408)
+def test_a_state_that_is_rolled_back_is_as_before(seed: int) -> None:
+    problem = problem_of(snapshot_of(random_cluster(seed)))
+    state = State(problem)
+    before = _footprint(state)
+    first = state.mark()
+    for number in range(len(problem.names)):
+        if state.may_close(number):
+            state.close(number)
+            for pod in list(state.unplaced):
+                nodes = state.fits(state.kind[pod])
+                if len(nodes):
+                    state.move(pod, int(nodes[-1]))
+    for number in list(state.closed)[::2]:
+        state.reopen(number)
+    state.rollback(first)
+    assert _footprint(state) == before
+    fresh = State(problem)
+    assert _footprint(fresh) == before
+
+
+def _footprint(state: State) -> tuple[object, ...]:
+    arrays = (state.free, state.movable, state.kept, state.where, state.guest, state.marks, state.fit, state.choices)
+    lists = [sorted(each) for each in state.guests]
+    kinds = [state.fits(kind).tolist() for kind in range(len(state.problem.asks))]
+    return tuple(each.tobytes() for each in arrays), lists, kinds, list(state.unplaced), set(state.closed), state.moves
+
+
+@pytest.mark.takes(8)
+@quick
+@given(SEEDS)
+@example(100)
+def test_a_last_plan_starts_the_next_search_while_it_holds(seed: int) -> None:
+    snapshot = snapshot_of(random_cluster(seed))
+    last, _ = searched(snapshot)
+    again, told = searched(snapshot, iterations=0, warm=last)
+    assert told.warm_start or not _straight(last)
+    assert (len(again.removals), -again.evictions) >= (len(last.removals), -last.evictions)
+
+
+def _straight(plan: Plan) -> bool:
+    removed = {removal.node for removal in plan.removals}
+    return not any(move.target in removed for removal in plan.removals for move in removal.moves)
+
+
+@pytest.fixture(scope="module")
+def gpus() -> Snapshot:
+    return snapshot_of(gpu_fleet(1))
+
+
+@pytest.fixture(scope="module")
+def last(gpus: Snapshot) -> Plan:
+    return searched(gpus, iterations=2000)[0]
+
+
+@pytest.mark.takes(3)
+def test_a_search_keeps_far_fewer_nodes_of_a_fleet_with_gpus(gpus: Snapshot, last: Plan) -> None:
+    told = last.searched or searched(gpus, iterations=2000)[1]
+    kept, greedy = len(gpus.nodes) - told.removed, len(gpus.nodes) - told.greedy_removed
+    assert kept <= 1.04 * told.bound
+    assert kept < greedy
+
+
+@pytest.mark.takes(3)
+def test_a_search_comes_near_the_bound_where_no_node_may_run_two_replicas(subtests: pytest.Subtests) -> None:
+    for seed in (1, 2):
+        with subtests.test(seed=seed):
+            snapshot = snapshot_of(exclusive_fleet(seed))
+            _, told = searched(snapshot, iterations=3000)
+            assert len(snapshot.nodes) - told.removed <= 1.04 * told.bound
+
+
+def test_the_rest_of_a_plan_holds_after_its_first_drains(gpus: Snapshot, last: Plan) -> None:
+    drained = after(gpus, list(last.removals[:10]))
+    again, told = searched(drained, iterations=0, warm=last)
+    assert told.warm_start
+    assert len(again.removals) >= len(last.removals) - 10
+
+
+def test_a_plan_whose_target_is_gone_is_dropped(gpus: Snapshot, last: Plan) -> None:
+    target = last.removals[-1].moves[0].target
+    nodes = {name: view for name, view in gpus.nodes.items() if name != target}
+    _, told = searched(msgspec.structs.replace(gpus, nodes=nodes), iterations=0, warm=last)
+    assert told.warm_start is False
+
+
+def test_a_plan_is_dropped_when_a_pod_has_come_to_one_of_its_nodes(gpus: Snapshot, last: Plan) -> None:
+    cluster = gpu_fleet(1)
+    extra = pod("late", last.removals[0].node, "100m", "64Mi")
+    _, told = searched(snapshot_of({**cluster, "items": [*cluster["items"], extra]}), iterations=0, warm=last)
+    assert told.warm_start is False
+
+
+def test_every_pod_moves_once_and_empty_nodes_go_first(last: Plan) -> None:
+    moved = [move.pod.key for removal in last.removals for move in removal.moves]
+    assert len(moved) == len(set(moved))
+    assert _straight(last)
+    empty = [not removal.moves for removal in last.removals]
+    assert empty == sorted(empty, reverse=True)
+
+
+class _AtMost:
+    """Gates that let a number of nodes of each pool go, and some in all."""
+
+    def __init__(self, of_pool: int, total: int) -> None:
+        self._of_pool, self._total = of_pool, total
+
+    def refuses(self, candidate: Candidate, planner: Planner) -> list[Refusal]:
+        mates = [each for each in planner.removals if planner.candidates[each.node].pool == candidate.pool]
+        full = len(mates) >= self._of_pool or len(planner.removals) >= self._total
+        return [Refusal(Reason.POOL_MIN_SIZE, candidate.name)] if full else []
+
+
+@pytest.mark.parametrize(("of_pool", "total"), [(5, 100), (40, 7), (0, 10)])
+def test_gates_hold_while_a_search_looks_for_more(gpus: Snapshot, of_pool: int, total: int) -> None:
+    def judged(snapshot: Snapshot) -> Judgement:
+        found = judge(snapshot)
+        candidates = tuple(msgspec.structs.replace(each, pool=each.name[-1]) for each in found.candidates)
+        return Judgement(candidates, found.refusals, _AtMost(of_pool, total))
+
+    plan, told = searched(gpus, judged=judged, iterations=400)
+    by_pool = [removal.node[-1] for removal in plan.removals]
+    assert len(plan.removals) == min(total, 10 * of_pool)
+    assert all(by_pool.count(pool) <= of_pool for pool in set(by_pool))
+    assert told.removed == told.greedy_removed
+
+
+def test_a_search_spends_a_budget_as_far_as_a_plan_may(gpus: Snapshot) -> None:
+    cluster = gpu_fleet(1)
+    status = {"disruptionsAllowed": 12, "currentHealthy": 200, "desiredHealthy": 188, "expectedPods": 200}
+    everything = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all", "namespace": "default", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 12},
+        "status": {**status, "observedGeneration": 1},
+    }
+    cluster = {**cluster, "items": [*cluster["items"], everything]}
+    plan, told = searched(snapshot_of(cluster), iterations=600)
+    assert check(cluster, plain(plan), straight=False).wrong == []
+    assert told.removed >= told.greedy_removed
+    moves = [len(removal.moves) for removal in plan.removals]
+    assert sum(moves) - max(moves) < 12
+
+
+def test_only_plans_that_choose_places_are_searched(gpus: Snapshot) -> None:
+    searching = Searching(STRATEGIES["fewest-nodes"], SearchRules(iterations=100))
+    likely = make_plan(gpus, judge, searching, "likely")
+    assert searching.searched is None
+    assert plain(likely) == plain(make_plan(gpus, judge, STRATEGIES["fewest-nodes"], "likely"))
+
+
+def test_a_search_ends_with_its_time(gpus: Snapshot) -> None:
+    ticks = iter(range(10**9))
+    _, told = searched(gpus, iterations=None, seconds=500.0, clock=lambda: float(next(ticks)))
+    assert 0 < told.iterations <= 500
+
+
+def test_effort_needs_an_end() -> None:
+    with pytest.raises(ValueError, match="needs iterations"):
+        Effort()
+
+
+def test_nothing_to_do_is_done_at_once() -> None:
+    empty = Snapshot(nodes={})
+    plan, told = searched(empty)
+    assert (plan.removals, told.removed, told.bound) == ((), 0, 0)
+
+
+def _bound_of(*items: dict[str, Any]) -> int:
+    return bound(problem_of(snapshot_of({"kind": "List", "items": [OWNER, *items]}))).nodes
+
+
+def test_replicas_that_exclude_each_other_need_a_node_each() -> None:
+    apart = anti_affinity()
+    nodes = [node(f"n{number}") for number in range(5)]
+    pods = [pod(f"p{number}", f"n{number}", "10m", "1Mi", affinity=apart) for number in range(4)]
+    assert _bound_of(*nodes, *pods) == 4
+    assert _bound_of(*nodes, *(pod(f"p{number}", f"n{number}", "10m", "1Mi") for number in range(4))) == 1
+
+
+def test_the_bound_allows_what_is_so_already() -> None:
+    apart = anti_affinity()
+    together = [pod(f"p{number}", "n0", "10m", "1Mi", affinity=apart) for number in range(3)]
+    assert _bound_of(node("n0"), node("n1"), *together) == 1
+    overcommitted = [pod(f"p{number}", "n0", "3", "1Mi") for number in range(3)]
+    assert _bound_of(node("n0"), node("n1"), *overcommitted) == 1
+
+
+@pytest.mark.takes(3)
+@quick
+@given(SEEDS)
+def test_no_packing_that_is_found_is_below_the_bound(seed: int) -> None:
+    problem = problem_of(snapshot_of(random_cluster(seed)))
+    floor = bound(problem)
+    found = improve(problem, floor, Found((), tuple(problem.homes.tolist()), 0), Effort(200), seed)
+    assert found is not None
+    assert len(problem.names) - len(found.closed) >= floor.nodes
+    assert floor.exact <= floor.nodes + 1e-6
+    assert np.isfinite(floor.prices).all()
