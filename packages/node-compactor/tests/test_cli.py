@@ -67,6 +67,10 @@ def test_every_problem_of_a_malformed_file_is_one_line(cli: Any, tmp_path: Path)
         (("plan", "-l", "a in b"), "selector 'a in b': 'a in b' is not a requirement; allowed are"),
         (("plan", "--now", "yesterday"), "'yesterday' is not a time; allowed is RFC 3339"),
         (("plan", "--limit", "much", "--budget", "x%"), "--limit: 'much': "),
+        (("plan", "--search", "-1s"), "--search: '-1s' is not a duration; allowed is a duration such as 90s"),
+        (("plan", "--search", "abc"), "--search: 'abc' is not a duration; allowed is a duration such as 90s"),
+        (("plan", "--search", "0"), "--search: '0' is no time to search; allowed is a duration such as 90s"),
+        (("plan", "--search", "1s", "--placement", "likely"), "--search goes with --placement possible only"),
     ],
 )
 def test_wrong_usage_exits_with_64(cli: Any, arguments: tuple[str, ...], says: str) -> None:
@@ -108,6 +112,23 @@ def test_a_defect_is_one_line(cli: Any, data: Path, monkeypatch: pytest.MonkeyPa
     assert outcome.err == (
         "node-compactor: unexpected ZeroDivisionError: division by zero (the traceback: --log-level debug)\n"
     )
+
+
+def test_a_searched_plan_says_so_and_chooses_places(cli: Any, data: Path) -> None:
+    file = ("plan", "-f", data / "cluster.yaml", "--search", "500ms")
+    document = json.loads(cli(*file, "-o", "json").out)
+    greedy = json.loads(cli("plan", "-f", data / "cluster.yaml", "-o", "json", "--placement", "possible").out)
+    told = document["summary"]["search"]
+    before = greedy["summary"]
+    assert document["placement"] == "possible"
+    assert told["seconds"] == 0.5
+    assert told["greedy"] == {"nodesAfter": before["nodes"]["after"], "evictions": before["evictions"]}
+    assert told["searched"]["nodesAfter"] == document["summary"]["nodes"]["after"] <= before["nodes"]["after"]
+    assert told["searched"]["evictions"] == document["summary"]["evictions"]
+    assert told["bound"] <= told["searched"]["nodesAfter"]
+    assert "search" not in before
+    table = cli(*file).out
+    assert re.search(r"^Searched   for 0\.5 s, [\d,]+ iterations?: \d+ → \d+ nodes stay, ", table, re.MULTILINE)
 
 
 def test_pools_and_selectors_limit_what_may_go(cli: Any, data: Path) -> None:

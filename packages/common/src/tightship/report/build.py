@@ -35,6 +35,7 @@ from tightship.report.inputs import (
     share,
     share_of,
 )
+from tightship.report.search import search_summary
 
 
 def plan_document(inputs: Inputs, sort_by: str = DEFAULT_ORDER) -> NodePlan:
@@ -144,6 +145,7 @@ def _summary(inputs: Inputs, nodes: tuple[NodeEntry, ...]) -> Summary:
         kept_by=_kept_by(nodes),
         scheduler=_forecast(inputs, len(nodes)),
         excess=inputs.excess,
+        search=search_summary(plan.searched, len(nodes)),
     )
 
 

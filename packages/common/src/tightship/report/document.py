@@ -11,6 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from tightship.report.search import SearchSummary
+
 API_VERSION: Final = "tightship.dev/v1"
 
 Decision = Literal["remove", "keep"]
@@ -197,7 +199,7 @@ class ExcessSummary(Struct, frozen=True, rename="camel"):
 class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The plan in numbers. *waits_for* are PodDisruptionBudgets that let pods go only one after another.
 
-    *excess* exists only if the controller uses that figure.
+    *excess* exists only if the controller uses that figure, *search* only if the plan was searched.
     """
 
     nodes: NodeTotals
@@ -209,6 +211,7 @@ class Summary(Struct, frozen=True, rename="camel", omit_defaults=True):
     kept_by: tuple[KeptBy, ...]
     scheduler: SchedulerForecast | None
     excess: ExcessSummary | None = None
+    search: SearchSummary | None = None
 
 
 class NodePlan(NodeHead, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="NodePlan"):

@@ -10,6 +10,7 @@ from tightship.report.amounts import cores, memory, moved, percent
 from tightship.report.document import ExcessSummary, NodeEntry, NodePlan, Share, ShareTotals
 from tightship.report.node_rows import COLUMNS, STATES, Arrival, arrivals_of, cpu_bar, memory_bar, node_rows
 from tightship.report.presentation import Cell, EntryList, Fact, Fleet, Group, Page, Part, Section, Slot, Table
+from tightship.report.search import searched
 
 NAMES_SHOWN = 5
 """Most names that a line lists before it gives the number of the others."""
@@ -138,6 +139,8 @@ def _slot(node: NodeEntry, arrived: Sequence[Arrival]) -> Slot:
 def besides(plan: NodePlan) -> Iterator[tuple[str, str]]:
     """Return the texts about a plan besides its numbers, each with its label."""
     summary = plan.summary
+    if summary.search is not None:
+        yield "Searched", searched(summary.search)
     if summary.excess is not None:
         yield "Excess", _excess(summary.excess)
         yield "Counted", _counted(summary.excess)

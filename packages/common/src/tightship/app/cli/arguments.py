@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -16,6 +17,8 @@ from pydantic import BaseModel
 from tightship.app.cli.app import EXIT_USAGE
 from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.loading import flags_of
+from tightship.core.durations import ALLOWED_FORMS, parse_duration
+from tightship.core.quoting import quoted
 from tightship.core.times import parse_rfc3339
 from tightship.report.document import DEFAULT_ORDER, ORDERS
 
@@ -41,6 +44,8 @@ class Parser(argparse.ArgumentParser):
         )
         if sys.version_info >= (3, 14):
             self.color = False
+        # A value such as -1s is a bad value of its flag, not another flag: no flag begins with a digit.
+        self._negative_number_matcher = re.compile(r"-\.?\d")
         self.add_argument("-h", "--help", action="help", help="print this and exit")
 
     def error(self, message: str) -> NoReturn:
@@ -58,6 +63,14 @@ def value_of(parse: Callable[[str], _T]) -> Callable[[str], _T]:
             raise argparse.ArgumentTypeError(str(error)) from error
 
     return parsed
+
+
+def parse_search(text: str) -> float:
+    """Return how long to search, in seconds; a search takes some time."""
+    seconds = parse_duration(text, plain_unit="s")
+    if seconds <= 0:
+        raise ValueError(f"{quoted(text)} is no time to search; allowed is {ALLOWED_FORMS}, more than 0")
+    return seconds
 
 
 def add_cluster_arguments(
@@ -111,10 +124,13 @@ def add_flags(
         group.add_argument(flag.name, **how)
 
 
-def add_plan_flags(parser: argparse.ArgumentParser, *models: type[BaseModel], config: str, gates: str) -> None:
+def add_plan_flags(
+    parser: argparse.ArgumentParser, *models: type[BaseModel], config: str, gates: str, search: bool = False
+) -> None:
     """Add the arguments of a node controller's ``plan`` and ``explain``: which nodes may go, and the flags of *models*.
 
-    *config* is the help of ``--config``, *gates* the title of the group with the gates' flags.
+    *config* is the help of ``--config``, *gates* the title of the group with the gates' flags. With *search*, a plan
+    may be searched: gates must then count removals alone, not which nodes they were.
     """
     group = parser.add_argument_group("which nodes may go")
     group.add_argument("--config", metavar="FILE", help=config)
@@ -143,6 +159,15 @@ def add_plan_flags(parser: argparse.ArgumentParser, *models: type[BaseModel], co
         help="plan round after round, as if the moved pods had become Ready, until no more node can go "
         "(default: one round)",
     )
+    parser.set_defaults(search=None)
+    if search:
+        groups["plan"].add_argument(
+            "--search",
+            metavar="DURATION",
+            type=value_of(parse_search),
+            help="search this long for a plan that removes more nodes with few evictions, such as 10s or 2m; sets "
+            "--placement possible, since a search chooses the places (default: no search)",
+        )
     add_time_argument(groups["rules"])
 
 

@@ -24,10 +24,12 @@ from tightship.app.cli.progress import Progress
 from tightship.app.cli.source import load_snapshot
 from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.core.counting import counted
-from tightship.kube.host import wall
+from tightship.core.quoting import quoted
+from tightship.kube.host import monotonic, wall
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Horizon, Judge, evaluate
 from tightship.planning.pools import pool_of, shown
+from tightship.planning.search.strategy import SearchRules
 from tightship.report.build import plan_document
 from tightship.report.document import ExcessSummary, Generator, SettingsView
 from tightship.report.explain import explanation_document
@@ -140,6 +142,7 @@ class Program(Struct, frozen=True):
     def _judge(
         self, arguments: argparse.Namespace, named: Sequence[str] = ()
     ) -> tuple[Inputs, Evaluation[ExplainedGates]]:
+        search = _search(arguments)
         try:
             configured = self.configure(arguments)
         except BadFlagsError as error:
@@ -156,8 +159,9 @@ class Program(Struct, frozen=True):
             def tell(rounds: int, removed: int) -> None:
                 progress.say(f"planning: {counted(removed, 'removal')} after round {rounds}")
 
-            progress.say(f"judging {counted(len(snapshot.nodes), 'node')}")
-            horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True)
+            doing = "judging" if search is None else f"searching for {search.seconds:g} s for a better plan of"
+            progress.say(f"{doing} {counted(len(snapshot.nodes), 'node')}")
+            horizon = Horizon(until_stable=arguments.until_stable, only=selected, forecast=True, search=search)
             evaluation = evaluate(snapshot, judge, now, horizon, progress=tell)
         warnings = warnings_of(evaluation.snapshot)
         if selected is not None and not selected:
@@ -176,6 +180,19 @@ class Program(Struct, frozen=True):
             held=evaluation.held,
         )
         return inputs, evaluation
+
+
+def _search(arguments: argparse.Namespace) -> SearchRules | None:
+    """Return how to search, ``None`` for no search. A search chooses places, so it plans what is ``possible``."""
+    if arguments.search is None:
+        return None
+    if arguments.placement not in (None, "possible"):
+        raise UsageError(
+            f"--search goes with --placement possible only, because a search chooses the places; "
+            f"--placement is {quoted(arguments.placement)}"
+        )
+    arguments.placement = "possible"
+    return SearchRules(seconds=arguments.search, clock=monotonic)
 
 
 def _check_names(named: Sequence[str], snapshot: Snapshot) -> None:
