@@ -18,6 +18,7 @@ each. *rivals* are fleets whose applications exclude each other (the generator's
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import os
@@ -36,6 +37,7 @@ from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
+from tightship.app.cli.app import COLLECTIONS
 from tightship.core.objects import KINDS, decode
 from tightship.core.reasons import Refusal
 from tightship.files.snapshot_file import read_file
@@ -345,6 +347,7 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
+        gc.set_threshold(*COLLECTIONS)
         what, _, value = options.child.partition(":")
         if what == "passes":
             nodes, pods, conflicts = map(int, value.split(","))
