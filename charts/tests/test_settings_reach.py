@@ -25,8 +25,8 @@ from tightship_charts.matrix import Values, merge
 from tightship_e2e.helm import Helm, objects
 
 PROCESS: Mapping[str, type[ProcessSettings]] = {
-    "node-compactor": node_compactor.run_settings.RunSettings,
-    "node-refiner": node_refiner.run_settings.RunSettings,
+    "node-compactor": node_compactor.run_settings.CompactorRunSettings,
+    "node-refiner": node_refiner.run_settings.RefinerRunSettings,
     "hpa-scaler": hpa_scaler.app.run_settings.ScalerRunSettings,
 }
 PARSERS: Mapping[str, Callable[[Mapping[str, str]], BaseModel]] = {

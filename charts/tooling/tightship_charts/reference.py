@@ -30,8 +30,8 @@ overrides the default. The keys of the ConfigMap are also the keys of `config` i
 """
 
 _PROCESS: Mapping[str, type[ProcessSettings]] = {
-    "node-compactor": node_compactor.run_settings.RunSettings,
-    "node-refiner": node_refiner.run_settings.RunSettings,
+    "node-compactor": node_compactor.run_settings.CompactorRunSettings,
+    "node-refiner": node_refiner.run_settings.RefinerRunSettings,
     "hpa-scaler": hpa_scaler.app.run_settings.ScalerRunSettings,
 }
 _WORDS: Mapping[object, str] = {Path | None: "a path", str: "a string", str | None: "a string"}

@@ -19,10 +19,10 @@ from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Plan, Plan
 from tightship.planning.plan.engine import after
 from tightship.planning.plan.model import Searched
 from tightship.planning.search.bound import bound
-from tightship.planning.search.improve import Effort, Found, improve
+from tightship.planning.search.improve import Effort, Packed, improve
 from tightship.planning.search.limits import limits_of
 from tightship.planning.search.problem import Problem, extract
-from tightship.planning.search.state import State
+from tightship.planning.search.state import Packing
 from tightship.planning.search.strategy import Searching, SearchRules
 from tightship_simulator import check, random_cluster
 from tightship_testkit.planning import judge, plain, snapshot_of
@@ -79,7 +79,7 @@ def test_the_same_seed_and_iterations_give_the_same_plan(seed: int, search_seed:
 @example(198408)
 def test_a_state_that_is_rolled_back_is_as_before(seed: int) -> None:
     problem = problem_of(snapshot_of(random_cluster(seed)))
-    state = State(problem)
+    state = Packing(problem)
     before = _footprint(state)
     first = state.mark()
     for number in range(len(problem.names)):
@@ -93,11 +93,11 @@ def test_a_state_that_is_rolled_back_is_as_before(seed: int) -> None:
         state.reopen(number)
     state.rollback(first)
     assert _footprint(state) == before
-    fresh = State(problem)
+    fresh = Packing(problem)
     assert _footprint(fresh) == before
 
 
-def _footprint(state: State) -> tuple[object, ...]:
+def _footprint(state: Packing) -> tuple[object, ...]:
     arrays = (state.free, state.movable, state.kept, state.where, state.guest, state.marks, state.fit, state.choices)
     lists = [sorted(each) for each in state.guests]
     kinds = [state.fits(kind).tolist() for kind in range(len(state.problem.asks))]
@@ -270,7 +270,7 @@ def test_the_bound_allows_what_is_so_already() -> None:
 def test_no_packing_that_is_found_is_below_the_bound(seed: int) -> None:
     problem = problem_of(snapshot_of(random_cluster(seed)))
     floor = bound(problem)
-    found = improve(problem, floor, Found((), tuple(problem.homes.tolist()), 0), Effort(200), seed)
+    found = improve(problem, floor, Packed((), tuple(problem.homes.tolist()), 0), Effort(200), seed)
     assert found is not None
     assert len(problem.names) - len(found.closed) >= floor.nodes
     assert floor.exact <= floor.nodes + 1e-6

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from node_compactor.configuration import parse_config_map
-from node_compactor.run_settings import RunSettings
+from node_compactor.run_settings import CompactorRunSettings
 from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import load_process
 from tightship.kube.election import LeaseTiming
@@ -18,8 +18,8 @@ SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 NOWHERE = Path("/nonexistent")
 
 
-def loaded(environment: dict[str, str]) -> RunSettings:
-    return load_process(RunSettings, environment, namespace_file=NOWHERE, unique=lambda: "cafe")
+def loaded(environment: dict[str, str]) -> CompactorRunSettings:
+    return load_process(CompactorRunSettings, environment, namespace_file=NOWHERE, unique=lambda: "cafe")
 
 
 def test_what_is_not_set_is_as_in_the_older_controller_or_safe() -> None:
@@ -76,10 +76,10 @@ def test_every_variable_is_read() -> None:
     assert found.identity == "compactor-1_cafe"
 
 
-@pytest.mark.parametrize("field", RunSettings.model_fields)
+@pytest.mark.parametrize("field", CompactorRunSettings.model_fields)
 def test_every_variable_is_documented(field: str) -> None:
     text = SETTINGS.read_text()
-    for variable in RunSettings.variables(field):
+    for variable in CompactorRunSettings.variables(field):
         assert f"`{variable}`" in text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from node_refiner.run_settings import RunSettings
+from node_refiner.run_settings import RefinerRunSettings
 from tightship.app.settings.loading import SettingsError
 from tightship.app.settings.process import load_process
 
@@ -14,8 +14,8 @@ SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 NOWHERE = Path("/nonexistent")
 
 
-def loaded(environment: dict[str, str], **flags: object) -> RunSettings:
-    return load_process(RunSettings, environment, flags, namespace_file=NOWHERE, unique=lambda: "cafe")
+def loaded(environment: dict[str, str], **flags: object) -> RefinerRunSettings:
+    return load_process(RefinerRunSettings, environment, flags, namespace_file=NOWHERE, unique=lambda: "cafe")
 
 
 def test_what_is_not_set_is_as_in_the_older_controller_or_safe() -> None:
@@ -55,5 +55,10 @@ def test_every_problem_names_the_variable_and_what_is_allowed() -> None:
 
 def test_every_variable_is_documented() -> None:
     text = SETTINGS.read_text()
-    missing = [name for field in RunSettings.model_fields for name in RunSettings.variables(field) if name not in text]
+    missing = [
+        name
+        for field in RefinerRunSettings.model_fields
+        for name in RefinerRunSettings.variables(field)
+        if name not in text
+    ]
     assert missing == []

@@ -10,7 +10,7 @@ from node_compactor.configuration import add_options, configure, flags_given
 from node_compactor.describing import summarize, wire
 from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
-from node_compactor.run_settings import RunSettings
+from node_compactor.run_settings import CompactorRunSettings
 from node_compactor.running import serve
 from tightship.app.cli.app import run
 from tightship.app.cli.arguments import environment
@@ -32,7 +32,7 @@ COMMAND = Program(
     description="Drains the least utilized nodes of each pool, so that Cluster Autoscaler can delete them.",
     add_options=add_options,
     configure=_configure,
-    add_commands=lambda commands: add_run(commands, PROGRAM, node_compactor.__version__, RunSettings, serve),
+    add_commands=lambda commands: add_run(commands, PROGRAM, node_compactor.__version__, CompactorRunSettings, serve),
 )
 
 

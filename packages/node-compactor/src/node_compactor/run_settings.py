@@ -18,7 +18,7 @@ from tightship.app.settings.process import (
 )
 
 
-class RunSettings(NodeProcessSettings):
+class CompactorRunSettings(NodeProcessSettings):
     """The compactor's defaults and names. Durations are in seconds."""
 
     words = RunWords(
@@ -40,4 +40,4 @@ class RunSettings(NodeProcessSettings):
     lease_name: Name = variable("LEASE_NAME", default="node-compactor")
 
 
-__all__ = ["RunSettings"]
+__all__ = ["CompactorRunSettings"]

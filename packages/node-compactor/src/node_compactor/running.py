@@ -11,7 +11,7 @@ from node_compactor.gates import CompactorGates
 from node_compactor.judge import CompactorJudge
 from node_compactor.marking import CONTROLLER, MarkWrite, mark_writes
 from node_compactor.metrics import CompactorMetrics
-from node_compactor.run_settings import RunSettings
+from node_compactor.run_settings import CompactorRunSettings
 from node_compactor.settings import CompactorSettings
 from tightship.app.runtime.main import Runtime
 from tightship.app.runtime.serving import Configuration
@@ -48,6 +48,6 @@ def marks_of(evaluation: Evaluation[CompactorGates], settings: CompactorSettings
     return mark_writes(evaluation.facts, evaluation.gates.underutilized, settings, evaluation.now)
 
 
-async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:
+async def serve(runtime: Runtime, run: CompactorRunSettings, environment: Mapping[str, str]) -> None:
     """Run until ``runtime.stop``."""
     await serve_nodes(runtime, run, compactor(environment))

@@ -10,7 +10,7 @@ from node_refiner.configuration import add_options, configure, flags_given
 from node_refiner.describing import excess_summary, summarize, wire
 from node_refiner.gates import RefinerGates
 from node_refiner.judge import RefinerJudge
-from node_refiner.run_settings import RunSettings
+from node_refiner.run_settings import RefinerRunSettings
 from node_refiner.running import serve
 from tightship.app.cli.app import run
 from tightship.app.cli.arguments import environment
@@ -33,7 +33,7 @@ COMMAND = Program(
     description="Counts the nodes that a cluster could do without, and drains one at a time.",
     add_options=add_options,
     configure=_configure,
-    add_commands=lambda commands: add_run(commands, PROGRAM, node_refiner.__version__, RunSettings, serve),
+    add_commands=lambda commands: add_run(commands, PROGRAM, node_refiner.__version__, RefinerRunSettings, serve),
 )
 
 

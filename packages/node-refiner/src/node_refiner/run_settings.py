@@ -11,7 +11,7 @@ from tightship.app.settings.fields import Allowed
 from tightship.app.settings.process import Name, NodeProcessSettings, Port, Ports, Positive, RunWords, variable
 
 
-class RunSettings(NodeProcessSettings):
+class RefinerRunSettings(NodeProcessSettings):
     """The refiner's defaults and names. Durations are in seconds."""
 
     words = RunWords(
@@ -42,4 +42,4 @@ class RunSettings(NodeProcessSettings):
         return found.model_copy(update={"ports": self.listening_port})
 
 
-__all__ = ["RunSettings"]
+__all__ = ["RefinerRunSettings"]

@@ -10,7 +10,7 @@ from node_refiner.describing import excess_summary, summarize, wire
 from node_refiner.gates import CONTROLLER, RefinerGates
 from node_refiner.judge import RefinerJudge
 from node_refiner.metrics import RefinerMetrics
-from node_refiner.run_settings import RunSettings
+from node_refiner.run_settings import RefinerRunSettings
 from node_refiner.settings import RefinerSettings
 from tightship.app.runtime.main import Runtime
 from tightship.app.runtime.serving import Configuration
@@ -65,6 +65,6 @@ def _two(nodes: float | None) -> str:
     return "-" if nodes is None else f"{nodes:.2f}"
 
 
-async def serve(runtime: Runtime, run: RunSettings, environment: Mapping[str, str]) -> None:
+async def serve(runtime: Runtime, run: RefinerRunSettings, environment: Mapping[str, str]) -> None:
     """Run until ``runtime.stop``."""
     await serve_nodes(runtime, run, refiner(environment))

@@ -11,8 +11,8 @@ import hpa_scaler.app.running
 import node_compactor.running
 import node_refiner.running
 from hpa_scaler.app.run_settings import ScalerRunSettings
-from node_compactor.run_settings import RunSettings as CompactorSettings
-from node_refiner.run_settings import RunSettings as RefinerSettings
+from node_compactor.run_settings import CompactorRunSettings
+from node_refiner.run_settings import RefinerRunSettings
 from tightship.app.runtime.main import Runtime
 from tightship.app.settings.process import ProcessSettings
 
@@ -25,8 +25,8 @@ class Program(Struct, frozen=True):
     serve: Callable[[Runtime, Any, Mapping[str, str]], Awaitable[None]]
 
 
-COMPACTOR = Program("node-compactor", CompactorSettings, node_compactor.running.serve)
-REFINER = Program("node-refiner", RefinerSettings, node_refiner.running.serve)
+COMPACTOR = Program("node-compactor", CompactorRunSettings, node_compactor.running.serve)
+REFINER = Program("node-refiner", RefinerRunSettings, node_refiner.running.serve)
 SCALER = Program("hpa-scaler", ScalerRunSettings, hpa_scaler.app.running.serve)
 PROGRAMS = (COMPACTOR, REFINER, SCALER)
 

@@ -41,7 +41,7 @@ Before = tuple[int, str, int, Choice]
 look, and how nodes are chosen."""
 
 
-class Memory:
+class PlanMemory:
     """The attempts of planners over one space that spend alike. State 0 is the empty plan."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from tightship.planning.placement.space import Space
 from tightship.planning.placement.topology import NodeMask
 from tightship.planning.plan.headroom import BufferRoom
 from tightship.planning.plan.homeless import Homeless
-from tightship.planning.plan.memory import Attempt, Before, Memory, Tried
+from tightship.planning.plan.memory import Attempt, Before, PlanMemory, Tried
 from tightship.planning.plan.model import Move, Placement, Removal
 from tightship.planning.plan.reserving import Reserved, moving_nodes
 from tightship.planning.plan.scale_ups import Guest, ScaleUps, needed
@@ -99,7 +99,7 @@ class Planner:
         self.waiting = reserved.waiting
         self._scale_ups = reserved.scale_ups
         self._homeless = Homeless(self.space, snapshot, without_plan)
-        self._memory = Memory() if remembers else None
+        self._memory = PlanMemory() if remembers else None
         self._remembered_with = ledger
         self._state = 0
         self._start = self._moment() if remembers else None

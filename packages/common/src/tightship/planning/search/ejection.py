@@ -10,7 +10,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from tightship.planning.search.bound import Bound
-from tightship.planning.search.state import UNPLACED, State
+from tightship.planning.search.state import UNPLACED, Packing
 
 SUBSETS = 6
 """Nodes on which a pod tries to replace several guests at once."""
@@ -31,7 +31,7 @@ class _Ejection(Struct, frozen=True):
 class Places:
     """Places pods on a state. *weight* says how hard a pod is to place: the price of the cheapest room for it."""
 
-    def __init__(self, state: State, bound: Bound, random: Random, noise: np.random.Generator) -> None:
+    def __init__(self, state: Packing, bound: Bound, random: Random, noise: np.random.Generator) -> None:
         problem = state.problem
         self.state = state
         self._random = random

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tightship.planning.search.bound import Bound
 from tightship.planning.search.ejection import Places
 from tightship.planning.search.problem import Problem
-from tightship.planning.search.state import State
+from tightship.planning.search.state import Packing
 
 FEWER_NODES = 0.7
 """The part of the effort spent on fewer nodes; the rest, and what is left at the bound, goes to fewer moves."""
@@ -43,7 +43,7 @@ REPAIRS = 12
 """Ejections by which an exchange of nodes may find places for all."""
 
 
-class Found(Struct, frozen=True):
+class Packed(Struct, frozen=True):
     """A state in which every pod has a place: the nodes *closed*, where each pod is, and the evictions (*moves*)."""
 
     closed: tuple[int, ...]
@@ -78,7 +78,7 @@ class Effort:
         return max(by_count, self.elapsed / self._seconds if self._seconds > 0 else 1.0)
 
 
-def improve(problem: Problem, bound: Bound, start: Found | None, effort: Effort, seed: int) -> Found | None:
+def improve(problem: Problem, bound: Bound, start: Packed | None, effort: Effort, seed: int) -> Packed | None:
     """Return the best state found, *start* if nothing is better; ``None`` if there is neither."""
     search = _Search(problem, bound, effort, seed)
     search.best = start
@@ -91,13 +91,13 @@ def improve(problem: Problem, bound: Bound, start: Found | None, effort: Effort,
 
 class _Search:
     def __init__(self, problem: Problem, bound: Bound, effort: Effort, seed: int) -> None:
-        self.best: Found | None = None
+        self.best: Packed | None = None
         self._problem = problem
         self._bound = bound
         self._effort = effort
         self._random = Random(seed)  # noqa: S311 - a search needs no secrecy
         self._noise = np.random.default_rng(seed)
-        self._state = State(problem)
+        self._state = Packing(problem)
         self._places = Places(self._state, bound, self._random, self._noise)
         self._native_count = np.bincount(problem.homes[problem.evicted], minlength=len(problem.names))
 
@@ -214,7 +214,7 @@ class _Search:
             return
         found = (len(state.closed), -state.moves)
         if self.best is None or found > (len(self.best.closed), -self.best.moves):
-            self.best = Found(tuple(sorted(state.closed)), tuple(state.location), state.moves)
+            self.best = Packed(tuple(sorted(state.closed)), tuple(state.location), state.moves)
 
     def _close_one(self) -> bool:
         """Close the node, of some, whose pods find the best places; return whether any may close."""

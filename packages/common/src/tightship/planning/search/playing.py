@@ -12,7 +12,7 @@ from tightship.planning.placement.space import Ask, Space
 from tightship.planning.plan.model import Plan, Removal
 from tightship.planning.plan.planner import Planner
 from tightship.planning.plan.strategies import Gates, Outcome, Strategy
-from tightship.planning.search.improve import Found
+from tightship.planning.search.improve import Packed
 from tightship.planning.search.problem import Problem
 
 PASSES = 3
@@ -50,7 +50,7 @@ class PlannedTargets:
 
 
 def play(
-    problem: Problem, found: Found, new_planner: Callable[[Choice], Planner], gates: Gates, strategy: Strategy
+    problem: Problem, found: Packed, new_planner: Callable[[Choice], Planner], gates: Gates, strategy: Strategy
 ) -> Outcome:
     """Plan what *found* removes, then let *strategy* try the other candidates."""
     choice = PlannedTargets(strategy.choose)
@@ -110,7 +110,7 @@ def _and_the_rest(planner: Planner, gates: Gates, strategy: Strategy) -> Outcome
     return Outcome(planner, strategy.extend(planner, gates, rest))
 
 
-def order(problem: Problem, found: Found) -> list[int]:
+def order(problem: Problem, found: Packed) -> list[int]:
     """Return the removed nodes in the order of work: empty ones, then those with the hardest pods.
 
     No pod goes to a node that is removed later, so no order moves a pod twice. Hard pods go while most room is free.
@@ -135,7 +135,7 @@ def order(problem: Problem, found: Found) -> list[int]:
     return sorted(found.closed, key=key)
 
 
-def _last(problem: Problem, found: Found) -> set[int]:
+def _last(problem: Problem, found: Packed) -> set[int]:
     """Return the nodes that need more of a budget than the others leave."""
     by_budget: dict[int, list[tuple[int, int]]] = {}
     for node in found.closed:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tightship.planning.plan.model import Removal
-from tightship.planning.search.improve import Found
+from tightship.planning.search.improve import Packed
 from tightship.planning.search.problem import Problem
-from tightship.planning.search.state import State
+from tightship.planning.search.state import Packing
 
 
-def started(problem: Problem, removals: Sequence[Removal]) -> Found | None:
+def started(problem: Problem, removals: Sequence[Removal]) -> Packed | None:
     """Return *removals* as a state of *problem*, ``None`` if they are none: every pod must have a place there."""
     index = {name: number for number, name in enumerate(problem.names)}
-    state = State(problem)
+    state = Packing(problem)
     targets: dict[str, str] = {}
     for removal in removals:
         node = index.get(removal.node)
@@ -34,10 +34,10 @@ def started(problem: Problem, removals: Sequence[Removal]) -> Found | None:
         if len(waiting) == len(left):
             return None
         left = waiting
-    return Found(tuple(sorted(state.closed)), tuple(state.location), state.moves)
+    return Packed(tuple(sorted(state.closed)), tuple(state.location), state.moves)
 
 
-def _lands(state: State, pod: int, target: int | None) -> bool:
+def _lands(state: Packing, pod: int, target: int | None) -> bool:
     """Place *pod* on *target*, without a target anywhere, if it fits."""
     nodes = state.fits(state.kind[pod])
     if not len(nodes) or (target is not None and target not in nodes):

@@ -41,7 +41,7 @@ class Shadow(Space):
         self._constraints.restrict(mask, ask)
 
 
-class State:
+class Packing:
     """All pods are on their nodes at first. A *guest* is a pod on a node that is not its home.
 
     Amounts are arrays of (resource, node); ``choices[kind]`` counts the nodes on which a kind fits by amounts, labels
