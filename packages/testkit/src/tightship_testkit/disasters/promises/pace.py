@@ -55,6 +55,10 @@ class WithinDrainBudget(Promise):
         out = {each["metadata"]["name"]: owned(each) for each in nodes if owned(each)}
         # What the autoscaler has taken is on its way out for everybody.
         out = {name: each for name, each in out.items() if each.get("phase") != "Yielded"}
+        # The list of claims says who was first, not whose node was written first; each goes by settings of its own.
+        claims, mine = self._claims(program), str(owned(change.object).get("op"))
+        after = claims.partition(f'"{mine}"')[2]
+        out = {name: each for name, each in out.items() if f'"{each.get("op")}"' not in after}
         key = "maximum_nodes_in_drain" if program == "node-refiner" else "maximumNodesInDrain"
         most = max(_most(each.get(key), len(nodes)) for each in team.recent(self.world.now))
         name = change.object["metadata"]["name"]
@@ -68,6 +72,10 @@ class WithinDrainBudget(Promise):
             self._of_pool(
                 change.object, out, author, [each.get("nodePools") or {} for each in team.recent(self.world.now)]
             )
+
+    def _claims(self, program: str) -> str:
+        lease = self.world.store.find("Lease", CLAIMS, self.world.ledger(program)) or {"metadata": {}}
+        return str((lease["metadata"].get("annotations") or {}).get("tightship.dev/claims", ""))
 
     def _of_pool(self, node: Json, out: dict[str, Json], author: str, recent: list[Json]) -> None:
         pool = _pool(node)
