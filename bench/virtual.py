@@ -23,6 +23,7 @@ those to the API server, *changes* the store's. Drains, nodes and floors say tha
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import subprocess
@@ -36,6 +37,7 @@ from typing import Any
 
 import msgspec
 
+from tightship.app.cli.app import COLLECTIONS
 from tightship_simulator.demo import story
 from tightship_simulator.demo.town import SHAPES, SYSTEM, WORKS, Shape, Work, group, objects
 from tightship_simulator.life.changes import Json, key_of
@@ -228,6 +230,7 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
+        gc.set_threshold(*COLLECTIONS)
         print(json.dumps(asdict(run(scales()[options.child]))))
         return
     results: list[Any] = []
