@@ -96,7 +96,7 @@ def schema_of(chart: str) -> Json:
             schema["properties"][controller] |= {"required": [], "additionalProperties": True}
         # A heading with nothing under it leaves the controllers' own defaults.
         schema["required"] = [each for each in schema["required"] if each not in {"global", *CONTROLLERS}]
-    what = "Whether a parent chart installs this chart: the condition of the dependency."
+    what = "Whether a parent chart installs this chart."
     schema["properties"]["enabled"] = {"type": "boolean", "description": what}
     schema["properties"][LIBRARY] = {"type": "object", "description": "Helm sets this. Leave it out."}
     return {"$schema": "http://json-schema.org/draft-07/schema#", "title": f"Values of the chart {chart}", **schema}

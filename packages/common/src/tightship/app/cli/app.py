@@ -23,7 +23,7 @@ EXIT_BROKEN_PIPE = 141
 
 COLLECTIONS = (20_000, 10, 10)
 """Python's thresholds for collections of garbage. The objects of a cluster stay, and are many: by the defaults a third
-of the first pass over 150,000 pods went by looking through them. Rarer still, the process would grow."""
+of the first pass over 150,000 pods went by looking through them. With rarer collections the process grows."""
 
 log = logging.getLogger(__name__)
 
