@@ -166,8 +166,8 @@ class Replica:
         """Put a claim into the ledger."""
         await self.does(self.ledger.take(claim, lambda _: None))
 
-    async def adopt(self) -> None:
-        await self.does(self.drainer.adopt(self.cache.snapshot()))
+    async def adopt(self, *, others: bool = True, ledger: bool = True) -> None:
+        await self.does(self.drainer.adopt(self.cache.snapshot(), others=others, ledger=ledger))
 
     async def ended(self) -> list[Finished]:
         """Return what the history tells of drains."""

@@ -361,15 +361,24 @@ async def test_a_taint_that_is_left_over_takes_no_cordon_along_that_is_not_shown
     assert bench.phase is Phase.BACKOFF
 
 
-async def test_an_annotation_nobody_can_read_is_replaced_by_a_back_off(bench: Bench) -> None:
+@pytest.mark.parametrize("others", [True, False], ids=["live", "switched off"])
+async def test_an_annotation_nobody_can_read_is_replaced_by_a_back_off(bench: Bench, others: bool) -> None:
     bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note='{"v": 1, "phase": '), manager=FIELD_MANAGER)
     replica = await bench.replica()
-    await replica.adopt()
+    await replica.adopt(others=others)
     assert bench.pristine
     record = bench.record
     assert record.phase is Phase.BACKOFF
     assert record.next_try > bench.api.now
     assert "can't be read" in record.reason
+
+
+async def test_a_dry_run_leaves_an_annotation_nobody_can_read(bench: Bench) -> None:
+    bench.api.edit_node("n1", lambda raw: cordoned(raw, OURS, note="{"), manager=FIELD_MANAGER)
+    before = bench.api.node()
+    replica = await bench.replica()
+    await replica.adopt(others=False, ledger=False)
+    assert bench.api.node() == before
 
 
 async def test_an_orphan_that_the_autoscaler_has_taken_is_undone_only_when_it_is_given_back(bench: Bench) -> None:

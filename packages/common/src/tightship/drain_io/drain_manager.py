@@ -157,15 +157,16 @@ class Drainer:
     async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
         """Take over drains that nobody drives, and repair what a crash left, on nodes and in the *ledger*.
 
-        Without *others*, only this controller's drains count: a controller that is switched off ends just its own.
+        Without *others*, only this controller's drains count: a controller that is switched off ends just its own. An
+        annotation that nobody can read is anybody's to repair, but a dry run, which has no *ledger*, leaves it.
         Raises :class:`~tightship.core.api_errors.KubeError`; the next call repairs the rest.
         """
         troubles: list[KubeError] = []
         nodes = [view.node for view in snapshot.nodes.values()]
         self._others.see_drains([node for node in nodes if self._in_others_hands(drain_record(node))])
         for name, view in snapshot.nodes.items():
-            if self._may_adopt(name) and self._suspicious(view.node, others):
-                await _collected(self._adopt_node(name, others), troubles)
+            if self._may_adopt(name) and self._suspicious(view.node, others, unreadable=ledger):
+                await _collected(self._adopt_node(name, others, unreadable=ledger), troubles)
         for entry in await self._read_claims(snapshot) if ledger else ():
             if self._may_adopt(entry.node) and self._forsaken(entry, others):
                 await _collected(self._mend_entry(entry), troubles)
@@ -185,16 +186,16 @@ class Drainer:
             return True
         return others and self._others.claim_orphaned(claim, self._tools.clock())
 
-    def _suspicious(self, node: Node, others: bool) -> bool:
+    def _suspicious(self, node: Node, others: bool, *, unreadable: bool) -> bool:
         record = drain_record(node)
         if self._owns(record):
             return True
+        if record is not None and record.phase is Phase.UNKNOWN:
+            return others or unreadable  # nobody's in particular: also where others' drains don't count
         if not others:
             return False
         if record is None or not record.owns_node:
             return any(taint.key == DRAINING.key for taint in node.taints)
-        if record.phase is Phase.UNKNOWN:
-            return True
         return self._others.drain_orphaned(node, record, self._tools.clock())
 
     def _owns(self, record: DrainRecord | None) -> bool:
@@ -205,9 +206,9 @@ class Drainer:
     def _in_others_hands(self, record: DrainRecord | None) -> bool:
         return record is not None and record.owns_node and not self._owns(record)
 
-    async def _adopt_node(self, name: str, others: bool) -> None:
+    async def _adopt_node(self, name: str, others: bool, *, unreadable: bool) -> None:
         live = await read_node(self._tools.connection, name)
-        if live is None or not self._suspicious(live.node, others) or not self._tools.leading():
+        if live is None or not self._suspicious(live.node, others, unreadable=unreadable) or not self._tools.leading():
             return
         record = drain_record(live.node)
         if record is None or record.phase is Phase.UNKNOWN or not record.owns_node:
