@@ -43,7 +43,7 @@ class Ungating:
         self._leading = leading
         self._waiting: dict[str, _Waiting] = {}
         self._places = asyncio.Semaphore(_AT_ONCE)
-        self.tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.surprised = False
         """Whether a pod was gated that no entry of this replica explains."""
 
@@ -82,9 +82,15 @@ class Ungating:
         if not waiting.failures:
             _log.log(level, "landing of pod %s: %s", pod.key, f"wanted on node {node}" if node else f"anywhere, {why}")
         task = asyncio.create_task(self._set_free(pod, node, waiting), name=f"landing of {pod.key}")
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
+
+    async def stop(self) -> None:
+        """End the requests under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _set_free(self, pod: Pod, node: str | None, waiting: _Waiting) -> None:
         async with self._places:
