@@ -26,7 +26,7 @@ from tightship.drain_io.claims import Allows, Claim, ClaimLedger
 from tightship.drain_io.drain_task import Drive, Tools
 from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.orphans import Others
-from tightship.drain_io.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
+from tightship.drain_io.writing import LiveNode, NodePatch, claim_patch, patch_node, read_node, record_patch
 from tightship.kube.host import token
 from tightship.planning.cluster import Snapshot
 from tightship.planning.nodes import drain_record, owner_elsewhere
@@ -145,7 +145,7 @@ class Drainer:
             now=self._tools.clock(),
         )
         try:
-            after = await patch_node(self._tools.connection, live, claim_patch(live, record))
+            after = await self._patch(live, claim_patch(live, record))
         except Conflict:
             return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
         except NotFound:
@@ -219,7 +219,7 @@ class Drainer:
         because: Refusal | None = None
         if record.controller != self._controller:
             taken, because = inherited(taken, live.node, self._controller, self._tools.clock())
-        after = await patch_node(self._tools.connection, live, record_patch(live, taken, NodeChange.NOTHING))
+        after = await self._patch(live, record_patch(live, taken, NodeChange.NOTHING))
         event = DrainEvent(EventKind.TAKEN_OVER, after.node, taken, before=record.phase, because=because)
         self._tools.tell(event)
         self._drive(after.node, taken)
@@ -232,7 +232,7 @@ class Drainer:
         if owner_elsewhere(live.node) is not None:
             return
         mend = mended(live.node, record, self._controller, self._tools.settings().rules, self._tools.clock())
-        after = await patch_node(self._tools.connection, live, record_patch(live, mend.record, mend.change))
+        after = await self._patch(live, record_patch(live, mend.record, mend.change))
         self._tools.tell(DrainEvent(EventKind.PHASE, after.node, mend.record, because=mend.because))
 
     async def _mend_entry(self, entry: Claim) -> None:
@@ -249,7 +249,7 @@ class Drainer:
             reason = str(Refusal(Reason.ORPHANED, entry.node, "the claim was never written on the node"))
             note = record or DrainRecord(phase=Phase.BACKOFF, controller=self._controller, reason=reason)
             note = msgspec.structs.replace(note, op=entry.op)
-            await patch_node(self._tools.connection, live, record_patch(live, note, NodeChange.NOTHING))
+            await self._patch(live, record_patch(live, note, NodeChange.NOTHING))
         elif entry.controller == self._controller:
             await self._remember(entry, record)
         await self._ledger.drop(entry.node, entry.op)
@@ -269,6 +269,9 @@ class Drainer:
         if not any(each.node == entry.node and each.at >= entry.since for each in known):
             finished = Finished(entry.node, entry.pool, self._controller, ending.value, at, reason, began=entry.since)
             await self._history.add(finished)
+
+    async def _patch(self, live: LiveNode, patch: NodePatch) -> LiveNode:
+        return await patch_node(self._tools.connection, live, patch, only_if=self._tools.leading)
 
     def _drive(self, node: Node, record: DrainRecord) -> None:
         drive = Drive(self._tools, node, record)

@@ -286,7 +286,9 @@ class Drive:
         async def one(pod: Pod) -> None:
             if not self._tools.leading():
                 return
-            heard = await send_away(self._tools.connection, pod, past_budgets=past)
+            heard = await send_away(self._tools.connection, pod, past_budgets=past, only_if=self._tools.leading)
+            if heard is None:
+                return
             now = self._tools.clock()
             self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
             if heard.answer in GOING or heard.answer is EvictionAnswer.GONE:
@@ -303,7 +305,8 @@ class Drive:
 
     async def _write(self, live: LiveNode, step: Write) -> None:
         before = drain_record(live.node)
-        after = await patch_node(self._tools.connection, live, record_patch(live, step.record, step.change))
+        patch = record_patch(live, step.record, step.change)
+        after = await patch_node(self._tools.connection, live, patch, only_if=self._tools.leading)
         self._last, self._record = after.node, step.record
         phase = before.phase if before is not None else None
         if step.because is not None or step.record is None or step.record.phase is not phase:
