@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from tightship_charts.matrix import APIS, LONGEST_RELEASE, Values, everything, features
+from tightship_charts.matrix import ALL_APIS, APIS, LONGEST_RELEASE, Values, everything, features
 from tightship_charts.places import INSTALLABLE
 from tightship_e2e import ControlPlane, binaries
 from tightship_e2e.helm import Helm, HelmError, run
@@ -64,7 +64,7 @@ class Cluster:
         """Return what a chart makes with each of its values, its tests among it; each is rendered once."""
         if chart not in self._known:
             self._known[chart] = {
-                name: self._renderings(self.charts / chart, values, release=release, apis=APIS, tests=True)
+                name: self._renderings(self.charts / chart, values, release=release, apis=ALL_APIS, tests=True)
                 for name, (release, values) in matrix(chart).items()
             }
         return self._known[chart]
