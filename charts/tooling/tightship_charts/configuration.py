@@ -14,7 +14,7 @@ from hpa_scaler.app.settings import ScalerSettings
 from hpa_scaler.spec.annotations import ANNOTATIONS
 from node_compactor.settings import CompactorSettings
 from node_refiner.settings import RefinerSettings
-from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, is_duration
+from tightship.app.settings.fields import SWITCHABLE_RULES, Budget, Switched, is_duration
 from tightship.app.settings.loading import Layered, flags_of, nested, wire_keys
 
 Json = dict[str, Any]
@@ -88,7 +88,9 @@ def _field(name: str, field: FieldInfo) -> Json:
     if name == "defaults" and field.alias is None:
         text = {"type": ["string", "number", "boolean"]}
         return {"type": "object", "properties": {each.key: text for each in ANNOTATIONS}, "additionalProperties": False}
-    return _kind(field.annotation, field.metadata)
+    switched = [value for each in field.metadata if isinstance(each, Switched) for value in each.values]
+    schema = _kind(field.annotation, field.metadata)
+    return {**schema, "enum": [*schema["enum"], *switched]} if switched else schema
 
 
 def _kind(annotation: object, metadata: list[Any]) -> Json:

@@ -153,7 +153,8 @@ def _default(value: Value) -> str:
 def allowed(schema: Json) -> str:
     """Return in words what *schema* allows."""
     if "enum" in schema:
-        return ", ".join(f"`{each}`" for each in schema["enum"])
+        words = (str(each).lower() if isinstance(each, bool) else each for each in schema["enum"])
+        return ", ".join(f"`{each}`" for each in words)
     kinds = schema.get("type", [])
     kinds = kinds if isinstance(kinds, list) else [kinds]
     pattern = schema.get("pattern", "")

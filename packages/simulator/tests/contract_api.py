@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from tightship_simulator.api.errors import Refused
 from tightship_simulator.api.objects import timestamp
 from tightship_simulator.api.store import Store
 from tightship_simulator.life.horizontal import HorizontalAutoscaler
-from tightship_simulator.life.living import apply
+from tightship_simulator.life.living import PARTS, Living, apply
 from tightship_simulator.serve import EmbeddedCluster
 from tightship_testkit.client import RESOURCES, Client, wait_for
 
@@ -29,6 +29,12 @@ SYNC = 0.2
 """Seconds between two looks of the HPA controller; a second on the real one."""
 HISTORY = 200
 """Changes that the embedded cluster remembers here: few enough for a test to outrun."""
+
+
+@asynccontextmanager
+async def nobody() -> AsyncIterator[None]:
+    """The real cluster has its own."""
+    yield
 
 
 class RealCluster(Protocol):
@@ -58,6 +64,7 @@ class Api:
         paused: Callable[[], AbstractContextManager[None]],
         forget: Callable[[], Awaitable[None]],
         attended: Callable[[str], Awaitable[None]],
+        scheduler: Callable[[], AbstractAsyncContextManager[None]] = nobody,
     ) -> None:
         self.name = name
         self.client = client
@@ -65,6 +72,7 @@ class Api:
         self.kubeconfig = kubeconfig
         self.paused_budgets = paused
         self.forget = forget
+        self.scheduler = scheduler
         self._attended = attended
         self.namespace = unique("contract")
         self.nodes: list[str] = []
@@ -213,7 +221,16 @@ async def embedded(tmp_path: Path) -> AsyncIterator[Api]:
                 async def attended(_: str) -> None:
                     """Kubelets attend to every node at once."""
 
-                api = Api("embedded", client, connection, kubeconfig, paused, forget, attended)
+                api = Api(
+                    "embedded",
+                    client,
+                    connection,
+                    kubeconfig,
+                    paused,
+                    forget,
+                    attended,
+                    lambda: scheduling(cluster.store),
+                )
                 await client.create({"kind": "Namespace", "metadata": {"name": api.namespace}})
                 yield api
         finally:
@@ -263,6 +280,17 @@ async def run_kubelets(store: Store, *, replicate: bool = False) -> None:
         for owner in store.list("ReplicaSet") if replicate else ():
             _replicate(store, owner)
         await store.wait(known)
+
+
+@asynccontextmanager
+async def scheduling(store: Store) -> AsyncIterator[None]:
+    """Have pods of the embedded cluster bound while the context lasts."""
+    living = Living(store)
+    with living.paused(*(each for each in PARTS if each != "scheduler")):
+        task = asyncio.create_task(living.run(), name="scheduler")
+        yield
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def run_autoscaler(store: Store) -> None:

@@ -38,6 +38,7 @@ class CompactorRunSettings(NodeProcessSettings):
     ports: Ports = variable("HTTP_PORTS", default=(9101,))
     """The older controller's port for metrics; its probe used the default port for probes."""
     lease_name: Name = variable("LEASE_NAME", default="node-compactor")
+    landings: Name = variable("LANDINGS_CONFIG_MAP_NAME", default="node-compactor-landings")
 
 
 __all__ = ["CompactorRunSettings"]

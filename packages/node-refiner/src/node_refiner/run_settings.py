@@ -33,6 +33,7 @@ class RefinerRunSettings(NodeProcessSettings):
     probe_port: Port = variable("HTTP_PROBE_PORT", default=9102)
     """The port of ``/alive``, the older controller's probe."""
     lease_name: Name = variable("LEASE_NAME", default="node-refiner")
+    landings: Name = variable("LANDINGS_CONFIG_MAP_NAME", default="node-refiner-landings")
 
     def filled(self, namespace: str, unique: str) -> Self:
         """See :meth:`tightship.app.settings.process.ProcessSettings.filled`."""

@@ -20,6 +20,7 @@ from tightship.app.settings.sections import (
     MostRemovals,
     NodeSettings,
     PoolLabels,
+    SteeringWord,
     SystemPodTimeout,
 )
 
@@ -90,7 +91,7 @@ class RefinerSettings(NodeSettings):
     """By default as long as ``time_gap``, after which the older controller tried again."""
     scale_up_veto: GoBool = Field(default=True, alias="scaleUpVeto")
     """See :class:`~tightship.app.settings.sections.ScaleUpKeys`."""
-    steering: GoBool = True
+    steering: SteeringWord = "taints"
     """See :class:`~tightship.app.settings.sections.SteeringKeys`."""
 
     @field_validator("memory_weight")

@@ -18,3 +18,10 @@ async def api(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[A
     else:
         async with controlplane(request.getfixturevalue("real_cluster")) as made:
             yield made
+
+
+@pytest.fixture
+async def scheduler(api: Api) -> AsyncIterator[None]:
+    """Pods are bound while the test runs."""
+    async with api.scheduler():
+        yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from lively import AT, Json, node, pod, snapshot, unschedulable
 
@@ -22,6 +24,45 @@ def _unreadable(name: str) -> Json:
     found = pod(name)
     found["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "much"
     return found
+
+
+def _gated(name: str, *, at: str = "", **more: Any) -> Json:
+    return _nominated(name, at, schedulingGates=[{"name": "tightship.dev/landing"}], **more)
+
+
+def _nominated(name: str, at: str, **more: Any) -> Json:
+    found = pod(name, **more)
+    if at:
+        found["status"]["nominatedNodeName"] = at
+    return found
+
+
+BUSY = pod("busy", "n2")
+
+
+@pytest.mark.parametrize(
+    ("items", "outcome"),
+    [
+        ([node("n1"), _gated("new")], {}),
+        ([node("n1"), node("n2"), BUSY, _nominated("new", "n2")], {"new": "n2"}),
+        ([node("n1"), node("n2"), _nominated("new", "n3")], {"new": "n1"}),
+        ([node("n1"), node("n2", "1"), BUSY, _nominated("new", "n2")], {"new": "n1"}),
+        ([node("n1"), node("n2", unschedulable=True), _nominated("new", "n2")], {"new": "n1"}),
+        ([node("n1", "1"), _gated("first", at="n1"), pod("other")], {"other": ""}),
+        ([node("n1", "1"), _gated("first"), pod("other")], {"other": "n1"}),
+        ([node("n1", "1"), _gated("first", at="n1"), pod("urgent", priority=9)], {"urgent": "n1"}),
+        ([node("n1", "1"), node("n2", "2"), _nominated("b", "n2"), pod("a", cpu="2")], {"a": "", "b": "n2"}),
+    ],
+    ids=[
+        "a gate waits", "a nomination goes past scoring", "an unknown node", "a node that is full",
+        "a node that is closed",
+        "a gated pod's nomination keeps its room", "a gate alone keeps none", "not from a higher priority",
+        "an earlier pod leaves the room of a nominated one",
+    ],
+)  # fmt: skip
+def test_gates_and_nominations(items: list[Json], outcome: dict[str, str]) -> None:
+    changes = _scheduled(*items)
+    assert {each.item["metadata"]["name"]: each.node if isinstance(each, Bind) else "" for each in changes} == outcome
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ class Assessment:
             pod
             for pod in self.snapshot.unscheduled
             if pod.created >= int(began)
-            and not pod.gated
+            and not pod.gated_by_others
             and not pod.daemon
             and pod.spec.priority >= EXPENDABLE
             and pod.deletion is None

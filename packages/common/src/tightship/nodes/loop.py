@@ -248,7 +248,7 @@ class ConsolidationLoop(Generic[S, G]):
 
     async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
         spared = [name for name, fact in evaluation.facts.items() if fact.pool in evaluation.paused]
-        limit, enabled = settings.candidate_taints, settings.steering
+        limit, enabled = settings.candidate_taints, settings.steering != "off"
         steering = steer(evaluation.snapshot, evaluation.plan, limit, enabled, self._name, spared=spared)
         await self._writes.steer(evaluation.snapshot, steering, self._may_begin)
 

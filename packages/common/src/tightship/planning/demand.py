@@ -190,7 +190,7 @@ def _template(pods: Sequence[Pod]) -> Pod:
         deletion=None,
         requests=requests,
         nominated_node="",
-        gated=False,
+        gates=(),
     )
 
 

@@ -141,7 +141,7 @@ class Evaluator(Generic[G]):
     """
 
     def __init__(self) -> None:
-        self._read: tuple[Snapshot, Judge[G], Snapshot] | None = None
+        self._read: tuple[Snapshot, Judge[G], Mapping[str, str], Snapshot] | None = None
         self._planned: tuple[Facts, G, Plan] | None = None
         self._planners = Planners()
         self._gather = Gatherer()
@@ -155,14 +155,21 @@ class Evaluator(Generic[G]):
         *,
         history: PastDrains = PastDrains(),
         api_failures: int = 0,
+        landings: Mapping[str, str] = {},
         progress: Callable[[int, int], None] | None = None,
     ) -> Evaluation[G]:
-        """Judge every node of *snapshot* as *judge* does; see :func:`evaluate`."""
+        """Judge every node of *snapshot* as *judge* does; see :func:`evaluate`.
+
+        *landings* are the nodes where drains under way want pods to land, by uid: the plan keeps their room.
+        """
         read = self._read
-        if read is None or read[0] is not snapshot or read[1] is not judge:
-            read = self._read = (snapshot, judge, with_demand(snapshot, judge.ahead))
+        if read is None or read[0] is not snapshot or read[1] is not judge or read[2] != landings:
+            wanted = with_demand(snapshot, judge.ahead)
+            if landings:
+                wanted = msgspec.structs.replace(wanted, landings=dict(landings))
+            read = self._read = (snapshot, judge, dict(landings), wanted)
             self._planned = None
-        snapshot = read[2]
+        snapshot = read[3]
         facts: Facts = facts_of(snapshot, judge, now, horizon.only, self._gather)
         planned = self._planned
         if planned is None or planned[0] != facts:

@@ -20,6 +20,12 @@ Json = dict[str, Any]
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 _VANISHING = ("annotations", "labels", "finalizers", "ownerReferences")
 """What is left out of the metadata where it is empty."""
 
@@ -42,6 +48,9 @@ def completed(kind: str, thing: Json, priority: int | None) -> Json:
             for container in spec.get("containers") or []:
                 _requests_by_limits(container)
             thing["status"] = {"phase": "Pending", "qosClass": _quality(spec), **(thing.get("status") or {})}
+            if spec.get("schedulingGates"):
+                others = [each for each in thing["status"].get("conditions") or [] if each["type"] != "PodScheduled"]
+                thing["status"]["conditions"] = [*others, dict(_GATED)]
         case "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController" if isinstance(spec, dict):
             spec.setdefault("replicas", 1)
         case "HorizontalPodAutoscaler" if isinstance(spec, dict):
@@ -79,6 +88,8 @@ def normalized(kind: str, thing: Json) -> Json:
         if name in meta and not meta[name]:
             del meta[name]
     meta.pop("managedFields", None)
+    if kind == "Pod" and not (kept.get("spec") or {}).get("schedulingGates", True):
+        del kept["spec"]["schedulingGates"]
     if kind == "Node":
         spec = kept.setdefault("spec", {})
         for name in ("taints", "unschedulable"):

@@ -35,6 +35,7 @@ _MERGE_KEYS = {
     "conditions": "type",
     "addresses": "type",
     "ownerReferences": "uid",
+    "schedulingGates": "name",
 }
 """The merge key of each list that has one, by the list's name. ``taints`` and ``tolerations`` are replaced whole."""
 

@@ -35,6 +35,7 @@ from tightship_simulator.api.errors import (
 )
 from tightship_simulator.api.kept import AUTHOR, HISTORY, Changes, Items, Kept, Listener
 from tightship_simulator.api.kinds import BY_NAME, KINDS, Kind
+from tightship_simulator.api.landing import LandingPolicies
 from tightship_simulator.api.objects import (
     attributed,
     check_preconditions,
@@ -77,6 +78,8 @@ class Store(Kept):
         super().__init__(history)
         self.now = now
         self._random = random.Random(seed)  # noqa: S311 - names, not secrets
+        self.landings = LandingPolicies(now, seed)
+        self.listeners.append(self.landings.told)
         for name in FIRST_NAMESPACES:
             self.create("Namespace", {"metadata": {"name": name}})
 
@@ -98,7 +101,7 @@ class Store(Kept):
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds"):
             meta.pop(key, None)
         made["metadata"] = {**meta, **self._origin(about)}
-        return self._added(about, made, dry_run=dry_run)
+        return self._added(about, self.landings.admitted(made), dry_run=dry_run)
 
     def load(self, things: Iterable[Mapping[str, Any]]) -> dict[str, int]:
         """Take in objects as ``kubectl get -o json`` prints them, uids, times and status as they are.
@@ -254,8 +257,8 @@ class Store(Kept):
             return thing
         return attributed(thing, old, MANAGER.get() or AUTHOR.get() or "embedded", self.now())
 
-    def _valid(self, kind: Kind, thing: Json) -> None:
-        if wrong := problems(kind.name, thing):
+    def _valid(self, kind: Kind, thing: Json, old: Json | None = None) -> None:
+        if wrong := problems(kind.name, thing, old):
             raise invalid(kind, thing["metadata"]["name"], wrong)
 
     def _written(self, kind: Kind, old: Json, new: Json, part: Part, *, dry_run: bool) -> Json:
@@ -280,7 +283,7 @@ class Store(Kept):
             # deploymentStrategy.PrepareForUpdate: annotations are copied to ReplicaSets, so they count.
             counts |= kind.name == "Deployment" and new["metadata"].get("annotations") != before.get("annotations")
             new["metadata"]["generation"] = before["generation"] + counts
-        self._valid(kind, new)
+        self._valid(kind, new, old)
         meta = new["metadata"]
         if "deletionTimestamp" in meta and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds"):
             return self._removed(kind, old, new, dry_run=dry_run)

@@ -68,9 +68,13 @@ def bind(store: Store, name: str, namespace: str, node: str, *, dry_run: bool = 
         raise conflict(about, name, f"pod {name} is being deleted, cannot be assigned to a host")
     if bound := pod["spec"].get("nodeName"):
         raise conflict(about, name, f'pod {name} is already assigned to node "{bound}"')
+    if pod["spec"].get("schedulingGates"):
+        raise conflict(about, name, f"pod {name} has non-empty .spec.schedulingGates")
 
     def bound_to(each: Json) -> None:
         each["spec"]["nodeName"] = node
+        # ClearingNominatedNodeNameAfterBinding (KEP-5278).
+        each["status"].pop("nominatedNodeName", None)
         now = timestamp(store.now())
         set_condition(each, {"type": "PodScheduled", "status": "True", "lastTransitionTime": now})
 

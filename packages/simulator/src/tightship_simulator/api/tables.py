@@ -129,7 +129,8 @@ def _pod(thing: Json, now: datetime) -> Row:
         each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or []
     )
     ready = sum(bool(each.get("ready")) for each in states) if states else total * is_ready
-    word = status.get("reason") or status.get("phase", "Unknown")
+    gated = any(each.get("reason") == "SchedulingGated" for each in status.get("conditions") or [])
+    word = status.get("reason") or ("SchedulingGated" if gated else status.get("phase", "Unknown"))
     if word == "Succeeded":
         word = "Completed"
     if "deletionTimestamp" in thing["metadata"]:

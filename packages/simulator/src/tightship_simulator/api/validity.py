@@ -10,7 +10,7 @@ Json = dict[str, Any]
 Problems = list[tuple[str, str]]
 """Fields, and what is wrong with each."""
 
-_LISTS = ("containers", "finalizers", "ownerReferences", "taints", "tolerations", "volumes")
+_LISTS = ("containers", "finalizers", "ownerReferences", "schedulingGates", "taints", "tolerations", "volumes")
 _INTEGERS = ("leaseDurationSeconds", "maxReplicas", "minReplicas", "replicas", "terminationGracePeriodSeconds")
 _SHARE = re.compile(r"[0-9]+%", re.ASCII)
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
@@ -39,10 +39,11 @@ def _is(value: object, kind: type) -> bool:
     return value is None or isinstance(value, kind)
 
 
-def problems(kind: str, thing: Json) -> Problems:
-    """Return what is wrong with *thing*, which is not :func:`malformed`."""
+def problems(kind: str, thing: Json, old: Json | None = None) -> Problems:
+    """Return what is wrong with *thing*, which is not :func:`malformed`; *old* is what it replaces."""
     judge = _JUDGES.get(kind)
-    return judge(thing.get("spec") or {}) if judge else []
+    found = judge(thing.get("spec") or {}) if judge else []
+    return found + _gates(thing, old) if kind == "Pod" else found
 
 
 def _autoscaler(spec: Json) -> Problems:
@@ -87,6 +88,21 @@ def _node(spec: Json) -> Problems:
 
 def _pod(spec: Json) -> Problems:
     return [] if spec.get("containers") else [("spec.containers", "Required value")]
+
+
+def _gates(pod: Json, old: Json | None) -> Problems:
+    """Gates are given when a pod is created, and only ever taken off (``validation.ValidatePodUpdate``)."""
+    names = [str(each.get("name", "")) for each in (pod.get("spec") or {}).get("schedulingGates") or []]
+    if old is None:
+        if names and pod["spec"].get("nodeName"):
+            return [("spec.nodeName", "Forbidden: cannot be set until all schedulingGates have been cleared")]
+        return [("spec.schedulingGates", "Invalid value: a gate must have a name") for name in names if not name]
+    before = {each.get("name") for each in old["spec"].get("schedulingGates") or []}
+    return [
+        ("spec.schedulingGates", f"Forbidden: only deletion is allowed, but found new scheduling gate '{name}'")
+        for name in names
+        if name not in before
+    ]
 
 
 _JUDGES: dict[str, Callable[[Json], Problems]] = {

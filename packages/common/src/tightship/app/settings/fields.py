@@ -58,6 +58,12 @@ class Allowed(Struct, frozen=True):
     words: str
 
 
+class Switched(Struct, frozen=True):
+    """The *values* that a word's field takes besides its words, because the field was a switch once."""
+
+    values: tuple[bool, ...]
+
+
 class Minutes(str):
     """A duration as text in which a plain number means minutes."""
 

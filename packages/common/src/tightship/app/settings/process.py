@@ -201,6 +201,9 @@ class NodeProcessSettings(ProcessSettings):
     claims_lease: Name = variable("CLAIMS_LEASE_NAME", default=CLAIMS_LEASE)
     claims_namespace: Name = variable("CLAIMS_LEASE_NAMESPACE", default=CLAIMS_NAMESPACE)
     """The namespace of the claims of **all** Tightship controllers, whatever their own namespaces are."""
+    landings: Name = variable("LANDINGS_CONFIG_MAP_NAME", default="tightship-landings")
+    """The ConfigMap in the controller's own namespace that tells the chart's admission policy where pods should land:
+    see :mod:`tightship.drain_io.pilot`."""
     release: Switch = variable("RELEASE", default=False)
     """Give back the nodes that drains of this installation hold, begin nothing, and end."""
 

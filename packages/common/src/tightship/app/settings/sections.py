@@ -6,12 +6,12 @@ Aliases are node-compactor's keys; node-refiner spells the same keys in its own 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tightship.app.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds
+from tightship.app.settings.fields import SWITCHABLE_RULES, Flag, Rules, Seconds, Switched
 from tightship.app.settings.loading import Layered
 from tightship.core.reasons import Reason
 from tightship.drain.rules import DrainRules
@@ -133,11 +133,36 @@ class ScaleUpKeys(Layered):
     """Most replicas of each HPA that get room: a runaway HPA must not cost every pass its time."""
 
 
-class SteeringKeys(Layered):
-    """Soft taints on the nodes that the plan would remove next, so that evicted pods land elsewhere."""
+Steering = Literal["off", "taints", "hints", "exact"]
+"""How evicted pods find the places that the plan chose.
 
-    steering: bool = True
-    """Whether the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``."""
+``taints``: soft taints on the nodes that go next. ``hints``: also a preferred node affinity to the plan's targets,
+which an admission policy gives to the pods. ``exact``: also a scheduling gate until the target is nominated.
+"""
+
+_ON = frozenset({"1", "t", "true", "y", "yes", "on"})
+_OFF = frozenset({"0", "f", "false", "n", "no"})
+
+
+def _steering(value: object) -> object:
+    """Return the word for *value*: this setting was a switch once, and ``off`` is a switch in YAML 1.1."""
+    text = str(value).strip().lower()
+    word = "taints" if text in _ON else "off" if text in _OFF else text
+    if word not in get_args(Steering):
+        raise ValueError(f"allowed are {', '.join(get_args(Steering))}, also true (taints) and false (off)")
+    return word
+
+
+SteeringWord = Annotated[Steering, BeforeValidator(_steering), Switched((True, False))]
+
+
+class SteeringKeys(Layered):
+    """How evicted pods are led to nodes that stay."""
+
+    steering: SteeringWord = "taints"
+    """``taints``: the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``. ``hints`` and
+    ``exact`` do the same, and use the chart's admission policy, on Kubernetes 1.36 and newer: see
+    :mod:`tightship.drain_io.pilot`. ``true`` means ``taints``, ``false`` means ``off``."""
     candidate_taints: int = Field(default=300, ge=0, alias="maximumCandidateTaints")
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps

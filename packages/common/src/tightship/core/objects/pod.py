@@ -27,6 +27,9 @@ CORDON = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 DRAINING = Taint("tightship.dev/draining", "NoSchedule", "any")
 """The taint of a drain; its value is the drain's id."""
 
+LANDING_GATE = "tightship.dev/landing"
+"""The scheduling gate of a pod that waits for the nomination of the node where a drain wants it to land."""
+
 HostPort = tuple[str, str, int]
 """(host IP, protocol, port); an empty host IP stands for every address."""
 
@@ -104,7 +107,8 @@ class Pod(Struct, frozen=True, gc=False):
     """A pod, reduced to what decisions need; times are seconds since 1970.
 
     *node* is empty while the pod is unscheduled. *requests* differ from ``template.spec.requests`` only during a
-    resize. *deletion* is when the pod's grace period ends (the API's ``deletionTimestamp``), or ``None``.
+    resize. *deletion* is when the pod's grace period ends (the API's ``deletionTimestamp``), or ``None``. *gates* are
+    the names of its scheduling gates.
     """
 
     name: str
@@ -119,7 +123,22 @@ class Pod(Struct, frozen=True, gc=False):
     annotations: Labels
     requests: Resources
     nominated_node: str
-    gated: bool
+    gates: tuple[str, ...] = ()
+
+    @property
+    def gated(self) -> bool:
+        """Whether a scheduling gate, anybody's, keeps the scheduler away."""
+        return bool(self.gates)
+
+    @property
+    def lands(self) -> bool:
+        """Whether the pod has our gate, :data:`LANDING_GATE`, beside others or not."""
+        return LANDING_GATE in self.gates
+
+    @property
+    def gated_by_others(self) -> bool:
+        """Whether a gate keeps the scheduler away that is not ours to remove."""
+        return any(gate != LANDING_GATE for gate in self.gates)
 
     @property
     def namespace(self) -> str:

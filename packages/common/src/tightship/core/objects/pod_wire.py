@@ -58,6 +58,10 @@ class _PodLevel(Struct, frozen=True, gc=False):
     requests: dict[str, str] | None = None
 
 
+class _SchedulingGate(Struct, frozen=True, gc=False):
+    name: str = ""
+
+
 class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     """``spec`` on the wire. Mutable only so that interning can blank what differs between replicas."""
 
@@ -76,7 +80,7 @@ class SpecWire(Struct, rename="camel", gc=False, omit_defaults=True):
     overhead: dict[str, str] | None = None
     resources: _PodLevel | None = None
     resource_claims: tuple[Present, ...] | None = None
-    scheduling_gates: tuple[Present, ...] | None = None
+    scheduling_gates: tuple[_SchedulingGate, ...] | None = None
 
 
 class _PodStatus(Struct, frozen=True, rename="camel", gc=False):
@@ -101,7 +105,8 @@ class PodWire(Struct, frozen=True, gc=False):
         """Return the decoded, interned pod. Raises :class:`~tightship.core.quantity.QuantityError` for a bad amount."""
         meta, spec, status = self.metadata, self.spec, self.status
         node_name, spec.node_name = spec.node_name, ""
-        gated, spec.scheduling_gates = bool(spec.scheduling_gates), None
+        gates = tuple(sys.intern(each.name) for each in spec.scheduling_gates or ())
+        spec.scheduling_gates = None
         if spec.volumes:
             spec.volumes = tuple(volume for volume in spec.volumes if volume.matters) or None
         interned = _intern_spec(spec)
@@ -126,7 +131,7 @@ class PodWire(Struct, frozen=True, gc=False):
             annotations=_intern_map(meta.kept_annotations),
             requests=_resized(interned, status, infeasible=infeasible),
             nominated_node=status.nominated_node_name,
-            gated=gated,
+            gates=gates,
         )
 
 

@@ -117,7 +117,8 @@ class Snapshot(Struct, frozen=True):
 
     Keys are ``namespace/name``, or the name of cluster-wide objects; *workloads* are by kind first. *missing* maps each
     unavailable kind to why ("forbidden", "not in the file"). :func:`tightship.planning.demand.with_demand` makes
-    *starting* and *headroom* of autoscalers and buffers.
+    *starting* and *headroom* of autoscalers and buffers. *landings* are the nodes where drains under way want pods to
+    land, by the uid of the pod: one still to be evicted, or its replacement.
     """
 
     nodes: Mapping[str, NodeView]
@@ -134,6 +135,7 @@ class Snapshot(Struct, frozen=True):
     templates: Mapping[str, StoredTemplate] = {}
     starting: tuple[Starting, ...] = ()
     headroom: tuple[Headroom, ...] = ()
+    landings: Mapping[str, str] = {}
     missing: Mapping[str, str] = {}
     unreadable: tuple[Unreadable, ...] = ()
 

@@ -32,24 +32,26 @@ class Reserved:
     def pending(self) -> None:
         """Reserve room for every pending pod that could run somewhere, so that no move takes that room (M8).
 
-        A pod that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678).
+        A pod that fits nowhere blocks nothing: draining other nodes can't make it worse (k-sigs/karpenter#678). A gated
+        pod counts if only our gate holds it: kube-scheduler keeps the room of its nomination, too.
         """
         space = self._space
-        queue = [pod for pod in space.snapshot.unscheduled if not pod.gated and pod.spec.scheduler == DEFAULT_SCHEDULER]
+        queue = [
+            pod
+            for pod in space.snapshot.unscheduled
+            if not pod.gated_by_others and pod.spec.scheduler == DEFAULT_SCHEDULER
+        ]
         for pod in sorted(queue, key=lambda each: (-each.spec.priority, each.created, each.key)):
             ask = space.ask(pod)
             if ask.unknown is not None:
                 continue
-            nominated = space.index.get(pod.nominated_node)
-            if nominated is not None and space.accepts(ask, nominated):
-                self._place(pod, ask, nominated)
-            else:
-                self._place_somewhere(pod, ask)
+            self._place_best(pod, ask, pod.nominated_node or space.snapshot.landings.get(pod.uid, ""))
 
     def moving(self, names: Iterable[str]) -> None:
         """Reserve room for the pods that are about to leave nodes in drain, so that no plan promises a place twice.
 
-        A terminating pod holds room only if its replacement comes afterwards, as a StatefulSet's does.
+        A pod holds the room where its drain wants it to land, if it has a landing that can take it. A terminating pod
+        holds room only if its replacement comes afterwards, as a StatefulSet's does.
         """
         space = self._space
         for name in names:
@@ -63,7 +65,7 @@ class Reserved:
                     continue
                 mark = space.mark()
                 space.lift(ask, origin)
-                if not self._place_somewhere(pod, ask):
+                if not self._place_best(pod, ask, space.snapshot.landings.get(pod.uid, "")):
                     space.rollback(mark)
 
     def starting(self, candidates: Collection[str]) -> dict[str, Resources]:
@@ -97,6 +99,14 @@ class Reserved:
             feasible &= rather
         nodes = np.flatnonzero(feasible)
         return scheduler_choice(self._space, ask, nodes) if len(nodes) else None
+
+    def _place_best(self, pod: Pod, ask: Ask, wanted: str) -> bool:
+        """Place *pod* on the node *wanted*, if that takes the pod, else where kube-scheduler would."""
+        target = self._space.index.get(wanted)
+        if target is None or not self._space.accepts(ask, target):
+            return self._place_somewhere(pod, ask)
+        self._place(pod, ask, target)
+        return True
 
     def _place_somewhere(self, pod: Pod, ask: Ask) -> bool:
         target = self._likely_place(ask)

@@ -1,0 +1,267 @@
+"""The book of landings: which replacements of evicted pods are expected, and on which nodes. Pure.
+
+Before a drain evicts pods, it enters an expectation for each: the pod's controller will create a replacement, which
+should land on the plan's target. An expectation holds for the eviction at hand only. A refused eviction ends it, and so
+do its replacement and a few seconds without one.
+
+:meth:`Landings.data` is what the admission policy has to know meanwhile: by the uid of a controller of pods, the nodes
+where its next pods should land. The policy can't count, so it may also hold a pod that nobody expects: that pod has no
+target here, and goes to the scheduler at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.objects import Pod
+from tightship.core.objects.pod import DEFAULT_SCHEDULER
+from tightship.planning.cluster import Snapshot
+
+VALID = 5.0
+"""Seconds after a granted eviction for which its replacement is expected."""
+
+UNANSWERED = 40.0
+"""Seconds for which an eviction may be without an answer: longer than one request for an eviction takes."""
+
+LONGEST_GRACE = 120.0
+"""Most seconds of a pod's grace period for which the replacement of a StatefulSet's pod is expected to come after."""
+
+NAMED = 10.0
+"""Seconds after its last expectation for which a gate on a pod of a controller counts as set by our entry."""
+
+UNSCHEDULED = 30.0
+"""Seconds after which a replacement without a node counts as not scheduled."""
+
+_GONE = 2.0
+"""Seconds after which a replacement that nobody sees counts as gone."""
+
+_ORDERED = "StatefulSet"
+
+
+class Landed(StrEnum):
+    """Where a replacement landed; the value is the metric label."""
+
+    TARGET = "target"
+    ELSEWHERE = "elsewhere"
+    UNSCHEDULED = "unscheduled"
+
+
+class Expected(Struct, frozen=True, kw_only=True):
+    """A replacement of *pod*, expected on the node *target* until *until* (seconds).
+
+    *answered* says that the server granted the eviction.
+    """
+
+    pod: Pod
+    owner: str
+    target: str
+    until: float
+    answered: bool = False
+
+
+class Landing(Struct, frozen=True):
+    """A replacement on its way to one of *targets* since *since* (seconds)."""
+
+    targets: frozenset[str]
+    since: float
+
+
+def pods_of(snapshot: Snapshot, owners: Iterable[str]) -> dict[str, list[Pod]]:
+    """Return the pods of *snapshot* by the uid of their controller, for each of *owners*."""
+    found: dict[str, list[Pod]] = {uid: [] for uid in owners}
+    for pod in _pods(snapshot):
+        owner = pod.template.owner
+        if owner is not None and owner.uid in found:
+            found[owner.uid].append(pod)
+    return found
+
+
+def wished(moves: Iterable[tuple[Pod, str]], snapshot: Snapshot) -> list[tuple[Pod, str]]:
+    """Return those of *moves* (pod, target) whose replacements can be led: a controller makes them, the default
+    scheduler places them, and the target is a node that still takes pods.
+    """
+    return [
+        (pod, target)
+        for pod, target in moves
+        if pod.owner is not None
+        and pod.owner.uid
+        and pod.spec.scheduler == DEFAULT_SCHEDULER
+        and takes_pods(snapshot, target)
+    ]
+
+
+def takes_pods(snapshot: Snapshot, node: str) -> bool:
+    """Whether *node* exists, is Ready, and is not cordoned."""
+    view = snapshot.nodes.get(node)
+    return view is not None and view.node.ready and not view.node.unschedulable
+
+
+class Landings:
+    """The book. All times are in seconds of one clock, given as *now*."""
+
+    def __init__(self) -> None:
+        self._expected: dict[str, Expected] = {}
+        # The pods of a controller that existed before its first eviction, or that have been seen since.
+        self._known: defaultdict[str, set[str]] = defaultdict(set)
+        self._named: dict[str, float] = {}
+        self._landing: dict[str, Landing] = {}
+
+    def __len__(self) -> int:
+        """Return how many replacements are expected, and have not been seen."""
+        return len(self._expected)
+
+    @property
+    def open(self) -> bool:
+        """Whether anything is expected or on its way."""
+        return bool(self._expected or self._landing)
+
+    def data(self) -> dict[str, str]:
+        """Return the expected nodes by the uid of the controller of pods: names in order, separated by commas."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for each in self._expected.values():
+            found[each.owner].add(each.target)
+        return {owner: ",".join(sorted(found[owner])) for owner in sorted(found)}
+
+    def targets(self) -> dict[str, str]:
+        """Return the targets by the uid of the pod: of pods in eviction, and of replacements on their way."""
+        found = {uid: each.target for uid, each in self._expected.items()}
+        for uid, landing in self._landing.items():
+            if len(landing.targets) == 1:
+                [found[uid]] = landing.targets
+        return found
+
+    def expect(self, wishes: Sequence[tuple[Pod, str]], snapshot: Snapshot, now: float) -> None:
+        """Enter *wishes* (pod, target): these pods are about to be evicted. *snapshot* shows the pods of before."""
+        owners = {pod.owner.uid for pod, _ in wishes if pod.owner is not None}
+        self._see(snapshot, now)
+        for owner, pods in pods_of(snapshot, owners).items():
+            self._known[owner].update(pod.uid for pod in pods if not pod.lands)
+        for pod, target in wishes:
+            if pod.owner is None:
+                continue
+            self._known[pod.owner.uid].add(pod.uid)
+            self._named[pod.owner.uid] = now + NAMED
+            self._expected[pod.uid] = Expected(pod=pod, owner=pod.owner.uid, target=target, until=now + UNANSWERED)
+
+    def answered(self, pod: str, *, going: bool, now: float) -> None:
+        """Note whether the eviction of *pod* (a uid) was granted, or may have been."""
+        known = self._expected.get(pod)
+        if known is None:
+            return
+        if not going:
+            self.withdraw([pod])
+            return
+        after = min(known.pod.spec.grace, LONGEST_GRACE) if _in_order(known) else 0.0
+        self._expected[pod] = msgspec.structs.replace(known, answered=True, until=now + after + VALID)
+
+    def withdraw(self, pods: Iterable[str]) -> None:
+        """Forget the expectations of *pods* (uids)."""
+        for uid in pods:
+            self._expected.pop(uid, None)
+        self._forget_known()
+
+    def clear(self) -> None:
+        """Forget all expectations. Whom they named stays known for a while: see :meth:`names`."""
+        self._expected.clear()
+        self._landing.clear()
+        self._known.clear()
+
+    def names(self, owner: str, now: float) -> bool:
+        """Whether a gate on a pod of *owner* (a uid) comes from an entry of this book, as far as time tells."""
+        return now < self._named.get(owner, -1.0)
+
+    def named_any(self, now: float) -> bool:
+        """Whether any gate may still come from an entry of this book."""
+        return any(now < until for until in self._named.values())
+
+    def target_of(self, pod: Pod, now: float) -> str | None:
+        """Return the target of *pod*, a gated replacement, and take it as seen; ``None`` if nobody expects the pod."""
+        known = self._landing.get(pod.uid)
+        if known is not None:
+            return min(known.targets)
+        owner = pod.owner
+        if owner is None:
+            return None
+        expected = self._of(owner.uid, pod)
+        if expected is None:
+            return None
+        self._take(pod, owner.uid, expected, frozenset((expected.target,)), now)
+        return expected.target
+
+    def look(self, snapshot: Snapshot, now: float) -> list[Landed]:
+        """See replacements that came without a gate, and return how those on their way ended."""
+        self._see(snapshot, now)
+        if not self._landing:
+            return []
+        where = {pod.uid: pod.node for pod in _pods(snapshot) if pod.uid in self._landing}
+        found: list[Landed] = []
+        for uid, landing in list(self._landing.items()):
+            node = where.get(uid)
+            if node:
+                result = Landed.TARGET if node in landing.targets else Landed.ELSEWHERE
+            elif now < landing.since + (_GONE if node is None else UNSCHEDULED):
+                continue
+            else:
+                result = Landed.UNSCHEDULED
+            del self._landing[uid]
+            found.append(result)
+        return found
+
+    def expire(self, now: float) -> None:
+        """End the expectations whose time is up."""
+        for owner in {each.owner for each in self._expected.values()}:
+            self._named[owner] = now + NAMED
+        self.withdraw([uid for uid, each in self._expected.items() if now >= each.until])
+        for owner in [owner for owner, until in self._named.items() if now >= until]:
+            del self._named[owner]
+
+    def _see(self, snapshot: Snapshot, now: float) -> None:
+        """Take new pods without our gate for replacements: the policy hints, or it was not asked."""
+        if not self._expected:
+            return
+        for owner, pods in pods_of(snapshot, {each.owner for each in self._expected.values()}).items():
+            for pod in pods:
+                if pod.uid in self._known[owner] or pod.lands or pod.deletion is not None:
+                    continue
+                targets = frozenset(each.target for each in self._expected.values() if each.owner == owner)
+                expected = self._of(owner, pod)
+                if expected is not None:
+                    self._take(pod, owner, expected, targets, now)
+
+    def _of(self, owner: str, pod: Pod) -> Expected | None:
+        """Return the expectation that *pod* meets best: its namesake's, its node's, a granted one, the oldest."""
+        found = [each for each in self._expected.values() if each.owner == owner]
+        if any(_in_order(each) for each in found):
+            return next((each for each in found if each.pod.key == pod.key), None)
+        return min(found, key=lambda each: (each.target != pod.node, not each.answered), default=None)
+
+    def _take(self, pod: Pod, owner: str, expected: Expected, targets: frozenset[str], now: float) -> None:
+        self._known[owner].add(pod.uid)
+        self._landing[pod.uid] = Landing(targets, now)
+        self._named[owner] = now + NAMED
+        self.withdraw([expected.pod.uid])
+
+    def _forget_known(self) -> None:
+        owners = {each.owner for each in self._expected.values()}
+        for owner in [owner for owner in self._known if owner not in owners]:
+            del self._known[owner]
+
+
+def _in_order(expected: Expected) -> bool:
+    """Whether the replacement has the name of the evicted pod, and comes once that is gone."""
+    owner = expected.pod.owner
+    return owner is not None and owner.kind == _ORDERED
+
+
+def _pods(snapshot: Snapshot) -> Iterator[Pod]:
+    yield from snapshot.unscheduled
+    for view in snapshot.nodes.values():
+        yield from view.pods
+
+
+__all__ = ["Expected", "Landed", "Landing", "Landings", "pods_of", "takes_pods", "wished"]
