@@ -199,7 +199,7 @@ spec:
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: [{{ include "tightship-lib.landingsName" . }}]
-  verbs: [get, list, watch, update, patch]
+  verbs: [get, patch]
 {{- end -}}
 
 {{/* Whether all keys of two objects are the same, but for some: whatever fields pods will have. `dyn` lets CEL go through
