@@ -16,7 +16,7 @@ from tightship.app.settings.sections import NodeSettings
 from tightship.core.drain_record import DRAIN_ANNOTATION, DrainRecord, Finished, Phase, decode_record
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.events import DrainEvent
-from tightship.drain_io.drain_task import DrainSettings
+from tightship.drain_io.tools import DrainSettings
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.controller import NodeController
 from tightship.nodes.serving import serve_nodes
@@ -27,7 +27,7 @@ from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Facts
 from tightship.planning.facts import FactRules, NodeFacts
 from tightship.planning.placement.scoring import best_fit
-from tightship.planning.plan import Candidate, Gates, Placement, Planner, Planners, Removal, Strategy
+from tightship.planning.plan import Candidate, Gates, Move, Placement, Planner, Planners, Removal, Strategy
 from tightship.report.document import Generator, SettingsView
 from tightship.report.presentation import Fact
 from tightship_testkit.simulated import Controller, Simulated, until
@@ -40,10 +40,14 @@ NOTE = "toy.dev/note"
 
 
 class ToySettings(NodeSettings):
-    """*goes* are the nodes to remove, *note* those to write a note on, both in order, *held* makes all of them wait."""
+    """*goes* are the nodes to remove, *note* those to write a note on, both in order, *held* makes all of them wait.
+
+    *to* is where the pods of the nodes to remove should land.
+    """
 
     on: bool = True
     goes: str = ""
+    to: str = ""
     note: str = ""
     held: str = ""
 
@@ -76,11 +80,14 @@ class ToyStrategy(Strategy):
     name = "toy"
     choose = staticmethod(best_fit)
 
-    def __init__(self, goes: Sequence[str]) -> None:
+    def __init__(self, goes: Sequence[str], to: str) -> None:
         self._goes = goes
+        self._to = to
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
-        planner.removals.extend(Removal(name, 1, ()) for name in self._goes)
+        for name in self._goes:
+            pods = planner.candidates[name].evict if self._to and name in planner.candidates else ()
+            planner.removals.append(Removal(name, 1, tuple(Move(pod, name, self._to) for pod in pods)))
         return {}
 
 
@@ -90,7 +97,7 @@ class ToyJudge:
     def __init__(self, settings: ToySettings) -> None:
         self.settings = settings
         self.pace = settings
-        self.placement: Placement = "likely"
+        self.placement: Placement = settings.placement
         self.ahead = settings.ahead
         self.rules = FactRules()
 
@@ -101,7 +108,7 @@ class ToyJudge:
         return ToyGates()
 
     def strategy(self, facts: Facts) -> Strategy:
-        return ToyStrategy([name for name in self.settings.goes.split() if name in facts])
+        return ToyStrategy([name for name in self.settings.goes.split() if name in facts], self.settings.to)
 
     def pauses(
         self, snapshot: Snapshot, facts: Facts, finished: Sequence[Finished], now: float
@@ -137,7 +144,9 @@ TOY: NodeController[ToySettings, ToyGates] = NodeController(
     configuration=Configuration(parse, acting=lambda settings: settings.on),
     judge=ToyJudge,
     describe=lambda settings: SettingsView("as it is told", {"goes": settings.goes}),
-    drain_settings=lambda settings: DrainSettings(rules=settings.drain_rules, ahead=settings.ahead),
+    drain_settings=lambda settings: DrainSettings(
+        rules=settings.drain_rules, ahead=settings.ahead, placement=settings.placement
+    ),
     pool_of=lambda node, settings: "pool",
     metrics=ToyMetrics,
     notes=notes_of,

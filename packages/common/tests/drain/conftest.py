@@ -20,8 +20,8 @@ from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.rules import DrainRules
 from tightship.drain_io.claims import CLAIMS_ANNOTATION, Claim, ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.drain_task import DrainSettings, Tools
 from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.tools import DrainSettings, Tools
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection, connect
 from tightship.planning.evictability import EvictionRules

@@ -22,8 +22,8 @@ from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.rules import DrainRules
 from tightship.drain_io.claims import ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.drain_task import DrainSettings, Tools
 from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.tools import DrainSettings, Tools
 from tightship.kube import host
 from tightship.kube.cache import ClusterCache, Timing
 from tightship.kube.connection import connect

@@ -15,7 +15,7 @@ from node_compactor.run_settings import CompactorRunSettings
 from node_compactor.settings import CompactorSettings
 from tightship.app.runtime.main import Runtime
 from tightship.app.runtime.serving import Configuration
-from tightship.drain_io.drain_task import DrainSettings
+from tightship.drain_io.tools import DrainSettings
 from tightship.nodes.controller import NodeController, drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.planning.evaluate import Evaluation

@@ -14,7 +14,7 @@ from node_refiner.run_settings import RefinerRunSettings
 from node_refiner.settings import RefinerSettings
 from tightship.app.runtime.main import Runtime
 from tightship.app.runtime.serving import Configuration
-from tightship.drain_io.drain_task import DrainSettings
+from tightship.drain_io.tools import DrainSettings
 from tightship.nodes.controller import NodeController, drain_settings
 from tightship.nodes.serving import serve_nodes
 from tightship.nodes.status import Remarks

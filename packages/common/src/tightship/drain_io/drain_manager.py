@@ -23,9 +23,10 @@ from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import claimed, inherited, mended
 from tightship.drain.steps import NodeChange
 from tightship.drain_io.claims import Allows, Claim, ClaimLedger
-from tightship.drain_io.drain_task import Drive, Tools
+from tightship.drain_io.drain_task import Drive
 from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.orphans import Others
+from tightship.drain_io.tools import Tools
 from tightship.drain_io.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
 from tightship.kube.host import token
 from tightship.planning.cluster import Snapshot
@@ -45,9 +46,8 @@ class _Driven(NamedTuple):
 class Drainer:
     """Drains nodes for *controller*; *holder* names this replica, *epoch* its term of leadership by the Lease *lease*.
 
-    While ``Tools.releasing`` is true, this object leaves alone the drains under another Lease, which belong to another
-    installation, and, unless *unnamed* is true, the drains without a Lease. Only the leader may call the methods, one
-    at a time.
+    While ``Tools.releasing`` is true, this object leaves alone the drains under another Lease, which are another
+    installation's, and, unless *unnamed* is true, those without a Lease. Only the leader calls methods, one at a time.
     """
 
     def __init__(
@@ -82,16 +82,25 @@ class Drainer:
 
     @property
     def elsewhere(self) -> Sequence[tuple[str, str]]:
-        """Nodes in drain by a controller that keeps its claims elsewhere, each with that controller's name.
-
-        The two controllers share no budget.
-        """
+        """Nodes in drain by a controller that keeps its claims elsewhere, each with that controller's name."""
         return self._others.elsewhere
 
     def held(self, snapshot: Snapshot) -> Sequence[str]:
         """Return the names of the nodes that this controller's drains hold."""
         found = {name for name, view in snapshot.nodes.items() if self._owns(drain_record(view.node))}
         return sorted(found | set(self._drives))
+
+    def landings(self, snapshot: Snapshot) -> Mapping[str, str]:
+        """Return the nodes where pods should land, by uid: those still to be evicted, and replacements on their way."""
+        pilot = self._tools.pilot
+        if pilot is None or not pilot.available:
+            return {}
+        found = dict(pilot.targets())
+        for name, each in self._drives.items():
+            wanted, view = each.drive.guided.targets, snapshot.nodes.get(name)
+            if wanted and view is not None:
+                found |= {each.uid: wanted[each.uid] for each in view.pods if each.uid in wanted and not each.replaced}
+        return found
 
     async def unfinished(self, snapshot: Snapshot) -> bool:
         """Return whether a drain of this controller is under way: driven here, recorded on a node, or in the ledger.
@@ -102,10 +111,13 @@ class Drainer:
             return True
         return any(entry.controller == self._controller for entry in await self._ledger.read())
 
-    async def claim(self, node: Node, *, pool: str, plan_hash: str, allows: Allows) -> Refusal | None:
+    async def claim(
+        self, node: Node, *, pool: str, plan_hash: str, allows: Allows, targets: Mapping[str, str] = {}
+    ) -> Refusal | None:
         """Claim *node* (as it was judged) and start its drain. Return ``None`` if the drain has started, else why not.
 
-        *allows* gets all claims of the cluster except this one. Raises :class:`~tightship.core.api_errors.KubeError` if
+        *targets* are the nodes that the plan chose for the node's pods, by the uid of the pod. *allows* gets all claims
+        of the cluster except this one. Raises :class:`~tightship.core.api_errors.KubeError` if
         the server does not report the outcome. The entry then stays, and :meth:`adopt` checks the node.
         """
         op = token(16)
@@ -113,12 +125,12 @@ class Drainer:
         refusal = await self._ledger.take(claim, allows, lambda: [each.claim for each in self._drives.values()])
         if refusal is not None:
             return refusal
-        refusal = await self._claim_node(node, op, plan_hash)
+        refusal = await self._claim_node(node, op, plan_hash, targets)
         if refusal is not None:
             await self._ledger.drop(node.name, op)
         return refusal
 
-    async def _claim_node(self, node: Node, op: str, plan_hash: str) -> Refusal | None:
+    async def _claim_node(self, node: Node, op: str, plan_hash: str, targets: Mapping[str, str]) -> Refusal | None:
         live = await read_node(self._tools.connection, node.name)
         if live is None or live.node.uid != node.uid:
             return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
@@ -151,7 +163,7 @@ class Drainer:
         except NotFound:
             return Refusal(Reason.NODE_TERMINATING, node.name, "the node is gone")
         self._tools.tell(DrainEvent(EventKind.CLAIMED, after.node, record))
-        self._drive(after.node, record)
+        self._drive(after.node, record, targets)
         return None
 
     async def adopt(self, snapshot: Snapshot, *, others: bool = True, ledger: bool = True) -> None:
@@ -270,8 +282,8 @@ class Drainer:
             finished = Finished(entry.node, entry.pool, self._controller, ending.value, at, reason, began=entry.since)
             await self._history.add(finished)
 
-    def _drive(self, node: Node, record: DrainRecord) -> None:
-        drive = Drive(self._tools, node, record)
+    def _drive(self, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}) -> None:
+        drive = Drive(self._tools, node, record, targets)
         task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         since = record.entered(Phase.CLAIMED) or self._tools.clock()
         self._drives[node.name] = _Driven(drive, task, self._entry(node, record.op, self._pool_of(node), since))

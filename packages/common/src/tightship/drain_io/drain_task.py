@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -30,21 +30,18 @@ from tightship.core.objects import Node, Pod
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain.answers import GOING, EvictionAnswer
 from tightship.drain.assessment import Assessment, Try, tried
-from tightship.drain.events import DrainEvent, EventKind, EventSink
+from tightship.drain.events import DrainEvent, EventKind
 from tightship.drain.machine import advance
 from tightship.drain.returning import Returning
 from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, Over, Step, Wait, Write
+from tightship.drain_io.guiding import Guided
+from tightship.drain_io.tools import DrainSettings, Tools
 from tightship.drain_io.writing import LiveNode, finalizers, patch_node, read_node, record_patch, send_away
-from tightship.kube.cache import ClusterCache
-from tightship.kube.connection import Connection
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
 from tightship.planning.cluster import Snapshot
-from tightship.planning.demand import Ahead
-from tightship.planning.evictability import EvictionRules
-from tightship.planning.nodes import drain_record, opt_outs
-from tightship.planning.plan.model import Placement
+from tightship.planning.nodes import drain_record
 
 SHORTEST_PAUSE = 0.2
 """Least seconds between two looks, because a busy cluster changes all the time."""
@@ -56,41 +53,6 @@ TROUBLE_FIRST, TROUBLE_LAST = 0.5, 15.0
 """Seconds to wait after a failed request or a conflict, doubled from the first to the last."""
 
 
-Keeps = Callable[[Snapshot, Node], Sequence[Refusal]]
-"""Returns what keeps a node of a snapshot as a whole now."""
-
-
-class DrainSettings(Struct, frozen=True, kw_only=True):
-    """The settings of drains. They may change while drains run.
-
-    *ahead* is the demand without pods for which to keep room. *keeps* is called before a claim and before each
-    eviction, since something that keeps a node may appear during its drain.
-    """
-
-    rules: DrainRules = DrainRules()
-    eviction: EvictionRules = EvictionRules()
-    placement: Placement = "likely"
-    ahead: Ahead = Ahead()
-    keeps: Keeps = lambda snapshot, node: opt_outs(node)  # noqa: ARG005
-
-
-class Tools(Struct, frozen=True, kw_only=True):
-    """The tools of a drain. Every request that changes something is preceded by a call of *leading*.
-
-    While *releasing* is true, drains give their nodes back, whatever their phase.
-    """
-
-    connection: Connection
-    cache: ClusterCache
-    tell: EventSink
-    leading: Callable[[], bool]
-    stopping: Callable[[], bool]
-    releasing: Callable[[], bool] = lambda: False
-    settings: Callable[[], DrainSettings]
-    clock: Callable[[], float]
-    in_thread: Callable[[Callable[[], list[Refusal]]], Awaitable[list[Refusal]]]
-
-
 class _Looked(Struct, frozen=True):
     """The result of one look at the server, valid for one step."""
 
@@ -99,10 +61,14 @@ class _Looked(Struct, frozen=True):
 
 
 class Drive:
-    """Drives the drain that *record*, just written on *node*, describes. :attr:`wake` ends a wait early."""
+    """Drives the drain that *record*, just written on *node*, describes. :attr:`wake` ends a wait early.
 
-    def __init__(self, tools: Tools, node: Node, record: DrainRecord) -> None:
+    *targets* are the nodes that the plan chose, by the uid of the pod; a drain taken over has none.
+    """
+
+    def __init__(self, tools: Tools, node: Node, record: DrainRecord, targets: Mapping[str, str] = {}) -> None:
         self.wake = asyncio.Event()
+        self.guided = Guided(tools.pilot, targets)
         self._tools = tools
         self._name = node.name
         self._uid = node.uid
@@ -142,12 +108,15 @@ class Drive:
             try:
                 step, live = await self._decide(looked)
                 looked = None
+                if not isinstance(step, Evict):
+                    self.guided.drop()
                 match step:
                     case Look():
                         looked = await self._look()
                         continue
                     case Evict(pods=pods):
-                        await self._evict(pods)
+                        if await self.guided.ready(pods):
+                            await self._evict(pods)
                     case Write():
                         if live is not None and self._tools.leading():
                             await self._write(live, step)
@@ -159,6 +128,7 @@ class Drive:
                 failures = 0
             except KubeError as error:
                 looked = None
+                self.guided.drop()
                 if not isinstance(error, Conflict):
                     text = one_line(error)
                     self._tools.tell(DrainEvent(EventKind.TROUBLE, self._last, self._record, text=text))
@@ -168,7 +138,7 @@ class Drive:
 
     async def _decide(self, looked: _Looked | None) -> tuple[Step, LiveNode | None]:
         """Return the next step, and the node from the server unless the step changes nothing."""
-        snapshot = self._tools.cache.snapshot()
+        snapshot = self._tools.sight()
         view = snapshot.nodes.get(self._name)
         node = view.node if view is not None and view.node.uid == self._uid else None
         step = await self._ask(snapshot, node, looked)
@@ -260,9 +230,7 @@ class Drive:
         now = tools.clock()
         node = live.node if live is not None else None
         await self._find_finalizers(pods, now)
-        sight = Assessment(
-            tools.cache.snapshot(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods
-        )
+        sight = Assessment(tools.sight(), self._name, now, settings.rules, settings.eviction, node=node, pods=pods)
         rest = await tools.in_thread(partial(sight.rest, settings.placement, settings.ahead))
         broken = [
             Refusal(Reason.POD_UNREADABLE, f"{error.namespace}/{error.name}", error.problem)
@@ -288,6 +256,7 @@ class Drive:
                 return
             heard = await send_away(self._tools.connection, pod, past_budgets=past)
             now = self._tools.clock()
+            self.guided.answered(pod, heard.answer)
             self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
             if heard.answer in GOING or heard.answer is EvictionAnswer.GONE:
                 self._progress = now

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from tightship.core.api_errors import AccessDenied, Forbidden, NotFound, NotSynced, one_line
+from tightship.core.objects import Pod
 from tightship.kube.connection import Connection
 from tightship.kube.listing import ObjectList, list_served
 from tightship.kube.reflector import Reflector, Timing
@@ -109,6 +110,11 @@ class ClusterCache:
         """Take a snapshot, whether or not the cache has synced."""
         self._raise_crash()
         return self._state.snapshot()
+
+    def unscheduled(self) -> tuple[Pod, ...]:
+        """Return the pods without a node, in no order: much cheaper than a snapshot."""
+        self._raise_crash()
+        return self._state.unscheduled()
 
     async def changed(self, since: int, timeout: float) -> bool:  # noqa: ASYNC109 - its end is a value
         """Wait until :attr:`revision` is above *since*. Return true then, and false after *timeout* seconds."""

@@ -13,7 +13,7 @@ from tightship.app.settings.sections import NodeSettings, SteeringKeys
 from tightship.core.objects import Node
 from tightship.core.reasons import Refusal
 from tightship.drain.events import DrainEvent
-from tightship.drain_io.drain_task import DrainSettings, Keeps
+from tightship.drain_io.tools import DrainSettings, Keeps
 from tightship.drain_io.writing import NodePatch
 from tightship.nodes.status import Remarks
 from tightship.planning.evaluate import Evaluation, ExplainedGates, Facts, Judge

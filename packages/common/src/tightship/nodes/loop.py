@@ -32,6 +32,7 @@ from tightship.core.reasons import Reason, Refusal
 from tightship.drain_io.claims import Claim
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.pilot import Pilot
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
 from tightship.kube.listing import list_all
@@ -68,6 +69,7 @@ class ConsolidationLoop(Generic[S, G]):
         cache: ClusterCache,
         drainer: Drainer,
         history: DrainHistory,
+        pilot: Pilot,
         metrics: ConsolidationMetrics,
         own: OwnMetrics[G],
         parting: asyncio.Event,
@@ -81,6 +83,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._cache = cache
         self._drainer = drainer
         self._history = history
+        self._pilot = pilot
         self._metrics = metrics
         self._own = own
         self._parting = parting
@@ -93,7 +96,7 @@ class ConsolidationLoop(Generic[S, G]):
         self._succession = Succession(run.namespace, run.identity.rpartition("_")[0])
         # Nodes that a dry run has to give back.
         self._left: Sequence[str] = ()
-        self._judge: tuple[S, ClaimJudge[G]] | None = None
+        self._judge: tuple[S, bool, ClaimJudge[G]] | None = None
         self._evaluate: Evaluator[G] = Evaluator()
         self._shown = nothing_yet(self._name, controller.kind)
 
@@ -130,6 +133,7 @@ class ConsolidationLoop(Generic[S, G]):
 
     async def _pass(self) -> None:
         frame = self._frame
+        await self._pilot.look()
         settings, judge = self._judging()
         await self._follow_demand(judge)
         self._find_left()
@@ -147,7 +151,15 @@ class ConsolidationLoop(Generic[S, G]):
         snapshot, now = self._cache.snapshot(), self._clock()
         history = await self._history.all() if leading and not dry_run else PastDrains()
         evaluation = await in_thread(
-            partial(self._evaluate, snapshot, judge, now, history=history, api_failures=self._failures)
+            partial(
+                self._evaluate,
+                snapshot,
+                judge,
+                now,
+                history=history,
+                api_failures=self._failures,
+                landings=self._drainer.landings(snapshot),
+            )
         )
         if leading and not dry_run and evaluation.history != history:
             await self._remember(evaluation, judge)
@@ -188,7 +200,7 @@ class ConsolidationLoop(Generic[S, G]):
                 log(self._log, logging.WARNING, what, node=name, dry_run=True, lease=self._run.lease_name)
         # A soft taint does not name its installation, but beside a drain of ours the taint is ours too.
         ours = self._run.release or self._frame.finishing.is_set()
-        if self._left or (ours and self._writes.tainted(snapshot)):
+        if self._left or (ours and self._writes.tainted(snapshot)) or self._pilot.stray(ours=ours):
             self._frame.finishing.set()
         else:
             self._frame.finishing.clear()
@@ -196,12 +208,13 @@ class ConsolidationLoop(Generic[S, G]):
 
     def _judging(self) -> tuple[S, ClaimJudge[G]]:
         """Return the current settings and their judge; the judge stays the same while the settings do."""
-        settings = self._frame.live.current
-        if self._judge is None or self._judge[0] is not settings:
-            self._judge = (settings, self._controller.judge(settings))
+        settings, exact = self._frame.live.current, self._pilot.exact
+        if self._judge is None or self._judge[0] is not settings or self._judge[1] is not exact:
+            judge = self._controller.judge(settings.exactly if exact else settings)
+            self._judge = (settings, exact, judge)
             # A waiting drain uses the times of the new settings.
             self._drainer.wake()
-        return self._judge
+        return settings, self._judge[2]
 
     async def _follow_demand(self, judge: ClaimJudge[G]) -> None:
         """Read the demand without pods that the settings ask for; read templates only if there may be buffers."""
@@ -243,7 +256,8 @@ class ConsolidationLoop(Generic[S, G]):
             finishing=tuple(self._left),
             hindrance="" if self._frame.elector.failure is None else one_line(self._frame.elector.failure),
             finished=finished,
-            problems=(*self._frame.live.problems, *self._pass_log.problems()),
+            landings=self._pilot.figures(),
+            problems=(*self._frame.live.problems, *self._pass_log.problems(), *self._pilot.problems),
         )
 
     async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
@@ -253,12 +267,16 @@ class ConsolidationLoop(Generic[S, G]):
         await self._writes.steer(evaluation.snapshot, steering, self._may_begin)
 
     async def _claim(self, evaluation: Evaluation[G], judge: ClaimJudge[G]) -> None:
-        """Claim the plan's nodes in order until a budget refuses."""
+        """Claim the plan's nodes in order until a budget refuses.
+
+        A node where a drain wants a pod to land has to wait: otherwise the pod would move twice.
+        """
+        wanted, landings = evaluation.plan.targets, set(self._drainer.landings(evaluation.snapshot).values())
         for removal in evaluation.plan.removals:
             if not self._may_begin():
                 return
             name = removal.node
-            if name in evaluation.held:
+            if name in evaluation.held or name in landings:
                 continue
             fact = evaluation.facts[name]
 
@@ -266,7 +284,11 @@ class ConsolidationLoop(Generic[S, G]):
                 return judge.room(name, evaluation.facts, {claim.node for claim in claims})
 
             refusal = await self._drainer.claim(
-                fact.view.node, pool=fact.pool, plan_hash=evaluation.plan.hash, allows=allows
+                fact.view.node,
+                pool=fact.pool,
+                plan_hash=evaluation.plan.hash,
+                allows=allows,
+                targets={move.pod.uid: wanted[move.pod.uid] for move in removal.moves},
             )
             self._metrics.claimed(refusal)
             if refusal is None:
@@ -286,9 +308,11 @@ class ConsolidationLoop(Generic[S, G]):
             held = ", ".join(sorted(self._drainer.driving))
             log(self._log, logging.WARNING, "stopped for good: nodes in drain are given back", nodes=held)
             self._frame.finishing.set()
+        await self._pilot.close()
         self._parting.set()
         for node, why in (await self._drainer.stop(self._frame.run.stop_timeout)).items():
             log(self._log, logging.WARNING, "drain not parked in time", node=node, detail=why)
+        await self._pilot.finish()
         if not self._frame.leading():
             return
         try:

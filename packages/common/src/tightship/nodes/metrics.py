@@ -15,6 +15,7 @@ from tightship.core.drain_record import IDLE_PHASES, DrainRecord, Phase
 from tightship.core.reasons import NODE_REASONS, Refusal
 from tightship.drain.answers import EvictionAnswer
 from tightship.drain.events import DrainEvent, EventKind
+from tightship.drain.landings import Landed
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Facts
 from tightship.planning.nodes import drain_record
@@ -67,11 +68,18 @@ class ConsolidationMetrics:
             "tightship_drains_claimed_elsewhere",
             "Drains of other controllers with their claims in another Lease: they share no budget with this one.",
         )
+        self._landings = counter(
+            "tightship_landings",
+            "Replacements of evicted pods that were led to a node, by where they landed.",
+            ("result",),
+        )
         # A series that appears with its first count hides that count from rate().
         for answer in EvictionAnswer:
             self._evictions.labels(answer.value)
         for result in (CLAIMED, TAKEN_OVER):
             self._claims.labels(result)
+        for landed in Landed:
+            self._landings.labels(landed.value)
 
     def update(
         self,
@@ -116,6 +124,10 @@ class ConsolidationMetrics:
         """Count a refused claim; the drain itself reports a successful one."""
         if refusal is not None:
             self._claims.labels(refusal.reason.value).inc()
+
+    def landed(self, result: Landed) -> None:
+        """Count where a replacement landed."""
+        self._landings.labels(result.value).inc()
 
     def claimed_elsewhere(self, drains: int) -> None:
         """Set how many drains of other controllers have no claim in this controller's ledger."""

@@ -15,8 +15,11 @@ from tightship.app.settings.sections import SteeringKeys
 from tightship.drain.events import DrainEvent
 from tightship.drain_io.claims import ClaimLedger
 from tightship.drain_io.drain_manager import Drainer
-from tightship.drain_io.drain_task import Tools
 from tightship.drain_io.history import DrainHistory
+from tightship.drain_io.landing_map import LandingMap
+from tightship.drain_io.pilot import Pilot
+from tightship.drain_io.terms import Terms
+from tightship.drain_io.tools import Tools
 from tightship.kube.cache import ClusterCache
 from tightship.kube.resources import resources
 from tightship.nodes.controller import NodeController
@@ -37,14 +40,20 @@ async def serve_nodes(runtime: Runtime, run: NodeProcessSettings, controller: No
         # The first pass follows buffers, and their templates if there are any.
         read = resources(autoscalers=controller.judge(frame.live.current).ahead.replicas > 0, buffers=False)
         async with ClusterCache(frame.connection, resources=read, crashed=frame.wake.set) as cache:
-            yield _loop(frame, run, controller, cache)
+            loop, pilot = _loop(frame, run, controller, cache)
+            flight = frame.runtime.spawn(pilot.run(), "pilot")
+            try:
+                yield loop
+            finally:
+                flight.cancel()
+                await asyncio.gather(flight, return_exceptions=True)
 
     await serve(runtime, run, controller.program, controller.configuration, make)
 
 
 def _loop(
     frame: Frame[S], run: NodeProcessSettings, controller: NodeController[S, G], cache: ClusterCache
-) -> ConsolidationLoop[S, G]:
+) -> tuple[ConsolidationLoop[S, G], Pilot]:
     live, name = frame.live, controller.program.name
     metrics = ConsolidationMetrics(frame.registry, name)
     frame.metrics.watch_cache(cache.stats)
@@ -58,6 +67,15 @@ def _loop(
 
     # Drains park once it is known whether another replica continues them, not at once.
     parting = asyncio.Event()
+    terms = Terms(
+        steering=lambda: live.current.steering,
+        acting=frame.acting,
+        leading=frame.leading,
+        watching=lambda: not run.dry_run or frame.leading(),
+    )
+    landing_map = LandingMap(frame.connection, run.namespace, run.landings)
+    pilot = Pilot(frame.connection, cache, landing_map, terms, metrics.landed)
+
     tools = Tools(
         connection=frame.connection,
         cache=cache,
@@ -65,9 +83,11 @@ def _loop(
         leading=frame.leading,
         stopping=parting.is_set,
         releasing=frame.finishing.is_set if not run.dry_run else lambda: True,
-        settings=lambda: controller.drain_settings(live.current),
+        settings=lambda: controller.drain_settings(live.current.exactly if pilot.exact else live.current),
         clock=frame.connection.clock.now,
         in_thread=in_thread,
+        pilot=pilot,
+        landings=lambda: drainer.landings(cache.snapshot()),
     )
     history = DrainHistory(frame.connection, namespace=run.claims_namespace, name=run.claims_lease)
     drainer = Drainer(
@@ -81,15 +101,17 @@ def _loop(
         lease=f"{run.namespace}/{run.lease_name}",
         unnamed=run.release,
     )
-    return ConsolidationLoop(
+    loop = ConsolidationLoop(
         frame,
         run,
         controller,
         cache=cache,
         drainer=drainer,
         history=history,
+        pilot=pilot,
         metrics=metrics,
         own=own,
         parting=parting,
         clock=frame.connection.clock.now,
     )
+    return loop, pilot

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from tightship.core.drain_record import Finished
 from tightship.core.times import rfc3339
+from tightship.drain_io.terms import LandingFigures
 from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.nodes import drain_record
 from tightship.planning.pools import shown
@@ -60,7 +61,8 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     """The answer of ``/status``; *kind* is the controller's.
 
     *held* says why planned nodes wait, *unhealthy* why nothing is drained at all. *ended* are recent drains, the newest
-    first, as far as a leader knows them. *problems* say why the configuration was refused. *plan* is the output of
+    first, as far as a leader knows them. *landings* say where the replacements of evicted pods landed that this process
+    led there. *problems* say why the configuration was refused, or what does not work. *plan* is the output of
     ``plan -o json``, without budgets: these limit the pace, not the direction. *finishing* are nodes that a dry run
     gives back because drains of this controller hold them; *hindrance* says why it can't. The JSON omits *switched_off*
     while the controller is on, and the other optional fields while they are empty.
@@ -77,6 +79,7 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     unhealthy: RefusalEntry | None
     in_drain: tuple[DrainEntry, ...]
     ended: tuple[EndedEntry, ...] = ()
+    landings: LandingFigures | None = None
     problems: tuple[str, ...] = ()
     held: dict[str, RefusalEntry]
     plan: NodePlan
@@ -107,6 +110,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     finishing: tuple[str, ...] = ()
     hindrance: str = ""
     finished: Sequence[Finished] = ()
+    landings: LandingFigures | None = None
     problems: Sequence[str] = ()
 
 
@@ -151,6 +155,7 @@ def show(evaluation: Evaluation[ExplainedGates], situation: Situation, remarks: 
             EndedEntry(each.node, each.pool, each.controller, each.ending, rfc3339(each.at), each.reason)
             for each in reversed(situation.finished)
         ),
+        landings=situation.landings,
         problems=tuple(situation.problems),
         held={name: refusal_entry(refusal) for name, refusal in sorted(evaluation.held.items())},
         plan=plan_document(inputs),
@@ -191,6 +196,7 @@ def _page(written: bytes, remarks: Remarks) -> Page:
         alerts=(*_alerts(status), *remarks.alerts, *page.alerts),
         facts=(
             Fact("in drain", f"{len(status.in_drain):,}", detail="of all controllers"),
+            *_landings(status.landings),
             Fact("held back", f"{len(status.held):,}", "warn" if status.held else "", "planned, and waiting"),
             *remarks.facts,
             *page.facts,
@@ -199,6 +205,17 @@ def _page(written: bytes, remarks: Remarks) -> Page:
         links=SERVED_LINKS,
         refresh=REFRESH,
     )
+
+
+def _landings(figures: LandingFigures | None) -> Sequence[Fact]:
+    if figures is None:
+        return ()
+    if not figures.landed:
+        said = "off" if figures.problem else "none yet"
+        return (Fact("landings", said, "warn" if figures.problem else "", f"steering: {figures.mode}"),)
+    share = f"{100 * figures.target / figures.landed:.1f} %"
+    detail = f"{figures.target:,} of {figures.landed:,} pods on their target; steering: {figures.mode}"
+    return (Fact("landings", share, "warn" if figures.problem else "", detail),)
 
 
 def _alerts(status: Status) -> Sequence[str]:

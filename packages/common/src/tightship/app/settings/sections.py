@@ -6,7 +6,7 @@ Aliases are node-compactor's keys; node-refiner spells the same keys in its own 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 import msgspec
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
@@ -169,6 +169,11 @@ class SteeringKeys(Layered):
     more nodes. On a real cluster of 1,523 nodes (``bench/live.py``), 300 taints kept 437 nodes and cost 1,980
     evictions, 20 kept 435 and cost 2,762, and 1,112 (the whole plan) kept 444 and cost 1,556."""
 
+    @property
+    def exactly(self) -> Self:
+        """The same settings for pods that land exactly where the plan wants them."""
+        return self
+
 
 HowSure = Annotated[
     Placement,
@@ -224,6 +229,11 @@ class NodeSettings(DrainKeys, NodeKeys, ScaleUpKeys, SteeringKeys):
     pool_labels: PoolLabels
     disabled_rules: DisabledRules
     system_pod_timeout: SystemPodTimeout
+
+    @property
+    def exactly(self) -> Self:
+        """The same settings for pods that land exactly where the plan wants them: any place that is there will do."""
+        return self.model_copy(update={"placement": "possible"}) if self.placement == "likely" else self
 
     @property
     def eviction_rules(self) -> EvictionRules:

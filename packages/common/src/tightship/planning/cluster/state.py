@@ -129,6 +129,10 @@ class ClusterState:
             self._last = self._cut()
         return self._last
 
+    def unscheduled(self) -> tuple[Pod, ...]:
+        """Return the pods without a node, in no order."""
+        return tuple(self._unscheduled.values())
+
     def _cut(self) -> Snapshot:
         for name in self._dirty:
             self._refresh(name)

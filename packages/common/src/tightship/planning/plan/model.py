@@ -76,6 +76,11 @@ class Plan(Struct, frozen=True):
         return sum(len(removal.moves) for removal in self.removals)
 
     @property
+    def targets(self) -> Mapping[str, str]:
+        """The node where each moved pod is in the end, by the uid of the pod: one may move on when its target goes."""
+        return {move.pod.uid: move.target for removal in self.removals for move in removal.moves}
+
+    @property
     def hash(self) -> str:
         """A hash of the plan, for people: plans that remove the same nodes in the same order have the same hash."""
         names = ",".join(removal.node for removal in self.removals)

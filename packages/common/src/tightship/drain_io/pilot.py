@@ -1,0 +1,340 @@
+"""The pilot: leads the replacements of evicted pods to the nodes that the plan chose (``steering: hints``, ``exact``).
+
+Before a drain evicts pods, :meth:`Pilot.expect` enters their controllers and targets into the ConfigMap of landings.
+The chart's admission policy reads that. In the mode *hints* it gives new pods of these controllers a preferred node
+affinity; in the mode *exact* it gates them. The pilot then nominates the target of each gated pod, and removes the
+gate. The scheduler has the last word.
+
+A gate must never outlive us. So every replica, leading or not, removes the gate of any pod that it has seen gated for
+:data:`WATCHED` seconds. A leader removes a gate at once if it has no target for the pod. Whoever starts or stops to
+lead, or is switched off, first forgets all expectations, empties the ConfigMap, and removes every gate that it sees.
+
+A drain waits at most :data:`LONGEST` seconds for the pilot, and never fails because of it: at worst the pods go without
+a target, and the next plan starts from where they landed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+
+import msgspec
+
+from tightship.core.api_errors import KubeError, one_line
+from tightship.core.objects import Pod
+from tightship.drain.landings import Landed, Landings, takes_pods, wished
+from tightship.drain_io.landing_map import LandingMap, policy_problem
+from tightship.drain_io.terms import EXACT, PILOTED, LandingFigures, Terms
+from tightship.drain_io.ungating import Ungating
+from tightship.kube.cache import CacheCrashed, ClusterCache
+from tightship.kube.connection import Connection
+from tightship.kube.host import monotonic
+from tightship.kube.listing import list_all
+from tightship.kube.resources import BY_KIND
+
+_log = logging.getLogger(__name__)
+
+LONGEST = 5.0
+"""Most seconds that a drain waits before a round of evictions."""
+
+INFORMED = 0.5
+"""Seconds after a write until the policy goes by it: on Kubernetes 1.37 it took 0.13 s."""
+
+WATCHED = 5.0
+"""Seconds after which any replica removes a gate."""
+
+_SWEEP = 2.0
+_SETTLE = 1.0
+_BUSY, _PAUSE, _IDLE, _IDLE_WITHOUT = 0.25, 0.05, 1.0, 5.0
+_AGAIN_FIRST, _AGAIN_LAST = 1.0, 30.0
+
+
+class Pilot:
+    """Leads replacements by way of *landing_map*, and counts where they land. :meth:`run` has to run meanwhile."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        cache: ClusterCache,
+        landing_map: LandingMap,
+        terms: Terms,
+        count: Callable[[Landed], None] = lambda _: None,
+    ) -> None:
+        self._connection = connection
+        self._cache = cache
+        self._map = landing_map
+        self._terms = terms
+        self._count = count
+        self._book = Landings()
+        self._ungating = Ungating(connection, terms.leading)
+        self._landed = dict.fromkeys(Landed, 0)
+        self._lock = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+        self._active = ""
+        self._led = self._used = self._closed = False
+        # When the policy was last told something new, when to look and to write again, and until when to sweep.
+        self._told = self._look_at = self._write_at = self._sweeping = -1e9
+        self._failures = 0
+        self._problem = ""
+
+    @property
+    def available(self) -> bool:
+        """Whether evicted pods are led now."""
+        return bool(self._active) and not self._closed and self._terms.leading() and self._wanted() == self._active
+
+    @property
+    def exact(self) -> bool:
+        """Whether evicted pods land on their targets, and not only where the scheduler's model sees them."""
+        return self.available and self._active == EXACT
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return whole sentences about what is wrong."""
+        own = (f"Soft taints steer alone: {self._problem}.",) if self._problem else ()
+        return (*own, *self._ungating.problems)
+
+    def figures(self) -> LandingFigures | None:
+        """Return the state of the pilot, ``None`` unless the settings ask for one."""
+        mode = self._terms.steering()
+        if mode not in PILOTED:
+            return None
+        counts = {result.value: number for result, number in self._landed.items()}
+        return LandingFigures(mode=mode, problem=self._problem, expected=len(self._book), **counts)
+
+    def stray(self, *, ours: bool) -> bool:
+        """Whether a dry run has gates to remove: a controller of its installation left them.
+
+        *ours* says that this installation gives back what it left. Otherwise only its settings tell whose gates these
+        are.
+        """
+        return (ours or self._terms.steering() == EXACT) and self._ungating.any_after(WATCHED)
+
+    def targets(self) -> Mapping[str, str]:
+        """Return where pods should land, by uid: pods in eviction, and replacements on their way."""
+        return self._book.targets() if self.available else {}
+
+    async def look(self) -> None:
+        """Find out whether there is a policy to work with, as every pass of a leader begins. Never raises.
+
+        A new leader first empties the ConfigMap and removes all gates.
+        """
+        if self._closed or not self._terms.leading():
+            return
+        if not self._led:
+            self._led = True
+            self._forget()
+        mode = self._wanted()
+        if not (self._used or self._ungating.surprised or self._terms.steering() in PILOTED):
+            self._say("")
+            return
+        try:
+            async with asyncio.timeout(LONGEST), self._lock:
+                await self._map.read()
+                problem = policy_problem(self._map.policy, mode, str(self._map)) if mode else ""
+                self._activate("" if problem else mode)
+                await self._map.write(self._book.data())
+        except (KubeError, TimeoutError) as error:
+            problem = f"{self._map} can't be read or written: {one_line(error) or 'no answer in time'}"
+            self._activate("")
+        else:
+            self._used = bool(self._active)
+        self._say(problem if mode else "")
+
+    async def expect(self, moves: Sequence[tuple[Pod, str]]) -> None:
+        """Prepare for the evictions of *moves* (pod, target): tell the policy. Never raises, and takes at most
+        :data:`LONGEST` seconds.
+        """
+        if not moves or not self.available:
+            return
+        snapshot = self._cache.snapshot()
+        wishes = wished(moves, snapshot)
+        if not wishes:
+            return
+        self._book.expect(wishes, snapshot, monotonic())
+        self._wake.set()
+        try:
+            async with asyncio.timeout(LONGEST):
+                await self._publish()
+                await asyncio.sleep(max(0.0, self._told + INFORMED - monotonic()))
+            failed = "" if self._map.policy else f"{self._map} does not exist any more"
+        except (KubeError, TimeoutError) as error:
+            failed = one_line(error) or "no answer in time"
+        if failed:
+            self._book.withdraw(pod.uid for pod, _ in wishes)
+            _log.warning("%d pods are evicted without a target: %s", len(wishes), failed)
+
+    def answered(self, pod: str, *, going: bool) -> None:
+        """Note whether the eviction of *pod* (a uid) was granted, or may have been."""
+        self._book.answered(pod, going=going, now=monotonic())
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Nominate, ungate, count and tidy up, until cancelled or until the cache breaks off."""
+        try:
+            while True:
+                revision = self._cache.revision
+                self._wake.clear()
+                busy = True
+                try:
+                    busy = self._tick(monotonic())
+                except CacheCrashed:
+                    return
+                except Exception:
+                    _log.exception("the pilot failed, and tries again")
+                await self._rest(revision, busy=busy)
+        finally:
+            tasks = [*self._ungating.tasks, *([self._writing] if self._writing is not None else [])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Expect nothing any more, and empty the ConfigMap: this replica stops. Drains may still evict."""
+        used, self._closed = self._used, True
+        self._forget()
+        if not used or not self._terms.leading():
+            return
+        try:
+            async with asyncio.timeout(LONGEST):
+                await self._publish()
+        except (KubeError, TimeoutError) as error:
+            _log.warning("entries left in %s: %s", self._map, one_line(error) or "no answer in time")
+
+    async def finish(self) -> None:
+        """Remove the gates that are left, after the last eviction. The policy may still go by an entry until then."""
+        if not self._terms.watching():
+            return
+        try:
+            async with asyncio.timeout(LONGEST):
+                waiting: Iterable[Pod] = self._cache.unscheduled()
+                if self._book.named_any(monotonic()):
+                    await asyncio.sleep(INFORMED)
+                    unbound = msgspec.structs.replace(BY_KIND["Pod"], field_selector="spec.nodeName=")
+                    listing = await list_all(self._connection, unbound)
+                    waiting = [each for each in listing.things if isinstance(each, Pod)]
+                tasks = [self._ungating.begin(each, None, "the controller stops") for each in waiting if each.lands]
+                await asyncio.gather(*tasks, return_exceptions=True)
+        except (CacheCrashed, KubeError, TimeoutError) as error:
+            _log.warning("scheduling gates may be left on pods: %s", one_line(error) or "no answer in time")
+
+    def _wanted(self) -> str:
+        mode = self._terms.steering()
+        return mode if mode in PILOTED and self._terms.acting() else ""
+
+    def _activate(self, mode: str) -> None:
+        if mode != self._active:
+            self._forget()
+        self._active = mode
+        if mode:
+            self._used = True
+
+    def _forget(self) -> None:
+        """Drop all expectations, and remove every gate for a while, those that are still to come included."""
+        self._book.clear()
+        self._active = ""
+        self._sweeping = monotonic() + _SWEEP
+        self._wake.set()
+
+    def _say(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            _log.warning("soft taints steer alone: %s", problem)
+        elif self._problem and not problem:
+            _log.info("evicted pods are led again")
+        self._problem = problem
+
+    def _tick(self, now: float) -> bool:
+        """Do what is due; return whether more will be due soon."""
+        leading = self._terms.leading()
+        if self._led and not leading:
+            self._led = False
+            self._forget()
+            self._begin_writing(self._retract())
+            self._used = False
+        if self._active and not self.available:
+            self._forget()
+        self._book.expire(now)
+        gated = [pod for pod in self._cache.unscheduled() if pod.lands and pod.deletion is None]
+        self._ungating.see(gated, now)
+        if self._terms.watching():
+            self._set_free(gated, now, leading)
+        if self._book.open and now >= self._look_at:
+            self._look_at = now + _SETTLE
+            for result in self._book.look(self._cache.snapshot(), now):
+                self._landed[result] += 1
+                self._count(result)
+        if leading and self._used and now >= self._write_at and self._map.data != self._book.data():
+            self._begin_writing(self._publish())
+        return bool(gated) or self._book.open or now < self._sweeping
+
+    def _set_free(self, gated: Sequence[Pod], now: float, leading: bool) -> None:
+        for pod in gated:
+            if not self._ungating.due(pod, now):
+                continue
+            owner = pod.owner.uid if pod.owner is not None else ""
+            target = self._book.target_of(pod, now) if self.exact else None
+            if target is not None:
+                usable = target if takes_pods(self._cache.snapshot(), target) else None
+                self._ungating.begin(pod, usable, "" if usable else f"its target {target} takes no pods any more")
+            elif leading and self._book.names(owner, now):
+                self._ungating.begin(pod, None, "nobody expects it")
+            elif now < self._sweeping:
+                self._ungating.begin(pod, None, "nobody expects anything")
+            elif self._ungating.waited(pod, now) >= WATCHED:
+                self._ungating.begin(pod, None, f"gated for {WATCHED:g} s", surprising=True)
+
+    def _begin_writing(self, work: Coroutine[object, object, None]) -> None:
+        if self._writing is not None and not self._writing.done():
+            work.close()
+            return
+        self._writing = asyncio.create_task(self._written(work), name="write landings")
+
+    async def _written(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            async with asyncio.timeout(LONGEST):
+                await work
+        except (KubeError, TimeoutError) as error:
+            pause = min(_AGAIN_FIRST * 2**self._failures, _AGAIN_LAST)
+            self._failures = min(self._failures + 1, 10)
+            self._write_at = monotonic() + pause
+            _log.debug("%s not written: %s", self._map, one_line(error))
+        else:
+            self._failures = 0
+
+    async def _publish(self) -> None:
+        """Have the ConfigMap say what the book says. Whoever waits for the lock finds the work of others done."""
+        async with self._lock:
+            wanted, known = self._book.data(), self._map.data
+            if wanted == known:
+                return
+            # With gates it only matters who is named.
+            new = known is None or any(
+                owner not in known or (self._active != EXACT and known[owner] != nodes)
+                for owner, nodes in wanted.items()
+            )
+            await self._map.write(wanted)
+            if new:
+                self._told = monotonic()
+            if not wanted and not self._active:
+                self._used = False
+
+    async def _retract(self) -> None:
+        """Empty the ConfigMap, but only if nobody has written since: a new leader may have."""
+        async with self._lock:
+            await self._map.write({}, unseen=False)
+
+    async def _rest(self, revision: int, *, busy: bool) -> None:
+        if busy:
+            await asyncio.sleep(_PAUSE)
+            if not self._wake.is_set():
+                await self._cache.changed(revision, _BUSY)
+            return
+        idle = _IDLE if self._used or self._terms.steering() == EXACT else _IDLE_WITHOUT
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(idle):
+                await self._wake.wait()
+
+
+__all__ = ["Pilot"]

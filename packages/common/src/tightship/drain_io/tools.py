@@ -1,0 +1,66 @@
+"""What a drain works with: its settings, and the tools that it shares with all drains of a replica."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from tightship.core.objects import Node
+from tightship.core.reasons import Refusal
+from tightship.drain.events import EventSink
+from tightship.drain.rules import DrainRules
+from tightship.drain_io.pilot import Pilot
+from tightship.kube.cache import ClusterCache
+from tightship.kube.connection import Connection
+from tightship.planning.cluster import Snapshot
+from tightship.planning.demand import Ahead
+from tightship.planning.evictability import EvictionRules
+from tightship.planning.nodes import opt_outs
+from tightship.planning.plan.model import Placement
+
+Keeps = Callable[[Snapshot, Node], Sequence[Refusal]]
+"""Returns what keeps a node of a snapshot as a whole now."""
+
+
+class DrainSettings(Struct, frozen=True, kw_only=True):
+    """The settings of drains. They may change while drains run.
+
+    *ahead* is the demand without pods for which to keep room. *keeps* is called before a claim and before each
+    eviction, since something that keeps a node may appear during its drain.
+    """
+
+    rules: DrainRules = DrainRules()
+    eviction: EvictionRules = EvictionRules()
+    placement: Placement = "likely"
+    ahead: Ahead = Ahead()
+    keeps: Keeps = lambda snapshot, node: opt_outs(node)  # noqa: ARG005
+
+
+class Tools(Struct, frozen=True, kw_only=True):
+    """The tools of a drain. Every request that changes something is preceded by a call of *leading*.
+
+    While *releasing* is true, drains give their nodes back, whatever their phase. A *pilot* is told before pods are
+    evicted; *landings* are the nodes where all drains want pods to land, by uid.
+    """
+
+    connection: Connection
+    cache: ClusterCache
+    tell: EventSink
+    leading: Callable[[], bool]
+    stopping: Callable[[], bool]
+    releasing: Callable[[], bool] = lambda: False
+    settings: Callable[[], DrainSettings]
+    clock: Callable[[], float]
+    in_thread: Callable[[Callable[[], list[Refusal]]], Awaitable[list[Refusal]]]
+    pilot: Pilot | None = None
+    landings: Callable[[], Mapping[str, str]] = dict
+
+    def sight(self) -> Snapshot:
+        """Return the cluster as the cache has it, with the landings that drains under way want."""
+        snapshot, landings = self.cache.snapshot(), self.landings()
+        return msgspec.structs.replace(snapshot, landings=landings) if landings else snapshot
+
+
+__all__ = ["DrainSettings", "Keeps", "Tools"]
