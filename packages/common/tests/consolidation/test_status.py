@@ -63,7 +63,7 @@ def test_the_status_has_the_controllers_kind_and_always_the_same_fields() -> Non
     status, _ = shown(decision())
     fields = [each.encode_name for each in msgspec.structs.fields(Status)]
     assert list(status) == [
-        name for name in fields if name not in ("switchedOff", "finishing", "hindrance", "ended", "problems")
+        name for name in fields if name not in ("switchedOff", "finishing", "hindrance", "ended", "problems", "search")
     ]
     assert (status["apiVersion"], status["kind"]) == ("tightship.dev/v1", "ToyStatus")
     assert (status["leader"], status["dryRun"], status["unhealthy"]) == ("me", False, None)

@@ -36,6 +36,7 @@ from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
+from tightship.nodes.background_search import BackgroundSearch
 from tightship.nodes.controller import ClaimJudge, NodeController, OwnMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.nodes.node_writes import NodeWrites
@@ -95,6 +96,9 @@ class ConsolidationLoop(Generic[S, G]):
         self._left: Sequence[str] = ()
         self._judge: tuple[S, ClaimJudge[G]] | None = None
         self._evaluate: Evaluator[G] = Evaluator()
+        self._search: BackgroundSearch[G] = BackgroundSearch(
+            frame.wake, may=self._may_search, clock=clock, logger=frame.logger
+        )
         self._shown = nothing_yet(self._name, controller.kind)
 
     @property
@@ -146,9 +150,14 @@ class ConsolidationLoop(Generic[S, G]):
         driven = self._drainer.driving
         snapshot, now = self._cache.snapshot(), self._clock()
         history = await self._history.all() if leading and not dry_run else PastDrains()
-        evaluation = await in_thread(
-            partial(self._evaluate, snapshot, judge, now, history=history, api_failures=self._failures)
-        )
+        search = self._controller.search(settings)
+        with self._search.paused():
+            evaluation = await in_thread(
+                partial(self._evaluate, snapshot, judge, now, self._search.horizon(search)),
+                history=history,
+                api_failures=self._failures,
+            )
+        self._search.judged(evaluation, judge, search)
         if leading and not dry_run and evaluation.history != history:
             await self._remember(evaluation, judge)
         off = frame.switched_off()
@@ -161,7 +170,9 @@ class ConsolidationLoop(Generic[S, G]):
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
             await self._steer(evaluation, settings)
-            if _all_in_drain(driven, snapshot):
+            if self._search.claims_wait():
+                log(self._log, logging.INFO, "no claim before the first search has ended")
+            elif _all_in_drain(driven, snapshot):
                 await self._claim(evaluation, judge)
             else:
                 # A drain has just ended, perhaps after the history was read. Pauses count from then.
@@ -220,6 +231,11 @@ class ConsolidationLoop(Generic[S, G]):
     def _may_begin(self) -> bool:
         return self._frame.leading() and self._frame.acting()
 
+    def _may_search(self) -> bool:
+        """Whether a search may run: its thread asks too. A dry run shows what would be found."""
+        stopping, dry_run = self._frame.runtime.stop.is_set(), self._frame.run.dry_run
+        return not stopping and (self._may_begin() or (dry_run and not self._frame.switched_off()))
+
     async def _left_to_end(self) -> bool:
         """Return whether any drain or soft taint bears this controller's name. Nothing new may begin."""
         snapshot = self._cache.snapshot()
@@ -244,6 +260,7 @@ class ConsolidationLoop(Generic[S, G]):
             hindrance="" if self._frame.elector.failure is None else one_line(self._frame.elector.failure),
             finished=finished,
             problems=(*self._frame.live.problems, *self._pass_log.problems()),
+            search=self._search.state(self._controller.search(self._frame.live.current)),
         )
 
     async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
@@ -282,6 +299,7 @@ class ConsolidationLoop(Generic[S, G]):
 
         If no other replica comes, give the nodes back instead.
         """
+        self._search.stop()
         if self._drainer.driving and not await self._succeeded():
             held = ", ".join(sorted(self._drainer.driving))
             log(self._log, logging.WARNING, "stopped for good: nodes in drain are given back", nodes=held)

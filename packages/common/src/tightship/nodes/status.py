@@ -8,8 +8,10 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
+from tightship.core.counting import counted
 from tightship.core.drain_record import Finished
 from tightship.core.times import rfc3339
+from tightship.nodes.background_search import SearchState
 from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.nodes import drain_record
 from tightship.planning.pools import shown
@@ -62,8 +64,9 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     *held* says why planned nodes wait, *unhealthy* why nothing is drained at all. *ended* are recent drains, the newest
     first, as far as a leader knows them. *problems* say why the configuration was refused. *plan* is the output of
     ``plan -o json``, without budgets: these limit the pace, not the direction. *finishing* are nodes that a dry run
-    gives back because drains of this controller hold them; *hindrance* says why it can't. The JSON omits *switched_off*
-    while the controller is on, and the other optional fields while they are empty.
+    gives back because drains of this controller hold them; *hindrance* says why it can't. *search* says how searches
+    for a better plan go, and ``plan.summary.search`` what the last one came to. The JSON omits *switched_off* while the
+    controller is on, and the other optional fields while they are empty.
     """
 
     api_version: str
@@ -78,6 +81,7 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     in_drain: tuple[DrainEntry, ...]
     ended: tuple[EndedEntry, ...] = ()
     problems: tuple[str, ...] = ()
+    search: SearchState | None = None
     held: dict[str, RefusalEntry]
     plan: NodePlan
 
@@ -108,6 +112,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     hindrance: str = ""
     finished: Sequence[Finished] = ()
     problems: Sequence[str] = ()
+    search: SearchState | None = None
 
 
 class Shown(Struct, frozen=True):
@@ -152,6 +157,7 @@ def show(evaluation: Evaluation[ExplainedGates], situation: Situation, remarks: 
             for each in reversed(situation.finished)
         ),
         problems=tuple(situation.problems),
+        search=situation.search,
         held={name: refusal_entry(refusal) for name, refusal in sorted(evaluation.held.items())},
         plan=plan_document(inputs),
     )
@@ -192,6 +198,7 @@ def _page(written: bytes, remarks: Remarks) -> Page:
         facts=(
             Fact("in drain", f"{len(status.in_drain):,}", detail="of all controllers"),
             Fact("held back", f"{len(status.held):,}", "warn" if status.held else "", "planned, and waiting"),
+            *_search(status.search),
             *remarks.facts,
             *page.facts,
         ),
@@ -199,6 +206,15 @@ def _page(written: bytes, remarks: Remarks) -> Page:
         links=SERVED_LINKS,
         refresh=REFRESH,
     )
+
+
+def _search(state: SearchState | None) -> Sequence[Fact]:
+    if state is None:
+        return ()
+    now = "searching" if state.running else "at rest"
+    waits = "no node is claimed before the first has ended"
+    found = f"{counted(state.searches, 'search', 'searches')} ended, {state.improved:,} found better"
+    return (Fact("search", now, "warn" if state.claims_wait else "", waits if state.claims_wait else found),)
 
 
 def _alerts(status: Status) -> Sequence[str]:
