@@ -66,7 +66,7 @@ class Passes:
 
     async def ended(self) -> None:
         """Wait for the running search."""
-        while self.state.running:
+        while self.state.running:  # noqa: ASYNC110 - the state has no event
             await asyncio.sleep(0.01)
 
     async def searched(self) -> Plan:
