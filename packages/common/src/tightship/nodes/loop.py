@@ -27,14 +27,13 @@ from tightship.app.settings.process import NodeProcessSettings
 from tightship.app.settings.sections import SteeringKeys
 from tightship.core.api_errors import Forbidden, KubeError, one_line
 from tightship.core.drain_record import Finished, PastDrains
-from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject
+from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain_io.claims import Claim
 from tightship.drain_io.drain_manager import Drainer
 from tightship.drain_io.history import DrainHistory
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
-from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
 from tightship.nodes.background_search import BackgroundSearch
 from tightship.nodes.controller import ClaimJudge, NodeController, OwnMetrics
@@ -43,15 +42,12 @@ from tightship.nodes.node_writes import NodeWrites
 from tightship.nodes.pass_log import PassLog
 from tightship.nodes.soft_taints import steer
 from tightship.nodes.status import Situation, nothing_yet, show
-from tightship.nodes.succession import Succession
+from tightship.nodes.succession import Succession, another_comes
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates
 from tightship.planning.nodes import draining
 from tightship.planning.regret import learned
 from tightship.report.document import SettingsView
-
-ASKED_AT_THE_END = 3.0
-"""Seconds for asking the API server, on shutdown, whether another replica comes."""
 
 S = TypeVar("S", bound=SteeringKeys)
 G = TypeVar("G", bound=ExplainedGates)
@@ -300,7 +296,7 @@ class ConsolidationLoop(Generic[S, G]):
         If no other replica comes, give the nodes back instead.
         """
         self._search.stop()
-        if self._drainer.driving and not await self._succeeded():
+        if self._drainer.driving and not await another_comes(self._succession, self._cache, self._frame.connection):
             held = ", ".join(sorted(self._drainer.driving))
             log(self._log, logging.WARNING, "stopped for good: nodes in drain are given back", nodes=held)
             self._frame.finishing.set()
@@ -316,26 +312,6 @@ class ConsolidationLoop(Generic[S, G]):
         except KubeError as error:
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
             log(self._log, level, "soft taints left on nodes", error=one_line(error))
-
-    async def _succeeded(self) -> bool:
-        """Ask the API server whether another replica comes: SIGTERM may arrive before the watch shows its cause."""
-        try:
-            snapshot = self._cache.snapshot()
-        except CacheCrashed:
-            return True  # nobody knows
-        sets: Sequence[ApiObject] | None = None
-        try:
-            async with asyncio.timeout(ASKED_AT_THE_END):
-                here = BY_KIND["ReplicaSet"].within(namespace=self._run.namespace)
-                sets = (await list_all(self._frame.connection, here)).things
-        except (KubeError, TimeoutError) as error:
-            log(
-                self._log,
-                logging.DEBUG,
-                "ReplicaSets can't be read, those known count",
-                error=one_line(error),
-            )
-        return self._succession.expected(snapshot, sets)
 
 
 def _all_in_drain(names: Collection[str], snapshot: Snapshot) -> bool:
