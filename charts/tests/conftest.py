@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rendering import EVERYTHING, Feature, Render, Rendered
 
-from tightship_charts.matrix import APIS, everything, features
+from tightship_charts.matrix import ALL_APIS, everything, features
 from tightship_e2e.renderings import Renderings
 
 
@@ -24,6 +24,6 @@ def feature(render: Render) -> Feature:
 
     @cache
     def rendered(chart: str, name: str) -> Rendered:
-        return render(chart, everything(chart) if name == EVERYTHING else features(chart)[name], apis=APIS)
+        return render(chart, everything(chart) if name == EVERYTHING else features(chart)[name], apis=ALL_APIS)
 
     return rendered

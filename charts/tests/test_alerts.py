@@ -13,7 +13,7 @@ from rendering import Json, Render, each_chart
 
 from tightship_charts.alerts import ALERTS
 from tightship_charts.dashboards import DASHBOARDS, dashboard
-from tightship_charts.matrix import APIS, Values
+from tightship_charts.matrix import ALL_APIS, Values
 from tightship_charts.places import CHARTS
 from tightship_e2e import binaries
 from tightship_e2e.helm import HelmError, run
@@ -50,7 +50,7 @@ def promtool() -> Path:
 
 
 def rules_of(render: Render, chart: str, values: Values | None = None) -> dict[str, Json]:
-    rule = render(chart, values or ON, apis=APIS).one("PrometheusRule")
+    rule = render(chart, values or ON, apis=ALL_APIS).one("PrometheusRule")
     [group] = rule["spec"]["groups"]
     return {each["alert"]: each for each in group["rules"]}
 

@@ -25,7 +25,7 @@ from tightship.drain.answers import EvictionAnswer
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship_charts.alerts import ALERTS
 from tightship_charts.dashboards import DASHBOARDS, SOURCE, WIDTH, dashboard
-from tightship_charts.matrix import APIS
+from tightship_charts.matrix import ALL_APIS
 from tightship_charts.places import CHARTS, CONTROLLERS, UMBRELLA
 
 TARGET = frozenset({"namespace", "job", "pod", "container"})
@@ -160,7 +160,7 @@ def test_a_dashboard_is_one_that_grafana_takes(chart: str) -> None:
 @pytest.mark.parametrize("chart", [*CONTROLLERS, UMBRELLA])
 def test_the_side_car_and_the_operator_get_the_dashboard_as_it_is(render: Render, chart: str) -> None:
     on = {"grafanaDashboard": {"enabled": True, "folder": "Tightship", "operator": {"enabled": True}}}
-    rendered = render(chart, on, apis=APIS)
+    rendered = render(chart, on, apis=ALL_APIS)
     [held] = [each for each in rendered.of("ConfigMap") if each["metadata"]["name"].endswith("-dashboard")]
     assert json.loads(held["data"][f"{chart}.json"]) == dashboard(chart)
     assert held["metadata"]["labels"]["grafana_dashboard"] == "1"

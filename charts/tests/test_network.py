@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rendering import Feature, Json, Render, each_case, each_chart
 
-from tightship_charts.matrix import APIS, Values
+from tightship_charts.matrix import ALL_APIS, Values
 from tightship_e2e.helm import Helm, objects
 
 
@@ -39,7 +39,7 @@ def test_a_scrape_finds_the_pods(feature: Feature, chart: str, name: str) -> Non
 
 @each_chart
 def test_by_default_nothing_is_scraped_and_no_policy_is_made(render: Render, chart: str) -> None:
-    assert not {"ServiceMonitor", "PodMonitor", "NetworkPolicy"} & render(chart, apis=APIS).kinds
+    assert not {"ServiceMonitor", "PodMonitor", "NetworkPolicy"} & render(chart, apis=ALL_APIS).kinds
 
 
 @each_chart

@@ -11,13 +11,14 @@ from typing import cast
 import pytest
 from rendering import Feature, Json, Render, each_case, each_chart
 
-from tightship_charts.matrix import APIS, LONGEST_RELEASE, Values, everything
+from tightship_charts.matrix import ALL_APIS, APIS, LONGEST_RELEASE, Values, everything
 from tightship_charts.places import CONTROLLERS, UMBRELLA
 from tightship_charts.values import documented, own_keys
 from tightship_e2e.helm import Helm, HelmError
 
+POLICIES = {f"{kind}AdmissionPolicy{part}" for kind in ("Mutating", "Validating") for part in ("", "Binding")}
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-CLUSTER_KINDS = {"ClusterRole", "ClusterRoleBinding"}
+CLUSTER_KINDS = {"ClusterRole", "ClusterRoleBinding", *POLICIES}
 
 
 def place(item: Json) -> tuple[str, str, str]:
@@ -60,7 +61,7 @@ def test_whatever_selects_pods_selects_the_controllers_and_changes_with_no_versi
 @pytest.mark.parametrize("release", [LONGEST_RELEASE, "team.blue"], ids=["of 53 characters", "with dots"])
 def test_a_release_name_leaves_every_name_and_label_valid(render: Render, chart: str, release: str) -> None:
     assert len(LONGEST_RELEASE) == 53
-    for item in render(chart, everything(chart), release=release, apis=APIS).objects:
+    for item in render(chart, everything(chart), release=release, apis=ALL_APIS).objects:
         if item["kind"] in {"Service", "Deployment", "ServiceAccount", "ConfigMap"}:
             assert DNS_LABEL.fullmatch(item["metadata"]["name"]), place(item)
         for value in (item["metadata"].get("labels") or {}).values():
@@ -89,7 +90,7 @@ def test_objects_of_other_projects_are_made_only_where_their_kind_is_served(rend
     with_one = render(chart, values, apis=["monitoring.coreos.com/v1/ServiceMonitor"])
     assert foreign & with_one.kinds == {"ServiceMonitor"}
     both = {**values, "serviceMonitor": {"enabled": False}, "podMonitor": {"enabled": True}}
-    assert foreign & (render(chart, both, apis=APIS).kinds | with_one.kinds) == foreign
+    assert foreign & (render(chart, both, apis=ALL_APIS).kinds | with_one.kinds) == foreign
 
 
 @each_chart
@@ -136,7 +137,7 @@ def test_a_default_that_is_taken_away_is_missed_by_its_name_or_by_nothing(render
         for key in reversed(value.path):
             taken = {key: taken}
         try:
-            objects = render(chart, {"dryRun": False, **cast("Values", taken)}, apis=APIS).objects
+            objects = render(chart, {"dryRun": False, **cast("Values", taken)}, apis=ALL_APIS).objects
         except HelmError as error:
             said, objects = str(error), []
         else:

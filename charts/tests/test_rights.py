@@ -9,6 +9,8 @@ import pytest
 import yaml
 from rendering import Feature, Json, Render, each_case, each_chart, each_node_chart
 
+from tightship_charts.matrix import POLICY
+
 Right = tuple[str, str, str, str]
 
 WRITES = {"create", "patch", "update", "delete", "deletecollection", "*"}
@@ -51,6 +53,18 @@ def test_a_controller_has_the_documented_rights(
     assert rights_of(rendered.rules()) == rights_of(documented("ClusterRole", *cluster))
     roles = (chart,) if chart == "hpa-scaler" else (chart, "tightship-claims")
     assert rights_of(rendered.rules("Role")) == rights_of(documented("Role", *roles))
+
+
+@each_node_chart
+def test_what_landings_need_is_documented_as_well(render: Render, chart: str) -> None:
+    values = {"dryRun": False, "fullnameOverride": "node-compactor"}
+    plain = render(chart, values)
+    for mode, cluster in (("hints", ()), ("exact", ("tightship-lander",))):
+        rendered = render(chart, {**values, "config": {"steering": mode}}, apis=[POLICY])
+        more = rights_of(rendered.rules()) - rights_of(plain.rules())
+        assert more == rights_of(documented("ClusterRole", *cluster))
+        more = rights_of(rendered.rules("Role")) - rights_of(plain.rules("Role"))
+        assert more == rights_of(documented("Role", "node-compactor-landings"))
 
 
 @each_node_chart

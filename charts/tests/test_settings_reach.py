@@ -104,8 +104,8 @@ def test_by_default_the_process_runs_as_it_would_without_the_chart(render: Rende
     loaded = process_of(chart, render(chart)).model_dump()
     plain = load_process(PROCESS[chart], {}, unique=lambda: "u").model_dump()
     different = {field for field, value in loaded.items() if value != plain[field]}
-    expected = {"config_map", "lease_name", "dry_run"}
-    assert different == expected - ({"dry_run"} if chart == "hpa-scaler" else set())
+    expected = {"config_map", "lease_name", "dry_run", "landings"}
+    assert different == expected - ({"dry_run", "landings"} if chart == "hpa-scaler" else set())
 
 
 def sample(key: str, schema: Json, default: str) -> object:

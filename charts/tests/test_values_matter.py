@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from rendering import Render
 
-from tightship_charts.matrix import APIS, FEATURES, Values, everything, merge
+from tightship_charts.matrix import ALL_APIS, FEATURES, Values, everything, merge
 from tightship_charts.places import CONTROLLERS, UMBRELLA
 from tightship_charts.schema import KINDS
 from tightship_charts.values import Value, defaults, leaves, own_keys
@@ -29,6 +29,7 @@ VALUES: Mapping[str, object] = {
 
 _PODS: Values = {"podMonitor": FEATURES["pod monitor"]["podMonitor"], "serviceMonitor": {"enabled": False}}
 NEEDED: Mapping[str, Values] = {
+    "giveBack": {"config": {"steering": "taints"}},
     "global.dryRun": {"dryRun": None, "global": {"dryRun": False}},
     "global.logFormat": {"log": {"format": ""}},
     "global.logLevel": {"log": {"level": ""}},
@@ -38,6 +39,7 @@ NEEDED: Mapping[str, Values] = {
     "leaderElection.enabled": {"replicaCount": 1, "podDisruptionBudget": {"minAvailable": None}},
     "podDisruptionBudget.maxUnavailable": {"podDisruptionBudget": {"minAvailable": None}},
     "podMonitor": _PODS,
+    "rbac.create": {"config": {"steering": "taints"}},
     "fullnameOverride": {},
 }
 """What must be as it is not while everything is on, for a value or all under it to matter."""
@@ -98,7 +100,7 @@ def test_no_value_is_without_effect(render: Render, chart: str) -> None:
     def text(values: Values) -> bytes:
         key = msgspec.json.encode(values)
         if key not in known:
-            rendered = render(chart, values, apis=APIS)
+            rendered = render(chart, values, apis=ALL_APIS)
             known[key] = msgspec.json.encode([*rendered.objects, *rendered.hooks])
         return known[key]
 

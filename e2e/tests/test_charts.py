@@ -10,14 +10,16 @@ import msgspec
 import pytest
 import yaml
 
-from tightship_charts.matrix import APIS, LONGEST_RELEASE, Values, everything, features
+from tightship_charts.matrix import ALL_APIS, APIS, LONGEST_RELEASE, Values, everything, features
 from tightship_charts.places import INSTALLABLE
 from tightship_e2e import ControlPlane, binaries
 from tightship_e2e.helm import Helm, HelmError, run
+from tightship_e2e.landings import PLURALS
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.renderings import Renderings
 from tightship_testkit.client import ApiError, Client, Json
 
+POLICIES = ",".join(PLURALS)
 NAMESPACES = ("charts", "ns", "elsewhere", "monitoring", "claims")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 pytestmark = [pytest.mark.xdist_group("charts"), pytest.mark.takes(6)]
@@ -64,7 +66,7 @@ class Cluster:
         """Return what a chart makes with each of its values, its tests among it; each is rendered once."""
         if chart not in self._known:
             self._known[chart] = {
-                name: self._renderings(self.charts / chart, values, release=release, apis=APIS, tests=True)
+                name: self._renderings(self.charts / chart, values, release=release, apis=ALL_APIS, tests=True)
                 for name, (release, values) in matrix(chart).items()
             }
         return self._known[chart]
@@ -180,7 +182,7 @@ def versions(cluster: Cluster, release: str) -> dict[tuple[str, str, str], tuple
     kinds = "deployments,services,configmaps,serviceaccounts,poddisruptionbudgets,networkpolicies,roles,rolebindings"
     listed = cluster.kubectl(
         "get",
-        f"{kinds},clusterroles,clusterrolebindings,servicemonitors,prometheusrules,verticalpodautoscalers",
+        f"{kinds},{POLICIES},clusterroles,clusterrolebindings,servicemonitors,prometheusrules,verticalpodautoscalers",
         "--all-namespaces",
         "--selector",
         f"app.kubernetes.io/instance={release}",

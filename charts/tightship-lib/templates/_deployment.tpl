@@ -253,13 +253,15 @@ probes
 {{- end }}
 {{- end -}}
 
-{{/* Controllers of nodes share one Lease with claims. */}}
+{{/* Controllers of nodes share one Lease with claims; each has a ConfigMap of landings, if any. */}}
 {{- define "tightship-lib.claimsEnv" -}}
 {{- if include "tightship-lib.drains" . -}}
 - name: CLAIMS_LEASE_NAME
   value: {{ .Values.claims.leaseName }}
 - name: CLAIMS_LEASE_NAMESPACE
   value: {{ include "tightship-lib.claimsNamespace" . }}
+- name: LANDINGS_CONFIG_MAP_NAME
+  value: {{ include "tightship-lib.landingsName" . }}
 {{- end -}}
 {{- end -}}
 

@@ -34,6 +34,8 @@
 ---
 {{ include "tightship-lib.extraObjects" $context }}
 ---
+{{ include "tightship-lib.landings" $context }}
+---
 {{ include "tightship-lib.monitors" $context }}
 ---
 {{ include "tightship-lib.networkPolicy" $context }}

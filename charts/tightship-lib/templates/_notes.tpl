@@ -25,6 +25,9 @@
 WARNING: {{ include "tightship-lib.valuesOf" $root }}{{ $key }}.enabled is true, but this cluster does not serve {{ $api }}, so the chart created none.
 {{- end }}
 {{- end }}
+{{- with include "tightship-lib.landingNotes" . }}
+{{ . }}
+{{- end }}
 {{- if not $dry }}
 {{ $leaving }}
 {{- else if and .Release.IsUpgrade (include "tightship-lib.drains" .) }}

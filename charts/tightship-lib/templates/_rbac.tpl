@@ -87,6 +87,9 @@ subjects:
   resourceNames: [{{ include "tightship-lib.configMapName" . }}]
   verbs: [list, watch]
 {{- end }}
+{{- if include "tightship-lib.pilot" . }}
+{{ include "tightship-lib.landingsMapRules" . }}
+{{- end }}
 {{- with .Own.ownRules }}
 {{ . }}
 {{- end }}
@@ -163,5 +166,8 @@ subjects:
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+{{- end }}
+{{- if include "tightship-lib.mayUngate" $root }}
+{{ include "tightship-lib.landRules" $root }}
 {{- end }}
 {{- end -}}

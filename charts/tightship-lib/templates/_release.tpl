@@ -47,6 +47,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, patch]
+{{- if include "tightship-lib.gates" . }}
+{{ include "tightship-lib.ungateRules" . }}
+{{- end }}
 {{- with .Values.rbac.additionalRules }}
 {{ toYaml . }}
 {{- end }}
@@ -62,6 +65,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   resources: [configmaps]
   resourceNames: [{{ include "tightship-lib.configMapName" . }}]
   verbs: [list, watch]
+{{- if include "tightship-lib.gates" . }}
+{{ include "tightship-lib.landingsMapRules" . }}
+{{- end }}
 {{- end -}}
 
 {{- define "tightship-lib.release" -}}
@@ -85,6 +91,11 @@ automountServiceAccountToken: false
 {{- if ne $there $namespace }}
 {{- include "tightship-lib.releaseRole" (dict "root" . "kind" "Role" "name" $everywhere "namespace" $there "rules" (include "tightship-lib.leaseRules" (list $v.claims.leaseName))) }}
 {{- end }}
+{{- end }}
+{{- if include "tightship-lib.gates" . }}
+{{- $policy := printf "%s.%s" $name $namespace }}
+{{- $metadata := include "tightship-lib.releaseMetadata" (dict "root" . "weight" -5 "name" $policy "namespace" "-") }}
+{{ include "tightship-lib.fence" (dict "root" . "name" $policy "metadata" $metadata "account" (include "tightship-lib.releaseAccount" .)) }}
 {{- end }}
 ---
 apiVersion: batch/v1

@@ -24,6 +24,12 @@ APIS = (
 )
 """Kinds of other projects that the charts make where they are served."""
 
+POLICY = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+"""A kind of Kubernetes itself, since 1.36."""
+
+ALL_APIS = (*APIS, POLICY)
+"""All that the charts ask for before they make an object."""
+
 _READ: Mapping[str, Mapping[str, Values]] = yaml.safe_load((TOOLING / "features.yaml").read_text(encoding="utf-8"))
 
 FEATURES = _READ["every controller"]
@@ -75,4 +81,4 @@ def merge(below: Values, above: Values) -> Values:
     return merged
 
 
-__all__ = ["APIS", "FEATURES", "LONGEST_RELEASE", "Values", "everything", "features", "merge"]
+__all__ = ["ALL_APIS", "APIS", "FEATURES", "LONGEST_RELEASE", "POLICY", "Values", "everything", "features", "merge"]
