@@ -1,4 +1,4 @@
-{{/* The pilot: replacements of evicted pods are steered to the nodes that the plan chose. docs/landings.md says how. The
+{{/* The pilot: replacements of evicted pods are steered to the nodes that the plan chose. docs/drain.md says how. The
      ConfigMap of landings holds the evictions at hand, and an admission policy changes pods by it as they are created:
      with `hints` they prefer the planned nodes, with `exact` they wait at a scheduling gate that the controller removes.
      Only the API server evaluates the policy: nothing here is on the way of a pod whose owner is not in the ConfigMap. */}}
