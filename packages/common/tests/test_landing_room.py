@@ -9,8 +9,14 @@ import pytest
 from cluster_builder import HOST, node, pod, snapshot
 
 from tightship.core.objects.pod import LANDING_GATE
+from tightship.core.reasons import Reason
+from tightship.drain.assessment import Assessment
+from tightship.drain.rules import DrainRules
 from tightship.planning.disruption import DisruptionLedger
+from tightship.planning.evictability import EvictionRules
+from tightship.planning.placement.space import Space
 from tightship.planning.plan import Planner
+from tightship.planning.plan.landing import all_land
 
 Json = dict[str, Any]
 
@@ -76,3 +82,33 @@ def test_a_landing_that_does_not_fit_any_more_holds_room_elsewhere() -> None:
     things = [node("a"), node("b"), in_drain("old"), leaving, pod("big", "a", "3")]
     assert held(things, {uid(leaving): "a"}) == {"b": ["web"]}
     assert held(things, {uid(leaving): "gone"}) == {"b": ["web"]}
+
+
+def rest(things: list[Json], landings: dict[str, str]) -> list[Reason]:
+    """Return why node old, in drain, can't be emptied when its pods should land there."""
+    seen = msgspec.structs.replace(snapshot(things), landings=landings)
+    eviction = EvictionRules(disabled=frozenset({Reason.NOT_REPLICATED}))
+    sight = Assessment(seen, "old", 1767225700.0, DrainRules(), eviction)
+    return [each.reason for each in sight.rest("likely")]
+
+
+def test_a_drain_whose_pods_still_fit_where_they_should_land_goes_on() -> None:
+    """The scheduler's model would put the largest pods onto the emptiest nodes, and have no place for the last."""
+    wanted = {"p4": "a", "p3": "a", "p2": "b", "q2": "b"}
+    leaving = [pod(name, "old", name[1:]) for name in wanted]
+    things = [node("a", "7"), node("b", "4"), in_drain("old"), *leaving]
+    plan = {f"uid-{name}": target for name, target in wanted.items()}
+    assert rest(things, {}) == [Reason.NO_PLACE_TOGETHER]
+    assert rest(things, plan) == []
+    assert rest([*things, pod("new", "b", "1")], plan) == [Reason.NO_PLACE_TOGETHER]
+
+
+@pytest.mark.parametrize("landings", [{}, {"three": "b"}, {"three": "gone"}, {"three": "a"}])
+def test_places_chosen_earlier_hold_only_while_each_pod_has_one_that_takes_it(landings: dict[str, str]) -> None:
+    leaving = pod("three", "old", "3")
+    seen = snapshot([node("a"), node("b"), in_drain("old"), leaving, pod("new", "b", "3")])
+    seen = msgspec.structs.replace(seen, landings={uid(leaving): to for to in landings.values()})
+    space = Space(seen)
+    before = space.free.copy()
+    assert all_land(space, "old", seen.nodes["old"].pods) is (list(landings.values()) == ["a"])
+    assert (space.free == before).all()

@@ -86,7 +86,7 @@ class ToyStrategy(Strategy):
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         for name in self._goes:
-            pods = planner.candidates[name].evict if self._to and name in planner.candidates else ()
+            pods = [pod for pod in planner.snapshot.nodes[name].pods if not pod.daemon] if self._to else ()
             planner.removals.append(Removal(name, 1, tuple(Move(pod, name, self._to) for pod in pods)))
         return {}
 

@@ -23,11 +23,14 @@ from tightship.planning.evictability import Evictability, EvictionRules, Sorted
 from tightship.planning.nodes import drain_record
 from tightship.planning.placement.space import Space
 from tightship.planning.plan import Candidate, Planner
+from tightship.planning.plan.landing import all_land
 from tightship.planning.plan.model import Placement
 from tightship.planning.plan.reserving import moving_nodes
 
 TRANSIENT = frozenset({Reason.PDB_EXHAUSTED, Reason.PDB_NOT_CURRENT, Reason.PDB_SPENT_BY_PLAN})
 """Refusals that end by themselves. A drain under way waits for their end."""
+
+_PLACES = frozenset({Reason.NO_PLACE, Reason.NO_PLACE_TOGETHER, Reason.SCHEDULER_MAY_STRAND})
 
 SYSTEM_CRITICAL = 2_000_000_000
 """The priority of ``system-cluster-critical``; ``system-node-critical`` is higher."""
@@ -100,7 +103,7 @@ class Assessment:
 
         The search keeps room for the demand without pods that *ahead* names. Until the drain begins to evict, the
         search takes the node as it was before its cordon: a pod, pending or still to come, that could run only there
-        keeps the node.
+        keeps the node. If the search finds no place for pods that still have one on their landings, these count.
         """
         if self.node is None:
             return []
@@ -118,9 +121,10 @@ class Assessment:
         if self._rules.past_budgets:
             snapshot = msgspec.structs.replace(snapshot, budgets=type(snapshot.budgets)())
         before = self._in_drain_before()
-        return Planner(snapshot, DisruptionLedger(snapshot), (candidate,), placement, in_drain=before).attempt(
-            candidate
-        )
+        planner = Planner(snapshot, DisruptionLedger(snapshot), (candidate,), placement, in_drain=before)
+        refusals = planner.attempt(candidate)
+        places = all(each.reason in _PLACES for each in refusals)
+        return [] if refusals and places and all_land(planner.space, self.name, found.evict) else refusals
 
     def _in_drain_before(self) -> list[str]:
         """Return the nodes in drain that were claimed earlier. They come first, or else all drains would give up."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
 import msgspec
 
-from tightship.core.api_errors import KubeError, one_line
+from tightship.core.api_errors import Forbidden, KubeError, one_line
 from tightship.core.objects import Pod
 from tightship.drain.landings import Landed, Landings, takes_pods, wished
 from tightship.drain_io.landing_map import LandingMap, policy_problem
@@ -75,6 +75,8 @@ class Pilot:
         self._writing: asyncio.Task[None] | None = None
         self._active = ""
         self._led = self._used = self._closed = False
+        # Whether the ConfigMap is known to be empty, or out of reach.
+        self._tidy = False
         # When the policy was last told something new, when to look and to write again, and until when to sweep.
         self._told = self._look_at = self._write_at = self._sweeping = -1e9
         self._failures = 0
@@ -107,10 +109,12 @@ class Pilot:
     def stray(self, *, ours: bool) -> bool:
         """Whether a dry run has gates to remove: a controller of its installation left them.
 
-        *ours* says that this installation gives back what it left. Otherwise only its settings tell whose gates these
-        are.
+        *ours* says that this installation gives back what it left, entries in the ConfigMap included. Otherwise only
+        its settings tell whose gates these are.
         """
-        return (ours or self._terms.steering() == EXACT) and self._ungating.any_after(WATCHED)
+        steering = self._terms.steering()
+        entries = ours and steering in PILOTED and not self._tidy
+        return entries or ((ours or steering == EXACT) and self._ungating.any_after(0.0 if ours else WATCHED))
 
     def targets(self) -> Mapping[str, str]:
         """Return where pods should land, by uid: pods in eviction, and replacements on their way."""
@@ -139,8 +143,10 @@ class Pilot:
         except (KubeError, TimeoutError) as error:
             problem = f"{self._map} can't be read or written: {one_line(error) or 'no answer in time'}"
             self._activate("")
+            self._tidy = isinstance(error, Forbidden)
         else:
             self._used = bool(self._active)
+            self._tidy = not self._active
         self._say(problem if mode else "")
 
     async def expect(self, moves: Sequence[tuple[Pod, str]]) -> None:

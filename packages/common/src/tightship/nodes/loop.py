@@ -133,7 +133,6 @@ class ConsolidationLoop(Generic[S, G]):
 
     async def _pass(self) -> None:
         frame = self._frame
-        await self._pilot.look()
         settings, judge = self._judging()
         await self._follow_demand(judge)
         self._find_left()
@@ -141,6 +140,8 @@ class ConsolidationLoop(Generic[S, G]):
         if leading:
             # From here on there may be something to end, even if this pass fails.
             self._unfinished = True
+            await self._pilot.look()
+            settings, judge = self._judging()
             self._succession.look(self._cache.snapshot())
             others = not (frame.switched_off() or dry_run)
             await self._drainer.adopt(self._cache.snapshot(), others=others, ledger=not dry_run)
