@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
-from day import RELEASE, SYSTEM, UNGUARDED, Live, Town
+from day import RELEASE, SYSTEM, UNGUARDED, Live, Town, settings
 
+from tightship_charts.matrix import merge
+from tightship_e2e.binaries import environment
+from tightship_e2e.helm import run
 from tightship_e2e.landings import GATE, gates
 from tightship_e2e.names import SHOP
 from tightship_e2e.providers.local import ControlPlaneProvider
@@ -29,6 +34,8 @@ ENTRIES = f"{RELEASE}-{NAME}-landings"
 LONGEST = 20.0
 """Seconds that a pod may be gated when a leader dies and there is a standby."""
 
+TAINTS: Json = {"config": {"steering": "taints"}}
+DRY: Json = {"dryRun": True}
 EXACT: Json = {"config": {"steering": "exact"}}
 
 
@@ -230,29 +237,23 @@ class Held:
         return Answer(503) if self.holds and (nominates(call) or ungates(call)) else None
 
 
-async def in_the_middle(on: Town, what: Callable[[], Awaitable[object]], rights: str) -> None:
-    """Do *what* while pods are gated, and let requests pass again once *rights*, a ClusterRole, are gone or changed."""
+async def in_the_middle(on: Town, what: Callable[[], Awaitable[object]]) -> None:
+    """Do *what* while pods are gated, which nobody can change before the policy is gone."""
     held = Held()
     on.provider.disturb(held)
-    async with watching(on) as seen:
+
+    async def without_policy() -> bool:
+        return not await on.api.list("ConfigMap", SYSTEM, fieldSelector=f"metadata.name={ENTRIES}")
+
+    async def done() -> None:
+        await what()
+
+    async with watching(on) as seen, asyncio.TaskGroup() as group:
         await on.seen(lambda: bool(seen.since), "a pod is gated")
-
-        async def version() -> str:
-            found = await on.api.list("ClusterRole", fieldSelector=f"metadata.name={rights}")
-            return str(found[0]["metadata"]["resourceVersion"]) if found else ""
-
-        before = await version()
-        task = asyncio.create_task(what(), name="in the middle")  # type: ignore[arg-type]
-
-        async def changed() -> bool:
-            return task.done() or await version() != before
-
-        await on.until(changed, "the rights change")
-        assert seen.since, "the pod should still be gated"
+        group.create_task(done(), name="in the middle")
+        await on.until(without_policy, "the policy is gone")
+        assert seen.since, "a pod should still be gated"
         held.holds = False
-        await task
-        on.provider.disturb(None)  # type: ignore[arg-type]
-        assert await seen.none(), f"gated: {seen.since}\n{await on.provider.logs()}"
 
 
 @pytest.mark.takes(30)
@@ -260,9 +261,9 @@ def test_an_uninstall_in_the_middle_of_a_drain_leaves_no_gate(in_town: Live) -> 
     async def work(on: Town) -> None:
         await on.install_alone(NAME, **EXACT)
         await ready_to_lead(on)
-        await in_the_middle(
-            on, lambda: on.provider.uninstall(RELEASE, SYSTEM), f"{SYSTEM}:{RELEASE}-{NAME}"
-        )
+        await in_the_middle(on, lambda: on.provider.uninstall(RELEASE, SYSTEM))
+        # Helm has waited for what removes them.
+        assert await Watched(on).none()
         await on.until_ready(UNGUARDED)
         left = await on.left_behind()
         assert [each for each in left if ": cordoned" in each or ": taint" in each] == []
@@ -275,37 +276,31 @@ def test_an_uninstall_in_the_middle_of_a_drain_leaves_no_gate(in_town: Live) -> 
 
 
 @pytest.mark.takes(30)
-@pytest.mark.parametrize("values", [{"config": {"steering": "taints"}}, {"dryRun": True}], ids=["taints", "dry run"])
+@pytest.mark.parametrize("values", [TAINTS, DRY, {**TAINTS, **DRY}], ids=["taints", "dry run", "both"])
 def test_leaving_the_mode_in_the_middle_of_a_drain_leaves_no_gate(in_town: Live, values: Json) -> None:
     async def work(on: Town) -> None:
         await on.install_alone(NAME, **EXACT)
         await ready_to_lead(on)
-
-        async def change() -> None:
-            given = {**EXACT, **values}
-            if values.get("dryRun"):
-                from day import merge, settings  # noqa: PLC0415
-
-                made = merge(settings(NAME, on.metrics.url), given)
-                await on.provider.install(RELEASE, on.charts / NAME, SYSTEM, made)
-            else:
-                await on.install_alone(NAME, **given)
-
-        held = Held()
-        on.provider.disturb(held)
-        async with watching(on) as seen:
-            await on.seen(lambda: bool(seen.since), "a pod is gated")
-            task = asyncio.create_task(change(), name="change")
-
-            async def policy_gone() -> bool:
-                found = await on.api.list("ConfigMap", SYSTEM, fieldSelector=f"metadata.name={ENTRIES}")
-                return task.done() or found == []
-
-            await on.until(policy_gone, "the policy is gone")
-            held.holds = False
-            await task
-            await on.until(seen.none, "no pod is gated any more", deadline=LONGEST)
-        on.provider.disturb(None)  # type: ignore[arg-type]
+        given = merge(settings(NAME, on.metrics.url), {**EXACT, **values})
+        await in_the_middle(on, lambda: on.provider.install(RELEASE, on.charts / NAME, SYSTEM, given))
+        await on.until(Watched(on).none, "no pod is gated any more", deadline=LONGEST)
         await on.until_ready(UNGUARDED)
+
+    in_town(work, by_night=True)
+
+
+@pytest.mark.takes(30)
+def test_gates_that_an_uninstall_without_its_hooks_leaves_go_as_the_page_about_drains_says(in_town: Live) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/drain.md").read_text()
+    [script] = re.findall(r"```sh\n([^`]*tightship.dev/landing[^`]*)```", page)
+
+    async def work(on: Town) -> None:
+        await on.install_alone(NAME, **EXACT)
+        await ready_to_lead(on)
+        await in_the_middle(on, lambda: on.provider.uninstall(RELEASE, SYSTEM, hooks=False))
+        assert not await Watched(on).none()
+        around = environment({"kubectl": local(on).kubectl}, local(on).kubeconfig)
+        await asyncio.to_thread(run, ["bash", "-euc", script], b"", around)
+        assert await Watched(on).none()
 
     in_town(work, by_night=True)

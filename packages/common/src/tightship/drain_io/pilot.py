@@ -114,6 +114,9 @@ class Pilot:
         """
         steering = self._terms.steering()
         entries = ours and steering in PILOTED and not self._tidy
+        if ours:
+            # Whoever ends once nothing is left must not depend on when run() has last looked.
+            self._ungating.see(self._cache.unscheduled(), monotonic())
         return entries or ((ours or steering == EXACT) and self._ungating.any_after(0.0 if ours else WATCHED))
 
     def targets(self) -> Mapping[str, str]:
@@ -262,8 +265,7 @@ class Pilot:
         if self._active and not self.available:
             self._forget()
         self._book.expire(now)
-        gated = [pod for pod in self._cache.unscheduled() if pod.lands and pod.deletion is None]
-        self._ungating.see(gated, now)
+        gated = self._ungating.see(self._cache.unscheduled(), now)
         if self._terms.watching():
             self._set_free(gated, now, leading)
         if self._book.open and now >= self._look_at:
