@@ -144,6 +144,21 @@ def test_exact_is_refused_where_an_uninstall_would_leave_gates(render: Render, c
 
 
 @each_node_chart
+def test_the_rights_of_exact_can_be_kept_where_charts_are_rendered_without_a_cluster(
+    render: Render, chart: str
+) -> None:
+    kept = render(chart, steered("taints", giveBack={"gates": True}), apis=[POLICY])
+    exact = render(chart, steered("exact"), apis=[POLICY])
+    assert made(kept) == FENCE
+    assert kept.rules() == exact.rules()
+    assert rights(kept) == rights(exact)
+    dry = render(chart, steered("taints", dryRun=True, giveBack={"gates": True}), apis=[POLICY])
+    assert made(dry) == set()
+    assert ("patch", "pods") in rights(dry)
+    assert ("patch", "pods") not in dry.rights()
+
+
+@each_node_chart
 def test_policies_of_two_releases_have_two_names(render: Render, chart: str) -> None:
     names = [
         render(chart, steered("exact"), release=release, namespace=space, apis=[POLICY]).one(kind)["metadata"]["name"]

@@ -214,11 +214,11 @@ def test_the_rights_of_exact_outlast_its_policy_by_one_revision(plane: ControlPl
         assert len(await policies(api, landings.policy)) == 4
         assert rights <= await granted(api)
         said = landings.install("taints")
-        assert "config.steering was exact until now: the controller keeps the right" in said
+        assert "config.steering is taints now: the controller keeps the right to remove scheduling gates" in said
         assert await policies(api, landings.policy) == fence
         assert rights <= await granted(api)
         assert await api.list("ConfigMap", NAMESPACE, fieldSelector=f"metadata.name={landings.name}") == []
-        assert "was exact" not in landings.install("taints")
+        assert "keeps the right" not in landings.install("taints")
         assert await policies(api, landings.policy) == set()
         assert not rights & await granted(api)
         landings.install("exact")

@@ -1,4 +1,4 @@
-{{/* The pilot: replacements of evicted pods are steered to the nodes that the plan chose. docs/landings.md says how. The
+{{/* The pilot: replacements of evicted pods are steered to the nodes that the plan chose. docs/drain.md says how. The
      ConfigMap of landings holds the evictions at hand, and an admission policy changes pods by it as they are created:
      with `hints` they prefer the planned nodes, with `exact` they wait at a scheduling gate that the controller removes.
      Only the API server evaluates the policy: nothing here is on the way of a pod whose owner is not in the ConfigMap. */}}
@@ -33,12 +33,14 @@ off
 {{- end -}}
 
 {{/* "true" if pods may be gated: the mode is exact, or the revision that is being replaced was. The ConfigMap says so:
-     Helm deletes the ConfigMap after everything else has been updated, and the next revision finds none. */}}
+     Helm deletes the ConfigMap after everything else has been updated, and the next revision finds none. Where charts are
+     rendered without a cluster, `lookup` finds nothing, and giveBack.gates says it. */}}
 {{- define "tightship-lib.gates" -}}
 {{- if and (include "tightship-lib.drains" .) (empty .Values.kubeconfig.secretName) -}}
 {{- $exact := and (eq (include "tightship-lib.steering" .) "exact") (eq (include "tightship-lib.landingsServed" .) "true") -}}
 {{- $there := lookup "v1" "ConfigMap" (include "tightship-lib.namespace" .) (include "tightship-lib.landingsName" .) -}}
-{{- if or $exact (dig "metadata" "annotations" "tightship.dev/landing-policy" "" $there | hasPrefix "exact/") -}}true{{- end -}}
+{{- $before := dig "metadata" "annotations" "tightship.dev/landing-policy" "" $there | hasPrefix "exact/" -}}
+{{- if or $exact $before .Values.giveBack.gates -}}true{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -56,7 +58,8 @@ WARNING: {{ $value }} is {{ $mode }}, but the controller manages the cluster of 
 WARNING: {{ $value }} is {{ $mode }}, but this cluster does not serve admissionregistration.k8s.io/v1/MutatingAdmissionPolicy (Kubernetes 1.36 or newer), so the chart created no policy. The controller uses soft taints only.
 {{- end -}}
 {{- if and (ne $mode "exact") (include "tightship-lib.mayUngate" .) }}
-{{ $value }} was exact until now: the controller keeps the right to remove its scheduling gates from pods until the next upgrade.
+{{- $until := ternary (printf "while %sgiveBack.gates is true" (include "tightship-lib.valuesOf" .)) "until the next upgrade" .Values.giveBack.gates }}
+{{ $value }} is {{ $mode }} now: the controller keeps the right to remove scheduling gates that exact has left, {{ $until }}.
 {{- end -}}
 {{- end -}}
 {{- end -}}

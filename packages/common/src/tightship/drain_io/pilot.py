@@ -112,6 +112,8 @@ class Pilot:
         """
         if not ours:
             return self._terms.steering() == EXACT and self._ungating.any_after(WATCHED)
+        # Whoever ends once nothing is left must not depend on when run() has last looked.
+        self._ungating.see(self._cache.unscheduled(), monotonic())
         entries = self._terms.steering() in PILOTED and not self._tidy
         late = monotonic() < self._publisher.wrote + _SWEEP
         return entries or late or self._ungating.any_after(0.0)
@@ -270,8 +272,7 @@ class Pilot:
         if self._active and not self.available:
             self._forget()
         self._book.expire(now)
-        gated = [pod for pod in self._cache.unscheduled() if pod.lands and pod.deletion is None]
-        self._ungating.see(gated, now)
+        gated = self._ungating.see(self._cache.unscheduled(), now)
         if self._terms.watching():
             self._set_free(gated, now, leading)
         if self._book.open and now >= self._look_at:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -52,13 +52,15 @@ class Ungating:
         """Whole sentences about the pods whose gate this controller may not remove."""
         return tuple(each.refused for each in self._waiting.values() if each.refused)
 
-    def see(self, gated: Collection[Pod], now: float) -> None:
-        """Note which pods have our gate now."""
+    def see(self, pods: Iterable[Pod], now: float) -> list[Pod]:
+        """Note which of *pods* have our gate now, and return them."""
+        gated = [pod for pod in pods if pod.lands and pod.deletion is None]
         there = {pod.uid for pod in gated}
         for uid in self._waiting.keys() - there:
             del self._waiting[uid]
         for uid in there:
             self._waiting.setdefault(uid, _Waiting(now))
+        return gated
 
     def due(self, pod: Pod, now: float) -> bool:
         """Whether nobody sets *pod* free at the moment."""

@@ -71,7 +71,7 @@ def _loop(
         steering=lambda: live.current.steering,
         acting=frame.acting,
         leading=frame.leading,
-        watching=lambda: not run.dry_run or frame.leading(),
+        watching=lambda: not run.dry_run or run.release or frame.leading(),
     )
     landing_map = LandingMap(frame.connection, run.namespace, run.landings)
     pilot = Pilot(frame.connection, cache, landing_map, terms, metrics.landed)
