@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tightship_simulator.api.store import Change
+from tightship_testkit.disasters.landings import map_of
 from tightship_testkit.disasters.promises.base import Asked, Promise, ours
+from tightship_testkit.disasters.promises.landings import exact
 from tightship_testkit.disasters.promises.reading import (
     CANDIDATE,
     DRAINING,
@@ -109,10 +111,19 @@ class OnlyDocumentedRights(Promise):
         team = self.world.team(ours(request.by))
         if full == "pods" and team is not None and any(map(deletes, team.recent(self.world.now))):
             allowed.add("delete")
+        allowed |= _of_pilot(team, full, request.name)
         if request.verb not in allowed:
             self.broken(request.by, f"asked for {request.verb} {full}")
         if full == "leases" and request.name not in ("", ours(request.by), "tightship-claims"):
             self.broken(request.by, f"asked for {request.verb} of Lease {request.name}")
+
+
+def _of_pilot(team: Team | None, full: str, name: str) -> frozenset[str]:
+    """Return what the chart adds for the pilot."""
+    if team is not None and exact(team) and full in ("pods", "pods/status"):
+        return frozenset({"patch"})
+    of_map = team is not None and team.controller.landings is not None and name == map_of(team.controller)
+    return frozenset({"get", "update", "patch"}) if of_map and full == "configmaps" else frozenset()
 
 
 def _off(team: Team) -> bool:
