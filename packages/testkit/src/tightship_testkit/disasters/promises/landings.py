@@ -151,8 +151,8 @@ class EntriesLeave(OfMaps):
 
     def written(self, write: Write) -> None:
         own = self._own.setdefault(write.team.program, set())
-        own &= {key for key in own if write.before.get(key) == write.now.get(key)}
-        own |= write.entered.keys()
+        own.intersection_update([key for key in own if write.before.get(key) == write.now.get(key)])
+        own.update(write.entered)
 
     def _left(self, team: Team) -> list[str]:
         return sorted(self._own.get(team.program, set()) & data_of(found(self.world, team)).keys())
@@ -242,9 +242,7 @@ class LandingsAreOfEvictions(OfMaps):
             if self.world.faulted(author):
                 continue
             if self._on.get((program, key), -self.lately) < since:
-                self.broken(
-                    write.name, f"{author} entered {key}: none of its pods is on a node that {program} drains"
-                )
+                self.broken(write.name, f"{author} entered {key}: none of its pods is on a node that {program} drains")
             if unknown := [each for each in names if self._nodes.get(each, -self.lately) < since]:
                 self.broken(write.name, f"{author} entered {', '.join(unknown)}, which is no node")
 
