@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tightship_simulator.api.errors import Refused
+from tightship_simulator.api.errors import Forbidden, Refused
 from tightship_testkit.disasters.scenario import Controller, Landings, Scenario
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ GATE = "tightship.dev/landing"
 POLICY = "tightship.dev/landing-policy"
 VERSION = 1
 """Of the policies that go with this controller."""
+_OF_PILOT = ("configmaps", "pods", "pods/status")
 THEIRS = "example.com/theirs"
 """A gate that somebody else puts on pods, and takes off after a while."""
 _LETS_GO = 2.0
@@ -76,6 +78,22 @@ def piloted(scenario: Scenario) -> bool:
     return any(each.landings is not None for each in scenario.controllers)
 
 
+def charted(world: World) -> Callable[[Any], Refused | None]:
+    """Return the rule by which controllers write of pods and ConfigMaps only what their charts have given rights to."""
+
+    def rule(request: Any) -> Refused | None:
+        full = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
+        if full not in _OF_PILOT or request.verb not in ("patch", "update"):
+            return None
+        team = world.team(request.by.rpartition("-")[0])
+        chart = team.controller.landings if team is not None else None
+        if chart is not None and (full == "configmaps" or chart.rights == "exact"):
+            return None
+        return Forbidden(f'{full} is forbidden: User "{request.by}" cannot {request.verb} resource "{full}"')
+
+    return rule
+
+
 async def take_theirs_off(world: World) -> None:
     """Take the gate of others off pods that have waited for long enough, at the end of the story all of them."""
     since: dict[str, float] = {}
@@ -96,6 +114,6 @@ def _without_theirs(pod: Json) -> None:
 
 
 __all__ = [
-    "GATE", "POLICY", "THEIRS", "VERSION", "Landings", "data_of", "found", "gated", "gates_of", "install", "manifest",
-    "map_of", "piloted", "policy_of", "take_theirs_off",
+    "GATE", "POLICY", "THEIRS", "VERSION", "Landings", "charted", "data_of", "found", "gated", "gates_of", "install",
+    "manifest", "map_of", "piloted", "policy_of", "take_theirs_off",
 ]  # fmt: skip

@@ -120,6 +120,9 @@ def _rules(scenario: Scenario) -> Rules:
 def _found(world: World) -> None:
     """Make the cluster, and start the replicas."""
     world.store.load(cluster.objects(world.scenario))
+    rights = landings.charted(world)
+    world.rules.append(rights)
+    world.denials.append(rights)
     for team in world.teams.values():
         if world.store.find("Namespace", team.controller.namespace) is None:
             world.store.create("Namespace", {"metadata": {"name": team.controller.namespace}})
