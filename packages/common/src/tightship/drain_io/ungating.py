@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
-from tightship.core.api_errors import Conflict, Forbidden, Invalid, KubeError, NotFound, one_line
+from tightship.core.api_errors import Forbidden, Invalid, KubeError, NotFound, one_line
 from tightship.core.backoff import doubled
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import LANDING_GATE
@@ -93,8 +93,12 @@ class Ungating:
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT):
                     await ungate(self._connection, pod)
-            except (NotFound, Conflict):
-                pass  # gone, or another pod of the same name; if not, the cache shows the gate again
+            except NotFound:
+                pass  # gone; if not, the cache shows the gate again
+            except Invalid as error:
+                if not another(error):
+                    self._failed(pod, waiting, error)
+                    return
             except (KubeError, TimeoutError) as error:
                 self._failed(pod, waiting, error)
                 return
@@ -119,6 +123,11 @@ class Ungating:
         waiting.refused = refused(pod)
 
 
+def another(error: Invalid) -> bool:
+    """Whether a patch was refused because another pod has the name now: the server takes the uid for a change."""
+    return any(each.field == "metadata.uid" for each in error.causes)
+
+
 def refused(pod: Pod) -> str:
     """Return what a person has to do for *pod*, from which this controller may not remove the gate."""
     patch = f'{{"spec":{{"schedulingGates":[{{"name":"{LANDING_GATE}","$patch":"delete"}}]}}}}'
@@ -128,4 +137,4 @@ def refused(pod: Pod) -> str:
     )
 
 
-__all__ = ["NOMINATION", "Ungating", "refused"]
+__all__ = ["NOMINATION", "Ungating", "another", "refused"]
