@@ -13,7 +13,7 @@ from drain.conftest import small_cluster
 from tightship.app.settings.process import load_process
 from tightship_testkit.simulated import simulated
 
-from .toy import Cluster, Process, ToyRun
+from .toy import NAME, Cluster, Process, ToyRun
 
 Start = Callable[..., Process]
 
@@ -26,14 +26,14 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 def start(cluster: Cluster, tmp_path: Path) -> Start:
-    """Start a process; flags of ``run`` by field."""
+    """Start a process of the toy or of another *program*; flags of ``run`` by field."""
     made: list[Process] = []
 
-    def begin(**flags: Any) -> Process:
+    def begin(program: str = NAME, **flags: Any) -> Process:
         name = f"toy-{len(made)}"
         given = {"kubeconfig": cluster.api.kubeconfig(), "namespace": "default", **flags}
         run = load_process(ToyRun, {"POD_NAME": name}, given, namespace_file=tmp_path / "none")
-        made.append(Process(cluster.api, name, run))
+        made.append(Process(cluster.api, name, run, program))
         return made[-1]
 
     return begin

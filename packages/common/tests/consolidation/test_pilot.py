@@ -64,11 +64,11 @@ def gates(thing: Json) -> list[str]:
     return [each["name"] for each in thing["spec"].get("schedulingGates") or []]
 
 
-def policy(cluster: Cluster, said: str | None = "exact/1", **data: str) -> None:
+def policy(cluster: Cluster, said: str | None = "exact/1", *, name: str = MAP, **data: str) -> None:
     """Install the charts' policy, with the ConfigMap that it reads."""
     notes = {} if said is None else {POLICY_ANNOTATION: said}
     cluster.api.store.create(
-        "ConfigMap", {"metadata": {"name": MAP, "namespace": "default", "annotations": notes}, "data": data}
+        "ConfigMap", {"metadata": {"name": name, "namespace": "default", "annotations": notes}, "data": data}
     )
 
 
@@ -432,6 +432,130 @@ async def test_a_dry_run_removes_the_gates_of_its_own_installation(cluster: Clus
     start(dry_run=True)
     await soon(lambda: left(cluster) == [] and data(cluster) == {})
     await soon(lambda: cluster.holder == "")
+
+
+async def test_two_controllers_lead_pods_by_a_map_each_and_leave_each_others_alone(
+    cluster: Cluster, start: Start
+) -> None:
+    policy(cluster)
+    policy(cluster, name="other-landings")
+    seen = more(cluster)
+    cluster.configure(goes="", to="n3", steering="exact")
+    cluster.api.configure("other-config", {"steering": "exact"})
+    process = start()
+    other = start("node-other", config_map="other-config", lease_name="other", landings="other-landings")
+    await process.passes()
+    await other.passes()
+    when(process, nominates, Slow(1.5))
+    cluster.configure(goes="n1", to="n3", steering="exact")
+    await gone(cluster)
+    await soon(lambda: "" not in webs(cluster))
+    assert webs(cluster) == ["n3", "n3"], "the other did not remove the gate before the nomination"
+    assert 1.5 <= seen.most < 4
+    assert not [each for each in cluster.api.did if ungates(each.call) and each.call.client == other.name]
+
+
+async def test_a_stateful_pod_lands_under_its_own_name(cluster: Cluster, start: Start) -> None:
+    policy(cluster)
+    more(cluster)
+    by = controller("StatefulSet", "db")
+    cluster.api.add(owner("StatefulSet", "db", 2), *(known_pod(f"db-{number}", on="n2", owner=by) for number in (0, 1)))
+    cluster.configure(goes="n2", to="n3", steering="exact")
+    process = start()
+    await gone(cluster, "n2")
+    await soon(lambda: process.value("tightship_landings_total", result="target") == 2)
+    assert {name for name in cluster.api.on("n3") if "db" in name} == {"shop/db-0", "shop/db-1"}
+
+
+async def test_drains_side_by_side_share_one_entry_each_owner_once(cluster: Cluster, start: Start) -> None:
+    policy(cluster)
+    seen = more(cluster)
+    by = controller("ReplicaSet", "api")
+    cluster.api.add(node("n4"), owner("ReplicaSet", "api", 2))
+    cluster.api.add(*(known_pod(f"api-{number}", on="n4", owner=by) for number in (0, 1)))
+    cluster.configure(goes="n1 n4", to="n3", steering="exact", at_once="2", settleTime="5")
+    process = start()
+    await gone(cluster)
+    await gone(cluster, "n4")
+    await soon(lambda: process.value("tightship_landings_total", result="target") == 4)
+    assert {"uid-api": "n3", "uid-web": "n3"} in seen.data
+    assert len(seen.data) <= 6
+    assert seen.most < 2
+
+
+async def test_a_node_where_pods_should_land_is_not_claimed_meanwhile(cluster: Cluster, start: Start) -> None:
+    policy(cluster)
+    more(cluster)
+    cluster.api.add(node("n4"))
+    cluster.api.refuse = BUDGET
+    cluster.configure(goes="n1", to="n3", steering="exact", at_once="3")
+    start()
+    await soon(lambda: cluster.phase() is Phase.EVICTING)
+    cluster.configure(goes="n3 n4", to="n2", steering="exact", at_once="3")
+    await gone(cluster, "n4")
+    assert cluster.phase("n3") is None
+    cluster.api.refuse = None
+    await gone(cluster)
+    await soon(lambda: cluster.phase("n3") is not None)
+
+
+async def test_pods_of_which_the_policy_did_not_hear_land_anywhere_and_end_the_wait(
+    cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy(cluster)
+    seen = more(cluster)
+    monkeypatch.setattr(cluster.api.store.landings, "admitted", lambda made: made)
+    cluster.configure(goes="n1", to="n3", steering="exact")
+    process = start()
+    await gone(cluster)
+    await soon(lambda: process.value("tightship_landings_total", result="elsewhere") == 2)
+    await soon(lambda: data(cluster) == {})
+    assert seen.most == 0
+
+
+async def test_exact_landings_make_any_possible_place_do(cluster: Cluster, start: Start) -> None:
+    cluster.configure(steering="exact")
+    process = start()
+    await process.passes()
+    assert process.last is not None
+    assert process.last.plan.placement == "likely"
+    policy(cluster)
+    await soon(lambda: process.last is not None and process.last.plan.placement == "possible")
+    cluster.configure(steering="exact", placement="certain")
+    await soon(lambda: process.last is not None and process.last.plan.placement == "certain")
+    cluster.configure(steering="hints")
+    await soon(lambda: process.last is not None and process.last.plan.placement == "likely")
+
+
+async def test_a_gate_that_may_not_be_removed_is_said_with_what_to_do(
+    cluster: Cluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    gated(cluster, by="other")
+    process = start()
+    when(process, ungates, Answer(403, "Forbidden", "no"))
+    await soon(lambda: "gate of pod shop/orphan can't be removed" in caplog.text)
+    await process.passes(30)
+    [told] = (await status(process))["problems"]
+    assert "kubectl -n shop patch pod orphan -p '" in told
+    assert caplog.text.count("can't be removed") == 1
+    process.api.hooks.clear()
+    await soon(lambda: left(cluster) == [])
+    await process.passes()
+    assert "problems" not in await status(process)
+
+
+async def test_a_release_leaves_no_entry_and_no_gate(cluster: Cluster, start: Start) -> None:
+    """As the charts' Job does when a release is uninstalled whose leader was killed."""
+    policy(cluster, **{"uid-web": "n3"})
+    more(cluster)
+    gated(cluster, by="other")
+    cluster.configure(goes="n1", to="n3", steering="exact")
+    process = start(release=True)
+    await soon(process.task.done)
+    assert data(cluster) == {}
+    assert left(cluster) == []
+    assert cluster.holder == ""
+    assert cluster.phase() is None
 
 
 KILLS: dict[str, Callable[[Call], bool]] = {

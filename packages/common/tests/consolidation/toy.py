@@ -10,6 +10,7 @@ from msgspec import Struct
 from prometheus_client import CollectorRegistry, Gauge
 
 from tightship.app.runtime.serving import Configuration
+from tightship.app.settings.fields import Budget
 from tightship.app.settings.loading import load
 from tightship.app.settings.process import Name, NodeProcessSettings, Ports, Positive, variable
 from tightship.app.settings.sections import NodeSettings
@@ -42,12 +43,13 @@ NOTE = "toy.dev/note"
 class ToySettings(NodeSettings):
     """*goes* are the nodes to remove, *note* those to write a note on, both in order, *held* makes all of them wait.
 
-    *to* is where the pods of the nodes to remove should land.
+    *to* is where the pods of the nodes to remove should land, *at_once* how many nodes may be out.
     """
 
     on: bool = True
     goes: str = ""
     to: str = ""
+    at_once: int = 1
     note: str = ""
     held: str = ""
 
@@ -116,7 +118,7 @@ class ToyJudge:
         return lambda pool: Refusal(Reason.COOL_DOWN, pool, "as it is told") if self.settings.held else None
 
     def room(self, node: str, facts: Facts, claimed: Collection[str]) -> Refusal | None:
-        return cluster_room(node, facts, None, claimed)
+        return cluster_room(node, facts, Budget(count=self.settings.at_once), claimed)
 
 
 def notes_of(evaluation: Evaluation[ToyGates], settings: ToySettings) -> tuple[ToyNote, ...]:
@@ -164,11 +166,11 @@ class ToyRun(NodeProcessSettings):
 class Process(Controller):
     """A process of the toy."""
 
-    def __init__(self, api: Simulated, name: str, run: ToyRun) -> None:
+    def __init__(self, api: Simulated, name: str, run: ToyRun, program: str = NAME) -> None:
         self.settings = run
         self.registry: CollectorRegistry | None = None
         self.own: ToyMetrics | None = None
-        toy = msgspec.structs.replace(TOY, metrics=self._metrics)
+        toy = msgspec.structs.replace(TOY, metrics=self._metrics, program=Generator(program, "0.7"))
         super().__init__(api, name, lambda runtime: serve_nodes(runtime, run, toy))
 
     def _metrics(self, registry: CollectorRegistry) -> ToyMetrics:
