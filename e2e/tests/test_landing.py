@@ -162,6 +162,31 @@ def test_every_replacement_lands_on_its_target(in_town: Live) -> None:
     in_town(work, by_night=True)
 
 
+def test_hints_lead_replacements_without_a_gate_or_a_right_on_pods(in_town: Live) -> None:
+    async def work(on: Town) -> None:
+        async with watching(on) as seen:
+            await on.install_alone(NAME, config={"steering": "hints"})
+            await ready_to_lead(on)
+            await on.seen(lambda: len(on.remover.removed) >= 2, "two nodes are taken away")
+            await on.at_rest()
+            await on.until_ready(UNGUARDED)
+            said = await landings(on)
+        assert (said["mode"], seen.lasted, seen.nodes) == ("hints", {}, {})
+        # A preference is one of several that the scheduler weighs.
+        assert said["target"] >= 3
+        assert said["target"] > said.get("elsewhere", 0)
+        assert said.get("unscheduled", 0) == 0
+        assert await entries(on) == {}
+        events = await on.audited()
+        assert forbidden(events, USER) == []
+        theirs = [each for each in events if each.user.username == USER and each.object_ref.resource == "pods"]
+        assert {(each.verb, each.object_ref.subresource) for each in theirs} <= {
+            ("list", ""), ("watch", ""), ("create", "eviction"),
+        }  # fmt: skip
+
+    in_town(work, by_night=True)
+
+
 def local(on: Town) -> ControlPlaneProvider:
     """The provider, whose controllers are processes of this machine."""
     assert isinstance(on.provider, ControlPlaneProvider)

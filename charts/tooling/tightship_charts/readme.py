@@ -63,6 +63,13 @@ The chart creates:
   The chart creates an object of another project only if its CRD is installed.
 """
 
+_LANDINGS = """\
+* With `config.steering=hints` or `exact`, where MutatingAdmissionPolicy is served (Kubernetes 1.36 or newer): a policy
+  that leads the replacements of evicted pods to the nodes that the plan chose, the ConfigMap that the policy reads, and
+  with `exact` a fence around the [rights on pods](../../docs/permissions.md#steering-by-hints-or-exact). `helm template`
+  needs `--api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy` to render them.
+"""
+
 _UMBRELLA = """\
 # tightship
 
@@ -80,7 +87,9 @@ that Helm prints say which controllers are live. `--set global.dryRun=true` puts
 [node-compactor](../node-compactor/README.md), [node-refiner](../node-refiner/README.md),
 [hpa-scaler](../hpa-scaler/README.md).
 
-node-compactor and node-refiner run side by side: they share one budget and one list of claims.
+node-compactor and node-refiner run side by side: they share one budget and one list of claims. Each has its own
+[steering](../../docs/settings.md#steering): `--set node-compactor.config.steering=exact` installs the admission policies
+for node-compactor alone.
 
 A checkout holds no built dependencies: `--dependency-update` builds those that are missing. After a `git pull` run
 `helm dependency build charts/tightship`. A packaged chart holds all of its dependencies.
@@ -108,7 +117,7 @@ def _controller(chart: str) -> Iterator[str]:
     newest = about["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
     yield f"Kubernetes {newest} or newer, Helm 4 or 3."
     yield f"To migrate from {said.older}, read [the migration page](../../docs/migration-charts.md#{anchor}).\n"
-    yield _PROMISES
+    yield _PROMISES + (_LANDINGS if chart in NODE_CONTROLLERS else "")
     yield "## Values\n"
     yield from _values(chart)
     yield "## Configuration\n"
