@@ -138,7 +138,7 @@ class SteeringKeys(Layered):
 
     steering: bool = True
     """Whether the next nodes to go carry the taint ``tightship.dev/candidate:PreferNoSchedule``."""
-    candidate_taints: int = Field(default=300, ge=0, alias="maximumCandidateTaints")
+    candidate_taints: int = Field(default=350, ge=0, alias="maximumCandidateTaints")
     """Most nodes that carry the taint, the first of the plan. Pods then rarely land on nodes that they would have to
     leave again. But the more nodes are tainted, the fewer are left to choose from, and they fill up in a way that keeps
     more nodes. On a real cluster of 1,523 nodes (``bench/live.py``), 300 taints kept 437 nodes and cost 1,980
