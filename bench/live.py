@@ -25,24 +25,28 @@ import os
 import pstats
 import re
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from node_compactor.configuration import parse_config_map
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings
 from tightship.files.snapshot_file import read_file
 from tightship.planning.evaluate import evaluate
-from tightship_e2e import ControlPlane, load
+from tightship_e2e import ControlPlane, binaries, load
+from tightship_e2e.charts import built
+from tightship_e2e.helm import Helm
+from tightship_e2e.landings import Landings
 from tightship_testkit import remover as stand_in
 from tightship_testkit.audit import AuditEvent
 from tightship_testkit.client import Client, Items, Json
 from tightship_testkit.remover import Remover
-from tightship_testkit.replica import ACCOUNT, NAMESPACE, USER, Replica, configure, new_team, permit
+from tightship_testkit.replica import ACCOUNT, COMPACTOR, NAMESPACE, RBAC, USER, Replica, configure, new_team, permit
 
 LIMITS = {"least-utilized": 0.75, "fewest-nodes": 1.01}
 """The Cluster Autoscaler's threshold of the anchor; and one that every node is below, however full."""
@@ -51,14 +55,33 @@ CANDIDATES = CompactorSettings().candidate_taints
 """How many nodes the controller steers away from by default."""
 LITTLE, ALL = 20, 100_000
 
-WAYS: Mapping[str, tuple[str, int]] = {
-    "least": ("least-utilized", CANDIDATES),
-    "unsteered": ("fewest-nodes", 0),
-    "steered": ("fewest-nodes", CANDIDATES),
-    "steered-little": ("fewest-nodes", LITTLE),
-    "steered-all": ("fewest-nodes", ALL),
+
+class Way(NamedTuple):
+    """How a run steers pods: by soft taints on so many *candidates* of the plan, or led by the pilot as well.
+
+    *search* is how long the controller searches for better plans.
+    """
+
+    strategy: str
+    candidates: int
+    steering: str = "taints"
+    search: str = "0"
+
+    @property
+    def led(self) -> bool:
+        """Whether the pilot leads pods."""
+        return self.steering in ("hints", "exact")
+
+
+WAYS: Mapping[str, Way] = {
+    "least": Way("least-utilized", CANDIDATES),
+    "unsteered": Way("fewest-nodes", 0, "off"),
+    "steered": Way("fewest-nodes", CANDIDATES),
+    "steered-little": Way("fewest-nodes", LITTLE),
+    "steered-all": Way("fewest-nodes", ALL),
+    "hints": Way("fewest-nodes", CANDIDATES, "hints"),
+    "exact": Way("fewest-nodes", CANDIDATES, "exact", "30s"),
 }
-"""Strategy, and how many nodes of the plan are steered away from; with 0, steering is off."""
 STEERED = {LITTLE: f"the next {LITTLE}", CANDIDATES: f"the next {CANDIDATES}", ALL: "all that go"}
 
 ANCHORS = (
@@ -87,16 +110,17 @@ def openb() -> Path | None:
     return path if path.exists() else None
 
 
-def settings(strategy: str, candidates: int, options: argparse.Namespace) -> dict[str, object]:
+def settings(way: Way, options: argparse.Namespace) -> dict[str, object]:
     """What is live in the ConfigMap: every pause off, so that only the work itself takes time."""
-    limit = options.limit or LIMITS[strategy]
+    limit = options.limit or LIMITS[way.strategy]
     pool = {"enabled": True, "scaleDownCPURequestRatioLimit": limit, "scaleDownRequiredUnderutilizedNodeCount": 1}
     return {
         "nodePools": {"*": pool},
-        "strategy": strategy,
-        "placement": options.placement,
-        "steering": candidates > 0,
-        "maximumCandidateTaints": candidates,
+        "strategy": way.strategy,
+        "placement": "possible" if way.steering == "exact" else options.placement,
+        "steering": way.steering,
+        "search": way.search,
+        "maximumCandidateTaints": way.candidates,
         "maximumNodesInDrain": options.in_drain,
         "neededMarkedTimeForRemoval": 0,
         "minimumNodeAge": 0,
@@ -169,6 +193,7 @@ class Outcome:
     drains: dict[str, int] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)
     requests: dict[str, int] = field(default_factory=dict)
+    landings: dict[str, int] = field(default_factory=dict)
     why: dict[str, int] = field(default_factory=dict)
     """Of the nodes that are kept, how many by which reason, against fresh plans of the end."""
 
@@ -232,6 +257,7 @@ async def drive(
     outcome.pass_seconds = total(text, "tightship_loop_duration_seconds_sum") / max(1, outcome.passes)
     outcome.drains = {labels: int(value) for labels, value in series(text, "tightship_drains_total").items()}
     outcome.answers = {k: int(v) for k, v in series(text, "tightship_evictions_total").items() if v}
+    outcome.landings = {labels: int(value) for labels, value in series(text, "tightship_landings_total").items()}
     if replica.code is None:
         replica.told_to_end()
         await replica.ended()
@@ -268,7 +294,7 @@ def why_kept(path: Path, outcome: Outcome, options: argparse.Namespace) -> dict[
     snapshot = read_file(str(path))
     found: Counter[str] = Counter()
     for placement in dict.fromkeys((options.placement, "possible")):
-        now = {**settings(outcome.strategy, outcome.candidates, options), "placement": placement}
+        now = {**settings(WAYS[outcome.way], options), "search": "0", "placement": placement}
         judge = CompactorJudge(parse_config_map({"config.yaml": json.dumps(now)}, {}))
         plan = evaluate(snapshot, judge, time.time()).plan
         if placement == options.placement:
@@ -298,7 +324,8 @@ def asked(events: Iterable[AuditEvent]) -> Counter[str]:
 
 def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
     """One run in a control plane of its own."""
-    strategy, candidates = WAYS[way]
+    chosen = WAYS[way]
+    strategy, candidates = chosen.strategy, chosen.candidates
     outcome = Outcome(way, strategy, candidates, options.limit or LIMITS[strategy], options.in_drain)
     team = new_team()
     with ControlPlane(audit=True) as plane:
@@ -309,13 +336,16 @@ def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
             for problem in report.problems[:5]:
                 print(f"    {problem}", file=sys.stderr)
             await permit(api)
-            await configure(api, team, settings(strategy, candidates, options))
+            led = await asyncio.to_thread(_install_policies, plane, chosen.steering) if chosen.led else {}
+            if led:
+                await _permit_to_lead(api)
+            await configure(api, team, settings(chosen, options))
             kubeconfig = await asyncio.to_thread(plane.service_account_kubeconfig, NAMESPACE, ACCOUNT, lifetime=7200)
             plane.audit_events()
             replica = Replica(
-                plane, team, kubeconfig, LOG_LEVEL=options.log_level, LOG_FORMAT="plaintext",
+                plane, team, kubeconfig, COMPACTOR, LOG_LEVEL=options.log_level, LOG_FORMAT="plaintext",
                 LEASE_DURATION_SECONDS="15", LEASE_RENEW_DEADLINE_SECONDS="10", LEASE_RETRY_PERIOD_SECONDS="2",
-                REQUEST_TIMEOUT_SECONDS="30",
+                REQUEST_TIMEOUT_SECONDS="30", **led,
             )  # fmt: skip
             try:
                 async with (
@@ -332,11 +362,34 @@ def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
     return outcome
 
 
+def _install_policies(plane: ControlPlane, steering: str) -> dict[str, str]:
+    """Install the chart's policies without its controller, and return what a replica has to know of them."""
+    home = Path(tempfile.mkdtemp(prefix="tightship-live-"))
+    helm = Helm(binaries.find("helm")["helm"], home, plane.kubeconfig)
+    policies = Landings(plane, built(helm, home / "charts"), home, "node-compactor", NAMESPACE)
+    policies.install(steering)
+    return {"LANDINGS_CONFIG_MAP_NAME": policies.name}
+
+
+async def _permit_to_lead(api: Client) -> None:
+    """Give the controller's account what its chart gives for landings."""
+    name = f"{ACCOUNT}-landings"
+    rules: list[Json] = [
+        {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "update", "patch"]},
+    ]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+    binding: Json = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+    await api.call("POST", f"{RBAC}/clusterroles", body={"metadata": {"name": name}, "rules": rules})
+    await api.call("POST", f"{RBAC}/clusterrolebindings", body=binding)
+
+
 def profile(path: Path, options: argparse.Namespace) -> None:
     """What dominates one pass over the whole cluster."""
     snapshot = read_file(str(path))
     for strategy in LIMITS:
-        text = json.dumps(settings(strategy, CANDIDATES, options))
+        text = json.dumps(settings(Way(strategy, CANDIDATES), options))
         parsed = parse_config_map({"config.yaml": text}, {})
         now, start = time.time(), time.process_time()
         found = evaluate(snapshot, CompactorJudge(parsed), now)
@@ -353,6 +406,8 @@ def text(outcomes: Iterable[Outcome]) -> str:
     lines = [" " * 44 + "".join(f"{name:>11}" for name in columns)]
     for each in outcomes:
         steered = "without steering" if not each.candidates else f"steering from {STEERED[each.candidates]}"
+        if WAYS[each.way].led:
+            steered = f"steering: {WAYS[each.way].steering}"
         given_up = sum(count for labels, count in each.drains.items() if 'ending="restored"' in labels)
         values = (
             f"{each.kept:,}", f"{each.evictions:,}", each.pending, each.added_back, given_up, f"{each.seconds:.0f}",
@@ -375,6 +430,10 @@ def notes(each: Outcome) -> list[str]:
     if each.why:
         counts = ", ".join(f"{reason} {count:,}" for reason, count in each.why.items())
         found.append(f"of the nodes kept, by a fresh plan: {counts}")
+    if each.landings:
+        on_target = sum(count for labels, count in each.landings.items() if 'result="target"' in labels)
+        every = sum(each.landings.values())
+        found.append(f"{on_target:,} of {every:,} replacements landed on their target")
     if each.longest_pending >= 1:
         found.append(f"a pod waited {each.longest_pending:.0f} s for a node")
     if each.twice:
