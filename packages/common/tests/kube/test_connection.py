@@ -15,6 +15,7 @@ from tightship.core.api_errors import (
     Conflict,
     ConnectionFailed,
     NotFound,
+    NotSent,
     TooManyRequests,
     Unauthorized,
     Unavailable,
@@ -239,3 +240,19 @@ async def test_a_server_that_never_answers_times_out(api: ScriptedApi, connectio
 async def never(_: web.Request) -> web.StreamResponse:
     await asyncio.Event().wait()
     raise AssertionError
+
+
+async def test_a_write_is_withheld_if_its_sender_may_not_write_any_more_once_there_is_a_connection(
+    api: ScriptedApi, connection: Connection
+) -> None:
+    leading = [True]
+    api.on("PATCH /x", status(200))
+
+    # The connection has to be opened first, which takes a turn of the loop at least.
+    asyncio.get_running_loop().call_soon(leading.clear)
+    with pytest.raises(NotSent, match=r"PATCH /x at .*: the sender may not write any more"):
+        await connection.request("PATCH", "/x", body=b"{}", only_if=lambda: bool(leading))
+    assert api.seen == []
+
+    await connection.request("PATCH", "/x", body=b"{}", only_if=lambda: True)
+    assert [each.path for each in api.seen] == ["/x"], "a withheld write breaks no later one"

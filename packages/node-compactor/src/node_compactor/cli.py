@@ -23,7 +23,8 @@ PROGRAM = "node-compactor"
 
 def _configure(arguments: argparse.Namespace) -> Configured[CompactorGates]:
     settings = configure(arguments.config, environment(), flags_given(arguments))
-    return Configured(SettingsView(summarize(settings, arguments.config), wire(settings)), CompactorJudge(settings))
+    view = SettingsView(summarize(settings, arguments.config), wire(settings))
+    return Configured(view, CompactorJudge(settings), search=settings.search)
 
 
 COMMAND = Program(

@@ -89,7 +89,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         config="configuration: the JSON of estafette-k8s-node-compactor as it is, the same as YAML, or a ConfigMap "
         "manifest that holds either (default: every pool enabled with limit 0.75 and required count 1)",
         gates="gates (each replaces the value of --config, for every pool)",
-        search=True,
     )
 
 

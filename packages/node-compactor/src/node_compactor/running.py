@@ -35,6 +35,7 @@ def compactor(environment: Mapping[str, str]) -> NodeController[CompactorSetting
         pool_of=lambda node, settings: pool_of(node, settings.pool_labels),
         metrics=CompactorMetrics,
         notes=marks_of,
+        search=lambda settings: settings.search,
     )
 
 

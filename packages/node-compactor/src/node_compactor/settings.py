@@ -23,6 +23,7 @@ from tightship.app.settings.sections import (
     NodeSettings,
     PoolLabels,
     ScaleUpKeys,
+    SearchKeys,
     SteeringKeys,
     SystemPodTimeout,
 )
@@ -101,7 +102,7 @@ class CoolDownKeys(Layered):
     """Pause of all pools after a drain was given up."""
 
 
-class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, SteeringKeys):
+class CompactorSettings(NodeSettings, DrainKeys, NodeKeys, CoolDownKeys, ScaleUpKeys, SearchKeys, SteeringKeys):
     """The compactor's settings: its only input besides the cluster and the time. Durations are in seconds.
 
     The reference and documents list the keys in the order of these fields, then of the sections from the last on.

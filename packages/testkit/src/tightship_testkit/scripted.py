@@ -115,7 +115,7 @@ async def serving() -> AsyncIterator[ScriptedApi]:
     api = ScriptedApi()
     loop = asyncio.get_running_loop()
     if isinstance(loop, VirtualLoop):
-        HOST.set(Host(wall=loop.time, connector=loop.network.connector))
+        HOST.set(Host(wall=loop.time, connector=loop.network.connector, stopwatch=None))
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)

@@ -192,7 +192,8 @@ class Simulated:
     def process(self, name: str, *, ahead: float = 0.0) -> Process:
         """Return a new process, whose clock is *ahead* so many seconds; it lasts as long as the cluster."""
         simulation = self.simulation
-        host = Host(wall=lambda: simulation.wall() + ahead, connector=simulation.network.connector)
+        connector = simulation.network.connector
+        host = Host(wall=lambda: simulation.wall() + ahead, connector=connector, stopwatch=None)
         self._processes.append(Process(simulation.loop, name, host))
         return self._processes[-1]
 

@@ -186,7 +186,8 @@ def on_virtual_network() -> Iterator[None]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop), "mark the test with virtual_time"
     begin = _BEGIN - loop.time()
-    host = Host(wall=lambda: begin + loop.time(), connector=loop.network.connector, run=loop.run_nested)
+    connector, run = loop.network.connector, loop.run_nested
+    host = Host(wall=lambda: begin + loop.time(), connector=connector, run=run, stopwatch=None)
     token = HOST.set(host)
     try:
         yield

@@ -14,7 +14,7 @@ from tightship_testkit.disasters.liars import Liar, Lie, Step, play
 from tightship_testkit.disasters.observer import Observer
 from tightship_testkit.disasters.registry import PROMISES
 from tightship_testkit.disasters.run import run
-from tightship_testkit.disasters.scenario import Budget, Controller, Node, Pool, Scenario, Workload
+from tightship_testkit.disasters.scenario import Budget, Controller, Landings, Node, Pool, Scenario, Workload
 from tightship_testkit.disasters.steps.clouds import set_ready
 from tightship_testkit.disasters.world import DRAIN, Json, World, writing_as
 
@@ -156,6 +156,22 @@ def told(program: str = "node-compactor", **settings: object) -> dict[str, list[
     return {"controllers": [Controller(program=program, skews=[], settings=settings)]}
 
 
+def landings(policy: str = "exact/1", steering: str = "exact") -> dict[str, list[Controller]]:
+    chart, settings = Landings(policy=policy), {"steering": steering}
+    return {"controllers": [Controller(program="node-compactor", skews=[], settings=settings, landings=chart)]}
+
+
+def enters(owner: str = "", node: str = "n1") -> Act:
+    """Enter a landing, of the pod's own controller unless told, into the own ConfigMap."""
+    path = "/api/v1/namespaces/tightship/configmaps/node-compactor-landings"
+
+    def enter(on: Drainer) -> object:
+        uid = owner or on.pod["metadata"]["ownerReferences"][0]["uid"]
+        return on.ask("PATCH", path, {"data": {uid: node}})
+
+    return enter
+
+
 ALONE: Json = {"nodes": [Node(name="n1", pool="a")], "pools": [Pool(name="a", most=1)]}
 OPTS_OUT = edited(
     "person", "Node", "", lambda each: each["metadata"]["annotations"].update({"karpenter.sh/do-not-disrupt": "true"})
@@ -234,6 +250,12 @@ LIES = {
         story=10.0, quiet=80.0,
         **told(nodeDrainTimeout=2, settleTime=1, handOverTimeout=1, awaitCompletionFor=0),
     ),
+    "no-gate-outlives-us": idle(
+        1, workloads=[Workload(name="web", spec={"schedulingGates": [{"name": "tightship.dev/landing"}]})], **landings()
+    ),
+    "entries-leave": leader(claim(), enters(), **landings()),
+    "landings-only-with-their-policy": leader(claim(), enters(), **landings("exact/0")),
+    "landings-are-of-evictions": leader(enters(), **landings()),
     "nothing-of-others-changed": leader(writes("n1", labels={"example.com/mine": "now"})),
 }  # fmt: skip
 
@@ -250,6 +272,20 @@ def test_each_promise_has_a_liar() -> None:
 
 def test_where_nobody_lies_nothing_is_broken() -> None:
     assert run(scenario()).violations == []
+
+
+@pytest.mark.parametrize(
+    ("gate", "broken"), [("tightship.dev/landing", []), ("example.com/theirs", ["Pod"])], ids=["ours", "theirs"]
+)
+def test_of_others_gates_none_is_taken_off(gate: str, broken: list[str]) -> None:
+    async def ungate(on: Drainer) -> None:
+        [pod] = on.world.store.list("Pod", "shop")
+        name = pod["metadata"]["name"]
+        assert await on.ask("PATCH", f"/api/v1/namespaces/shop/pods/{name}", {"spec": {"schedulingGates": None}}) == 200
+
+    web = Workload(name="web", spec={"schedulingGates": [{"name": gate}]})
+    found = idle(LEADS_AT, ungate, workloads=[web], **landings()).violations()
+    assert [each.subject.split()[0] for each in found if each.promise == "nothing-of-others-changed"] == broken
 
 
 def test_a_pause_that_the_record_itself_makes_too_short_is_seen() -> None:

@@ -33,6 +33,10 @@ class ConnectionFailed(_NoAnswer):
     """The server did not answer: network, TLS or timeout. The request may or may not have succeeded."""
 
 
+class NotSent(_NoAnswer):
+    """The request was not sent, because its sender might not write any more when its turn came. Nothing happened."""
+
+
 class BadAnswer(_NoAnswer):
     """The answer is not one of an API server: broken JSON, or a page of something else at the same address."""
 

@@ -27,7 +27,7 @@ from tightship.drain_io.drain_task import Drive
 from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.orphans import Others
 from tightship.drain_io.tools import Tools
-from tightship.drain_io.writing import LiveNode, claim_patch, patch_node, read_node, record_patch
+from tightship.drain_io.writing import LiveNode, claim_patch, read_node, record_patch
 from tightship.kube.host import token
 from tightship.planning.cluster import Snapshot
 from tightship.planning.nodes import drain_record, owner_elsewhere
@@ -116,9 +116,9 @@ class Drainer:
     ) -> Refusal | None:
         """Claim *node* (as it was judged) and start its drain. Return ``None`` if the drain has started, else why not.
 
-        *targets* are the nodes that the plan chose for the node's pods, by the uid of the pod. *allows* gets all claims
-        of the cluster except this one. Raises :class:`~tightship.core.api_errors.KubeError` if
-        the server does not report the outcome. The entry then stays, and :meth:`adopt` checks the node.
+        *targets* are the plan's nodes for the node's pods, by uid. *allows* gets all claims of the cluster except this
+        one. Raises :class:`~tightship.core.api_errors.KubeError` if the server does not report the outcome. The entry
+        then stays, and :meth:`adopt` checks the node.
         """
         op = token(16)
         claim = self._entry(node, op, pool, self._tools.clock())
@@ -157,7 +157,7 @@ class Drainer:
             now=self._tools.clock(),
         )
         try:
-            after = await patch_node(self._tools.connection, live, claim_patch(live, record))
+            after = await self._tools.patch(live, claim_patch(live, record))
         except Conflict:
             return Refusal(Reason.COOL_DOWN, node.name, "the node has changed and must be judged again first")
         except NotFound:
@@ -231,7 +231,7 @@ class Drainer:
         because: Refusal | None = None
         if record.controller != self._controller:
             taken, because = inherited(taken, live.node, self._controller, self._tools.clock())
-        after = await patch_node(self._tools.connection, live, record_patch(live, taken, NodeChange.NOTHING))
+        after = await self._tools.patch(live, record_patch(live, taken, NodeChange.NOTHING))
         event = DrainEvent(EventKind.TAKEN_OVER, after.node, taken, before=record.phase, because=because)
         self._tools.tell(event)
         self._drive(after.node, taken)
@@ -244,7 +244,7 @@ class Drainer:
         if owner_elsewhere(live.node) is not None:
             return
         mend = mended(live.node, record, self._controller, self._tools.settings().rules, self._tools.clock())
-        after = await patch_node(self._tools.connection, live, record_patch(live, mend.record, mend.change))
+        after = await self._tools.patch(live, record_patch(live, mend.record, mend.change))
         self._tools.tell(DrainEvent(EventKind.PHASE, after.node, mend.record, because=mend.because))
 
     async def _mend_entry(self, entry: Claim) -> None:
@@ -261,7 +261,7 @@ class Drainer:
             reason = str(Refusal(Reason.ORPHANED, entry.node, "the claim was never written on the node"))
             note = record or DrainRecord(phase=Phase.BACKOFF, controller=self._controller, reason=reason)
             note = msgspec.structs.replace(note, op=entry.op)
-            await patch_node(self._tools.connection, live, record_patch(live, note, NodeChange.NOTHING))
+            await self._tools.patch(live, record_patch(live, note, NodeChange.NOTHING))
         elif entry.controller == self._controller:
             await self._remember(entry, record)
         await self._ledger.drop(entry.node, entry.op)

@@ -37,7 +37,7 @@ from tightship.drain.rules import DrainRules
 from tightship.drain.steps import Evict, Findings, Look, Over, Step, Wait, Write
 from tightship.drain_io.guiding import Guided
 from tightship.drain_io.tools import DrainSettings, Tools
-from tightship.drain_io.writing import LiveNode, finalizers, patch_node, read_node, record_patch, send_away
+from tightship.drain_io.writing import LiveNode, finalizers, read_node, record_patch, send_away
 from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
 from tightship.planning.cluster import Snapshot
@@ -254,7 +254,9 @@ class Drive:
         async def one(pod: Pod) -> None:
             if not self._tools.leading():
                 return
-            heard = await send_away(self._tools.connection, pod, past_budgets=past)
+            heard = await send_away(self._tools.connection, pod, past_budgets=past, only_if=self._tools.leading)
+            if heard is None:
+                return
             now = self._tools.clock()
             self.guided.answered(pod, heard.answer)
             self._tries[pod.uid] = tried(self._tries.get(pod.uid), heard, now)
@@ -272,7 +274,7 @@ class Drive:
 
     async def _write(self, live: LiveNode, step: Write) -> None:
         before = drain_record(live.node)
-        after = await patch_node(self._tools.connection, live, record_patch(live, step.record, step.change))
+        after = await self._tools.patch(live, record_patch(live, step.record, step.change))
         self._last, self._record = after.node, step.record
         phase = before.phase if before is not None else None
         if step.because is not None or step.record is None or step.record.phase is not phase:

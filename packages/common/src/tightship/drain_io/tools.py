@@ -12,6 +12,7 @@ from tightship.core.reasons import Refusal
 from tightship.drain.events import EventSink
 from tightship.drain.rules import DrainRules
 from tightship.drain_io.pilot import Pilot
+from tightship.drain_io.writing import LiveNode, NodePatch, patch_node
 from tightship.kube.cache import ClusterCache
 from tightship.kube.connection import Connection
 from tightship.planning.cluster import Snapshot
@@ -61,6 +62,10 @@ class Tools(Struct, frozen=True, kw_only=True):
         """Return the cluster as the cache has it, with the landings that drains under way want."""
         snapshot, landings = self.cache.snapshot(), self.landings()
         return msgspec.structs.replace(snapshot, landings=landings) if landings else snapshot
+
+    async def patch(self, live: LiveNode, patch: NodePatch) -> LiveNode:
+        """Write *patch* on *live* while this replica leads; see :func:`~tightship.drain_io.writing.patch_node`."""
+        return await patch_node(self.connection, live, patch, only_if=self.leading)
 
 
 __all__ = ["DrainSettings", "Keeps", "Tools"]

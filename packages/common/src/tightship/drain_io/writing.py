@@ -1,6 +1,8 @@
 """The requests of a drain: read a node, write a node by compare-and-swap, evict a pod.
 
-A write is one merge patch against the version that was read.
+A write is one merge patch against the version that was read. Each request that changes something takes *only_if*, which
+is asked when the request is about to leave: a leader may have been stopped, or waited for a connection, for longer than
+its Lease lasts.
 
 ``spec.taints`` is one atomic list. A patch contains the list only if it changes, as the server had it (including fields
 we don't know, such as ``timeAdded``), and never without the resource version. Of several writers one wins, and the
@@ -9,10 +11,12 @@ others get :class:`~tightship.core.api_errors.Conflict`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct
 
-from tightship.core.api_errors import BadAnswer, KubeError, NotFound
+from tightship.core.api_errors import BadAnswer, KubeError, NotFound, NotSent
 from tightship.core.drain_record import DRAIN_ANNOTATION, FIELD_MANAGER, DrainRecord, encode_record
 from tightship.core.objects import Node, ObjectError, Pod, decode
 from tightship.core.objects.pod import DRAINING
@@ -107,11 +111,14 @@ class NodePatch(Struct, kw_only=True, frozen=True):
     unschedulable: bool | None = None
 
 
-async def patch_node(connection: Connection, live: LiveNode, patch: NodePatch) -> LiveNode:
+async def patch_node(
+    connection: Connection, live: LiveNode, patch: NodePatch, *, only_if: Callable[[], bool]
+) -> LiveNode:
     """Write *patch* on *live*, and return the changed node.
 
     Raises :class:`~tightship.core.api_errors.Conflict` if the node has changed since the read,
-    :class:`~tightship.core.api_errors.NotFound` if it is gone, and the connection's other errors.
+    :class:`~tightship.core.api_errors.NotFound` if it is gone, :class:`~tightship.core.api_errors.NotSent` if *only_if*
+    says no, and the connection's other errors.
     """
     spec: dict[str, object] = {}
     if patch.taints is not None:
@@ -128,6 +135,7 @@ async def patch_node(connection: Connection, live: LiveNode, patch: NodePatch) -
         body=msgspec.json.encode(body),
         content_type="application/merge-patch+json",
         timeout=WRITE_TIMEOUT,
+        only_if=only_if,
     )
     return _live(raw, "PATCH", live.node.name, connection)
 
@@ -160,16 +168,19 @@ def _others(live: LiveNode) -> tuple[Taint, ...]:
     return tuple(taint for taint in live.taints if taint.get("key") != DRAINING.key)
 
 
-async def send_away(connection: Connection, pod: Pod, *, past_budgets: bool) -> Heard:
+async def send_away(
+    connection: Connection, pod: Pod, *, past_budgets: bool, only_if: Callable[[], bool]
+) -> Heard | None:
     """Evict *pod* (delete it, with *past_budgets*) if it still has its UID, and return the answer.
 
-    Never raises: a refusal and a missing answer are outcomes too. The pod keeps its own grace period.
+    Never raises: a refusal and a missing answer are outcomes too. ``None`` if *only_if* said no, so that nothing was
+    sent. The pod keeps its own grace period.
     """
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
     options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
     try:
         if past_budgets:
-            await connection.request("DELETE", path, body=msgspec.json.encode(options), timeout=EVICTION_TIMEOUT)
+            verb, body = "DELETE", msgspec.json.encode(options)
         else:
             eviction = {
                 "apiVersion": "policy/v1",
@@ -177,8 +188,10 @@ async def send_away(connection: Connection, pod: Pod, *, past_budgets: bool) -> 
                 "metadata": {"name": pod.name, "namespace": pod.namespace},
                 "deleteOptions": {"preconditions": {"uid": pod.uid}},
             }
-            body = msgspec.json.encode(eviction)
-            await connection.request("POST", f"{path}/eviction", body=body, timeout=EVICTION_TIMEOUT)
+            verb, path, body = "POST", f"{path}/eviction", msgspec.json.encode(eviction)
+        await connection.request(verb, path, body=body, timeout=EVICTION_TIMEOUT, only_if=only_if)
+    except NotSent:
+        return None
     except KubeError as error:
         return classify(error)
     return classify(None)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from msgspec import Struct
 from multidict import CIMultiDict
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
@@ -21,6 +22,7 @@ from tightship import __version__
 from tightship.core.api_errors import (
     ConnectionFailed,
     KubeError,
+    NotSent,
     TooManyRequests,
     Unavailable,
     api_error,
@@ -70,6 +72,27 @@ class _Request(Struct, frozen=True):
     params: Mapping[str, str] | None
     body: bytes | None = None
     content_type: str = ""
+    only_if: Callable[[], bool] | None = None
+
+
+class _WithheldError(Exception):
+    """The sender may not write any more."""
+
+
+class _Guarded(aiohttp.BytesPayload):
+    """A body that asks *only_if* in the same step in which it leaves: a connection may have been a long time coming.
+
+    A request without its whole body is none for the server.
+    """
+
+    def __init__(self, body: bytes, content_type: str, only_if: Callable[[], bool]) -> None:
+        super().__init__(body, content_type=content_type)
+        self._only_if = only_if
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        if not self._only_if():
+            raise _WithheldError
+        await super().write_with_length(writer, content_length)
 
 
 class Connection:
@@ -111,17 +134,19 @@ class Connection:
         timeout: float | None = None,  # noqa: ASYNC109 - of each attempt, not of all
         retry: bool | None = None,
         on_head: Callable[[bytes], None] | None = None,
+        only_if: Callable[[], bool] | None = None,
     ) -> bytes:
         """Return the body of a 2xx answer.
 
         *timeout* is in seconds for each attempt. If *retry* is ``None``, only a GET is retried: a write whose answer
         got lost may have succeeded, and an eviction's 429 is a verdict. Each attempt gives *on_head* the first bytes of
-        the body as soon as they arrive. Raises :class:`~tightship.core.api_errors.ApiError` by status, or
-        :class:`ConnectionFailed`.
+        the body as soon as they arrive. *only_if* is asked when the *body* is about to leave, after every wait. Raises
+        :class:`~tightship.core.api_errors.ApiError` by status, :class:`ConnectionFailed`, or
+        :class:`~tightship.core.api_errors.NotSent` if *only_if* says no.
         """
         limits = aiohttp.ClientTimeout(total=timeout or self._timeout, sock_connect=CONNECT_TIMEOUT)
 
-        sent = _Request(method, path, params, body, content_type)
+        sent = _Request(method, path, params, body, content_type, only_if)
 
         async def once() -> bytes:
             with self._translated(method, path):
@@ -198,12 +223,15 @@ class Connection:
         headers = CIMultiDict(access.headers)
         if request.body is not None:
             headers["Content-Type"] = request.content_type
+        body: bytes | aiohttp.BytesPayload | None = request.body
+        if request.body is not None and request.only_if is not None:
+            body = _Guarded(request.body, request.content_type, request.only_if)
         sent = monotonic()
         response = await self._session.request(
             request.method,
             access.server + request.path,
             params=request.params,
-            data=request.body,
+            data=body,
             headers=headers,
             timeout=limits,
             ssl=access.tls if access.tls is not None else True,
@@ -235,6 +263,8 @@ class Connection:
             problem = "broken HTTP: " + " ".join(error.message.split())
             raise ConnectionFailed(verb, path, self.server, problem) from error
         except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error.__cause__, _WithheldError):
+                raise NotSent(verb, path, self.server, "the sender may not write any more") from error
             raise ConnectionFailed(verb, path, self.server, one_line(error)) from error
 
     async def aclose(self) -> None:

@@ -28,13 +28,15 @@ class Host(Struct, frozen=True, kw_only=True):
 
     *wall* returns seconds since 1970. *connector* makes the connector of an HTTP client; with ``None`` the client uses
     sockets. *run* runs the coroutine of a command to its end. *own_process* says whether the controller is alone in its
-    process, so that the CPU time and memory of the process are its own.
+    process, so that the CPU time and memory of the process are its own. *stopwatch* returns the seconds of processor
+    time that the running thread has spent; ``None`` means that such time must not matter, as on virtual time.
     """
 
     wall: Callable[[], float] = time.time
     connector: Callable[[], aiohttp.BaseConnector] | None = None
     run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
     own_process: bool = True
+    stopwatch: Callable[[], float] | None = time.thread_time
 
 
 _SYSTEM = Host()

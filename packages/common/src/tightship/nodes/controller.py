@@ -60,7 +60,8 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
 
     *program* is its name and version, *kind* the kind of its status. *judge* makes a judge of settings, *describe*
     renders settings for people. *metrics* registers the metrics that only this controller has. *notes* returns its
-    writes to nodes that are not drains, *remarks* its additions to the page.
+    writes to nodes that are not drains, *remarks* its additions to the page. *search* is how many seconds to search for
+    a better plan.
     """
 
     program: Generator
@@ -73,6 +74,7 @@ class NodeController(Struct, Generic[S, G], frozen=True, kw_only=True):
     metrics: Callable[[CollectorRegistry], OwnMetrics[Any]]
     notes: Callable[[Evaluation[G], S], Sequence[NodeNote]] = lambda *_: ()
     remarks: Callable[[Evaluation[G], S], Remarks] = lambda *_: Remarks()
+    search: Callable[[S], float] = lambda _: 0.0
 
 
 def drain_settings(settings: NodeSettings, keeps: Keeps) -> DrainSettings:

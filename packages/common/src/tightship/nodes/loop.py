@@ -27,7 +27,7 @@ from tightship.app.settings.process import NodeProcessSettings
 from tightship.app.settings.sections import SteeringKeys
 from tightship.core.api_errors import Forbidden, KubeError, one_line
 from tightship.core.drain_record import Finished, PastDrains
-from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE, ApiObject
+from tightship.core.objects import AUTOSCALER, CAPACITY_BUFFER, POD_TEMPLATE
 from tightship.core.reasons import Reason, Refusal
 from tightship.drain_io.claims import Claim
 from tightship.drain_io.drain_manager import Drainer
@@ -35,23 +35,20 @@ from tightship.drain_io.history import DrainHistory
 from tightship.drain_io.pilot import Pilot
 from tightship.kube.cache import CacheCrashed, ClusterCache
 from tightship.kube.host import wall
-from tightship.kube.listing import list_all
 from tightship.kube.resources import BY_KIND
+from tightship.nodes.background_search import BackgroundSearch
 from tightship.nodes.controller import ClaimJudge, NodeController, OwnMetrics
 from tightship.nodes.metrics import ConsolidationMetrics
 from tightship.nodes.node_writes import NodeWrites
 from tightship.nodes.pass_log import PassLog
 from tightship.nodes.soft_taints import steer
 from tightship.nodes.status import Situation, nothing_yet, show
-from tightship.nodes.succession import Succession
+from tightship.nodes.succession import Succession, another_comes
 from tightship.planning.cluster import Snapshot
 from tightship.planning.evaluate import Evaluation, Evaluator, ExplainedGates
 from tightship.planning.nodes import draining
 from tightship.planning.regret import learned
 from tightship.report.document import SettingsView
-
-ASKED_AT_THE_END = 3.0
-"""Seconds for asking the API server, on shutdown, whether another replica comes."""
 
 S = TypeVar("S", bound=SteeringKeys)
 G = TypeVar("G", bound=ExplainedGates)
@@ -98,6 +95,9 @@ class ConsolidationLoop(Generic[S, G]):
         self._left: Sequence[str] = ()
         self._judge: tuple[S, bool, ClaimJudge[G]] | None = None
         self._evaluate: Evaluator[G] = Evaluator()
+        self._search: BackgroundSearch[G] = BackgroundSearch(
+            frame.wake, may=self._may_search, clock=clock, logger=frame.logger
+        )
         self._shown = nothing_yet(self._name, controller.kind)
 
     @property
@@ -151,17 +151,15 @@ class ConsolidationLoop(Generic[S, G]):
         driven = self._drainer.driving
         snapshot, now = self._cache.snapshot(), self._clock()
         history = await self._history.all() if leading and not dry_run else PastDrains()
-        evaluation = await in_thread(
-            partial(
-                self._evaluate,
-                snapshot,
-                judge,
-                now,
+        search = self._controller.search(settings)
+        with self._search.paused():
+            evaluation = await in_thread(
+                partial(self._evaluate, snapshot, judge, now, self._search.horizon(search)),
                 history=history,
                 api_failures=self._failures,
                 landings=self._drainer.landings(snapshot),
             )
-        )
+        self._search.judged(evaluation, judge, search)
         if leading and not dry_run and evaluation.history != history:
             await self._remember(evaluation, judge)
         off = frame.switched_off()
@@ -174,7 +172,9 @@ class ConsolidationLoop(Generic[S, G]):
         if leading and self._may_begin():
             await self._writes.notes(snapshot, self._controller.notes(evaluation, settings), self._may_begin)
             await self._steer(evaluation, settings)
-            if _all_in_drain(driven, snapshot):
+            if self._search.claims_wait():
+                log(self._log, logging.INFO, "no claim before the first search has ended")
+            elif _all_in_drain(driven, snapshot):
                 await self._claim(evaluation, judge)
             else:
                 # A drain has just ended, perhaps after the history was read. Pauses count from then.
@@ -234,6 +234,11 @@ class ConsolidationLoop(Generic[S, G]):
     def _may_begin(self) -> bool:
         return self._frame.leading() and self._frame.acting()
 
+    def _may_search(self) -> bool:
+        """Whether a search may run: its thread asks too. A dry run shows what would be found."""
+        stopping, dry_run = self._frame.runtime.stop.is_set(), self._frame.run.dry_run
+        return not stopping and (self._may_begin() or (dry_run and not self._frame.switched_off()))
+
     async def _left_to_end(self) -> bool:
         """Return whether any drain or soft taint bears this controller's name. Nothing new may begin."""
         snapshot = self._cache.snapshot()
@@ -259,6 +264,7 @@ class ConsolidationLoop(Generic[S, G]):
             finished=finished,
             landings=self._pilot.figures(),
             problems=(*self._frame.live.problems, *self._pass_log.problems(), *self._pilot.problems),
+            search=self._search.state(self._controller.search(self._frame.live.current)),
         )
 
     async def _steer(self, evaluation: Evaluation[G], settings: S) -> None:
@@ -305,7 +311,8 @@ class ConsolidationLoop(Generic[S, G]):
 
         If no other replica comes, give the nodes back instead.
         """
-        if self._drainer.driving and not await self._succeeded():
+        self._search.stop()
+        if self._drainer.driving and not await another_comes(self._succession, self._cache, self._frame.connection):
             held = ", ".join(sorted(self._drainer.driving))
             log(self._log, logging.WARNING, "stopped for good: nodes in drain are given back", nodes=held)
             self._frame.finishing.set()
@@ -323,26 +330,6 @@ class ConsolidationLoop(Generic[S, G]):
         except KubeError as error:
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
             log(self._log, level, "soft taints left on nodes", error=one_line(error))
-
-    async def _succeeded(self) -> bool:
-        """Ask the API server whether another replica comes: SIGTERM may arrive before the watch shows its cause."""
-        try:
-            snapshot = self._cache.snapshot()
-        except CacheCrashed:
-            return True  # nobody knows
-        sets: Sequence[ApiObject] | None = None
-        try:
-            async with asyncio.timeout(ASKED_AT_THE_END):
-                here = BY_KIND["ReplicaSet"].within(namespace=self._run.namespace)
-                sets = (await list_all(self._frame.connection, here)).things
-        except (KubeError, TimeoutError) as error:
-            log(
-                self._log,
-                logging.DEBUG,
-                "ReplicaSets can't be read, those known count",
-                error=one_line(error),
-            )
-        return self._succession.expected(snapshot, sets)
 
 
 def _all_in_drain(names: Collection[str], snapshot: Snapshot) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 
 from tightship.app.observability.logging import log
 from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.core.api_errors import Conflict, NotFound, one_line
+from tightship.core.api_errors import Conflict, NotFound, NotSent, one_line
 from tightship.drain_io.writing import LiveNode, patch_node, read_node
 from tightship.kube.connection import Connection
 from tightship.nodes.controller import NodeNote
@@ -19,7 +19,7 @@ AT_ONCE = 8
 """Concurrent writes."""
 
 Allowed = Callable[[], bool]
-"""Whether writes may still be made: asked before each."""
+"""Whether writes may still be made: asked before each, and again when its patch is about to leave."""
 
 
 class NodeWrites:
@@ -40,7 +40,8 @@ class NodeWrites:
 
         async def write(note: NodeNote) -> None:
             judged = snapshot.nodes[note.node].node
-            await patch_node(self._connection, LiveNode(judged, judged.resource_version, ()), note.patch)
+            live = LiveNode(judged, judged.resource_version, ())
+            await patch_node(self._connection, live, note.patch, only_if=allowed)
 
         await self._each([(note.node, partial(write, note)) for note in notes], allowed)
 
@@ -48,7 +49,7 @@ class NodeWrites:
         """Put soft taints on nodes of *snapshot*, and remove others, as *steering* says."""
         self._steered.intersection_update(snapshot.nodes)
         todo = [(name, True) for name in steering.add] + [(name, False) for name in steering.remove]
-        await self._each([(name, partial(self._taint, name, on)) for name, on in todo], allowed)
+        await self._each([(name, partial(self._taint, name, on, allowed)) for name, on in todo], allowed)
 
     def tainted(self, snapshot: Snapshot) -> list[str]:
         """Return the nodes that carry, or may carry, a soft taint of the controller."""
@@ -57,15 +58,15 @@ class NodeWrites:
     async def untaint(self, snapshot: Snapshot, allowed: Allowed) -> None:
         """Remove all soft taints of the controller."""
         names = self.tainted(snapshot)
-        await self._each([(name, partial(self._taint, name, on=False)) for name in names], allowed)
+        await self._each([(name, partial(self._taint, name, False, allowed)) for name in names], allowed)
 
-    async def _taint(self, name: str, on: bool) -> None:
+    async def _taint(self, name: str, on: bool, allowed: Allowed) -> None:
         live = await read_node(self._connection, name)
         patch = candidate_patch(live, on, self._controller) if live is not None else None
         if on and patch is not None:
             self._steered.add(name)
         if live is not None and patch is not None:
-            await patch_node(self._connection, live, patch)
+            await patch_node(self._connection, live, patch, only_if=allowed)
         if not on:
             self._steered.discard(name)
 
@@ -78,5 +79,7 @@ class NodeWrites:
                 await write()
             except (Conflict, NotFound) as error:
                 log(self._log, logging.DEBUG, "node changed meanwhile", node=name, error=one_line(error))
+            except NotSent as error:
+                log(self._log, logging.DEBUG, "not written", node=name, error=one_line(error))
 
         await a_few_at_a_time(one, writes, AT_ONCE)

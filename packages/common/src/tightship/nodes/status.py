@@ -8,9 +8,11 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
+from tightship.core.counting import counted
 from tightship.core.drain_record import Finished
 from tightship.core.times import rfc3339
 from tightship.drain_io.terms import LandingFigures
+from tightship.nodes.background_search import SearchState
 from tightship.planning.evaluate import Evaluation, ExplainedGates
 from tightship.planning.nodes import drain_record
 from tightship.planning.pools import shown
@@ -64,8 +66,9 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     first, as far as a leader knows them. *landings* say where the replacements of evicted pods landed that this process
     led there. *problems* say why the configuration was refused, or what does not work. *plan* is the output of
     ``plan -o json``, without budgets: these limit the pace, not the direction. *finishing* are nodes that a dry run
-    gives back because drains of this controller hold them; *hindrance* says why it can't. The JSON omits *switched_off*
-    while the controller is on, and the other optional fields while they are empty.
+    gives back because drains of this controller hold them; *hindrance* says why it can't. *search* says how searches
+    for a better plan go, and ``plan.summary.search`` what the last one came to. The JSON omits *switched_off* while the
+    controller is on, and the other optional fields while they are empty.
     """
 
     api_version: str
@@ -81,6 +84,7 @@ class Status(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     ended: tuple[EndedEntry, ...] = ()
     landings: LandingFigures | None = None
     problems: tuple[str, ...] = ()
+    search: SearchState | None = None
     held: dict[str, RefusalEntry]
     plan: NodePlan
 
@@ -112,6 +116,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     finished: Sequence[Finished] = ()
     landings: LandingFigures | None = None
     problems: Sequence[str] = ()
+    search: SearchState | None = None
 
 
 class Shown(Struct, frozen=True):
@@ -157,6 +162,7 @@ def show(evaluation: Evaluation[ExplainedGates], situation: Situation, remarks: 
         ),
         landings=situation.landings,
         problems=tuple(situation.problems),
+        search=situation.search,
         held={name: refusal_entry(refusal) for name, refusal in sorted(evaluation.held.items())},
         plan=plan_document(inputs),
     )
@@ -198,6 +204,7 @@ def _page(written: bytes, remarks: Remarks) -> Page:
             Fact("in drain", f"{len(status.in_drain):,}", detail="of all controllers"),
             *_landings(status.landings),
             Fact("held back", f"{len(status.held):,}", "warn" if status.held else "", "planned, and waiting"),
+            *_search(status.search),
             *remarks.facts,
             *page.facts,
         ),
@@ -216,6 +223,15 @@ def _landings(figures: LandingFigures | None) -> Sequence[Fact]:
     share = f"{100 * figures.target / figures.landed:.1f} %"
     detail = f"{figures.target:,} of {figures.landed:,} pods on their target; steering: {figures.mode}"
     return (Fact("landings", share, "warn" if figures.problem else "", detail),)
+
+
+def _search(state: SearchState | None) -> Sequence[Fact]:
+    if state is None:
+        return ()
+    now = "searching" if state.running else "at rest"
+    waits = "no node is claimed before the first has ended"
+    found = f"{counted(state.searches, 'search', 'searches')} ended, {state.improved:,} found better"
+    return (Fact("search", now, "warn" if state.claims_wait else "", waits if state.claims_wait else found),)
 
 
 def _alerts(status: Status) -> Sequence[str]:

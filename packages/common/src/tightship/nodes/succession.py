@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
 
+from tightship.app.observability.logging import log
+from tightship.core.api_errors import KubeError, one_line
 from tightship.core.objects import ApiObject, Owner, Workload
+from tightship.kube.cache import CacheCrashed, ClusterCache
+from tightship.kube.connection import Connection
+from tightship.kube.listing import list_all
+from tightship.kube.resources import BY_KIND
 from tightship.planning.cluster import Snapshot
 
+ASKED_AT_THE_END = 3.0
+"""Seconds for asking the API server, on shutdown, whether another replica comes."""
+
 _KIND = "ReplicaSet"
+
+_log = logging.getLogger(__name__)
 
 
 class Succession:
     """Finds out from the Deployment of the pod *name* whether more pods come after it."""
 
     def __init__(self, namespace: str, name: str) -> None:
-        self._namespace = namespace
+        self.namespace = namespace
         self._name = name
         self._set: Owner | None = None
 
@@ -24,7 +37,7 @@ class Succession:
             return
         for view in snapshot.nodes.values():
             for pod in view.pods:
-                if pod.name == self._name and pod.namespace == self._namespace:
+                if pod.name == self._name and pod.namespace == self.namespace:
                     if pod.owner is not None and pod.owner.kind == _KIND:
                         self._set = pod.owner
                     return
@@ -40,10 +53,26 @@ class Succession:
         sets = snapshot.workloads.get(_KIND, {})
         if listed is not None:
             sets = {f"{each.namespace}/{each.name}": each for each in listed if isinstance(each, Workload)}
-        own = sets.get(f"{self._namespace}/{self._set.name}")
+        own = sets.get(f"{self.namespace}/{self._set.name}")
         if own is None or own.uid != self._set.uid:
             return False
         if own.owner is None:
             return own.replicas != 0
         # In a rollout the next pod belongs to another ReplicaSet of the same Deployment.
         return any(each.replicas != 0 for each in sets.values() if each.owner == own.owner)
+
+
+async def another_comes(succession: Succession, cache: ClusterCache, connection: Connection) -> bool:
+    """Ask the API server whether another replica comes: SIGTERM may arrive before the watch shows its cause."""
+    try:
+        snapshot = cache.snapshot()
+    except CacheCrashed:
+        return True  # nobody knows
+    sets: Sequence[ApiObject] | None = None
+    try:
+        async with asyncio.timeout(ASKED_AT_THE_END):
+            here = BY_KIND[_KIND].within(namespace=succession.namespace)
+            sets = (await list_all(connection, here)).things
+    except (KubeError, TimeoutError) as error:
+        log(_log, logging.DEBUG, "ReplicaSets can't be read, those known count", error=one_line(error))
+    return succession.expected(snapshot, sets)

@@ -143,6 +143,7 @@ class Evaluator(Generic[G]):
     def __init__(self) -> None:
         self._read: tuple[Snapshot, Judge[G], Mapping[str, str], Snapshot] | None = None
         self._planned: tuple[Facts, G, Plan] | None = None
+        self._known: tuple[Plan, ...] = ()
         self._planners = Planners()
         self._gather = Gatherer()
 
@@ -171,8 +172,9 @@ class Evaluator(Generic[G]):
             self._planned = None
         snapshot = read[3]
         facts: Facts = facts_of(snapshot, judge, now, horizon.only, self._gather)
-        planned = self._planned
-        if planned is None or planned[0] != facts:
+        planned, known = self._planned, self._known
+        self._known = () if horizon.search is None else horizon.search.warm
+        if planned is None or planned[0] != facts or not _considered(self._known, (planned[2], *known)):
             planned = self._planned = (
                 facts,
                 *_plan(snapshot, judge, facts, now, horizon, self._planners, progress=progress),
@@ -256,7 +258,7 @@ def _plan(  # noqa: PLR0917
         return judgement(current, known, judge.gates(current, known, now, planners))
 
     strategy = judge.strategy(facts)
-    searching = None if horizon.search is None else Searching(strategy, horizon.search)
+    searching = None if horizon.search is None else Searching(strategy, horizon.search, planners)
     until_stable, placement = horizon.until_stable, judge.placement
     plan = make_plan(
         ground,
@@ -269,6 +271,11 @@ def _plan(  # noqa: PLR0917
     )
     planners.rest()
     return gates, plan if searching is None else msgspec.structs.replace(plan, searched=searching.searched)
+
+
+def _considered(known: Sequence[Plan], before: Sequence[Plan]) -> bool:
+    """Whether the *known* plans are among those from *before*."""
+    return all(any(each is other for other in before) for each in known)
 
 
 def _forecast(snapshot: Snapshot, judge: Judge[G], facts: Facts, plan: Plan) -> Forecast | None:

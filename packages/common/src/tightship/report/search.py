@@ -36,7 +36,7 @@ class SearchSummary(Struct, frozen=True, rename="camel"):
 
 def search_summary(told: Searched | None, nodes: int) -> SearchSummary | None:
     """Return what a search of a cluster of *nodes* nodes came to, ``None`` without a search."""
-    if told is None:
+    if told is None or (told.seconds is None and not told.iterations):
         return None
     return SearchSummary(
         seconds=told.seconds,

@@ -109,7 +109,7 @@ class Release(Struct, frozen=True):
         async def always() -> bool:
             return True
 
-        sent = await send(self.connection, hpa, make, always)
+        sent = await send(self.connection, hpa, make, always, lambda: True)
         return self.entry(*sent.write.of, _OUTCOMES[sent.ending], sent.detail)
 
     def entry(

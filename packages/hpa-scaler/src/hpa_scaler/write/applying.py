@@ -34,7 +34,17 @@ from hpa_scaler.write.events import FloorEvents
 from hpa_scaler.write.memory import Memory, Noted, is_due
 from hpa_scaler.write.metrics import ScalerMetrics
 from tightship.app.runtime.loop import a_few_at_a_time
-from tightship.core.api_errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound, one_line
+from tightship.core.api_errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    NotSent,
+    one_line,
+)
 from tightship.core.objects import AUTOSCALER, HorizontalPodAutoscaler, ObjectError, decode
 from tightship.core.reasons import Reason, Refusal
 from tightship.kube.connection import Connection
@@ -71,15 +81,16 @@ async def send(
     hpa: HorizontalPodAutoscaler,
     make: Callable[[HorizontalPodAutoscaler], PlannedPatch[T]],
     may: Callable[[], Awaitable[bool]],
+    only_if: Callable[[], bool],
 ) -> Sent[T]:
     """Send the patch that *make* returns for *hpa*; if the HPA has changed, read it and send a new patch from *make*.
 
-    Each write awaits *may* first. Never raises errors of the API server.
+    Each write awaits *may* first, and asks *only_if* when it is about to leave. Never raises errors of the API server.
     """
     write = make(hpa)
     if write.patch is None:
         return Sent(write, "unneeded")
-    ending, detail = await _patched(connection, write.patch, may)
+    ending, detail = await _patched(connection, write.patch, may, only_if)
     if ending != "changed":
         return Sent(write, ending, detail)
     try:
@@ -95,18 +106,22 @@ async def send(
     if write.patch is None:
         return Sent(write, "unneeded", again=True)
     # A failed test and an admission plugin's refusal look the same, but a test does not fail twice in a row.
-    ending, detail = await _patched(connection, write.patch, may)
+    ending, detail = await _patched(connection, write.patch, may, only_if)
     return Sent(write, "refused" if ending == "changed" else ending, detail, again=True)
 
 
 async def _patched(
-    connection: Connection, patch: Patch, may: Callable[[], Awaitable[bool]]
+    connection: Connection, patch: Patch, may: Callable[[], Awaitable[bool]], only_if: Callable[[], bool]
 ) -> tuple[Ending | Literal["changed"], str]:
     """Return how *patch* ended, and why; ``changed`` means that the HPA seems to have changed."""
     if not await may():
         return "left", ""
     try:
-        await connection.request("PATCH", patch.path, params=patch.params, body=patch.body, content_type=CONTENT_TYPE)
+        await connection.request(
+            "PATCH", patch.path, params=patch.params, body=patch.body, content_type=CONTENT_TYPE, only_if=only_if
+        )
+    except NotSent:
+        return "left", ""
     except (Invalid, Conflict) as error:
         return "changed", error.message or one_line(error)
     except (Forbidden, BadRequest) as error:
@@ -321,7 +336,7 @@ class Applier:
             await self._bucket.take()
             return may()
 
-        sent = await send(self._connection, hpa, make, permitted)
+        sent = await send(self._connection, hpa, make, permitted, may)
         if sent.ending != "left":  # an unsent write tells nothing about the API server
             self._unanswered = self._unanswered + 1 if sent.ending in ("failed", "unheard") else 0
         self._metrics.wrote(sent.ending, again=sent.again)

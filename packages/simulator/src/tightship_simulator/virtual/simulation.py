@@ -196,6 +196,7 @@ class Simulation:
             connector=self.network.connector,
             run=self.loop.run_nested,
             own_process=False,
+            stopwatch=None,
         )
 
     def session(self) -> aiohttp.ClientSession:

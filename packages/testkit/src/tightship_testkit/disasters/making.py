@@ -8,6 +8,7 @@ import msgspec
 
 from tightship_testkit.disasters import faults, steps
 from tightship_testkit.disasters.floors.making import drawn_faults, floors_only, with_floors
+from tightship_testkit.disasters.piloting import with_pilot
 from tightship_testkit.disasters.registry import STEPS, Args
 from tightship_testkit.disasters.scenario import (
     Autoscaler,
@@ -40,9 +41,9 @@ def make(seed: int) -> Scenario:
         case 3 | 6:
             return floors_only(seed)
         case 9:
-            return with_floors(_nodes(seed), Random(f"both {seed}"))  # noqa: S311
+            return with_pilot(with_floors(_nodes(seed), Random(f"both {seed}")))  # noqa: S311
         case _:
-            return _nodes(seed)
+            return with_pilot(_nodes(seed))
 
 
 def _nodes(seed: int) -> Scenario:

@@ -15,7 +15,7 @@ from tightship_simulator.life.living import Speeds
 from tightship_simulator.life.node_autoscaler import Rules
 from tightship_simulator.virtual.loop import StuckError
 from tightship_simulator.virtual.simulation import Simulation, simulate
-from tightship_testkit.disasters import cluster
+from tightship_testkit.disasters import cluster, landings
 from tightship_testkit.disasters.faults import Door
 from tightship_testkit.disasters.known import finding
 from tightship_testkit.disasters.observer import Observer, Tracebacks
@@ -32,6 +32,8 @@ STEPS_AT_ONCE = 100_000
 """Steps at one moment after which somebody counts as turning without end."""
 STOP = 30.0
 """Seconds that replicas have to end at the end."""
+AFTERWARDS = 3.0
+"""Seconds after their end in which a pod may still be gated by what they have written last."""
 
 Ready = Callable[[World, Observer], None]
 
@@ -118,29 +120,37 @@ def _rules(scenario: Scenario) -> Rules:
 def _found(world: World) -> None:
     """Make the cluster, and start the replicas."""
     world.store.load(cluster.objects(world.scenario))
+    rights = landings.charted(world)
+    world.rules.append(rights)
+    world.denials.append(rights)
     for team in world.teams.values():
         if world.store.find("Namespace", team.controller.namespace) is None:
             world.store.create("Namespace", {"metadata": {"name": team.controller.namespace}})
         world.configure(team, team.settings)
+        landings.install(world, team)
         for skew in team.controller.skews:
             world.start(team, skew)
 
 
 async def _play(world: World, observer: Observer) -> None:
     watch = asyncio.create_task(observer.watch(), name="observer")
-    finalizers = asyncio.create_task(world.let_go(), name="finalizers")
+    others = [asyncio.create_task(world.let_go(), name="finalizers")]
+    if landings.piloted(world.scenario):
+        others.append(asyncio.create_task(landings.take_theirs_off(world), name="gates of others"))
     try:
         await world.play()
         await asyncio.sleep(max(0.0, world.scenario.story + world.scenario.quiet - world.now))
         await _probe(world, observer)
         observer.ended()
         await _stop(world)
+        if landings.piloted(world.scenario):
+            await asyncio.sleep(AFTERWARDS)
         observer.stopped()
     finally:
-        for task in (watch, finalizers):
+        for task in (watch, *others):
             task.cancel()
-        await asyncio.wait([watch, finalizers])
-    for task in (watch, finalizers):
+        await asyncio.wait([watch, *others])
+    for task in (watch, *others):
         if not task.cancelled():
             task.result()
 

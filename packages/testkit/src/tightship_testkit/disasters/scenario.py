@@ -68,6 +68,16 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     spec: Args
 
 
+class Landings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a controller's chart has installed for the pilot: *rights* for hints or for exact landings, and a ConfigMap
+    that is *there* and has the annotation *policy*, none where that is empty.
+    """
+
+    rights: str = "exact"
+    policy: str = "exact/1"
+    there: bool = True
+
+
 class Controller(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A controller by its program's name: *skews* has for each replica by how many seconds its clock is ahead.
 
@@ -79,6 +89,7 @@ class Controller(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     namespace: str = "tightship"
     settings: Args = {}
     variables: dict[str, str] = {}
+    landings: Landings | None = None
 
 
 class Autoscaler(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -188,6 +199,6 @@ def read(path: Path) -> Scenario:
 
 
 __all__ = [
-    "Autoscaler", "Budget", "Controller", "Fault", "Node", "Pool", "Scenario", "Step", "StoryError", "Workload",
-    "decode", "encode", "read",
+    "Autoscaler", "Budget", "Controller", "Fault", "Landings", "Node", "Pool", "Scenario", "Step", "StoryError",
+    "Workload", "decode", "encode", "read",
 ]  # fmt: skip

@@ -81,6 +81,7 @@ def _shorter(scenario: Scenario) -> Iterator[Scenario]:
         if any(each.skews):
             level = [0.0] * len(each.skews)
             yield _with_controller(scenario, number, msgspec.structs.replace(each, skews=level))
+    yield from _without_pilots(scenario)
     for number, workload in enumerate(scenario.workloads):
         if workload.replicas > 1:
             fewer = [*scenario.workloads]
@@ -106,6 +107,13 @@ def _without(scenario: Scenario, field: str) -> Iterator[Scenario]:
         for begin in range(0, len(things), size):
             yield msgspec.structs.replace(scenario, **{field: [*things[:begin], *things[begin + size :]]})
         size //= 2
+
+
+def _without_pilots(scenario: Scenario) -> Iterator[Scenario]:
+    for number, each in enumerate(scenario.controllers):
+        if each.landings is not None:
+            plain = {key: value for key, value in each.settings.items() if key != "steering"}
+            yield _with_controller(scenario, number, msgspec.structs.replace(each, landings=None, settings=plain))
 
 
 def _with_controller(scenario: Scenario, number: int, controller: Controller) -> Scenario:

@@ -54,8 +54,12 @@ class World:
         """Is told of each violation when it is found."""
         self.market = Market(self, scenario.floors) if scenario.floors is not None else None
         """What floors follow, where the scenario has any."""
+        self.started: dict[str, float] = {}
+        """When each replica was started."""
         self.rules: list[Rule] = []
-        """What forbids requests now."""
+        """What forbids requests now, or does something when they come."""
+        self.denials: list[Rule] = []
+        """Those of the rules that only forbid."""
         self.away: list[tuple[frozenset[str], float]] = []
         """From which controllers the API server is away, and until when."""
         self.skews: list[float] = []
@@ -116,6 +120,11 @@ class World:
         """Whether *process* may have missed what happened after *since*, because of a fault."""
         found = self._blind.get(process)
         return found is not None and max(found) + RECOVERY > max(since, self.now - RECOVERY)
+
+    def faulted(self, process: str) -> bool:
+        """Whether *process* may know or do less than it would because of a fault; its start is none."""
+        began = self.started.get(process)
+        return any(each != began and each + RECOVERY > self.now for each in self._blind.get(process, ()))
 
     def records(self, node: str, since: float) -> list[Json]:
         """Return the drains that a node's annotation has told since then, and the one before."""
@@ -197,8 +206,10 @@ class World:
     async def ruled(self, rule: Rule, seconds: float) -> None:
         """Have *rule* hold for requests of controllers for so long."""
         self.rules.append(rule)
+        self.denials.append(rule)
         await self.pause(seconds)
         self.rules.remove(rule)
+        self.denials.remove(rule)
 
     def refuses(self, process: str, port: int) -> bool:
         """Whether the API server is away from *process*."""
@@ -241,6 +252,7 @@ class World:
             team.dry.add(name)
         self.skews.append(skew)
         self.blinded(name, self.now)
+        self.started[name] = self.now
         replica = self.simulation.start(
             _PROGRAMS[team.program], name=name, skew=skew, **{"NAMESPACE": team.controller.namespace, **own}
         )

@@ -17,8 +17,6 @@ from pydantic import BaseModel
 from tightship.app.cli.app import EXIT_USAGE
 from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.loading import flags_of
-from tightship.core.durations import ALLOWED_FORMS, parse_duration
-from tightship.core.quoting import quoted
 from tightship.core.times import parse_rfc3339
 from tightship.report.document import DEFAULT_ORDER, ORDERS
 
@@ -63,14 +61,6 @@ def value_of(parse: Callable[[str], _T]) -> Callable[[str], _T]:
             raise argparse.ArgumentTypeError(str(error)) from error
 
     return parsed
-
-
-def parse_search(text: str) -> float:
-    """Return how long to search, in seconds; a search takes some time."""
-    seconds = parse_duration(text, plain_unit="s")
-    if seconds <= 0:
-        raise ValueError(f"{quoted(text)} is no time to search; allowed is {ALLOWED_FORMS}, more than 0")
-    return seconds
 
 
 def add_cluster_arguments(
@@ -124,13 +114,10 @@ def add_flags(
         group.add_argument(flag.name, **how)
 
 
-def add_plan_flags(
-    parser: argparse.ArgumentParser, *models: type[BaseModel], config: str, gates: str, search: bool = False
-) -> None:
+def add_plan_flags(parser: argparse.ArgumentParser, *models: type[BaseModel], config: str, gates: str) -> None:
     """Add the arguments of a node controller's ``plan`` and ``explain``: which nodes may go, and the flags of *models*.
 
-    *config* is the help of ``--config``, *gates* the title of the group with the gates' flags. With *search*, a plan
-    may be searched: gates must then count removals alone, not which nodes they were.
+    *config* is the help of ``--config``, *gates* the title of the group with the gates' flags.
     """
     group = parser.add_argument_group("which nodes may go")
     group.add_argument("--config", metavar="FILE", help=config)
@@ -159,15 +146,6 @@ def add_plan_flags(
         help="plan round after round, as if the moved pods had become Ready, until no more node can go "
         "(default: one round)",
     )
-    parser.set_defaults(search=None)
-    if search:
-        groups["plan"].add_argument(
-            "--search",
-            metavar="DURATION",
-            type=value_of(parse_search),
-            help="search this long for a plan that removes more nodes with few evictions, such as 10s or 2m; sets "
-            "--placement possible, since a search chooses the places (default: no search)",
-        )
     add_time_argument(groups["rules"])
 
 

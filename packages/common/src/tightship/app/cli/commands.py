@@ -22,6 +22,7 @@ from tightship.app.cli.arguments import (
 from tightship.app.cli.basics import near, no_command, print_version, write_rendered
 from tightship.app.cli.progress import Progress
 from tightship.app.cli.source import load_snapshot
+from tightship.app.settings.fields import seconds
 from tightship.app.settings.loading import BadFlagsError, SettingsError
 from tightship.core.counting import counted
 from tightship.core.quoting import quoted
@@ -49,12 +50,14 @@ G_co = TypeVar("G_co", bound=ExplainedGates, covariant=True)
 class Configured(Struct, Generic[G_co], frozen=True):
     """A controller with its settings, for display and as a judge.
 
-    *excess* returns how many nodes the cluster could do without, if the controller uses that figure.
+    *excess* returns how many nodes the cluster could do without, if the controller uses that figure. *search* is how
+    many seconds to search for a better plan.
     """
 
     settings: SettingsView
     judge: Judge[G_co]
     excess: Callable[[G_co], ExcessSummary] | None = None
+    search: float = 0.0
 
 
 class Program(Struct, frozen=True):
@@ -142,14 +145,16 @@ class Program(Struct, frozen=True):
     def _judge(
         self, arguments: argparse.Namespace, named: Sequence[str] = ()
     ) -> tuple[Inputs, Evaluation[ExplainedGates]]:
-        search = _search(arguments)
+        _choose_places(arguments)
         try:
             configured = self.configure(arguments)
         except BadFlagsError as error:
             raise UsageError(*error.problems) from error
         except SettingsError as error:
             raise CliError(*error.problems) from error
-        judge = configured.judge
+        judge, search = configured.judge, None
+        if configured.search and judge.placement == "possible":
+            search = SearchRules(seconds=configured.search, clock=monotonic)
         now = wall() if arguments.now is None else arguments.now
         with Progress() as progress:
             snapshot, source = load_snapshot(arguments, progress, judge.ahead)
@@ -182,17 +187,20 @@ class Program(Struct, frozen=True):
         return inputs, evaluation
 
 
-def _search(arguments: argparse.Namespace) -> SearchRules | None:
-    """Return how to search, ``None`` for no search. A search chooses places, so it plans what is ``possible``."""
-    if arguments.search is None:
-        return None
+def _choose_places(arguments: argparse.Namespace) -> None:
+    """Plan what is ``possible`` if ``--search`` is given, because a search chooses the places."""
+    try:
+        searches = seconds(getattr(arguments, "search", None) or "0") != 0
+    except ValueError:
+        return  # the settings refuse it
+    if not searches:
+        return
     if arguments.placement not in (None, "possible"):
         raise UsageError(
             f"--search goes with --placement possible only, because a search chooses the places; "
             f"--placement is {quoted(arguments.placement)}"
         )
     arguments.placement = "possible"
-    return SearchRules(seconds=arguments.search, clock=monotonic)
 
 
 def _check_names(named: Sequence[str], snapshot: Snapshot) -> None:

@@ -175,6 +175,23 @@ class SteeringKeys(Layered):
         return self
 
 
+class SearchKeys(Layered):
+    """The search for plans that remove more nodes than a strategy finds: see :mod:`tightship.planning.search`."""
+
+    search: Annotated[
+        Seconds,
+        Flag(
+            "--search DURATION",
+            "search this long for a plan that removes more nodes with few evictions, such as 10s or 2m; sets "
+            "--placement possible, since a search chooses the places (default: 0, no search)",
+            "plan",
+        ),
+    ] = 0.0
+    """How long to search for a plan that removes more nodes, in processor time of one core: see
+    [how it packs](how-it-packs.md#while-running). Plans are searched only where ``placement`` is ``possible``. 0
+    searches nothing."""
+
+
 HowSure = Annotated[
     Placement,
     Field(default="likely"),

@@ -97,6 +97,9 @@ def straightened(planner: Planner, planners: Planners) -> list[Removal]:
     per pod: the node where it ends up only fills as the plan goes on. Where constraints between pods make the order
     matter all the same, the removals are returned as they were tried. *planner* plans nothing any more.
     """
+    removed = {removal.node for removal in planner.removals}
+    if not any(move.target in removed for removal in planner.removals for move in removal.moves):
+        return planner.removals  # straight already, and valid as tried
     final: dict[str, str] = {}
     for removal in planner.removals:
         for move in removal.moves:

@@ -44,7 +44,8 @@ class Searched(Struct, frozen=True):
 
     *seconds* is how long it was allowed to take (``None``: only *iterations* counted), *greedy_removed* and
     *greedy_evictions* what the strategy alone had planned, *removed* and *evictions* the better plan of both. No plan
-    keeps fewer than *bound* nodes. *warm_start* says whether the last plan still held, ``None`` without one.
+    keeps fewer than *bound* nodes. *warm_start* says whether a plan known from before still held as a whole, ``None``
+    without one. *broken* counts the removals of that plan that had to be planned anew, or could not be.
     """
 
     seconds: float | None
@@ -55,6 +56,7 @@ class Searched(Struct, frozen=True):
     evictions: int
     bound: int
     warm_start: bool | None = None
+    broken: int = 0
 
 
 class Plan(Struct, frozen=True):

@@ -52,10 +52,17 @@ class Packed(Struct, frozen=True):
 
 
 class Effort:
-    """How long to search: *iterations*, or *seconds* of *clock*, whichever ends first; at least one of them."""
+    """How long to search: *iterations*, or *seconds* of *clock*, whichever ends first; at least one of them.
+
+    The search also ends once *stop* is true. Each iteration asks.
+    """
 
     def __init__(
-        self, iterations: int | None = None, seconds: float | None = None, clock: Callable[[], float] | None = None
+        self,
+        iterations: int | None = None,
+        seconds: float | None = None,
+        clock: Callable[[], float] | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> None:
         if iterations is None and (seconds is None or clock is None):
             raise ValueError("a search needs iterations, or seconds and a clock")
@@ -64,6 +71,9 @@ class Effort:
         self._clock = clock if seconds is not None else None
         self._begun = clock() if clock is not None else 0.0
         self._seconds = seconds or 0.0
+        self._stop = stop
+        self.stopped = False
+        """Whether the search was told to stop."""
 
     @property
     def elapsed(self) -> float:
@@ -72,18 +82,28 @@ class Effort:
 
     def spent(self) -> float:
         """Return the part of the effort that is spent, 1 or more at its end."""
+        if self._stop is not None:
+            self.stopped = self.stopped or self._stop()
+        if self.stopped:
+            return 1.0
         by_count = 0.0 if self._most is None else self.iterations / max(1, self._most)
         if self._clock is None:
             return by_count
         return max(by_count, self.elapsed / self._seconds if self._seconds > 0 else 1.0)
 
 
-def improve(problem: Problem, bound: Bound, start: Packed | None, effort: Effort, seed: int) -> Packed | None:
-    """Return the best state found, *start* if nothing is better; ``None`` if there is neither."""
+def improve(
+    problem: Problem, bound: Bound, start: Packed | None, effort: Effort, seed: int, *, afresh: bool = True
+) -> Packed | None:
+    """Return the best state found, *start* if nothing is better; ``None`` if there is neither.
+
+    The search makes a first state of its own, unless it is told not to begin *afresh* and has a *start*.
+    """
     search = _Search(problem, bound, effort, seed)
     search.best = start
     if len(problem.kinds) or problem.closable.any():
-        search.construct()
+        if afresh or start is None:
+            search.construct()
         search.fewer_nodes()
         search.fewer_moves()
     return search.best

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from msgspec import Struct
 
+from tightship.core.objects import PodTemplate
 from tightship.planning.placement.scoring import Choice, Indices
 from tightship.planning.placement.space import Ask, Space
 from tightship.planning.plan.model import Plan, Removal
-from tightship.planning.plan.planner import Planner
+from tightship.planning.plan.planner import Candidate, Planner
+from tightship.planning.plan.reserving import moving_nodes
 from tightship.planning.plan.strategies import Gates, Outcome, Strategy
 from tightship.planning.search.improve import Packed
 from tightship.planning.search.problem import Problem
@@ -70,37 +72,81 @@ def play(
     return _and_the_rest(planner, gates, strategy)
 
 
-def replay(plan: Plan, new_planner: Callable[[Choice], Planner], gates: Gates, strategy: Strategy) -> Outcome | None:
-    """Plan what is left of *plan*, ``None`` if the cluster moved under it.
+class Replayed(Struct, frozen=True):
+    """What is left of a plan, as an *outcome*. *broken* counts the removals that no longer go as planned."""
 
-    A node of the plan that is gone was drained as planned. Every other one must still be allowed to go, and all its
-    pods must find their planned places. Then *strategy* tries the other candidates.
+    outcome: Outcome
+    broken: int
+
+
+def replay(plan: Plan, new_planner: Callable[[Choice], Planner], gates: Gates, strategy: Strategy) -> Replayed:
+    """Plan what is left of *plan*, then let *strategy* try the other candidates.
+
+    A node of the plan that is gone or in drain is dealt with. What still goes exactly as planned is planned first, so
+    that nothing takes the room that the plan keeps for it. Where a pod has no target, or its target has no room any
+    more, the pod finds another place after all that, and the others of its node keep their targets.
     """
     choice = PlannedTargets(strategy.choose)
     planner = new_planner(choice)
-    space = planner.space
+    space, moving = planner.space, frozenset(moving_nodes(planner.snapshot))
+    broken: list[tuple[Candidate, list[tuple[Ask, int]]]] = []
+    lost = 0
     for removal in plan.removals:
         candidate = planner.candidates.get(removal.node)
         if candidate is None:
-            if removal.node in space.index:
-                return None
+            lost += removal.node in space.index and removal.node not in moving
             continue
-        targets = {move.pod.key: move.target for move in removal.moves}
-        pods = planner.pods_of(candidate)
-        if any(targets.get(pod.key) not in space.index for pod in pods):
-            return None
-        choice.expect([(space.ask(pod), space.index[targets[pod.key]]) for pod in pods])
+        asks, targets = _targets(planner, candidate, removal)
+        if len(targets) < len(asks) or not _find_room(space, candidate.name, targets):
+            broken.append((candidate, targets))
+            continue
+        choice.expect(targets)
         if gates.refuses(candidate, planner) or planner.attempt(candidate):
-            return None
-        if not _as_planned(planner.removals[-1], targets):
-            return None
-    return _and_the_rest(planner, gates, strategy)
+            broken.append((candidate, targets))
+    for candidate, targets in broken:
+        choice.expect(targets)
+        if not gates.refuses(candidate, planner):
+            planner.attempt(candidate)
+    return Replayed(_and_the_rest(planner, gates, strategy), lost + len(broken))
 
 
-def _as_planned(removal: Removal, targets: Mapping[str, str]) -> bool:
-    """Whether the pods of *removal* go to the *targets*; equal pods may have changed places."""
-    found = Counter((move.pod.template, move.target) for move in removal.moves)
-    return found == Counter((move.pod.template, targets[move.pod.key]) for move in removal.moves)
+def _targets(planner: Planner, candidate: Candidate, removal: Removal) -> tuple[list[Ask], list[tuple[Ask, int]]]:
+    """Return the demands of the node's pods, and the targets of those that *removal* has one for.
+
+    A pod that has come in place of an equal one takes its target.
+    """
+    space = planner.space
+    pods = planner.pods_of(candidate)
+    left = {move.pod.key: move for move in removal.moves}
+    own = {pod.key: left.pop(pod.key) for pod in pods if pod.key in left}
+    spare: dict[PodTemplate, list[str]] = {}
+    for move in left.values():
+        spare.setdefault(move.pod.template, []).append(move.target)
+    asks: list[Ask] = []
+    found: list[tuple[Ask, int]] = []
+    for pod in pods:
+        ask, others = space.ask(pod), spare.get(pod.template)
+        asks.append(ask)
+        target = own[pod.key].target if pod.key in own else others.pop() if others else ""
+        if target in space.index:
+            found.append((ask, space.index[target]))
+    return asks, found
+
+
+def _find_room(space: Space, name: str, targets: Sequence[tuple[Ask, int]]) -> bool:
+    """Whether all pods that leave node *name* fit on their *targets*."""
+    mark, node = space.mark(), space.index[name]
+    space.close(node)
+    for ask, _ in targets:
+        space.lift(ask, node)
+    fits = True
+    for ask, target in targets:
+        if not space.accepts(ask, target):
+            fits = False
+            break
+        space.place(ask, target)
+    space.rollback(mark)
+    return fits
 
 
 def _and_the_rest(planner: Planner, gates: Gates, strategy: Strategy) -> Outcome:

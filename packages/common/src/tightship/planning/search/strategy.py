@@ -26,31 +26,47 @@ BOUND_PART = 0.2
 
 
 class SearchRules(Struct, frozen=True, kw_only=True):
-    """How to search: for *iterations*, or *seconds* of *clock*, whichever ends first.
+    """How to search: for *iterations*, or *seconds* of *clock*, whichever ends first; or until *stop* is true.
 
-    The same *seed* and iterations give the same plan. *warm* is the last plan, from which the search starts if it still
-    holds.
+    The same *seed* and iterations give the same plan. *warm* are plans known from before, the best first: what still
+    holds of them is planned too, and a search starts from the best. Without iterations, nothing is searched.
     """
 
     iterations: int | None = None
     seconds: float | None = None
     clock: Callable[[], float] | None = None
     seed: int = 0
-    warm: Plan | None = None
+    warm: tuple[Plan, ...] = ()
+    stop: Callable[[], bool] | None = None
+
+
+class _Found(Struct, frozen=True):
+    """An *outcome* as its plan will be: the *removals*, and how good they are. *broken* is as for a replay."""
+
+    outcome: Outcome
+    removals: Sequence[Removal]
+    broken: int = 0
+
+    @property
+    def score(self) -> tuple[int, int]:
+        """The nodes removed, then the evictions, negative."""
+        return len(self.removals), -sum(len(removal.moves) for removal in self.removals)
 
 
 class Searching(Strategy):
     """Plans as *greedy* does, then searches for better. Only plans that choose places (``possible``) are searched.
 
-    The first round of a plan is searched. :attr:`searched` says what came of it.
+    The first round of a plan is searched. :attr:`searched` says what came of it. *planners* are those of the round.
     """
 
-    def __init__(self, greedy: Strategy, rules: SearchRules) -> None:
+    def __init__(self, greedy: Strategy, rules: SearchRules, planners: Planners | None = None) -> None:
         self.name = greedy.name
         self.choose = greedy.choose
         self.searched: Searched | None = None
+        self._begun = False
         self._greedy = greedy
         self._rules = rules
+        self._planners = Planners() if planners is None else planners
 
     def extend(self, planner: Planner, gates: Gates, candidates: Sequence[Candidate]) -> dict[str, list[Refusal]]:
         """See :meth:`Strategy.extend`; nothing is searched."""
@@ -58,39 +74,67 @@ class Searching(Strategy):
 
     def run(self, new_planner: NewPlanner, gates: Gates) -> Outcome:
         """Plan one round over all candidates, and keep the better of both plans."""
-        greedy = self._greedy.run(new_planner, gates)
-        if self.searched is not None or greedy.planner.placement != "possible":
-            return greedy
-        rules, first = self._rules, straightened(greedy.planner, Planners())
-        new_planner = _apart(greedy.planner)
+        outcome = self._greedy.run(new_planner, gates)
+        if self._begun or outcome.planner.placement != "possible":
+            return outcome
+        self._begun = True
+        greedy = best = self._found(outcome)
+        for plan in self._rules.warm:
+            again = replay(plan, new_planner, gates, self._greedy)
+            held = self._found(again.outcome, again.broken)
+            # A known plan stays unless another is better: nodes are steered by it already.
+            if held.score > best.score or (best is greedy and held.score == best.score):
+                best = held
+        if self._rules.warm:
+            self.searched = self._as_known(self._rules.warm[0].searched, greedy, best)
+        if self._rules.iterations != 0:
+            best = self._search(greedy, best, gates)
+        return best.outcome
+
+    def _as_known(self, known: Searched | None, greedy: _Found, best: _Found) -> Searched:
+        """Return what an earlier search, *known*, came to for the present cluster."""
+        nodes = len(best.outcome.planner.snapshot.nodes)
+        return Searched(
+            seconds=None if known is None else known.seconds,
+            iterations=0 if known is None else known.iterations,
+            greedy_removed=greedy.score[0],
+            greedy_evictions=-greedy.score[1],
+            removed=best.score[0],
+            evictions=-best.score[1],
+            bound=0 if known is None else min(known.bound, nodes - best.score[0]),
+            warm_start=best is not greedy and not best.broken,
+            broken=best.broken,
+        )
+
+    def _search(self, greedy: _Found, start: _Found, gates: Gates) -> _Found:
+        """Return the better of *start* and what a search from there finds."""
+        rules = self._rules
+        effort = Effort(rules.iterations, rules.seconds, rules.clock, rules.stop)
+        new_planner = _apart(start.outcome.planner)
         before = new_planner(self.choose)
         problem = extract(before, limits_of(gates, before))
-        warm = None if rules.warm is None else replay(rules.warm, new_planner, gates, self._greedy)
-        best, score, removals = greedy, _score(first), first
-        if warm is not None:
-            replayed = straightened(warm.planner, Planners())
-            if _score(replayed) > score:
-                best, score, removals = warm, _score(replayed), replayed
-        start = started(problem, removals)
-        effort = Effort(rules.iterations, rules.seconds, rules.clock)
         floor = bound(problem, lambda: effort.spent() > BOUND_PART)
-        found = improve(problem, floor, start, effort, rules.seed)
-        if found is not None:
-            outcome = play(problem, found, new_planner, gates, self._greedy)
-            played = _score(straightened(outcome.planner, Planners()))
-            if played > score:
-                best, score = outcome, played
+        origin, afresh = started(problem, start.removals), start is greedy
+        found = improve(problem, floor, origin, effort, rules.seed, afresh=afresh)
+        best = start
+        if found is not None and not effort.stopped:
+            played = self._found(play(problem, found, new_planner, gates, self._greedy))
+            best = played if played.score > start.score else start
         self.searched = Searched(
             seconds=rules.seconds,
             iterations=effort.iterations,
-            greedy_removed=len(first),
-            greedy_evictions=-_score(first)[1],
-            removed=score[0],
-            evictions=-score[1],
+            greedy_removed=greedy.score[0],
+            greedy_evictions=-greedy.score[1],
+            removed=best.score[0],
+            evictions=-best.score[1],
             bound=floor.nodes,
-            warm_start=None if rules.warm is None else warm is not None,
+            warm_start=None if self.searched is None else self.searched.warm_start,
+            broken=start.broken,
         )
         return best
+
+    def _found(self, outcome: Outcome, broken: int = 0) -> _Found:
+        return _Found(outcome, straightened(outcome.planner, self._planners), broken)
 
 
 def _apart(planner: Planner) -> NewPlanner:
@@ -102,8 +146,3 @@ def _apart(planner: Planner) -> NewPlanner:
         return Planner(snapshot, ledger, candidates, planner.placement, choose=choose, round_number=planner.round)
 
     return new_planner
-
-
-def _score(removals: Sequence[Removal]) -> tuple[int, int]:
-    """Return how good a plan is: the nodes removed, then the evictions, negative."""
-    return len(removals), -sum(len(removal.moves) for removal in removals)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tightship_simulator.api.store import Change
+from tightship_testkit.disasters.landings import map_of, policy_of
 from tightship_testkit.disasters.promises.base import Json, Promise, ours
+from tightship_testkit.disasters.promises.landings import pod_write
 from tightship_testkit.disasters.registry import promise
 
 OURS = "tightship.dev/"
@@ -33,17 +35,32 @@ class NothingOfOthersChanged(Promise):
             # The API server charges the budget of an eviction in the name of who asks for it.
             if change.previous is None or change.previous.get("spec") != change.object.get("spec"):
                 self.broken(f"{kind} {name}", f"{author} wrote it")
+        elif kind == "ConfigMap":
+            self._map(change, author, name)
         elif kind not in _MAY_WRITE:
             self.broken(f"{kind} {name}", f"{author} wrote it")
 
     def _pod(self, change: Change, author: str, name: str) -> None:
         old = change.previous
-        if old is None or old["spec"] != change.object["spec"]:
+        if old is None:
             self.broken(f"Pod {name}", f"{author} wrote it")
             return
+        if wrong := pod_write(self.world.team(ours(author)), old, change.object):
+            self.broken(f"Pod {name}", f"{author} changed {wrong}")
         for part in ("labels", "annotations", "finalizers", "ownerReferences"):
             if old["metadata"].get(part) != change.object["metadata"].get(part):
                 self.broken(f"Pod {name}", f"{author} changed its {part}")
+
+    def _map(self, change: Change, author: str, name: str) -> None:
+        team, old, new = self.world.team(ours(author)), change.previous, change.object
+        mine = team is not None and team.controller.landings is not None and name == map_of(team.controller)
+        if not mine or old is None or change.type == "DELETED":
+            self.broken(f"ConfigMap {name}", f"{author} {change.type.lower()} it")
+            return
+        for path, was, now in _differences(old, new):
+            self.broken(f"ConfigMap {name}", f"{author} changed {path} from {was!r} to {now!r}")
+        if policy_of(old) != policy_of(new):
+            self.broken(f"ConfigMap {name}", f"{author} changed its policy")
 
 
 _COUNTED = ("resourceVersion", "generation", "managedFields")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tightship_simulator.api.store import Change
+from tightship_testkit.disasters.landings import GATE, gated, gates_of, map_of
 from tightship_testkit.disasters.promises.base import Asked, Promise, ours
+from tightship_testkit.disasters.promises.landings import exact
 from tightship_testkit.disasters.promises.reading import (
     CANDIDATE,
     DRAINING,
     cordoned,
+    created,
     deletes,
     has_taint,
     owned,
@@ -18,13 +21,17 @@ from tightship_testkit.disasters.promises.reading import (
 from tightship_testkit.disasters.registry import promise
 from tightship_testkit.disasters.world import Team
 
+_RESORT = 5.0
+"""Seconds after which anybody may take a gate off."""
+
 
 @promise
 class DryRunsWriteNothing(Promise):
     """A replica that was started as a dry run makes no request that changes anything.
 
-    But for one thing: it gives back a node that a drain of its own controller holds. It patches that node, and it
-    writes the two Leases by which it is the only one to do so.
+    But for two things. It gives back a node that a drain of its own controller holds: it patches that node, and it
+    writes the two Leases by which it is the only one to do so. And it takes our gate off pods that wait, by the same
+    Leases, and empties its ConfigMap of landings, which would have more of them gated.
     """
 
     name = "dry-runs-write-nothing"
@@ -36,6 +43,15 @@ class DryRunsWriteNothing(Promise):
         super().__init__(*args)
         # When a drain of a controller was last seen to hold a node, or a soft taint of its to be there.
         self._held: dict[tuple[str, str], float] = {}
+        self._waited = -self.lately
+
+    def _resorts(self, request: Asked) -> bool:
+        """Whether it is about a gate that nobody else takes off."""
+        if self.world.now - self._waited >= self.lately:
+            return False
+        landings = request.resource == "configmaps" and request.name == f"{ours(request.by)}-landings"
+        gate = (request.resource, request.subresource, request.verb) == ("pods", "", "patch")
+        return landings or gate or request.resource == "leases"
 
     def changed(self, change: Change, author: str) -> None:
         if change.object["kind"] != "Node":
@@ -53,6 +69,8 @@ class DryRunsWriteNothing(Promise):
             self.broken(author, f"took Node {name}")
 
     def passed(self) -> None:
+        if any(self.world.wall - created(each) >= _RESORT - 1 for each in gated(self.world)):
+            self._waited = self.world.now
         for node in self.world.store.list("Node"):
             if program := _holder(node):
                 self._held[program, node["metadata"]["name"]] = self.world.now
@@ -64,6 +82,8 @@ class DryRunsWriteNothing(Promise):
             return
         since = self.world.now - self.lately
         held = {node for (of, node), at in self._held.items() if of == program and at >= since}
+        if self._resorts(request):
+            return
         gives_back = request.verb == "patch" and request.resource == "nodes" and not request.subresource
         if (gives_back and request.name in held) or (held and request.resource == "leases"):
             return
@@ -109,10 +129,26 @@ class OnlyDocumentedRights(Promise):
         team = self.world.team(ours(request.by))
         if full == "pods" and team is not None and any(map(deletes, team.recent(self.world.now))):
             allowed.add("delete")
+        allowed |= _of_pilot(team, full, request.name)
+        if full == "pods" and self._waits(request):
+            # Anybody's last resort, with the right or without: a gate that nobody else takes off.
+            allowed.add("patch")
         if request.verb not in allowed:
             self.broken(request.by, f"asked for {request.verb} {full}")
         if full == "leases" and request.name not in ("", ours(request.by), "tightship-claims"):
             self.broken(request.by, f"asked for {request.verb} of Lease {request.name}")
+
+    def _waits(self, request: Asked) -> bool:
+        pod = self.world.store.find("Pod", request.name, request.namespace)
+        return pod is not None and GATE in gates_of(pod) and self.world.wall - created(pod) >= _RESORT
+
+
+def _of_pilot(team: Team | None, full: str, name: str) -> frozenset[str]:
+    """Return what the chart adds for the pilot."""
+    if team is not None and exact(team) and full in ("pods", "pods/status"):
+        return frozenset({"patch"})
+    of_map = team is not None and team.controller.landings is not None and name == map_of(team.controller)
+    return frozenset({"get", "update", "patch"}) if of_map and full == "configmaps" else frozenset()
 
 
 def _off(team: Team) -> bool:

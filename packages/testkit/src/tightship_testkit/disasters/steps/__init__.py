@@ -4,6 +4,7 @@ from tightship_testkit.disasters.steps import (
     autoscalers,
     clouds,
     configuration,
+    landings,
     metrics,
     people,
     replicas,
@@ -11,4 +12,6 @@ from tightship_testkit.disasters.steps import (
     workloads,
 )
 
-__all__ = ["autoscalers", "clouds", "configuration", "metrics", "people", "replicas", "trouble", "workloads"]
+__all__ = [
+    "autoscalers", "clouds", "configuration", "landings", "metrics", "people", "replicas", "trouble", "workloads",
+]  # fmt: skip

@@ -1,0 +1,224 @@
+"""Searches for a better plan between the passes of a running controller, in a thread beside the event loop.
+
+A pass plans what it knows from before: the plan of the last pass, and the plan that a search has found since. What
+still holds of them is kept, so a cluster that moves costs a plan only the parts that broke. The next search then starts
+from there. Memory holds two plans, and the snapshot that is being searched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from tightship.app.observability.logging import log
+from tightship.app.runtime.loop import in_thread
+from tightship.core.api_errors import one_line
+from tightship.core.times import rfc3339
+from tightship.kube.host import HOST
+from tightship.planning.evaluate import AT_ONCE, Evaluation, ExplainedGates, Facts, Horizon, Judge, evaluate
+from tightship.planning.plan import Plan
+from tightship.planning.search.strategy import SearchRules
+
+ITERATIONS = 20
+"""Iterations for each second of searching where time is virtual: a few, because such clusters are small."""
+
+REST = 20
+"""The pause after a search that brought nothing, in lengths of the search: that spends a twentieth of a core."""
+
+PATIENCE = 60.0
+"""Seconds, besides three lengths of the search, for which the first claims wait for the first search."""
+
+G = TypeVar("G", bound=ExplainedGates)
+
+
+class SearchState(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What ``/status`` tells of searches: whether one is *running*, how many ended, how many of those found better.
+
+    While *claims_wait*, no node is claimed, because the first search has not ended.
+    """
+
+    running: bool = False
+    claims_wait: bool = False
+    searches: int = 0
+    improved: int = 0
+    last_ended: str = ""
+
+
+class _Ended(Struct, Generic[G], frozen=True):
+    """The last search: what it saw, the nodes its plan would *keep*, whether it was *better* than before, and when."""
+
+    facts: Facts
+    judge: Judge[G]
+    keep: int
+    better: bool
+    at: float
+
+
+class BackgroundSearch(Generic[G]):
+    """One search at a time. The event loop calls all methods.
+
+    A search ends at once when it *may* no longer run, which the thread asks at every step. A search that found
+    something sets *wake*. *clock* returns seconds since 1970.
+    """
+
+    def __init__(
+        self, wake: asyncio.Event, *, may: Callable[[], bool], clock: Callable[[], float], logger: logging.Logger
+    ) -> None:
+        self._wake = wake
+        self._may = may
+        self._clock = clock
+        self._log = logger
+        self._known: tuple[Plan, ...] = ()
+        self._last: _Ended[G] | None = None
+        self._hurt = False
+        self._task: asyncio.Task[None] | None = None
+        self._judge: Judge[G] | None = None
+        self._end = threading.Event()
+        self._go = threading.Event()
+        self._go.set()
+        self._patient_until = 0.0
+        self._searches = self._improved = 0
+
+    def horizon(self, seconds: float) -> Horizon:
+        """Return how a pass evaluates, if searches take *seconds*; 0 for no searches."""
+        if not seconds:
+            self._forget()
+            return AT_ONCE
+        return Horizon(search=SearchRules(iterations=0, warm=self._known))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the running search wait meanwhile, so that it takes no time from a pass."""
+        self._go.clear()
+        try:
+            yield
+        finally:
+            self._go.set()
+
+    def judged(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float) -> None:
+        """Take over the plan of a pass, and begin a search if that may bring something."""
+        plan = evaluation.plan
+        if not seconds or plan.placement != "possible":
+            self._forget()
+            return
+        self._known = (plan,)
+        broken = 0 if plan.searched is None else plan.searched.broken
+        self._hurt = self._hurt or broken > 0
+        if broken:
+            log(self._log, logging.DEBUG, "the known plan holds in part", broken=broken, planned=len(plan.removals))
+        if self._judge is not judge:
+            self._end.set()
+        if not self._may():
+            self._forget()
+        elif self._task is None and self._wanted(evaluation, judge, seconds):
+            self._begin(evaluation, judge, seconds)
+
+    def claims_wait(self) -> bool:
+        """Whether claims have to wait for the first search: what goes first decides what is left for the last."""
+        return self._last is None and self._task is not None and self._clock() < self._patient_until
+
+    def state(self, seconds: float) -> SearchState | None:
+        """Return what to show; ``None`` without searches."""
+        if not seconds:
+            return None
+        return SearchState(
+            running=self._task is not None,
+            claims_wait=self.claims_wait(),
+            searches=self._searches,
+            improved=self._improved,
+            last_ended="" if self._last is None else rfc3339(self._last.at),
+        )
+
+    def stop(self) -> None:
+        """End the running search, and begin no other."""
+        self._may = lambda: False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._end.set()
+        self._known = ()
+        self._last = None
+
+    def _wanted(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float) -> bool:
+        last, plan = self._last, evaluation.plan
+        if not plan.removals:
+            return False  # if no node can go alone, none can go with others
+        if last is None or last.judge is not judge:
+            return True
+        keep = _kept(evaluation, plan)
+        bound = 0 if plan.searched is None else plan.searched.bound
+        if last.facts == evaluation.facts:
+            return last.better and keep > bound
+        promising = self._hurt or keep > last.keep or (last.better and keep > bound)
+        return self._clock() >= last.at + seconds * (1 if promising else REST)
+
+    def _begin(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float) -> None:
+        self._end = threading.Event()
+        self._judge = judge
+        self._hurt = False
+        if self._last is None:
+            self._patient_until = self._clock() + 3 * seconds + PATIENCE
+        self._task = asyncio.create_task(self._search(evaluation, judge, seconds, self._end), name="search")
+
+    async def _search(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float, end: threading.Event) -> None:
+        before = evaluation.plan
+        try:
+            plan = await in_thread(self._work, evaluation, judge, seconds, end)
+        except Exception as error:  # the plan of each pass stands without a search
+            log(self._log, logging.ERROR, "search failed", error=one_line(error), exc_info=error)
+            plan = before
+        finally:
+            self._task = None
+        if end.is_set() or not self._may():
+            return
+        first, better = self._last is None, _score(plan) > _score(before)
+        keep = _kept(evaluation, plan)
+        self._last = _Ended(evaluation.facts, judge, keep, better, self._clock())
+        self._searches += 1
+        self._improved += better
+        log(
+            self._log,
+            logging.INFO,
+            "searched",
+            better=better,
+            planned=len(plan.removals),
+            evictions=plan.evictions,
+            before=len(before.removals),
+            evictions_before=before.evictions,
+            iterations=0 if plan.searched is None else plan.searched.iterations,
+        )
+        self._known = (plan, *self._known[:1])
+        # Claims may have waited for the first search, whatever came of it.
+        if better or first:
+            self._wake.set()
+
+    def _work(self, evaluation: Evaluation[G], judge: Judge[G], seconds: float, end: threading.Event) -> Plan:
+        def stop() -> bool:
+            while not self._go.wait(0.1) and not end.is_set():
+                pass
+            return end.is_set() or not self._may()
+
+        stopwatch = HOST.get().stopwatch
+        rules = SearchRules(
+            iterations=max(1, round(ITERATIONS * seconds)) if stopwatch is None else None,
+            seconds=None if stopwatch is None else seconds,
+            clock=stopwatch,
+            seed=self._searches,
+            warm=(evaluation.plan,),
+            stop=stop,
+        )
+        return evaluate(evaluation.snapshot, judge, evaluation.now, Horizon(search=rules)).plan
+
+
+def _score(plan: Plan) -> tuple[int, int]:
+    return len(plan.removals), -plan.evictions
+
+
+def _kept(evaluation: Evaluation[G], plan: Plan) -> int:
+    return len(evaluation.snapshot.nodes) - len(plan.removals)

@@ -1,0 +1,165 @@
+"""The pilot in a small cluster: where replacements land, and what a replica leaves that is lost at a write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tightship_simulator.api.store import Change
+from tightship_testkit.disasters import steps as all_steps
+from tightship_testkit.disasters.landings import GATE, gates_of
+from tightship_testkit.disasters.observer import Observer
+from tightship_testkit.disasters.run import Result, run
+from tightship_testkit.disasters.scenario import Autoscaler, Controller, Landings, Node, Pool, Scenario, Step, Workload
+from tightship_testkit.disasters.world import Json, World
+
+assert all_steps
+
+VARIABLES = {
+    "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": "5",
+    "LEASE_DURATION_SECONDS": "15",
+    "LEASE_RENEW_DEADLINE_SECONDS": "10",
+    "LEASE_RETRY_PERIOD_SECONDS": "4",
+    "REQUEST_TIMEOUT_SECONDS": "5",
+    "HTTP_PORTS": "9101",
+}
+SETTINGS: Json = {
+    "nodePools": {"*": {"enabled": False}},
+    "maximumNodesInDrain": 2,
+    "minimumNodeAge": 0,
+    "neededMarkedTimeForRemoval": 0,
+    "settleTime": 1,
+    "coolDownAfterNodeAdded": 0,
+}
+POOLS: Json = {"*": {"enabled": True, "scaleDownCPURequestRatioLimit": 0.9}}
+BEGIN = Step(at=8.0, kind="configure", args={"program": "node-compactor", "key": "nodePools", "value": POOLS})
+"""By then all pods run, on all nodes."""
+WRITES = ("configmaps", "pods/status", "pods", "pods/eviction")
+NODES = 6
+
+
+def scenario(*steps: Step, replicas: int = 2, steering: str = "exact", story: float = 100.0, **chart: Any) -> Scenario:
+    """Return a cluster in which most nodes may go, and replicas that steer so."""
+    landings = Landings(**{"rights": steering, "policy": f"{steering}/1", **chart})
+    kinds = ("Deployment", "StatefulSet", "Deployment", "ReplicaSet")
+    return Scenario(
+        seed=7,
+        story=story,
+        quiet=60.0,
+        pools=[Pool(name="a", least=1, most=NODES)],
+        nodes=[Node(name=f"n{number}", pool="a") for number in range(NODES)],
+        workloads=[Workload(name=f"w{number}", kind=kind, replicas=3, cpu="250m") for number, kind in enumerate(kinds)],
+        controllers=[
+            Controller(
+                program="node-compactor",
+                skews=[0.0] * replicas,
+                settings={**SETTINGS, "steering": steering},
+                variables=VARIABLES,
+                landings=landings,
+            )
+        ],
+        steps=[*steps, BEGIN],
+        autoscaler=Autoscaler(unneeded=5.0, threshold=0.0),
+    )
+
+
+class Seen:
+    """What became of gated pods and of nominations in a run."""
+
+    def __init__(self) -> None:
+        self.gated = 0
+        self.landed: Counter[str] = Counter()
+        self.evicted = 0
+        self.longest = 0.0
+        self.asked: Counter[str] = Counter()
+        self._since: dict[str, float] = {}
+        self._wanted: dict[str, str] = {}
+
+    def ready(self, world: World, observer: Observer) -> None:
+        """Look on from here."""
+        self._world = world
+        world.store.listeners.append(self._changed)
+        asked = observer.asked
+
+        def note(request: Any) -> None:
+            if request.by and request.writes:
+                full = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
+                self.asked[full] += 1
+            asked(request)
+
+        observer.asked = note  # type: ignore[method-assign]
+
+    def _changed(self, change: Change, author: str) -> None:
+        pod, old = change.object, change.previous
+        if pod["kind"] != "Pod":
+            return
+        uid, gated, now = pod["metadata"]["uid"], GATE in gates_of(pod), self._world.now
+        if gated and change.type == "ADDED":
+            self.gated += 1
+            self._since[uid] = now
+        if uid in self._since and (not gated or change.type == "DELETED"):
+            self.longest = max(self.longest, now - self._since.pop(uid))
+        if node := (pod.get("status") or {}).get("nominatedNodeName"):
+            self._wanted[uid] = node
+        if old is not None and "nodeName" in pod["spec"] and "nodeName" not in old["spec"] and uid in self._wanted:
+            self.landed["target" if pod["spec"]["nodeName"] == self._wanted[uid] else "elsewhere"] += 1
+        leaves = [each is not None and "deletionTimestamp" in each["metadata"] for each in (old, pod)]
+        self.evicted += bool(author) and leaves == [False, True]
+
+
+def played(story: Scenario) -> tuple[Seen, Result]:
+    seen = Seen()
+    return seen, run(story, seen.ready)
+
+
+def test_each_replacement_lands_where_the_plan_wants_it() -> None:
+    seen, result = played(scenario())
+    assert result.violations == []
+    assert seen.evicted == seen.gated
+    assert seen.gated > 3
+    assert seen.landed == {"target": seen.gated}
+    assert seen.longest < 1.0
+
+
+def test_hints_need_no_gate_and_no_right_on_pods() -> None:
+    seen, result = played(scenario(steering="hints"))
+    assert result.violations == []
+    assert seen.evicted > 3
+    assert seen.gated == 0
+    assert seen.asked["configmaps"] > 0
+    assert seen.asked["pods"] == seen.asked["pods/status"] == 0
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [{"there": False}, {"policy": ""}, {"policy": "exact/0"}, {"policy": "hints/1"}, {"policy": "exact/2"}],
+    ids=["no ConfigMap", "no policy", "older", "of hints", "newer"],
+)
+def test_without_its_policy_the_pilot_is_off_and_drains_go_on(chart: dict[str, Any]) -> None:
+    seen, result = played(scenario(**chart))
+    assert result.violations == []
+    assert seen.evicted > 3
+    assert seen.gated == seen.asked["configmaps"] == seen.asked["pods"] == seen.asked["pods/status"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.takes(60)
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("replicas", [1, 2], ids=["alone", "with a standby"])
+@pytest.mark.parametrize("what", ["kill", "freeze"])
+def test_a_replica_that_is_lost_at_a_write_leaves_no_gate(what: str, replicas: int, before: bool) -> None:
+    seen, _ = played(scenario(replicas=replicas))
+    told = {"kill": {"back": 5.0, "skew": 0.0}, "freeze": {"seconds": 40.0}}[what]
+    wrong: list[str] = []
+    for resource in WRITES:
+        assert seen.asked[resource]
+        for skip in range(min(seen.asked[resource], 6)):
+            args = {"program": "node-compactor", "resource": resource, "before": before, "skip": skip, **told}
+            found, result = played(scenario(Step(at=0.0, kind=f"{what}-at-landing", args=args), replicas=replicas))
+            wrong += [f"{resource} {skip}: {each}" for each in result.violations]
+            limit = 20.0 if replicas > 1 else 20.0 + (40.0 if what == "freeze" else 5.0)
+            if found.longest > limit:
+                wrong.append(f"{resource} {skip}: a pod was gated for {found.longest:.1f} s")
+    assert not wrong, "\n".join(wrong)
