@@ -361,6 +361,40 @@ async def test_hand_written_entries_hold_nothing_up_and_are_removed(cluster: Clu
     assert seen.most < 9
 
 
+async def test_an_entry_that_comes_late_goes_with_the_first_pod_that_it_holds_up(
+    cluster: Cluster, start: Start
+) -> None:
+    """As the write of a leader that slept: no pass looks at the ConfigMap for an hour."""
+    policy(cluster)
+    seen = more(cluster)
+    cluster.configure(steering="exact")
+    process = start(interval=3600)
+    await process.passes(1)
+    cluster.api.edit("ConfigMap", MAP, lambda raw: raw.update(data={"uid-web": "n3"}), "default")
+    await asyncio.sleep(0.5)
+    cluster.api.edit("ReplicaSet", "web", lambda raw: raw["spec"].update(replicas=3), "shop")
+    await soon(lambda: data(cluster) == {})
+    await soon(lambda: len(webs(cluster)) == 3 and "" not in webs(cluster))
+    assert 0 < seen.most < 9
+
+
+async def test_a_standby_that_stops_leaves_the_pods_of_its_leader_alone(cluster: Cluster, start: Start) -> None:
+    policy(cluster)
+    more(cluster)
+    cluster.configure(goes="", to="n3", steering="exact")
+    leader = start()
+    await soon(lambda: cluster.holder == leader.settings.identity)
+    standby = start()
+    await standby.passes()
+    met = when(leader, nominates, Slow(1.5))
+    cluster.configure(goes="n1", to="n3", steering="exact")
+    await soon(lambda: met)
+    await standby.ended()
+    await gone(cluster)
+    await soon(lambda: "" not in webs(cluster))
+    assert webs(cluster) == ["n3", "n3"]
+
+
 async def test_a_new_leader_begins_with_an_empty_map_and_no_gates(cluster: Cluster, start: Start) -> None:
     policy(cluster, **{"uid-web": "n9"})
     seen = more(cluster)

@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from contract_api import Api, Json
+
+from tightship.core.objects import Pod, decode
+from tightship.drain_io import landing_map
+from tightship.drain_io.ungating import Ungating
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -108,6 +113,34 @@ async def test_a_nomination_is_the_status_alone(api: Api) -> None:
     code, after = await nominate(api, "")
     assert code == 200
     assert not after["status"].get("nominatedNodeName")
+
+
+# What the controllers write.
+
+
+def as_read(pod: Json) -> Pod:
+    found = decode("Pod", msgspec.json.encode(pod))
+    assert isinstance(found, Pod)
+    return found
+
+
+async def test_a_controller_nominates_and_sets_free_by_these_requests(api: Api) -> None:
+    pod = as_read(await gated(api, THEIRS, OURS))
+    await landing_map.nominate(api.connection, pod, "anywhere")
+    assert (await api.get("Pod", "web-0"))["status"]["nominatedNodeName"] == "anywhere"
+    await landing_map.ungate(api.connection, pod)
+    assert gates_of(await api.get("Pod", "web-0")) == [THEIRS]
+
+
+async def test_another_pod_of_the_same_name_is_left_alone_and_is_no_trouble(api: Api) -> None:
+    made = await gated(api, OURS)
+    made["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555"
+    ungating, pod = Ungating(api.connection, lambda: True), as_read(made)
+    ungating.see([pod], 0.0)
+    await ungating.begin(pod, "anywhere", "")
+    assert ungating.problems == ()
+    found = await api.get("Pod", "web-0")
+    assert (gates_of(found), found["status"].get("nominatedNodeName")) == ([OURS], None)
 
 
 # What the scheduler makes of it.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -26,6 +26,7 @@ from tightship.core.api_errors import Forbidden, KubeError, one_line
 from tightship.core.objects import Pod
 from tightship.drain.landings import Landed, Landings, takes_pods, wished
 from tightship.drain_io.landing_map import LandingMap, policy_problem
+from tightship.drain_io.publishing import LONGEST, Publisher
 from tightship.drain_io.terms import EXACT, PILOTED, LandingFigures, Terms
 from tightship.drain_io.ungating import Ungating
 from tightship.kube.cache import CacheCrashed, ClusterCache
@@ -36,19 +37,18 @@ from tightship.kube.resources import BY_KIND
 
 _log = logging.getLogger(__name__)
 
-LONGEST = 5.0
-"""Most seconds that a drain waits before a round of evictions."""
-
 INFORMED = 0.5
 """Seconds after a write until the policy goes by it: on Kubernetes 1.37 it took 0.13 s."""
 
 WATCHED = 5.0
 """Seconds after which any replica removes a gate."""
 
+STOPPING = 2.5
+"""Most seconds for each of the two steps of a stop: the whole process has a grace."""
+
 _SWEEP = 2.0
 _SETTLE = 1.0
 _BUSY, _PAUSE, _IDLE, _IDLE_WITHOUT = 0.25, 0.05, 1.0, 5.0
-_AGAIN_FIRST, _AGAIN_LAST = 1.0, 30.0
 
 
 class Pilot:
@@ -70,16 +70,14 @@ class Pilot:
         self._book = Landings()
         self._ungating = Ungating(connection, terms.leading)
         self._landed = dict.fromkeys(Landed, 0)
-        self._lock = asyncio.Lock()
+        self._publisher = Publisher(landing_map, self._book.data, lambda: self._active == EXACT)
         self._wake = asyncio.Event()
-        self._writing: asyncio.Task[None] | None = None
         self._active = ""
         self._led = self._used = self._closed = False
         # Whether the ConfigMap is known to be empty, or out of reach.
         self._tidy = False
-        # When the policy was last told something new, when to look and to write again, and until when to sweep.
-        self._told = self._look_at = self._write_at = self._sweeping = -1e9
-        self._failures = 0
+        # When to look where pods landed, and until when every gate goes.
+        self._look_at = self._sweeping = -1e9
         self._problem = ""
 
     @property
@@ -112,12 +110,18 @@ class Pilot:
         *ours* says that this installation gives back what it left, entries in the ConfigMap included. Otherwise only
         its settings tell whose gates these are.
         """
-        steering = self._terms.steering()
-        entries = ours and steering in PILOTED and not self._tidy
-        if ours:
-            # Whoever ends once nothing is left must not depend on when run() has last looked.
-            self._ungating.see(self._cache.unscheduled(), monotonic())
-        return entries or ((ours or steering == EXACT) and self._ungating.any_after(0.0 if ours else WATCHED))
+        if not ours:
+            return self._terms.steering() == EXACT and self._ungating.any_after(WATCHED)
+        # Whoever ends once nothing is left must not depend on when run() has last looked.
+        self._ungating.see(self._cache.unscheduled(), monotonic())
+        entries = self._terms.steering() in PILOTED and not self._tidy
+        late = monotonic() < self._publisher.wrote + _SWEEP
+        return entries or late or self._ungating.any_after(0.0)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether this replica has entries left in the ConfigMap that it keeps trying to remove."""
+        return self._used and self._publisher.differs
 
     def targets(self) -> Mapping[str, str]:
         """Return where pods should land, by uid: pods in eviction, and replacements on their way."""
@@ -137,14 +141,17 @@ class Pilot:
         if not (self._used or self._ungating.surprised or self._terms.steering() in PILOTED):
             self._say("")
             return
+        problem = ""
+
+        def judge(policy: str | None) -> None:
+            nonlocal problem
+            problem = policy_problem(policy, mode, str(self._map)) if mode else ""
+            self._activate("" if problem else mode)
+
         try:
-            async with asyncio.timeout(LONGEST), self._lock:
-                await self._map.read()
-                problem = policy_problem(self._map.policy, mode, str(self._map)) if mode else ""
-                self._activate("" if problem else mode)
-                await self._map.write(self._book.data())
+            await self._publisher.reread(judge)
         except (KubeError, TimeoutError) as error:
-            problem = f"{self._map} can't be read or written: {one_line(error) or 'no answer in time'}"
+            problem = f"{self._map} can't be read or written: {_text(error)}"
             self._activate("")
             self._tidy = isinstance(error, Forbidden)
         else:
@@ -166,11 +173,11 @@ class Pilot:
         self._wake.set()
         try:
             async with asyncio.timeout(LONGEST):
-                await self._publish()
-                await asyncio.sleep(max(0.0, self._told + INFORMED - monotonic()))
+                await self._publisher.publish()
+                await asyncio.sleep(max(0.0, self._publisher.told + INFORMED - monotonic()))
             failed = "" if self._map.policy else f"{self._map} does not exist any more"
         except (KubeError, TimeoutError) as error:
-            failed = one_line(error) or "no answer in time"
+            failed = _text(error)
         if failed:
             self._book.withdraw(pod.uid for pod, _ in wishes)
             _log.warning("%d pods are evicted without a target: %s", len(wishes), failed)
@@ -195,10 +202,8 @@ class Pilot:
                     _log.exception("the pilot failed, and tries again")
                 await self._rest(revision, busy=busy)
         finally:
-            tasks = [*self._ungating.tasks, *([self._writing] if self._writing is not None else [])]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._publisher.stop()
+            await self._ungating.stop()
 
     async def close(self) -> None:
         """Expect nothing any more, and empty the ConfigMap: this replica stops. Drains may still evict."""
@@ -207,27 +212,28 @@ class Pilot:
         if not used or not self._terms.leading():
             return
         try:
-            async with asyncio.timeout(LONGEST):
-                await self._publish()
+            async with asyncio.timeout(STOPPING):
+                await self._publisher.publish()
         except (KubeError, TimeoutError) as error:
-            _log.warning("entries left in %s: %s", self._map, one_line(error) or "no answer in time")
+            _log.warning("entries left in %s: %s", self._map, _text(error))
 
     async def finish(self) -> None:
-        """Remove the gates that are left, after the last eviction. The policy may still go by an entry until then."""
-        if not self._terms.watching():
+        """Remove the gates that are left after a leader's last eviction. The policy may still gate pods until then."""
+        if not self._led or not self._terms.leading():
             return
+        late = self._publisher.wrote + INFORMED + _PAUSE - monotonic()
         try:
-            async with asyncio.timeout(LONGEST):
+            async with asyncio.timeout(STOPPING):
                 waiting: Iterable[Pod] = self._cache.unscheduled()
-                if self._book.named_any(monotonic()):
-                    await asyncio.sleep(INFORMED)
+                if late > -_SWEEP:
+                    await asyncio.sleep(max(0.0, late))
                     unbound = msgspec.structs.replace(BY_KIND["Pod"], field_selector="spec.nodeName=")
                     listing = await list_all(self._connection, unbound)
                     waiting = [each for each in listing.things if isinstance(each, Pod)]
                 tasks = [self._ungating.begin(each, None, "the controller stops") for each in waiting if each.lands]
                 await asyncio.gather(*tasks, return_exceptions=True)
         except (CacheCrashed, KubeError, TimeoutError) as error:
-            _log.warning("scheduling gates may be left on pods: %s", one_line(error) or "no answer in time")
+            _log.warning("scheduling gates may be left on pods: %s", _text(error))
 
     def _wanted(self) -> str:
         mode = self._terms.steering()
@@ -244,7 +250,8 @@ class Pilot:
         """Drop all expectations, and remove every gate for a while, those that are still to come included."""
         self._book.clear()
         self._active = ""
-        self._sweeping = monotonic() + _SWEEP
+        if self._led and (self._used or self._terms.steering() in PILOTED):
+            self._sweeping = monotonic() + _SWEEP
         self._wake.set()
 
     def _say(self, problem: str) -> None:
@@ -258,9 +265,9 @@ class Pilot:
         """Do what is due; return whether more will be due soon."""
         leading = self._terms.leading()
         if self._led and not leading:
-            self._led = False
             self._forget()
-            self._begin_writing(self._retract())
+            self._publisher.retract()
+            self._led = False
             self._used = False
         if self._active and not self.available:
             self._forget()
@@ -273,8 +280,10 @@ class Pilot:
             for result in self._book.look(self._cache.snapshot(), now):
                 self._landed[result] += 1
                 self._count(result)
-        if leading and self._used and now >= self._write_at and self._map.data != self._book.data():
-            self._begin_writing(self._publish())
+        if leading and self._used and self._publisher.differs:
+            self._publisher.publish_later()
+        elif self._used and not self._active and not self._closed:
+            self._used = False
         return bool(gated) or self._book.open or now < self._sweeping
 
     def _set_free(self, gated: Sequence[Pod], now: float, leading: bool) -> None:
@@ -288,50 +297,12 @@ class Pilot:
                 self._ungating.begin(pod, usable, "" if usable else f"its target {target} takes no pods any more")
             elif leading and self._book.names(owner, now):
                 self._ungating.begin(pod, None, "nobody expects it")
-            elif now < self._sweeping:
-                self._ungating.begin(pod, None, "nobody expects anything")
-            elif self._ungating.waited(pod, now) >= WATCHED:
-                self._ungating.begin(pod, None, f"gated for {WATCHED:g} s", surprising=True)
-
-    def _begin_writing(self, work: Coroutine[object, object, None]) -> None:
-        if self._writing is not None and not self._writing.done():
-            work.close()
-            return
-        self._writing = asyncio.create_task(self._written(work), name="write landings")
-
-    async def _written(self, work: Coroutine[object, object, None]) -> None:
-        try:
-            async with asyncio.timeout(LONGEST):
-                await work
-        except (KubeError, TimeoutError) as error:
-            pause = min(_AGAIN_FIRST * 2**self._failures, _AGAIN_LAST)
-            self._failures = min(self._failures + 1, 10)
-            self._write_at = monotonic() + pause
-            _log.debug("%s not written: %s", self._map, one_line(error))
-        else:
-            self._failures = 0
-
-    async def _publish(self) -> None:
-        """Have the ConfigMap say what the book says. Whoever waits for the lock finds the work of others done."""
-        async with self._lock:
-            wanted, known = self._book.data(), self._map.data
-            if wanted == known:
-                return
-            # With gates it only matters who is named.
-            new = known is None or any(
-                owner not in known or (self._active != EXACT and known[owner] != nodes)
-                for owner, nodes in wanted.items()
-            )
-            await self._map.write(wanted)
-            if new:
-                self._told = monotonic()
-            if not wanted and not self._active:
-                self._used = False
-
-    async def _retract(self) -> None:
-        """Empty the ConfigMap, but only if nobody has written since: a new leader may have."""
-        async with self._lock:
-            await self._map.write({}, unseen=False)
+            elif now < self._sweeping or self._ungating.waited(pod, now) >= WATCHED:
+                swept = now < self._sweeping
+                why = "nobody expects anything" if swept else f"gated for {WATCHED:g} s"
+                self._ungating.begin(pod, None, why, surprising=not swept)
+                # Somebody may have edited the ConfigMap, or a write of an earlier leader may have come late.
+                self._map.data = None
 
     async def _rest(self, revision: int, *, busy: bool) -> None:
         if busy:
@@ -343,6 +314,10 @@ class Pilot:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(idle):
                 await self._wake.wait()
+
+
+def _text(error: BaseException) -> str:
+    return one_line(error) if str(error) else "no answer in time"
 
 
 __all__ = ["Pilot"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from tightship.core.api_errors import Conflict, Forbidden, Invalid, KubeError, NotFound, one_line
+from tightship.core.api_errors import Forbidden, Invalid, KubeError, NotFound, one_line
 from tightship.core.backoff import doubled
 from tightship.core.objects import Pod
 from tightship.core.objects.pod import LANDING_GATE
@@ -43,7 +43,7 @@ class Ungating:
         self._leading = leading
         self._waiting: dict[str, _Waiting] = {}
         self._places = asyncio.Semaphore(_AT_ONCE)
-        self.tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.surprised = False
         """Whether a pod was gated that no entry of this replica explains."""
 
@@ -84,9 +84,15 @@ class Ungating:
         if not waiting.failures:
             _log.log(level, "landing of pod %s: %s", pod.key, f"wanted on node {node}" if node else f"anywhere, {why}")
         task = asyncio.create_task(self._set_free(pod, node, waiting), name=f"landing of {pod.key}")
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
+
+    async def stop(self) -> None:
+        """End the requests under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _set_free(self, pod: Pod, node: str | None, waiting: _Waiting) -> None:
         async with self._places:
@@ -95,8 +101,12 @@ class Ungating:
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT):
                     await ungate(self._connection, pod)
-            except (NotFound, Conflict):
-                pass  # gone, or another pod of the same name; if not, the cache shows the gate again
+            except NotFound:
+                pass  # gone; if not, the cache shows the gate again
+            except Invalid as error:
+                if not another(error):
+                    self._failed(pod, waiting, error)
+                    return
             except (KubeError, TimeoutError) as error:
                 self._failed(pod, waiting, error)
                 return
@@ -121,6 +131,11 @@ class Ungating:
         waiting.refused = refused(pod)
 
 
+def another(error: Invalid) -> bool:
+    """Whether a patch was refused because another pod has the name now: the server takes the uid for a change."""
+    return any(each.field == "metadata.uid" for each in error.causes)
+
+
 def refused(pod: Pod) -> str:
     """Return what a person has to do for *pod*, from which this controller may not remove the gate."""
     patch = f'{{"spec":{{"schedulingGates":[{{"name":"{LANDING_GATE}","$patch":"delete"}}]}}}}'
@@ -130,4 +145,4 @@ def refused(pod: Pod) -> str:
     )
 
 
-__all__ = ["NOMINATION", "Ungating", "refused"]
+__all__ = ["NOMINATION", "Ungating", "another", "refused"]

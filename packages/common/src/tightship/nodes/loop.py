@@ -243,7 +243,8 @@ class ConsolidationLoop(Generic[S, G]):
         """Return whether any drain or soft taint bears this controller's name. Nothing new may begin."""
         snapshot = self._cache.snapshot()
         try:
-            return bool(self._writes.tainted(snapshot)) or await self._drainer.unfinished(snapshot)
+            left = bool(self._writes.tainted(snapshot)) or self._pilot.unfinished
+            return left or await self._drainer.unfinished(snapshot)
         except KubeError as error:
             if self._frame.leading():
                 raise
