@@ -304,6 +304,9 @@ class Connection:
 def _obstacle(error: aiohttp.ClientConnectorError) -> str:
     """Return why a connection failed: what TLS refused, or what the operating system says."""
     cause: object = getattr(error, "certificate_error", None) or error.os_error
+    number = getattr(cause, "errno", None)
+    if isinstance(cause, ConnectionError) and number:
+        return os.strerror(number)
     return str(getattr(cause, "verify_message", "") or getattr(cause, "strerror", "") or cause)
 
 
