@@ -88,7 +88,7 @@ class BadRequest(ApiError):
 class Unauthorized(ApiError):
     """401: the server does not, or no longer, accept the credentials."""
 
-    hint = "; the server does not accept these credentials: log in again, or check the user of the kubeconfig's context"
+    hint = "; the server does not accept these credentials: log in again, or name another user or context"
 
 
 class Forbidden(ApiError):

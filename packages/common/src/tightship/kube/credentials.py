@@ -196,7 +196,7 @@ async def _load(documents: Documents, context: str, where: str, builder: _Access
             raise ConfigError(f"kubeconfig {where}, context {context!r}: {one_line(error)}") from error
     if plugin and not configuration.api_key and not configuration.cert_file:
         told = "; ".join(complaints.texts) or "it gave neither a token nor a certificate"
-        raise ConfigError(f"{user.key('exec')}: {told}")
+        raise ConfigError(f"{user.key('exec')}: the exec plugin failed: {told}")
     valid_for = TOKEN_FILE_PERIOD if user.values.get("tokenFile") else None
     expiry = getattr(loader, "exec_plugin_expiry", None)
     if expiry is not None:
