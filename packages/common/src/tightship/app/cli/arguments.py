@@ -17,6 +17,8 @@ from pydantic import BaseModel
 from tightship.app.cli.app import EXIT_USAGE
 from tightship.app.cli.selector import parse_selector
 from tightship.app.settings.loading import flags_of
+from tightship.core.durations import ALLOWED_FORMS, parse_duration
+from tightship.core.quoting import quoted
 from tightship.core.times import parse_rfc3339
 from tightship.report.document import DEFAULT_ORDER, ORDERS
 
